@@ -1,0 +1,48 @@
+"""What can go wrong: every error a user can cause is one sentence that names the value, the place and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LaptimeError(Exception):
+    """An error to show as one sentence, without a traceback."""
+
+    exit_code = 1
+
+
+class UsageError(LaptimeError):
+    """The command or a parameter of it makes no sense."""
+
+    exit_code = 2
+
+
+class DataError(LaptimeError):
+    """Data that can't be had, can't be read or isn't what it claims to be."""
+
+
+class UnreachableError(DataError):
+    """A source of data that does not answer; the next source may."""
+
+
+class TrackingError(LaptimeError):
+    """The tracking server does not answer or refuses."""
+
+
+class RunError(LaptimeError):
+    """A run that can't be started or went wrong."""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
+    """Builds the error for a name that does not exist, with the nearest that do."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}."
+    return UsageError(f"unknown {what} {shorten(name)!r}: {hint}")
+
+
+def shorten(text: str, limit: int = 120) -> str:
+    """Cuts a user's text for a message, without control characters."""
+    clean = "".join(c if c.isprintable() else "?" for c in text)
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"

@@ -1,0 +1,68 @@
+"""Where things stand on this machine: the embedded stores under LAPTIME_HOME and the machine-wide device locks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Places:
+    """Absolute paths of the embedded stores."""
+
+    home: Path
+
+    @property
+    def mlflow_uri(self) -> str:
+        """The tracking store: MLFLOW_TRACKING_URI where it is set, else SQLite under home."""
+        return os.environ.get("MLFLOW_TRACKING_URI") or self.embedded_mlflow_uri
+
+    @property
+    def embedded_mlflow_uri(self) -> str:
+        return f"sqlite:///{self.home / 'mlflow.db'}"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.home / "artifacts"
+
+    @property
+    def prefect(self) -> Path:
+        return self.home / "prefect"
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def journal(self) -> Path:
+        return self.home / "journal"
+
+    @property
+    def runs(self) -> Path:
+        return self.home / "runs"
+
+
+def find_places(start: Path | None = None) -> Places:
+    """Finds the stores: LAPTIME_HOME, else `.laptime` in the project of the working directory.
+
+    The project is the nearest folder upwards that has a `.laptime` or a `pyproject.toml`; without one it is the
+    working directory itself.
+    """
+    named = os.environ.get("LAPTIME_HOME")
+    if named:
+        return Places(Path(named).expanduser().resolve())
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / ".laptime").is_dir() or (folder / "pyproject.toml").is_file():
+            return Places(folder / ".laptime")
+    return Places(here / ".laptime")
+
+
+def lock_folder() -> Path:
+    """The folder of the device locks, the same for every user and checkout of this machine."""
+    shared = Path("/run/lock")
+    if shared.is_dir() and os.access(shared, os.W_OK):
+        return shared
+    return Path(tempfile.gettempdir())

@@ -1,0 +1,136 @@
+"""What to run, as data: the spec goes into a worker as JSON and stands in every record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from laptime.errors import UsageError, shorten
+
+SPEC_SCHEMA = "laptime.spec/1"
+
+Option = bool | int | float | str
+
+
+class Frozen(BaseModel):
+    """Base of what crosses a boundary and must not hold unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class OptimizationSpec(Frozen):
+    """One optimization with the options that differ from its defaults."""
+
+    name: str
+    options: dict[str, Option] = Field(default_factory=dict)
+
+    def text(self) -> str:
+        """Writes it as in a variant's name: `name:option=value:option=value`."""
+        return ":".join([self.name, *(f"{k}={_plain(v)}" for k, v in sorted(self.options.items()))])
+
+
+DataKind = Literal["official", "mirror", "folder", "synthetic"]
+
+
+class DataSpec(Frozen):
+    """Data that stands ready in a local store.
+
+    Attributes:
+        asked: what the user asked for (`auto`, `official`, `synthetic`, a folder or a URL).
+        kind: which source it came from.
+        digest: SHA-256 over the stored tensors, the key of the store.
+        path: the folder of the stored arrays (see `laptime.data.store`).
+        classes: class names, in the order of the labels.
+        train_count: training images.
+        test_count: test images.
+        notice: what the user must know about this data, empty when nothing.
+    """
+
+    asked: str
+    kind: DataKind
+    digest: str
+    path: str
+    classes: tuple[str, ...]
+    train_count: int
+    test_count: int
+    notice: str = ""
+
+
+class RunSpec(Frozen):
+    """One process of one variant."""
+
+    schema_: Literal["laptime.spec/1"] = Field(default=SPEC_SCHEMA, alias="schema")
+    workload: str
+    variant: str
+    optimizations: tuple[OptimizationSpec, ...] = ()
+    device: Literal["cpu", "cuda"] = "cpu"
+    data: DataSpec
+    batch_size: Annotated[int, Field(ge=1)] = 32
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    epochs: Annotated[int, Field(ge=1)] = 1
+    warmup_epochs: Annotated[int, Field(ge=0)] = 1
+    warmup_steps: Annotated[int, Field(ge=1)] | None = None
+    limit_train: Annotated[int, Field(ge=1)] | None = None
+    limit_test: Annotated[int, Field(ge=1)] | None = None
+    weights: str = "none"
+    seed: int = 0
+    repeat: Annotated[int, Field(ge=0)] = 0
+    timeout_s: Annotated[float, Field(gt=0)] = 3600.0
+    check: bool = True
+    save_model: bool = False
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    def digest(self) -> str:
+        """SHA-256 of what is trained: equal for the repeats of a variant, whatever the seed and the machine's paths."""
+        fields = self.model_dump(
+            mode="json",
+            by_alias=True,
+            exclude={"seed": True, "repeat": True, "timeout_s": True, "save_model": True, "data": {"path", "asked"}},
+        )
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+    def option(self, name: str) -> dict[str, Option] | None:
+        """The options of an optimization of this spec, None when it has none of that name."""
+        return next((o.options for o in self.optimizations if o.name == name), None)
+
+
+def read_spec(path: Path) -> RunSpec:
+    """Reads a spec.
+
+    Raises:
+        UsageError: it can't be read, is of another version or does not validate.
+    """
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the spec {path} can't be read: {error}.") from error
+    found = fields.get("schema") if isinstance(fields, dict) else None
+    if found != SPEC_SCHEMA:
+        raise UsageError(
+            f"the spec {path} has schema {shorten(str(found))!r}, this version reads {SPEC_SCHEMA!r}: write it again "
+            "with this version of laptime, or run it with the version that wrote it."
+        )
+    try:
+        return RunSpec.model_validate(fields)
+    except ValidationError as error:
+        raise UsageError(f"the spec {path} is not valid: {explain(error)}.") from error
+
+
+def explain(error: ValidationError) -> str:
+    """Writes pydantic's findings as one sentence: place, complaint and offending value."""
+    found = error.errors(include_url=False, include_context=False)
+    return "; ".join(_finding(e["loc"], e["msg"], e["input"]) for e in found[:3])
+
+
+def _finding(place: tuple[int | str, ...], message: str, value: Any) -> str:
+    where = ".".join(str(p) for p in place) or "it"
+    return f"{where}: {message[0].lower()}{message[1:]} (given {shorten(str(value), 60)!r})"
+
+
+def _plain(value: Option) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
