@@ -1,4 +1,4 @@
-"""Names, classes, needs and options of workloads, optimizations and variants. No torch: `laptime list` reads only this."""
+"""Names, classes, needs and options of workloads, optimizations and rungs; without torch, so that listing is quick."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec, Option
 
 Class = Literal["exact", "numeric", "statistical", "model"]
-Stage = Literal["process", "data", "schedule", "model", "layout", "precision", "optimizer", "step"]
+Stage = Literal["process", "data", "schedule", "model", "layout", "precision", "kernels", "optimizer", "step"]
 
 # The order in which optimizations are applied, with the reason of each place.
 STAGES: tuple[tuple[Stage, str], ...] = (
@@ -19,6 +19,7 @@ STAGES: tuple[tuple[Stage, str], ...] = (
     ("model", "modules are replaced while their parameters are plain fp32 and no optimizer holds them"),
     ("layout", "memory format is a property of the parameters that the model stage left"),
     ("precision", "autocast wraps the forward of the finished model"),
+    ("kernels", "chosen by timing, so layout, precision and batch must be settled"),
     ("optimizer", "it takes the final parameters"),
     ("step", "the step closes over all of the above"),
 )
@@ -39,7 +40,7 @@ class OptimizationEntry:
 
     Attributes:
         klass: `exact`, `numeric`, `statistical` or `model` (see docs/design.md).
-        probe: key in `ProbeRecord.gains` that must show a gain on this machine before it enters; None where it enters at once.
+        probe: key in `ProbeRecord.gains` that must show a gain on this machine before it enters, if it has one.
     """
 
     name: str
@@ -79,6 +80,8 @@ class WorkloadEntry:
         baseline: batch size and learning rate of the tutorials' loop.
         quality: the quality metric; `test_<quality>` stands in the epochs.
         floor_over_chance: quality is judged where the baseline comes this share of the way from chance to perfect.
+        image_size: height and width that images of mixed sizes are brought to.
+        train_count, test_count: images of the official data, for estimates.
     """
 
     name: str
@@ -89,6 +92,8 @@ class WorkloadEntry:
     quality: str
     floor_over_chance: float
     image_size: int
+    train_count: int
+    test_count: int
     presets: tuple[Preset, ...] = field(default_factory=tuple)
 
 
@@ -102,6 +107,8 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
         quality="accuracy",
         floor_over_chance=0.5,
         image_size=32,
+        train_count=50_000,
+        test_count=10_000,
         presets=(
             Preset(
                 "quick",
@@ -165,11 +172,13 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
     OptimizationEntry(
         "products",
         "exact",
-        "model",
+        "kernels",
         "small maps as matrix products",
-        "Convolutions on maps of 2x2 and less become one dense matrix product.",
-        options=(OptionEntry("largest", 2, "largest side of a map that is computed as a product"),),
-        probe="products",
+        "Convolutions on maps of 4x4 and less become dense matrix products, layer by layer where that is faster.",
+        options=(
+            OptionEntry("largest", 4, "largest side of a map that is computed as a product"),
+            OptionEntry("choose", "probe", "probe (each layer is timed both ways) or all"),
+        ),
     ),
     OptimizationEntry(
         "bf16",
@@ -194,7 +203,8 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
 )
 
 # The rungs of a device in the order in which they are tried: exact, then numeric, then statistical, so that the last
-# one before the first statistical rung is the fastest at the baseline's own batch and trajectory.
+# one before the first statistical rung is the fastest at the baseline's own batch and trajectory. Products come last:
+# they gain at large batches alone.
 LADDERS: dict[str, tuple[str, ...]] = {
     "cpu": (
         "resident",
@@ -204,8 +214,8 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "fused-optimizer",
         "dead-taps",
         "bf16",
-        "products",
         "large-batch",
+        "products",
     ),
 }
 
@@ -259,14 +269,17 @@ def parse_option(entry: OptimizationEntry, key: str, value: str) -> Option:
     default = next((o.default for o in entry.options if o.name == key), None)
     if default is None:
         if not entry.options:
-            raise UsageError(f"optimization {entry.name!r} has no options, so {shorten(key)!r} can't be set: leave it out.")
+            raise UsageError(
+                f"optimization {entry.name!r} has no options, so {shorten(key)!r} can't be set: leave it out."
+            )
         raise unknown(f"option of {entry.name}", key, [o.name for o in entry.options])
     try:
         return _convert(default, value)
     except ValueError:
         kind = type(default).__name__
         raise UsageError(
-            f"option {key!r} of {entry.name!r} takes a value of type {kind}, not {shorten(value)!r}: see laptime list optimizations."
+            f"option {key!r} of {entry.name!r} takes a value of type {kind}, not {shorten(value)!r}: "
+            "see laptime list optimizations."
         ) from None
 
 

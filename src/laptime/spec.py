@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from laptime.errors import UsageError, shorten
 
-SPEC_SCHEMA = "laptime.spec/1"
+SPEC_SCHEMA: Literal["laptime.spec/1"] = "laptime.spec/1"
 
 Option = bool | int | float | str
 
@@ -90,7 +90,13 @@ class RunSpec(Frozen):
         fields = self.model_dump(
             mode="json",
             by_alias=True,
-            exclude={"seed": True, "repeat": True, "timeout_s": True, "save_model": True, "data": {"path", "asked"}},
+            exclude={
+                "seed": True,
+                "repeat": True,
+                "timeout_s": True,
+                "save_model": True,
+                "data": {"path", "asked"},
+            },
         )
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 

@@ -1,0 +1,1 @@
+"""The Prefect flows. Nothing else of the project imports prefect."""

@@ -1,0 +1,88 @@
+"""What a flow run shows in Prefect's UI: progress, the table of variants, the comparison, a link to MLflow."""
+
+from __future__ import annotations
+
+import os
+from typing import cast
+from uuid import UUID
+
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+
+from laptime.compare.comparison import Comparison, VariantRow
+from laptime.compare.markdown import to_markdown
+from laptime.ladder import Ladder
+from laptime.places import Places
+from laptime.tracking.journal import read_state
+from laptime.tracking.publish import ladder_key
+from laptime.tracking.uri import is_http
+
+
+class Progress:
+    """The share of a ladder's processes that are done; the total grows while the first round decides."""
+
+    def __init__(self) -> None:
+        self._artifact: UUID | None = None
+
+    def show(self, done: int, total: int) -> None:
+        """Shows how far the ladder is."""
+        share = 100.0 * done / max(done, total)
+        if self._artifact is None:
+            found = create_progress_artifact(share, key="progress", description="processes of the ladder")
+            self._artifact = cast("UUID", found)  # called outside an event loop, it is no coroutine
+        else:
+            update_progress_artifact(self._artifact, share)
+
+
+def publish_artifacts(ladder: Ladder, places: Places) -> None:
+    """Shows the results of a ladder that has been compared."""
+    if ladder.comparison is None:
+        return
+    create_table_artifact(
+        table(ladder.comparison), key="variants", description="The variants in the order of the ladder"
+    )
+    create_markdown_artifact(to_markdown(ladder.comparison), key="comparison", description=f"Ladder {ladder.record.id}")
+    link = mlflow_link(ladder, places)
+    if link:
+        create_link_artifact(link, "The ladder in MLflow", key="mlflow", description="Parent run with all variants")
+
+
+def table(comparison: Comparison) -> list[dict[str, str]]:
+    """The variants as rows of words."""
+    return [_row(row) for row in comparison.rows]
+
+
+def _row(row: VariantRow) -> dict[str, str]:
+    return {
+        "variant": row.variant,
+        "status": row.status.replace("_", " "),
+        "epoch, s": _interval(row.epoch_s, row.epoch_s_low, row.epoch_s_high),
+        "speed-up": _interval(row.speedup, row.speedup_low, row.speedup_high),
+        "images/s": f"{row.samples_per_s:,.0f}" if row.samples_per_s is not None else "",
+        "quality": f"{row.quality:.3f} ({row.verdict})" if row.quality is not None else "",
+        "peak memory, MiB": f"{row.peak_memory_mib:,.0f}" if row.peak_memory_mib is not None else "",
+        "remarks": row.error or row.reason,
+    }
+
+
+def _interval(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" if low is None or high is None else f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def mlflow_link(ladder: Ladder, places: Places) -> str | None:
+    """The page of the ladder's run, where a server shows it: the tracking server, or the one of `laptime up`."""
+    uri = ladder.request.tracking_uri or places.mlflow_uri
+    shown = uri if is_http(uri) else os.environ.get("LAPTIME_MLFLOW_UI", "")
+    run_id = read_state(places.journal / f"{ladder.record.id}.jsonl").runs.get(ladder_key(ladder.record))
+    if not shown or run_id is None:
+        return None
+    from laptime.tracking.mlflow import run_page
+
+    return run_page(run_id, uri, shown)

@@ -1,0 +1,80 @@
+"""The main job's command line: `python -m flows.optimize`, with the flow's parameters as options."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from prefect import Flow
+from prefect.client.schemas.objects import State
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.utilities.callables import parameter_docstrings
+from rich.console import Console
+
+from laptime.cli.ladder_view import closing_words
+from laptime.compare.terminal import print_comparison
+from laptime.errors import LaptimeError
+from laptime.ladder import Ladder, make_request, settled_preset
+
+
+def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] | None = None) -> int:
+    """Runs the flow in this process and shows the table of variants.
+
+    Args:
+        flow: the flow; its parameters are the options.
+        finished: where the flow leaves its ladder.
+        arguments: of the command line.
+
+    Returns:
+        0 done, 1 failed, 2 usage.
+    """
+    given = vars(parser(flow).parse_args(arguments))
+    try:
+        request = make_request(**given)
+        settled_preset(request)  # before a server is started for a name that does not exist
+    except LaptimeError as error:
+        return _complain(error)
+    texts = {**request.model_dump(include=set(given)), "variants": given.get("variants")}
+    try:
+        with server_settings():
+            state: State[Any] = flow(**texts, return_state=True)  # type: ignore[assignment]
+    except KeyboardInterrupt:
+        sys.stderr.write("laptime: interrupted; the run is marked, and what was measured is kept.\n")
+        return 130
+    if finished and finished[-1].comparison is not None:
+        print_comparison(finished[-1].comparison, Console())
+        sys.stdout.write(closing_words(finished[-1]) + "\n")
+    if state.is_completed():
+        return 0
+    sys.stderr.write(f"laptime: {state.message}\n")
+    return 1
+
+
+def server_settings() -> AbstractContextManager[object]:
+    """An empty address means no server: Prefect's events would take it for one and fail at each of them."""
+    if PREFECT_API_URL.value():
+        return nullcontext()
+    return temporary_settings(restore_defaults={PREFECT_API_URL})
+
+
+def parser(flow: Flow[..., Any]) -> argparse.ArgumentParser:
+    """The options: one for each parameter, described as in the flow's docstring."""
+    text = inspect.getdoc(flow.fn) or ""
+    found = argparse.ArgumentParser(
+        prog="python -m flows.optimize",
+        description=text.partition("\n")[0],
+        argument_default=argparse.SUPPRESS,
+    )
+    helps = parameter_docstrings(text)
+    for name in inspect.signature(flow.fn).parameters:
+        found.add_argument(f"--{name.replace('_', '-')}", help=helps.get(name, "").replace("%", "%%"))
+    return found
+
+
+def _complain(error: LaptimeError) -> int:
+    sys.stderr.write(f"laptime: {error}\n")
+    return error.exit_code

@@ -1,0 +1,185 @@
+"""The flow `optimize`: fetch data, plan the ladder, run each variant, compare, publish.
+
+python -m flows.optimize --preset quick        without any server
+prefect deployment run optimize/cifar --watch  through the worker of `laptime up`
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":  # first of all: Prefect reads its settings when it is imported
+    from flows.embedded import use_embedded_server
+
+    use_embedded_server()
+
+from typing import Annotated, Any, Literal
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.states import Failed
+from pydantic import AfterValidator, Field
+
+from flows.artifacts import Progress, publish_artifacts
+from laptime.catalogue import WORKLOADS, find_workload
+from laptime.errors import LaptimeError, TrackingError, UnreachableError
+from laptime.ladder import Ladder, LadderRequest, Turn, make_request, open_ladder, prepare_data
+from laptime.places import Places, find_places
+from laptime.spec import DataSpec
+
+
+def _known(name: str) -> str:
+    try:
+        return find_workload(name).name
+    except LaptimeError as error:
+        raise ValueError(str(error)) from error
+
+
+# The list of names reaches the form and the server's check; the validator answers direct calls with the nearest name.
+Workload = Annotated[
+    str, AfterValidator(_known), Field(json_schema_extra={"enum": [entry.name for entry in WORKLOADS]})
+]
+Positive = Annotated[int, Field(ge=1)]
+
+
+def _worth_retrying(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
+    """Only what time can heal: a source or a server that did not answer."""
+    try:
+        state.result()
+    except (UnreachableError, TrackingError):
+        return True
+    except Exception:  # whatever else a task raised will be raised again
+        return False
+    return False
+
+
+@task(
+    name="fetch data",
+    retries=2,
+    retry_delay_seconds=[2, 10],
+    retry_condition_fn=_worth_retrying,
+    cache_policy=NO_CACHE,
+)
+def fetch_data(request: LadderRequest, places: Places) -> DataSpec:
+    """Makes the data stand ready in the local store."""
+    logger = get_run_logger()
+    data = prepare_data(request, places, logger.info)
+    if data.notice:
+        logger.warning(data.notice)
+    return data
+
+
+@task(name="run variant", retries=0, cache_policy=NO_CACHE)
+def run_variant(ladder: Ladder, turn: Turn) -> Any:
+    """Runs one process of one variant to its record. Never retried, never submitted: a timed run stands alone.
+
+    It stays in the main thread, where a cancellation reaches it.
+    """
+    record = ladder.run(turn, on_line=get_run_logger().info)
+    if record.status != "done":
+        return Failed(message=f"{record.status}: {record.error}")
+    return f"{len(record.kept)} counted epochs"
+
+
+@task(
+    name="publish",
+    retries=2,
+    retry_delay_seconds=[2, 10],
+    retry_condition_fn=_worth_retrying,
+    cache_policy=NO_CACHE,
+)
+def publish(ladder: Ladder) -> None:
+    """Copies the journal to MLflow; what arrived before a failure is not sent again."""
+    ladder.publish(get_run_logger().info)
+
+
+@flow(name="optimize", flow_run_name="{workload} {preset} on {device}", validate_parameters=True)
+def optimize(
+    *,
+    workload: Workload = "cifar",
+    preset: Literal["quick", "full"] = "quick",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    variants: str | None = None,
+    epochs: Positive | None = None,
+    warmup_epochs: Annotated[int, Field(ge=0)] | None = None,
+    repeats: Positive | None = None,
+    limit_train: Positive | None = None,
+    limit_test: Positive | None = None,
+    data: str = "auto",
+    weights: str = "none",
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0,
+    timeout: Annotated[float, Field(gt=0)] = 3600.0,
+    launcher: str = "process",
+    tracking_uri: str | None = None,
+    out: str | None = None,
+) -> Any:
+    """Trains a ladder of variants one after another, compares them with the baseline and publishes the runs.
+
+    Args:
+        workload: What is trained; laptime list workloads shows the names.
+        preset: quick takes a few variants and little data, full takes all of both.
+        device: cpu, cuda, or auto for the fastest that is there.
+        variants: Names separated by commas, instead of the ladder; laptime list variants shows them.
+        epochs: Counted epochs of each process; empty for the preset's.
+        warmup_epochs: Epochs before them that do not count; empty for the preset's.
+        repeats: Rounds, each of which takes every variant once; empty for the preset's.
+        limit_train: Training images at most; empty for the preset's.
+        limit_test: Test images at most; empty for the preset's.
+        data: auto, official, synthetic, a folder or archive, s3://… or http(s)://….
+        weights: Initial weights - none, imagenet or a file with a state dict.
+        seed: Seed of weights and order; each repeat adds its number.
+        timeout: Seconds after which a process is ended and counted as failed.
+        launcher: How processes are started - process or inline.
+        tracking_uri: MLflow's tracking URI; empty for MLFLOW_TRACKING_URI, else the embedded store.
+        out: Folder for the ladder's files; empty for one under LAPTIME_HOME.
+    """
+    given = dict(locals())
+    try:
+        ladder = run_all(make_request(**given))
+    except LaptimeError as error:
+        # A state instead of an exception: the sentence is shown, and no traceback around it.
+        return Failed(message=str(error))
+    if ladder.exit_code():
+        return Failed(message="the baseline or all contenders failed: their logs say why.", data=None)
+    return f"{len(ladder.runs)} processes compared in {ladder.folder}"
+
+
+def run_all(request: LadderRequest) -> Ladder:
+    """Runs, compares and publishes a ladder; the current flow run gets its logs and artifacts."""
+    places = find_places()
+    ladder = open_ladder(request, fetch_data(request, places), places, get_run_logger().info)
+    try:
+        run_turns(ladder)
+        ladder.compare()
+        ladder.close("failed" if ladder.exit_code() else "done")
+    except LaptimeError:
+        ladder.close("failed")
+        raise
+    finally:
+        ladder.close("interrupted")
+    FINISHED.append(ladder)
+    try:
+        publish(ladder)
+    finally:
+        publish_artifacts(ladder, places)
+    return ladder
+
+
+def run_turns(ladder: Ladder) -> None:
+    """Runs the variants in turn; one that fails is a failed task run, and the ladder goes on."""
+    progress = Progress()
+    for turn in ladder.turns():
+        name = f"{turn.variant}, round {turn.repeat + 1} of {turn.repeats}"
+        state = run_variant.with_options(task_run_name=name)(ladder, turn, return_state=True)
+        if len(ladder.runs) < turn.number:
+            state.result()  # no record, so something is wrong with the ladder itself: raises
+        progress.show(turn.number, turn.total)
+
+
+# What this process has run, for the main job's last words.
+FINISHED: list[Ladder] = []
+
+
+if __name__ == "__main__":
+    from flows.command import run
+
+    raise SystemExit(run(optimize, FINISHED))

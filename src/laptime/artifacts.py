@@ -1,0 +1,57 @@
+"""What a run shows of itself: sample images with their classes, a summary of the model, the trained weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from PIL import Image, ImageDraw
+from torch import nn
+
+from laptime.data.tensors import ImageData
+from laptime.engine.plain import plain_state
+from laptime.errors import shorten
+from laptime.optimizations.base import Recipe, permutation
+
+_COLUMNS, _ROWS, _CELL, _CAPTION = 8, 4, 96, 16
+
+
+def write_samples(data: ImageData, path: Path) -> None:
+    """Draws a grid of training images, the same for the same data, each with its class's name below."""
+    sheet = Image.new("RGB", (_COLUMNS * _CELL, _ROWS * (_CELL + _CAPTION)), "white")
+    draw = ImageDraw.Draw(sheet)
+    chosen = permutation(len(data.train.labels), 0, 0)[: _COLUMNS * _ROWS]
+    for place, index in enumerate(chosen.tolist()):
+        row, column = divmod(place, _COLUMNS)
+        left, top = column * _CELL, row * (_CELL + _CAPTION)
+        image = Image.fromarray(data.train.images[index].numpy()).resize(
+            (_CELL - 4, _CELL - 4), Image.Resampling.NEAREST
+        )
+        sheet.paste(image, (left + 2, top + 2))
+        draw.text(
+            (left + 4, top + _CELL - 1),
+            shorten(data.classes[int(data.train.labels[index])], 14),
+            fill="black",
+        )
+    sheet.save(path)
+
+
+def write_summary(recipe: Recipe, path: Path) -> None:
+    """Writes the layers that hold parameters, with their shapes, counts and the model's size."""
+    rows = [
+        (name, type(module).__name__, tuple(p.shape), p.numel())
+        for name, module in recipe.model.named_modules()
+        for p in module.parameters(recurse=False)
+    ]
+    total = sum(r[3] for r in rows)
+    lines = [f"{'layer':<28}{'module':<18}{'shape':<24}{'parameters':>12}"]
+    lines += [f"{n:<28}{kind:<18}{' x '.join(map(str, shape)):<24}{count:>12,}" for n, kind, shape, count in rows]
+    lines += ["", f"{total:,} parameters, {total * 4 / 2**20:.1f} MiB in fp32", *recipe.notes]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_model(model: nn.Module, path: Path) -> None:
+    """Saves the weights as a state dict of the plain architecture, beside and renamed."""
+    part = path.with_suffix(".part")
+    torch.save(plain_state(model), part)
+    part.replace(path)

@@ -1,0 +1,121 @@
+"""`laptime compare RUN…`: the comparison of any runs, by ladder folders, record files or MLflow run ids."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from laptime.errors import UsageError, shorten
+from laptime.records import LadderRecord, RunRecord
+
+if TYPE_CHECKING:
+    from laptime.compare.model import Comparison
+
+Loaded = tuple[str, LadderRecord | None, list[RunRecord]]
+
+
+def compare(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN…", help="Ladder folders, record.json files or MLflow run ids.")
+    ],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the report, its data and plots.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+) -> None:
+    """Compares variants: speed-ups with intervals, quality beside the baseline's, what each rung brought."""
+    comparison, ladder, records = compare_runs(runs)
+    if as_json:
+        sys.stdout.write(comparison.model_dump_json(by_alias=True, indent=1) + "\n")
+    else:
+        _print(comparison)
+    if out is not None:
+        from laptime.compare.write import write_comparison
+
+        files = write_comparison(comparison, ladder, records, out)
+        sys.stderr.write(f"The report is in {files['comparison.html']}.\n")
+
+
+def compare_runs(runs: list[str]) -> tuple[Comparison, LadderRecord | None, list[RunRecord]]:
+    """Loads what is named and compares it; a single ladder is compared as it was planned.
+
+    Raises:
+        UsageError: a name is neither a path nor a run id, or nothing was found.
+        DataError: a ladder or record can't be read.
+        TrackingError: the tracking store refuses a run id.
+    """
+    from laptime.compare.comparison import compare as compare_ladder
+    from laptime.compare.comparison import ladder_of, with_specs
+
+    loaded = [_load(run) for run in runs]
+    ladders = {ladder.id if ladder else "": ladder for _, ladder, _ in loaded}
+    records = [record for run in _apart(loaded) for record in run]
+    only = next(iter(ladders.values()))
+    if len(ladders) == 1 and only is not None:
+        return compare_ladder(only, records), only, records
+    if not records:
+        raise UsageError(f"no record.json below {shorten(' '.join(runs))}: give a ladder's folder or record files.")
+    named = with_specs(records)
+    ladder = ladder_of(named)
+    return compare_ladder(ladder, named), ladder, named
+
+
+def _load(run: str) -> Loaded:
+    from laptime.compare.load import load
+
+    path = Path(run)
+    if path.exists():
+        return (path.resolve().name, *load(path))
+    if not re.fullmatch(r"[0-9a-f]{32}", run):
+        raise UsageError(
+            f"{shorten(run)!r} is neither a path nor an MLflow run id: give a ladder's folder (it holds "
+            "ladder.json), a record.json, or the 32 digits of a run."
+        )
+    return _fetch(run)
+
+
+def _fetch(run: str) -> Loaded:
+    from laptime.compare.load import load
+    from laptime.places import find_places
+    from laptime.tracking.mlflow import fetch_runs
+
+    folder = fetch_runs(run, find_places().mlflow_uri)
+    try:
+        return (run[:8], *load(folder))
+    finally:
+        if Path(tempfile.gettempdir()) in folder.parents:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _apart(loaded: list[Loaded]) -> list[list[RunRecord]]:
+    """Keeps variants of several ladders apart: `variant @ ladder`, in rounds that no other ladder shares.
+
+    Rounds of two ladders ran at different times, so they must not be paired. Loose records keep their names:
+    equal ones are processes of one variant.
+    """
+    ladders = {ladder.id for _, ladder, _ in loaded if ladder is not None}
+    if len(ladders) < 2:
+        return [records for _, _, records in loaded]
+    return [
+        records if ladder is None else [_rename(r, name, place) for r in records]
+        for place, (name, ladder, records) in enumerate(loaded)
+    ]
+
+
+def _rename(record: RunRecord, ladder: str, place: int) -> RunRecord:
+    if record.spec is None:
+        return record
+    apart = {"variant": f"{record.spec.variant} @ {ladder}", "repeat": record.spec.repeat + 1000 * place}
+    return record.model_copy(update={"spec": record.spec.model_copy(update=apart)})
+
+
+def _print(comparison: Comparison) -> None:
+    from rich.console import Console
+
+    from laptime.compare.terminal import print_comparison
+
+    print_comparison(comparison, Console(highlight=False))

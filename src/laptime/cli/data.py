@@ -1,0 +1,75 @@
+"""`laptime data`: the data stores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from laptime.cli.options import DATA, JSON, WORKLOAD
+from laptime.ladder.data import OnProgress, fetch_data, in_words, push_data, verify_data
+from laptime.places import find_places
+from laptime.spec import DataSpec
+
+app = typer.Typer(help="The data stores: fetch, verify, push.", no_args_is_help=True, rich_markup_mode=None)
+
+_TO = Annotated[str, typer.Option("--to", help="The mirror to put the data on: s3://bucket/prefix.")]
+
+
+@app.command()
+def fetch(workload: WORKLOAD, data: DATA = "auto", as_json: JSON = False) -> None:
+    """Brings a workload's data into the local store; what is there already is found in under a second."""
+    _show(lambda on_progress: fetch_data(workload, data, find_places(), on_progress), "ready", as_json)
+
+
+@app.command()
+def verify(workload: WORKLOAD, data: DATA = "auto", as_json: JSON = False) -> None:
+    """Checks every byte of the stored data against its checksums."""
+    _show(lambda on_progress: verify_data(workload, data, find_places(), on_progress), "verified", as_json)
+
+
+@app.command()
+def push(workload: WORKLOAD, to: _TO, data: DATA = "auto", as_json: JSON = False) -> None:
+    """Puts a workload's data on an S3 mirror, for other machines to fetch."""
+    done = f"pushed to {to}"
+    _show(lambda on_progress: push_data(workload, data, to, find_places(), on_progress), done, as_json)
+
+
+def _show(work: Callable[[OnProgress], DataSpec], done: str, as_json: bool) -> None:
+    with _bar() as on_progress:
+        found = work(on_progress)
+    if found.notice:
+        typer.echo(f"NOTICE: {found.notice}", err=True)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    typer.echo(f"{done}: {found.kind} data ({found.asked}), digest {found.digest[:12]}")
+    typer.echo(f"  {found.train_count:,} training and {found.test_count:,} test images")
+    typer.echo(f"  {len(found.classes)} classes: {_names(found.classes)}")
+    typer.echo(f"  {found.path}")
+
+
+def _names(classes: tuple[str, ...], limit: int = 20) -> str:
+    more = f", … {len(classes) - limit} more" if len(classes) > limit else ""
+    return ", ".join(classes[:limit]) + more
+
+
+@contextmanager
+def _bar() -> Iterator[OnProgress]:
+    """A bar on stderr where that is a terminal, a few sentences elsewhere."""
+    if not sys.stderr.isatty():
+        yield in_words(lambda text: typer.echo(text, err=True))
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("looking", total=None)
+
+        def on_progress(what: str, done: int, total: int) -> None:
+            progress.update(task, description=what, completed=done, total=total or None)
+
+        yield on_progress

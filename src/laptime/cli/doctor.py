@@ -1,0 +1,66 @@
+"""`laptime doctor`: what this machine can do, with a reason for each thing it can't."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+
+import typer
+
+from laptime.cli.options import JSON
+
+
+def doctor(as_json: JSON = False) -> None:
+    """Looks at this machine; measures its ceilings and whether bf16 gains (a few seconds)."""
+    from laptime.devices import cuda_devices
+    from laptime.ladder.surroundings import run_probe
+    from laptime.places import find_places, lock_folder
+
+    places = find_places()
+    places.home.mkdir(parents=True, exist_ok=True)
+    probe = run_probe("cifar", "cpu", places)
+    machine, gpus = probe.machine, cuda_devices()
+    free = shutil.disk_usage(places.home).free / 2**30
+    locks = lock_folder()
+    found = [
+        (
+            "python",
+            sys.version_info >= (3, 11),
+            f"{machine.python}; torch {machine.torch}, torchvision {machine.torchvision}",
+        ),
+        ("cpu", True, f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB"),
+        ("cuda", bool(gpus), ", ".join(gpus) or "no NVIDIA driver answers: CPU variants only"),
+        (
+            "bf16",
+            probe.gains.get("bf16", 0) >= 1.05,
+            _bf16(probe.gains.get("bf16"), machine.instruction_sets),
+        ),
+        ("ceilings", True, _ceilings(probe.machine.ceilings.model_dump())),
+        ("disk", free > 1, f"{free:.0f} GiB free under {places.home}"),
+        ("locks", os.access(locks, os.W_OK), f"device locks in {locks}"),
+        (
+            "quiet",
+            (machine.load_before or 0) < machine.cores / 2,
+            f"load {machine.load_before:.1f} before the probe",
+        ),
+    ]
+    if as_json:
+        typer.echo(json.dumps([{"what": w, "ok": ok, "detail": d} for w, ok, d in found], indent=1))
+        return
+    for what, ok, detail in found:
+        typer.echo(f"{'yes' if ok else 'no':<4}{what:<10}{detail}")
+
+
+def _bf16(gain: float | None, sets: tuple[str, ...]) -> str:
+    if gain is None:
+        return "not probed"
+    has = ", ".join(s for s in sets if "bf16" in s) or "no bf16 instructions"
+    return f"{gain:.2f}x the speed of fp32 in a probe ({has})"
+
+
+def _ceilings(rates: dict[str, float | None]) -> str:
+    named = {"gemm_fp32_gflops": "fp32", "gemm_bf16_gflops": "bf16"}
+    parts = [f"{label} {rates[key]:.0f} GFLOP/s" for key, label in named.items() if rates[key] is not None]
+    return ", ".join([*parts, f"copy {rates['copy_gb_s'] or 0:.0f} GB/s"])

@@ -1,0 +1,53 @@
+"""`laptime explain`: what a variant does, transform by transform."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from laptime.cli.options import JSON
+
+
+def explain(
+    variant: Annotated[str, typer.Argument(help="A variant's name, also with +optimization:option=value.")],
+    as_json: JSON = False,
+) -> None:
+    """Prints a variant's transforms in the order in which they are applied, with the reason of each stage."""
+    from laptime.catalogue import STAGES, classes_of, find_optimization, options_of
+    from laptime.variants import resolve
+
+    found = resolve(variant)
+    reasons = dict(STAGES)
+    rows: list[dict[str, Any]] = []
+    for chosen in found.optimizations:
+        entry = find_optimization(chosen.name)
+        rows.append(
+            {
+                "stage": entry.stage,
+                "optimization": chosen.name,
+                "class": entry.klass,
+                "options": options_of(chosen),
+                "what": entry.explanation,
+                "why_here": reasons[entry.stage],
+            }
+        )
+    if as_json:
+        body = {
+            "variant": found.name,
+            "device": found.device,
+            "classes": classes_of(found.optimizations),
+            "transforms": rows,
+        }
+        typer.echo(json.dumps(body, indent=1))
+        return
+    typer.echo(f"{found.name}, on {found.device}; classes: {', '.join(classes_of(found.optimizations)) or 'none'}")
+    if not rows:
+        typer.echo("The loop of the tutorials: single items, fp32, Adam, loss and hits read in each step.")
+    for number, row in enumerate(rows, start=1):
+        options = "".join(f", {k}={v}" for k, v in row["options"].items())
+        typer.echo(f"{number:2}. [{row['stage']}] {row['optimization']} ({row['class']}{options}): {row['what']}")
+    typer.echo("\nStages, in order:")
+    for stage, reason in STAGES:
+        typer.echo(f"  {stage:<10} {reason}")

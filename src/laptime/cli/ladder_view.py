@@ -1,0 +1,157 @@
+"""A ladder in a terminal: progress on stderr, the table at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from laptime.catalogue import find_workload
+from laptime.compare.terminal import print_comparison
+from laptime.devices import choose_device
+from laptime.errors import TrackingError
+from laptime.ladder import Ladder, LadderRequest, Turn, open_ladder, prepare_data, settled_preset
+from laptime.ladder.estimate import Expected, expected
+from laptime.places import find_places
+from laptime.records import RunRecord
+
+Say = Callable[[str], None]
+
+
+class View:
+    """Shows a ladder's progress: a live line where stderr is a terminal, a line a turn elsewhere."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._task = progress.add_task("starting", total=None, info="") if progress else None
+
+    def say(self, text: str) -> None:
+        """Shows a sentence."""
+        if self._progress is not None and self._task is not None:
+            self._progress.console.print(text, highlight=False, markup=False)
+        else:
+            typer.echo(text, err=True)
+
+    def turn(self, turn: Turn) -> None:
+        """Shows what runs now."""
+        text = f"{turn.number}/{max(turn.total, turn.number)} {turn.variant}, round {turn.repeat + 1} of {turn.repeats}"
+        if self._progress is None or self._task is None:
+            typer.echo(text, err=True)
+        else:
+            self._progress.reset(self._task, description=text, total=None, info="starting")
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Shows a worker's progress event."""
+        if self._progress is None or self._task is None:
+            return
+        if event["event"] == "phase":
+            self._progress.update(self._task, info=event["phase"])
+        if event["event"] == "step":
+            name = "warm-up" if event["epoch"] < 0 else f"epoch {event['epoch'] + 1}"
+            self._progress.update(self._task, completed=event["done"], total=event["steps"], info=name)
+
+    def result(self, record: RunRecord) -> None:
+        """Shows what came out of a turn."""
+        if record.status != "done" or record.spec is None:
+            self.say(f"  {record.status}: {record.error}")
+            return
+        last = record.epochs[-1]
+        times = ", ".join(f"{e.epoch_s:.2f}" for e in record.kept)
+        self.say(
+            f"  {record.spec.variant}: {times} s an epoch, {last.samples_per_s or 0:,.0f} images/s, "
+            f"test accuracy {(last.test_accuracy or 0) * 100:.1f} %"
+        )
+
+
+@contextmanager
+def view() -> Iterator[View]:
+    """A view on stderr; a bar only where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield View(None)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[info]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield View(progress)
+
+
+def run_ladder(request: LadderRequest, as_json: bool) -> int:
+    """Runs a ladder to its end; returns the exit code."""
+    places = find_places()
+    with view() as shown:
+        data = prepare_data(request, places, shown.say)
+        if data.notice:
+            shown.say(f"NOTICE: {data.notice}")
+        ladder = open_ladder(request, data, places, shown.say)
+        published = _through(ladder, shown)
+    assert ladder.comparison is not None
+    if as_json:
+        typer.echo(ladder.comparison.model_dump_json(by_alias=True, indent=1))
+    else:
+        print_comparison(ladder.comparison)
+        typer.echo(closing_words(ladder))
+    return max(ladder.exit_code(), published)
+
+
+def _through(ladder: Ladder, shown: View) -> int:
+    """Runs all turns, compares and publishes; 1 where publishing failed."""
+    try:
+        for turn in ladder.turns():
+            shown.turn(turn)
+            shown.result(ladder.run(turn, on_event=shown.event))
+        ladder.compare()
+        ladder.close("failed" if ladder.exit_code() else "done")
+    except KeyboardInterrupt:
+        shown.say("Interrupted: the run is marked, what was measured is kept in " + str(ladder.folder))
+        raise typer.Exit(130) from None
+    finally:
+        ladder.close("interrupted")
+        published = _publish(ladder, shown.say)
+    return published
+
+
+def _publish(ladder: Ladder, say: Say) -> int:
+    try:
+        ladder.publish(say)
+    except TrackingError as error:
+        say(f"laptime: {error}")
+        return 1
+    return 0
+
+
+def closing_words(ladder: Ladder) -> str:
+    """How to open what was made."""
+    return (
+        f"\nReport:          {ladder.folder / 'comparison.html'}\n"
+        "MLflow:          laptime ui\nTensorBoard:     laptime ui --tensorboard\nPrefect, MLflow: laptime up"
+    )
+
+
+def plan_only(request: LadderRequest, as_json: bool) -> None:
+    """Shows what a ladder would run and how long that should take."""
+    places = find_places()
+    found = expected(request, choose_device(request.device), places)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    preset = settled_preset(request)
+    typer.echo(f"{find_workload(request.workload).title}, preset {preset.name}, data {request.data}")
+    for row in found.rows:
+        seconds = f"{row.seconds:6.0f} s" if row.seconds is not None else "unknown"
+        typer.echo(f"  {row.variant:<36} {preset.repeats} x {preset.epochs} epochs   {seconds}")
+    typer.echo(_expectation(found))
+
+
+def _expectation(found: Expected) -> str:
+    if found.seconds is None:
+        return "Expected duration: unknown, no earlier run of these variants is on record."
+    return f"Expected duration: about {found.seconds / 60:.1f} minutes, from {found.source}."

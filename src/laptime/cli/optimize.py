@@ -1,0 +1,70 @@
+"""`laptime optimize`: the ladder, without Prefect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from laptime.cli.options import (
+    DATA,
+    DEVICE,
+    JSON,
+    LAUNCHER,
+    LIMIT_TEST,
+    LIMIT_TRAIN,
+    SEED,
+    TIMEOUT,
+    TRACKING,
+    WEIGHTS,
+    WORKLOAD,
+)
+
+
+def optimize(
+    workload: WORKLOAD,
+    preset: Annotated[str, typer.Option(help="quick (a few variants, little data) or full (all of both).")] = "quick",
+    device: DEVICE = "auto",
+    variants: Annotated[str, typer.Option(help="Names, separated by commas, instead of the ladder.")] = "",
+    epochs: Annotated[int | None, typer.Option(help="Counted epochs of each process.")] = None,
+    warmup_epochs: Annotated[int | None, typer.Option(help="Epochs before them that don't count.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Rounds: each takes every variant once.")] = None,
+    limit_train: LIMIT_TRAIN = None,
+    limit_test: LIMIT_TEST = None,
+    data: DATA = "auto",
+    weights: WEIGHTS = "none",
+    seed: SEED = 0,
+    timeout: TIMEOUT = 3600.0,
+    launcher: LAUNCHER = "process",
+    tracking_uri: TRACKING = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the ladder; default: <home>/runs/<id>.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and how long it should take.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """Trains the ladder of variants, compares them and publishes the runs."""
+    from laptime.cli.ladder_view import plan_only, run_ladder
+    from laptime.ladder import make_request
+
+    request = make_request(
+        workload=workload,
+        preset=preset,
+        device=device,
+        variants=variants,
+        epochs=epochs,
+        warmup_epochs=warmup_epochs,
+        repeats=repeats,
+        limit_train=limit_train,
+        limit_test=limit_test,
+        data=data,
+        weights=weights,
+        seed=seed,
+        timeout=timeout,
+        launcher=launcher,
+        tracking_uri=tracking_uri,
+        out=str(out) if out else None,
+    )
+    if dry_run:
+        plan_only(request, as_json)
+        return
+    raise typer.Exit(run_ladder(request, as_json))

@@ -1,0 +1,222 @@
+"""Compares the variants of a ladder, or of any records, with their baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from laptime.catalogue import WORKLOADS, classes_of
+from laptime.compare.headlines import headlines
+from laptime.compare.model import Comparison, Conditions, VariantRow
+from laptime.compare.quality import Rules
+from laptime.compare.rows import Context, Runs, row_of
+from laptime.compare.statistics import Bootstrap
+from laptime.errors import LaptimeError, UsageError
+from laptime.records import Ceilings, LadderRecord, Machine, Rung, RunRecord
+from laptime.spec import DataSpec, OptimizationSpec, RunSpec
+
+__all__ = ["Comparison", "VariantRow", "baseline_of", "compare", "compare_records"]
+
+
+def compare(ladder: LadderRecord, records: Sequence[RunRecord]) -> Comparison:
+    """Compares a ladder's variants; records belong to a variant by the variant's name in their spec.
+
+    Raises:
+        UsageError: neither the ladder nor the records name a variant.
+    """
+    runs = _group(ladder, records)
+    if not runs:
+        raise UsageError(f"the ladder {ladder.id} holds no variant, so there is nothing to compare: give one that ran.")
+    baseline = runs[baseline_of([r.rung for r in runs.values()])]
+    ran = [r for r in records if r.spec is not None and r.spec.variant in runs]
+    machine = _machine(ran) or ladder.probe.machine
+    context = Context(
+        baseline=baseline,
+        runs=runs,
+        bootstrap=Bootstrap(seed=ladder.seed),
+        rules=Rules(ladder.quality_floor, ladder.real_data, _test_count(ladder)),
+        quality=ladder.quality,
+        ceilings=_ceilings(machine, ladder),
+    )
+    rows = tuple(row_of(r, context) for r in runs.values())
+    conditions = _conditions(ladder, machine, ran)
+    return Comparison(
+        id=ladder.id,
+        baseline=baseline.rung.variant,
+        conditions=conditions,
+        rows=rows,
+        headlines=headlines(rows, baseline.rung.variant, conditions),
+        cautions=tuple(_cautions(context, rows, records)),
+    )
+
+
+def compare_records(records: Sequence[RunRecord]) -> Comparison:
+    """Compares records that no ladder holds together.
+
+    The baseline is the first variant whose name ends with `baseline`, else the first.
+
+    Raises:
+        UsageError: there is no record.
+    """
+    if not records:
+        raise UsageError("there is no record to compare: give a ladder's folder, record files or MLflow run ids.")
+    named = with_specs(records)
+    return compare(ladder_of(named), named)
+
+
+def ladder_of(records: Sequence[RunRecord]) -> LadderRecord:
+    """The least ladder that holds the variants of some records, each of which has a spec."""
+    specs = [r.spec for r in records if r.spec is not None]
+    first = specs[0]
+    variants = {s.variant: s for s in reversed(specs)}
+    order = list(dict.fromkeys(s.variant for s in specs))
+    rungs = [_rung(variants[v]) for v in order]
+    base = baseline_of(rungs)
+    rungs.sort(key=lambda r: r.variant != base)
+    return LadderRecord(
+        id="records",
+        workload=first.workload,
+        preset="",
+        device=first.device,
+        data=first.data,
+        rungs=tuple(rungs),
+        epochs=max(s.epochs for s in specs),
+        repeats=max(sum(s.variant == v for s in specs) for v in order[:1]),
+        limit_train=first.limit_train,
+        limit_test=first.limit_test,
+        seed=first.seed,
+        quality=next((w.quality for w in WORKLOADS if w.name == first.workload), "accuracy"),
+        quality_floor=_floor(first),
+        commit=next((r.commit for r in records if r.commit), None),
+        started_at=min((r.started_at for r in records if r.started_at), default=None),
+        status="done",
+    )
+
+
+def baseline_of(rungs: Sequence[Rung]) -> str:
+    """The first variant whose name ends with `baseline` (before a ` @ run`), else the first."""
+    named = (r.variant for r in rungs if r.variant.partition(" @ ")[0].endswith("baseline"))
+    return next(named, rungs[0].variant)
+
+
+def _group(ladder: LadderRecord, records: Sequence[RunRecord]) -> dict[str, Runs]:
+    """The ladder's variants in its order, then those that only records name, then those left out."""
+    rungs = {r.variant: r for r in ladder.rungs}
+    mine: dict[str, list[RunRecord]] = {}
+    for record in records:
+        if record.spec is not None:
+            mine.setdefault(record.spec.variant, []).append(record)
+            rungs.setdefault(record.spec.variant, _rung(record.spec))
+    why = {entry.variant: entry.reason for entry in ladder.left_out}
+    for left in ladder.left_out:
+        rungs.setdefault(left.variant, Rung(variant=left.variant))
+    return {v: Runs(rung, tuple(mine.get(v, ())), why.get(v)) for v, rung in rungs.items()}
+
+
+def _rung(spec: RunSpec) -> Rung:
+    return Rung(variant=spec.variant, optimizations=spec.optimizations, classes=_classes(spec.optimizations))
+
+
+def _classes(optimizations: tuple[OptimizationSpec, ...]) -> tuple[str, ...]:
+    """Classes by the catalogue; an optimization of another version has none here."""
+    try:
+        return classes_of(optimizations)
+    except LaptimeError:
+        return ()
+
+
+def with_specs(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Gives a record that any loop wrote, without a spec, a name of its own."""
+    model = next((r.spec for r in records if r.spec is not None), None)
+    if model is None:
+        data = DataSpec(asked="", kind="folder", digest="", path="", classes=(), train_count=0, test_count=0)
+        model = RunSpec(workload="unknown", variant="unknown", data=data)
+    return [
+        r
+        if r.spec is not None
+        else r.model_copy(
+            update={"spec": model.model_copy(update={"variant": f"run-{i}", "optimizations": (), "repeat": 0})}
+        )
+        for i, r in enumerate(records, start=1)
+    ]
+
+
+def _floor(spec: RunSpec) -> float:
+    """The workload's floor: a share of the way from chance to perfect."""
+    share = next((w.floor_over_chance for w in WORKLOADS if w.name == spec.workload), 0.0)
+    chance = 1 / len(spec.data.classes) if spec.data.classes else 0.0
+    return chance + share * (1 - chance) if share else 0.0
+
+
+def _test_count(ladder: LadderRecord) -> int:
+    return min(ladder.limit_test or ladder.data.test_count, ladder.data.test_count)
+
+
+def _machine(records: Iterable[RunRecord]) -> Machine | None:
+    return next((r.machine for r in records if r.machine.cpu or r.machine.torch or r.machine.fingerprint), None)
+
+
+def _ceilings(machine: Machine, ladder: LadderRecord) -> Ceilings:
+    return machine.ceilings if any(machine.ceilings.model_dump().values()) else ladder.probe.machine.ceilings
+
+
+def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]) -> Conditions:
+    data = ladder.data
+    sources = {
+        "official": "official data",
+        "mirror": "data from a mirror",
+        "folder": "data from a folder",
+        "synthetic": "a generated stand-in for the data",
+    }
+    return Conditions(
+        workload=ladder.workload,
+        preset=ladder.preset,
+        device=ladder.device,
+        machine=", ".join(machine.gpus) or machine.cpu,
+        cores=machine.cores,
+        fingerprint=machine.fingerprint,
+        torch=machine.torch,
+        data=sources[data.kind],
+        data_kind=data.kind,
+        data_notice=data.notice,
+        real_data=ladder.real_data,
+        train_count=min(ladder.limit_train or data.train_count, data.train_count),
+        test_count=_test_count(ladder),
+        epochs=ladder.epochs,
+        repeats=ladder.repeats,
+        quality=ladder.quality,
+        quality_floor=ladder.quality_floor,
+        commit=ladder.commit or next((r.commit for r in ran if r.commit), None),
+        started_at=ladder.started_at,
+    )
+
+
+def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[RunRecord]) -> list[str]:
+    """What a reader must know before believing a figure."""
+    done = [r for r in records if r.spec is not None and r.status == "done"]
+    base = next(r for r in rows if r.variant == context.baseline.rung.variant)
+    found = []
+    if base.epoch_s is None:
+        why = base.error or base.reason or "it did not run"
+        found.append(f"The baseline {base.variant} has no counted epoch ({why}), so no speed-up is given.")
+    if base.quality is not None and context.rules.real_data and base.quality < context.rules.floor:
+        reached, floor = (f"{v * 100:.1f} %" for v in (base.quality, context.rules.floor))
+        found.append(f"Quality is not judged: the baseline reached {reached}, below the floor of {floor}.")
+    for what, several in _differences(done):
+        found.append(f"The records come from {several} different {what}: their times can't be compared as they stand.")
+    unnamed = sum(r.spec is None for r in records)
+    if unnamed:
+        found.append(f"Records without a spec were passed over: {unnamed}.")
+    alone = [r.variant for r in rows if r.epoch_s is not None and r.n == 1]
+    if alone:
+        found.append(f"One process, so no interval (n=1): {', '.join(alone)}.")
+    return found
+
+
+def _differences(records: Sequence[RunRecord]) -> list[tuple[str, int]]:
+    seen: dict[str, set[str | int | None]] = {
+        "machines": {r.machine.fingerprint for r in records if r.machine.fingerprint},
+        "data sets": {r.spec.data.digest for r in records if r.spec and r.spec.data.digest},
+        "amounts of training data": {r.spec.limit_train for r in records if r.spec},
+        "commits": {r.commit for r in records if r.commit},
+    }
+    return [(what, len(values)) for what, values in seen.items() if len(values) > 1]

@@ -1,0 +1,80 @@
+"""The figures that people quote: the fastest variant of each of three kinds that is not worse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from laptime.compare import words
+from laptime.compare.model import Conditions, Headline, HeadlineKind, VariantRow
+
+Filter = Callable[[VariantRow], bool]
+
+KINDS: tuple[tuple[HeadlineKind, str, Filter], ...] = (
+    ("fastest", "Fastest", lambda _: True),
+    ("without_dead_taps", "Fastest without dead taps", lambda row: "dead-taps" not in row.names),
+    (
+        "exact_and_numeric",
+        "Fastest with exact and numeric changes alone",
+        lambda row: bool(row.classes) and set(row.classes) <= {"exact", "numeric"},
+    ),
+)
+
+
+def headlines(rows: Sequence[VariantRow], baseline: str, conditions: Conditions) -> tuple[Headline, ...]:
+    """Finds the headlines; neither a worse variant nor a slower one is any."""
+    base = next(r for r in rows if r.variant == baseline)
+    able = [r for r in rows if (r.speedup or 0.0) > 1 and r.variant != baseline and r.verdict != "worse"]
+    return tuple(_headline(kind, title, (base, list(filter(fits, able))), conditions) for kind, title, fits in KINDS)
+
+
+def _headline(
+    kind: HeadlineKind, title: str, found: tuple[VariantRow, list[VariantRow]], conditions: Conditions
+) -> Headline:
+    base, rows = found
+    real = conditions.real_data
+    if base.epoch_s is None:
+        sentence = f"{title}: no speed-up can be given, since {base.variant} has no counted epoch."
+        return Headline(kind=kind, title=title, sentence=sentence, real_data=real)
+    best = max(rows, key=lambda r: r.speedup or 0.0, default=None)
+    if best is None or best.speedup is None:
+        sentence = f"{title}: no variant of this kind is faster than {base.variant} and not worse."
+        return Headline(kind=kind, title=title, sentence=sentence, real_data=real)
+    return Headline(
+        kind=kind,
+        title=title,
+        sentence=_sentence(title, base, best, conditions),
+        variant=best.variant,
+        speedup=best.speedup,
+        low=best.speedup_low,
+        high=best.speedup_high,
+        n=best.speedup_n,
+        verdict=best.verdict,
+        real_data=real,
+    )
+
+
+def _sentence(title: str, base: VariantRow, best: VariantRow, conditions: Conditions) -> str:
+    certain = "n = 1, so no interval" if best.speedup_low is None else _interval(best)
+    sure = "" if (best.speedup_low or best.speedup or 0) > 1 else "; a gain is not shown"
+    text = (
+        f"{title}: {best.variant} trains {words.ratio(best.speedup)} as fast as {base.variant} "
+        f"({certain}{sure}), "
+        f"{words.seconds(best.epoch_s)} s an epoch instead of {words.seconds(base.epoch_s)} s"
+    )
+    return f"{text}; {quality_phrase(base, best, conditions.quality)}."
+
+
+def _interval(row: VariantRow) -> str:
+    low, high = words.ratio(row.speedup_low, ""), words.ratio(row.speedup_high, "")
+    return f"95 % interval {low} to {high}, n = {row.speedup_n}"
+
+
+def quality_phrase(base: VariantRow, row: VariantRow, quality: str) -> str:
+    """A variant's quality beside the baseline's, in words."""
+    if row.quality is None or base.quality is None:
+        return f"{quality} not judged: {row.verdict_reason or 'it was not measured'}"
+    values = f"{words.percent(row.quality)} instead of {words.percent(base.quality)}"
+    if row.verdict == "not judged":
+        return f"{quality} not judged, {row.verdict_reason} ({values})"
+    span = words.span(row.quality_low_points, row.quality_high_points, words.points)
+    return f"{quality} {row.verdict}, {values} ({words.points(row.quality_diff_points)} pp, {span})"

@@ -1,0 +1,84 @@
+"""The comparison as Markdown, for MLflow's description and for a pull request."""
+
+from __future__ import annotations
+
+import re
+
+from laptime.compare import words
+from laptime.compare.model import Comparison, VariantRow
+
+HEADER = (
+    "variant",
+    "s/epoch",
+    "speed-up",
+    "images/s",
+    "{quality}",
+    "vs. baseline",
+    "memory MiB",
+    "brought",
+    "status",
+)
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """Renders headline sentences, conditions, the table, what has no time, and cautions."""
+    given = comparison.conditions
+    best = comparison.headline("fastest")
+    lines = [f"## Comparison: {escape(given.workload)} on {escape(given.device or 'one device')}", ""]
+    if not given.real_data:
+        notice = escape(given.data_notice or "the data is a generated stand-in")
+        lines += [f"> **Stand-in data.** {notice} Times hold, quality is not judged.", ""]
+    lines += [f"- {escape(h.sentence)}" for h in comparison.headlines]
+    lines += ["", escape(words.conditions(given, best.n if best else 0)), ""]
+    header = [h.format(quality=f"test {escape(given.quality)}") for h in HEADER]
+    lines += [_line(header), _line(["---", *["---:"] * 7, "---"])]
+    lines += [_line(_cells(row, comparison)) for row in comparison.rows]
+    lines += [
+        "",
+        "Times: median over processes of the median epoch; intervals of 95 %; pp are percentage points.",
+    ]
+    troubles = words.troubles(comparison)
+    if troubles:
+        lines += ["", "**Without a time, or with a failure**", ""]
+        lines += [f"- `{_code(v)}` ({standing}): {escape(why)}" for v, standing, why in troubles]
+    if comparison.cautions:
+        lines += ["", "**Mind**", "", *(f"- {escape(text)}" for text in comparison.cautions)]
+    return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    """Makes foreign text harmless in Markdown: one line, without markup, HTML, links, images and mentions."""
+    flat = " ".join(words.clean(text).split())
+    marked = re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", flat)
+    return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
+
+
+def _code(name: str) -> str:
+    """A name inside backticks: what would end the code or the table's cell is replaced."""
+    return re.sub(r"[`|]", "'", words.clean(name))
+
+
+def _cells(row: VariantRow, comparison: Comparison) -> list[str]:
+    value, said = words.quality_cell(row, comparison)
+    standing = words.standing(row, comparison)
+    if row.epoch_s is None:
+        return [f"`{_code(row.variant)}`", *[words.NONE] * 7, standing]
+    name = f"`{_code(row.variant)}`"
+    speedup = words.ratio(row.speedup)
+    if row.variant != comparison.baseline and row.speedup is not None:
+        speedup = f"**{speedup}** ({words.speedup_span(row)})"
+    return [
+        name,
+        f"{words.seconds(row.epoch_s)} ({words.time_span(row)})",
+        speedup,
+        words.count(row.samples_per_s),
+        value,
+        said or words.NONE,
+        words.count(row.peak_memory_mib),
+        words.ratio(row.contribution),
+        standing,
+    ]
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,160 @@
+"""A comparison as data (`laptime.comparison/1`): all that the reports show, numbers not yet rounded."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from laptime.compare.quality import Verdict
+from laptime.records import CheckRecord, Readable, Status
+
+HeadlineKind = Literal["fastest", "without_dead_taps", "exact_and_numeric"]
+
+
+class Conditions(Readable):
+    """Under which conditions the times hold.
+
+    Attributes:
+        epochs: counted epochs of each process.
+        repeats: rounds, that is processes of each variant.
+        data: what the data is, in words.
+        data_notice: what the user must know about the data, empty when nothing.
+        started_at: seconds since 1970.
+    """
+
+    workload: str
+    preset: str = ""
+    device: str = ""
+    machine: str = ""
+    cores: int = 0
+    fingerprint: str = ""
+    torch: str = ""
+    data: str = ""
+    data_kind: str = ""
+    data_notice: str = ""
+    real_data: bool = True
+    train_count: int = 0
+    test_count: int = 0
+    epochs: int = 0
+    repeats: int = 0
+    quality: str = "accuracy"
+    quality_floor: float = 0.0
+    commit: str | None = None
+    started_at: float | None = None
+
+
+class VariantRow(Readable):
+    """One variant beside the baseline; intervals of 95 %, without bounds where one process ran.
+
+    Attributes:
+        error: what went wrong, with both numbers where the gradient check failed.
+        n: processes that the epoch time rests on.
+        n_epochs: kept epochs in them.
+        epoch_s: seconds of an epoch.
+        speedup: baseline's epoch seconds over this variant's, over `speedup_n` common rounds.
+        quality: final `test_<quality>` from 0 to 1, mean over processes.
+        quality_diff_points: to the baseline, in percentage points.
+        on, adds, joined, reason: see `laptime.records.Rung`; for what was left out, `reason` says why.
+        contribution: epoch seconds of `on` over this variant's.
+        ceiling_share: floating point operations a second over the machine's measured ceiling in this
+            precision.
+        ceiling_note: says so where the share is above 1, which means that the ceiling was measured too low.
+        parts: shares of an epoch by part, they add up to 1.
+        warmup_s, startup_s: medians over processes.
+        time_to_accuracy_s: training seconds until the baseline's final quality was first reached.
+    """
+
+    variant: str
+    status: Status
+    error: str | None = None
+    optimizations: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    n: int = 0
+    n_epochs: int = 0
+    epoch_s: float | None = None
+    epoch_s_low: float | None = None
+    epoch_s_high: float | None = None
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    speedup_n: int = 0
+    samples_per_s: float | None = None
+    quality: float | None = None
+    quality_diff_points: float | None = None
+    quality_low_points: float | None = None
+    quality_high_points: float | None = None
+    verdict: Verdict = "not judged"
+    verdict_reason: str = ""
+    peak_memory_mib: float | None = None
+    on: str | None = None
+    adds: str | None = None
+    joined: bool | None = None
+    reason: str = ""
+    contribution: float | None = None
+    contribution_low: float | None = None
+    contribution_high: float | None = None
+    precision: str = "fp32"
+    ceiling_share: float | None = None
+    ceiling_note: str = ""
+    parts: dict[str, float] = Field(default_factory=dict)
+    warmup_s: float | None = None
+    startup_s: float | None = None
+    time_to_accuracy_s: float | None = None
+    check: CheckRecord | None = None
+    removed_parameters: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class Headline(Readable):
+    """The fastest variant of a kind that is not worse, as a figure and as a sentence."""
+
+    kind: HeadlineKind
+    title: str
+    sentence: str
+    variant: str | None = None
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    verdict: Verdict | None = None
+    real_data: bool = True
+
+
+class Comparison(Readable):
+    """A ladder's variants beside their baseline.
+
+    Attributes:
+        rows: in the order of the ladder; failed, wrong and left-out variants with their reasons.
+        cautions: what a reader must know before believing a figure.
+    """
+
+    schema_: Literal["laptime.comparison/1"] = Field(default="laptime.comparison/1", alias="schema")
+    id: str
+    baseline: str
+    conditions: Conditions
+    rows: tuple[VariantRow, ...]
+    headlines: tuple[Headline, ...] = ()
+    cautions: tuple[str, ...] = ()
+
+    def row(self, variant: str) -> VariantRow | None:
+        """The row of a variant, None where there is none."""
+        return next((r for r in self.rows if r.variant == variant), None)
+
+    def figures(self) -> dict[str, float]:
+        """The figures of the ladder as a whole, under the names that they have in MLflow."""
+        base, best = self.row(self.baseline), self.headline("fastest")
+        fastest = self.row(best.variant) if best and best.variant else None
+        found = {
+            "epoch_s_baseline": base.epoch_s if base else None,
+            "epoch_s_fastest": fastest.epoch_s if fastest else None,
+            "speedup": best.speedup if best else None,
+            "speedup_ci_low": best.low if best else None,
+            "speedup_ci_high": best.high if best else None,
+            **{f"speedup_{h.kind}": h.speedup for h in self.headlines if h.kind != "fastest"},
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def headline(self, kind: HeadlineKind) -> Headline | None:
+        return next((h for h in self.headlines if h.kind == kind), None)

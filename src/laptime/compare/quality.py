@@ -1,0 +1,175 @@
+"""Whether a faster variant is as good: accuracy beside the baseline's, with an interval and a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean, variance
+from typing import Literal
+
+from laptime.compare.statistics import CONFIDENCE, median, student
+from laptime.records import RunRecord
+
+Verdict = Literal["kept", "better", "worse", "unclear", "not judged"]
+
+# A loss of quality below one percentage point is taken for none: two seeds of the same training differ by
+# about as much.
+MARGIN_POINTS = 1.0
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Final quality of each process of a variant, from 0 to 1, with its round."""
+
+    rounds: tuple[int, ...]
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.values)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides whether quality can be judged at all.
+
+    Attributes:
+        floor: the baseline must reach it, from 0 to 1.
+        real_data: parity on a stand-in says nothing about the real data.
+        test_count: samples that the quality was measured on; 0 where unknown.
+    """
+
+    floor: float
+    real_data: bool
+    test_count: int
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A variant's quality beside the baseline's; differences in percentage points."""
+
+    verdict: Verdict
+    reason: str
+    value: float | None = None
+    diff_points: float | None = None
+    low_points: float | None = None
+    high_points: float | None = None
+
+
+def final_quality(record: RunRecord, quality: str) -> float | None:
+    """The last counted epoch's `test_<quality>`, None where it was not measured or is no number."""
+    if not record.epochs:
+        return None
+    value = getattr(max(record.epochs, key=lambda e: e.index), f"test_{quality}", None)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def scores_of(records: Sequence[RunRecord], quality: str) -> Scores | None:
+    """Final quality of the processes that have one; None without any."""
+    found = [(r.spec.repeat if r.spec else 0, final_quality(r, quality)) for r in records]
+    known = [(round_, value) for round_, value in found if value is not None]
+    return Scores(tuple(r for r, _ in known), tuple(v for _, v in known)) if known else None
+
+
+def judge(baseline: Scores | None, contender: Scores | None, rules: Rules) -> Judgement:
+    """Judges a contender's quality.
+
+    With D the difference in percentage points and [low, high] its interval, in this order: `better` where low
+    > 0; `kept` where low > -MARGIN_POINTS; `worse` where high < 0 and D < -MARGIN_POINTS; else `unclear`.
+    `not judged` where a number is missing, the data is a stand-in, or the baseline itself has not learned
+    enough to lose something.
+    """
+    if contender is None:
+        return Judgement("not judged", "its quality was not measured")
+    if baseline is None:
+        return Judgement("not judged", "the baseline's quality is not known", contender.mean)
+    diff, half = difference(baseline, contender, rules.test_count)
+    low, high = (None, None) if half is None else (diff - half, diff + half)
+    verdict, reason = _verdict(baseline, rules, (diff, low, high))
+    return Judgement(verdict, reason, contender.mean, diff, low, high)
+
+
+def _verdict(baseline: Scores, rules: Rules, found: tuple[float, float | None, float | None]) -> tuple[Verdict, str]:
+    diff, low, high = found
+    if not rules.real_data:
+        return "not judged", "the data is a stand-in"
+    if baseline.mean < rules.floor:
+        return (
+            "not judged",
+            f"the baseline reached {baseline.mean:.1%}, below the floor of {rules.floor:.1%}".replace("%", " %"),
+        )
+    if low is None or high is None:
+        return "not judged", "the size of the test set is not known"
+    if low > 0:
+        return "better", ""
+    if low > -MARGIN_POINTS:
+        return "kept", ""
+    if high < 0 and diff < -MARGIN_POINTS:
+        return "worse", ""
+    return "unclear", "the interval holds both kept and lost quality"
+
+
+def difference(baseline: Scores, contender: Scores, test_count: int) -> tuple[float, float | None]:
+    """Contender less baseline, in percentage points, and half the width of its interval.
+
+    Over n common rounds the difference is the mean of the rounds' differences, and its error the larger of
+    two: Student's over the rounds, and the binomial one, sqrt((p(1 - p) + q(1 - q)) / (N n)) for N test
+    samples. The rounds' scatter already holds the binomial error (undecided samples fall anew in each
+    training; what the choice of samples adds cancels, for all variants are scored on the same ones), so the
+    two are not added: the binomial one is a floor for rounds that happen to agree. With one round it is the
+    only one. Without common rounds both samples count by themselves.
+    """
+    shared = sorted(set(baseline.rounds) & set(contender.rounds))
+    unique = all(len(set(s.rounds)) == len(s.rounds) for s in (baseline, contender))
+    if shared and unique:
+        p, q = _values(baseline, shared), _values(contender, shared)
+        apart = [(b - a) for a, b in zip(p, q, strict=True)]
+        error = variance(apart) / len(apart) if len(apart) > 1 else None
+    else:
+        p, q = list(baseline.values), list(contender.values)
+        few = min(len(p), len(q))
+        error = variance(p) / len(p) + variance(q) / len(q) if few > 1 else None
+    n = min(len(p), len(q))
+    diff = (fmean(q) - fmean(p)) * 100
+    if test_count < 1:
+        return diff, None
+    binomial = math.sqrt((_spread(fmean(p)) + _spread(fmean(q))) / (test_count * n))
+    half = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * binomial
+    if error is not None:
+        half = max(half, student(0.5 + CONFIDENCE / 2, n - 1) * math.sqrt(error))
+    return diff, half * 100
+
+
+def time_to_quality(records: Sequence[RunRecord], quality: str, target: float | None) -> float | None:
+    """Training seconds until a variant first reached a quality: the median over its processes.
+
+    A process that never reached it counts as infinitely slow; None where the median is such. Without a target
+    each process is to reach its own final quality: so the baseline has a time, though half of its processes
+    end below their mean.
+    """
+    goals = [final_quality(r, quality) if target is None else target for r in records]
+    times = [math.inf if g is None else _first_reached(r, quality, g) for r, g in zip(records, goals, strict=True)]
+    middle = median(times) if times else math.inf
+    return middle if math.isfinite(middle) else None
+
+
+def _first_reached(record: RunRecord, quality: str, target: float) -> float:
+    so_far = 0.0
+    for epoch in sorted(record.epochs, key=lambda e: e.index):
+        so_far = epoch.train_s_so_far if epoch.train_s_so_far is not None else so_far + epoch.epoch_s
+        value = getattr(epoch, f"test_{quality}", None)
+        if value is not None and value >= target:
+            return so_far
+    return math.inf
+
+
+def _values(scores: Scores, rounds: Sequence[int]) -> list[float]:
+    by_round = dict(zip(scores.rounds, scores.values, strict=True))
+    return [by_round[r] for r in rounds]
+
+
+def _spread(p: float) -> float:
+    """p(1 - p), with 0 and 1 moved in by one in a thousand: a perfect score on few samples is not certain."""
+    inside = min(max(p, 0.001), 0.999)
+    return inside * (1 - inside)

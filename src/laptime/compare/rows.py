@@ -1,0 +1,217 @@
+"""From the records of one variant to its row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from laptime.compare.model import VariantRow
+from laptime.compare.quality import Rules, Scores, judge, scores_of, time_to_quality
+from laptime.compare.statistics import Bootstrap, Laps, median
+from laptime.records import Ceilings, EpochRecord, Rung, RunRecord, Status
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One variant's place in the ladder and the records of its processes."""
+
+    rung: Rung
+    records: tuple[RunRecord, ...] = ()
+    left_out: str | None = None
+
+    @property
+    def status(self) -> Status:
+        """A wrong process makes the variant wrong; else one that ended makes it done."""
+        found = {r.status for r in self.records}
+        order: tuple[Status, ...] = ("wrong", "done", "failed", "left_out")
+        return next((s for s in order if s in found), "left_out")
+
+    @property
+    def done(self) -> tuple[RunRecord, ...]:
+        """The records that count: none where any process was wrong, for its time is not to be believed."""
+        return tuple(r for r in self.records if r.status == "done") if self.status == "done" else ()
+
+    @property
+    def laps(self) -> Laps | None:
+        """The kept epochs of the processes that ended and kept any."""
+        timed = [(r.spec.repeat if r.spec else 0, _seconds(r)) for r in self.done]
+        known = [(round_, times) for round_, times in timed if times]
+        if not known:
+            return None
+        return Laps(self.rung.variant, tuple(r for r, _ in known), tuple(t for _, t in known))
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong in the first process that did not end well, and how many did not."""
+        bad = [r for r in self.records if r.status in ("failed", "wrong")]
+        if not bad:
+            return "no epoch was kept" if self.done and self.laps is None else None
+        first = next((r for r in bad if r.status == self.status), bad[0])
+        text = _wrong(first) if first.status == "wrong" else first.error or "it failed without a message"
+        return text if len(bad) == len(self.records) else f"{len(bad)} of {len(self.records)} processes: {text}"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every row is compared with."""
+
+    baseline: Runs
+    runs: dict[str, Runs]
+    bootstrap: Bootstrap
+    rules: Rules
+    quality: str
+    ceilings: Ceilings
+
+    @property
+    def baseline_scores(self) -> Scores | None:
+        return scores_of(self.baseline.done, self.quality)
+
+
+def row_of(runs: Runs, context: Context) -> VariantRow:
+    """Builds a variant's row."""
+    rung = runs.rung
+    return VariantRow(
+        variant=rung.variant,
+        status=runs.status,
+        error=runs.error,
+        optimizations=tuple(o.text() for o in rung.optimizations),
+        names=tuple(o.name for o in rung.optimizations),
+        classes=rung.classes,
+        on=rung.on,
+        adds=rung.adds,
+        joined=rung.joined,
+        reason=_reason(runs),
+        check=next((r.check for r in runs.records if r.check and r.status == runs.status), None),
+        notes=tuple(dict.fromkeys(n for r in runs.records for n in r.notes)),
+        **_times(runs, context),
+        **_quality(runs, context),
+        **_costs(runs),
+        **_ceiling(runs, context.ceilings),
+    )
+
+
+def _times(runs: Runs, context: Context) -> dict[str, Any]:
+    laps = runs.laps
+    if laps is None:
+        return {}
+    time = context.bootstrap.time(laps)
+    fields: dict[str, Any] = {"n": laps.n, "n_epochs": laps.n_epochs, "epoch_s": time.point}
+    fields |= {"epoch_s_low": time.low, "epoch_s_high": time.high, "samples_per_s": _rate(runs.done)}
+    base = context.baseline.laps
+    if base is not None and runs is context.baseline:
+        fields |= {"speedup": 1.0, "speedup_n": laps.n}
+    elif base is not None:
+        ratio = context.bootstrap.ratio(base, laps)
+        fields |= {"speedup": ratio.point, "speedup_low": ratio.low, "speedup_high": ratio.high}
+        fields["speedup_n"] = ratio.n
+    on = context.runs.get(runs.rung.on) if runs.rung.on else None
+    before = on.laps if on else None
+    if before is not None:
+        step = context.bootstrap.ratio(before, laps)
+        fields |= {"contribution": step.point, "contribution_low": step.low, "contribution_high": step.high}
+    return fields
+
+
+def _quality(runs: Runs, context: Context) -> dict[str, Any]:
+    base, own = context.baseline_scores, scores_of(runs.done, context.quality)
+    if runs is context.baseline:
+        value, reached = own.mean if own else None, time_to_quality(runs.done, context.quality, None)
+        return {"quality": value, "verdict_reason": "the baseline", "time_to_accuracy_s": reached}
+    if not runs.done:
+        return {"verdict_reason": "it did not finish"}
+    found = judge(base, own, context.rules)
+    reached = time_to_quality(runs.done, context.quality, base.mean) if base and own else None
+    return {
+        "quality": found.value,
+        "quality_diff_points": found.diff_points,
+        "quality_low_points": found.low_points,
+        "quality_high_points": found.high_points,
+        "verdict": found.verdict,
+        "verdict_reason": found.reason,
+        "time_to_accuracy_s": reached,
+    }
+
+
+def _costs(runs: Runs) -> dict[str, Any]:
+    done = runs.done
+    return {
+        "peak_memory_mib": max((m for r in done if (m := _memory(r)) is not None), default=None),
+        "parts": _parts([e for r in done for e in r.kept if _counts(e)]),
+        "warmup_s": _middle(r.warmup_s for r in done),
+        "startup_s": _middle(r.startup_s for r in done),
+        "removed_parameters": max((r.removed_parameters for r in done), default=0),
+    }
+
+
+def _ceiling(runs: Runs, ceilings: Ceilings) -> dict[str, Any]:
+    """Share of the machine's ceiling: samples/s times operations a sample, over measured operations/s."""
+    if not runs.done:
+        return {}
+    precision = runs.done[0].precision
+    rate, flops = _rate(runs.done), _middle(r.flops_per_sample for r in runs.done)
+    measured = [r.machine.ceilings.best(precision) for r in runs.done]
+    best = _middle(measured) or ceilings.best(precision)
+    if rate is None or not flops or not best:
+        return {"precision": precision}
+    share = rate * flops / (best * 1e9)
+    return {
+        "precision": precision,
+        "ceiling_share": share,
+        "ceiling_note": "ceiling underestimated" if share > 1 else "",
+    }
+
+
+def _rate(done: Sequence[RunRecord]) -> float | None:
+    """Samples a second: the median over processes of the median over kept epochs."""
+    return _middle(_middle(e.samples / e.epoch_s for e in r.kept if _counts(e)) for r in done)
+
+
+def _parts(epochs: Sequence[EpochRecord]) -> dict[str, float]:
+    """Median share of each part of an epoch, 1 in sum; what no part holds is `rest`."""
+    names = dict.fromkeys(n for e in epochs for n in e.parts_s)
+    shares = {n: median([max(e.parts_s.get(n, 0.0), 0.0) / e.epoch_s for e in epochs]) for n in names}
+    total = sum(shares.values())
+    if total <= 0:
+        return {}
+    if total < 1:
+        return shares | {"rest": shares.get("rest", 0.0) + 1 - total}
+    return {n: s / total for n, s in shares.items()}
+
+
+def _memory(record: RunRecord) -> float | None:
+    known = [record.peak_memory_mib, *(e.peak_memory_mib for e in record.epochs)]
+    return max((m for m in known if m is not None), default=None)
+
+
+def _seconds(record: RunRecord) -> tuple[float, ...]:
+    return tuple(e.epoch_s for e in record.kept if _counts(e))
+
+
+def _counts(epoch: EpochRecord) -> bool:
+    """Records of a user's own loop may hold anything; a time that is no positive number is none."""
+    return math.isfinite(epoch.epoch_s) and epoch.epoch_s > 0
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None and math.isfinite(v)]
+    return median(known) if known else None
+
+
+def _reason(runs: Runs) -> str:
+    if runs.status != "left_out":
+        return runs.rung.reason
+    stated = next((r.error for r in runs.records if r.error), None)
+    return runs.left_out or stated or runs.rung.reason or "no record of it was found"
+
+
+def _wrong(record: RunRecord) -> str:
+    check = record.check
+    if check is None:
+        return record.error or "its loss and gradients differ from the baseline's"
+    return (
+        "one step differs from the baseline's: "
+        f"loss by {check.loss_error:.2g} (tolerance {check.loss_tolerance:.2g}), "
+        f"gradients by {check.gradient_error:.2g} (tolerance {check.gradient_tolerance:.2g})"
+    )

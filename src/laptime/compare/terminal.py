@@ -1,0 +1,109 @@
+"""The comparison as a table for the terminal; where it is narrow, intervals move below their figures."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from laptime.compare import words
+from laptime.compare.model import Comparison, VariantRow
+
+STYLES = {"fastest": "bold green", "worse": "red", "failed": "red", "wrong": "bold red", "left out": "yellow"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How much room the table takes.
+
+    Attributes:
+        stacked: intervals stand below their figures.
+        costs: images/s and memory have columns.
+        name: characters of a variant's name on a line.
+    """
+
+    stacked: bool
+    costs: bool
+    name: int
+
+
+# The first that fits is taken, the last one whatever the width.
+LAYOUTS = (Layout(False, True, 40), Layout(False, True, 20), Layout(True, True, 20), Layout(True, False, 18))
+
+
+def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
+    """Prints table, what was left out or failed, cautions and headlines, as wide as the console."""
+    console = console or Console(highlight=False)
+    console.print(to_terminal(comparison, console.width))
+
+
+def to_terminal(comparison: Comparison, width: int) -> RenderableType:
+    """Builds what is printed; names and errors are text, never markup or control sequences."""
+    given = comparison.conditions
+    parts: list[RenderableType] = []
+    if not given.real_data:
+        notice = given.data_notice or "the data is a generated stand-in."
+        parts += [_text(f"STAND-IN DATA: {notice} Times hold, quality is not judged.", "bold yellow"), Text()]
+    parts += [_fitting(comparison, width), Text()]
+    told = [
+        Text.assemble(
+            (words.clean(variant), "bold"), " ", (standing, STYLES.get(standing, "")), f": {words.clean(why)}"
+        )
+        for variant, standing, why in words.troubles(comparison)
+    ]
+    told += [_text(text, "yellow") for text in comparison.cautions]
+    parts += [*told, Text()] if told else []
+    parts += [_text(h.sentence, "bold" if h.kind == "fastest" else "") for h in comparison.headlines]
+    best = comparison.headline("fastest")
+    parts.append(_text(words.conditions(given, best.n if best else 0), "dim"))
+    return Group(*parts)
+
+
+def _fitting(comparison: Comparison, width: int) -> Table:
+    endless = Console(width=10_000)
+    tables = (_table(comparison, layout) for layout in LAYOUTS[:-1])
+    fitting = (t for t in tables if endless.measure(t).maximum <= width)
+    return next(fitting, None) or _table(comparison, LAYOUTS[-1])
+
+
+def _table(comparison: Comparison, layout: Layout) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    table.add_column("variant", overflow="fold")
+    quality = f"test {words.clean(comparison.conditions.quality)}"
+    costs = ("images/s", "MiB") if layout.costs else ()
+    for name in ("s/epoch", "speed-up", quality, *costs, "brought"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for row in comparison.rows:
+        table.add_row(*_cells(row, comparison, layout))
+    return table
+
+
+def _cells(row: VariantRow, comparison: Comparison, layout: Layout) -> list[Text]:
+    standing = words.standing(row, comparison)
+    value, said = words.quality_cell(row, comparison)
+    timed, base = row.epoch_s is not None, row.variant == comparison.baseline
+    compared = row.speedup is not None and not base
+    name = "\n".join(textwrap.wrap(words.clean(row.variant), layout.name)) or words.NONE
+    cells = [
+        Text(name, style="bold" if standing == "fastest" else ""),
+        _two(words.seconds(row.epoch_s), words.time_span(row) if timed else "", layout),
+        _two(words.ratio(row.speedup), words.speedup_span(row) if compared else "", layout),
+        _two(value, "" if base else said, layout),
+    ]
+    costs = (words.count(row.samples_per_s), words.count(row.peak_memory_mib)) if layout.costs else ()
+    cells += [Text(text) for text in (*costs, words.ratio(row.contribution))]
+    return [*cells, Text(standing, style=STYLES.get(standing, ""))]
+
+
+def _two(value: str, beside: str, layout: Layout) -> Text:
+    """A value with what belongs to it, beside or below."""
+    return Text.assemble(value, "\n" if layout.stacked else " ", (beside, "dim")) if beside else Text(value)
+
+
+def _text(text: str, style: str) -> Text:
+    return Text(words.clean(text), style=style)

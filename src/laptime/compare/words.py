@@ -1,0 +1,156 @@
+"""How numbers and facts are written in every report, so that no two of them round differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from laptime.compare.model import Comparison, Conditions, VariantRow
+
+NONE = "–"
+
+
+def clean(text: str) -> str:
+    """Replaces what can't be printed: control sequences reach neither a terminal nor XML."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def seconds(value: float | None) -> str:
+    """Three digits that mean something: 85.2, 0.0453, 1,234."""
+    if value is None:
+        return NONE
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+
+
+def ratio(value: float | None, unit: str = "x") -> str:
+    """6.80x, 12.3x, 140x."""
+    if value is None:
+        return NONE
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f}{unit}"
+
+
+def bare_ratio(value: float | None) -> str:
+    """A ratio inside an interval, where the unit stands before it."""
+    return ratio(value, "")
+
+
+def count(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def percent(value: float | None) -> str:
+    return NONE if value is None else f"{value * 100:.1f} %"
+
+
+def points(value: float | None) -> str:
+    """Percentage points with their sign; the true minus sign is as wide as the plus."""
+    return NONE if value is None else f"{value:+.1f}".replace("-", "−")
+
+
+def span(low: float | None, high: float | None, write: Callable[[float | None], str]) -> str:
+    """An interval; `n=1` where there is none."""
+    if low is None or high is None:
+        return "n=1"
+    between = " to " if write is points else "–"
+    return f"{write(low)}{between}{write(high)}"
+
+
+def time_span(row: VariantRow) -> str:
+    return span(row.epoch_s_low, row.epoch_s_high, seconds)
+
+
+def speedup_span(row: VariantRow) -> str:
+    return span(row.speedup_low, row.speedup_high, bare_ratio)
+
+
+def contribution_span(row: VariantRow) -> str:
+    return span(row.contribution_low, row.contribution_high, bare_ratio)
+
+
+def standing(row: VariantRow, comparison: Comparison) -> str:
+    """What became of a variant, in a word or two."""
+    if row.status != "done":
+        return row.status.replace("_", " ")
+    if row.variant == comparison.baseline:
+        return "baseline"
+    if row.epoch_s is None:
+        return "no time"
+    if row.verdict == "worse":
+        return "worse"
+    return _place(row, comparison)
+
+
+def _place(row: VariantRow, comparison: Comparison) -> str:
+    best = comparison.headline("fastest")
+    if best is not None and best.variant == row.variant:
+        return "fastest"
+    # A rung is slower than what it was built on, a variant of no ladder than the baseline.
+    if (row.contribution or row.speedup or 1.0) < 1:
+        return "slower"
+    return {True: "joined", False: "not joined", None: "done"}[row.joined]
+
+
+def quality_cell(row: VariantRow, comparison: Comparison) -> tuple[str, str]:
+    """The quality and what is said of it: (`74.0 %`, `+7.8 better`)."""
+    if row.quality is None:
+        return NONE, ""
+    value = percent(row.quality)
+    if row.variant == comparison.baseline:
+        return value, "baseline"
+    return value, f"{points(row.quality_diff_points)} {row.verdict}".removeprefix(f"{NONE} ")
+
+
+def troubles(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """Variants without a time, or with a failed process: (variant, standing, why)."""
+    found = []
+    for row in comparison.rows:
+        why = row.reason if row.status == "left_out" else row.error
+        if why:
+            partly = row.status == "done" and row.epoch_s is not None
+            found.append((row.variant, "partly failed" if partly else standing(row, comparison), why))
+    return found
+
+
+def day(at: float | None) -> str:
+    """The day in UTC, as 21 Nov 2026; month names are not the locale's."""
+    if at is None:
+        return ""
+    months = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+    when = datetime.fromtimestamp(at, UTC)
+    return f"{when.day} {months[when.month - 1]} {when.year}"
+
+
+def conditions(given: Conditions, n: int) -> str:
+    """One sentence with everything that the times depend on.
+
+    Args:
+        given: the conditions.
+        n: processes of the headline, 0 where there is none.
+    """
+    where = [given.machine or "an unnamed machine", plural(given.cores, "core"), _torch(given.torch)]
+    what = [
+        given.data,
+        f"{given.train_count:,} training and {given.test_count:,} test samples" if given.train_count else "",
+    ]
+    how = [
+        plural(given.epochs, "counted epoch") + " a process" if given.epochs else "",
+        plural(given.repeats, "round"),
+    ]
+    when = [
+        f"n = {n}" if n else "",
+        day(given.started_at),
+        f"commit {given.commit[:10]}" if given.commit else "",
+    ]
+    return ", ".join(part for part in (*where, *what, *how, *when) if part) + "."
+
+
+def _torch(version: str) -> str:
+    return f"torch {version}" if version else ""
+
+
+def plural(number: int, noun: str) -> str:
+    """`3 rounds`, `1 round`, and nothing for none."""
+    return "" if not number else f"{number:,} {noun}{'' if number == 1 else 's'}"

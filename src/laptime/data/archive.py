@@ -1,0 +1,137 @@
+"""Unpacks an archive that nobody vouches for: no path climbs out, no link, no device, no bomb."""
+
+from __future__ import annotations
+
+import lzma
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO
+
+from laptime.data.disk import FULL, room_for
+from laptime.errors import DataError, shorten
+
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
+_LIMIT = 64 * 2**30
+_MEMBERS = 20_000_000
+_BLOCK = 1 << 20
+_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, RuntimeError, OSError)
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file name or URL path ends as an archive's does."""
+    return name.lower().endswith(SUFFIXES)
+
+
+@dataclass(frozen=True)
+class _Member:
+    name: str
+    size: int
+    file: IO[bytes]
+
+
+def unpack(archive: Path, into: Path, limit: int = _LIMIT) -> None:
+    """Unpacks the regular files of a tar or zip archive.
+
+    Args:
+        archive: the file; its name says what it is.
+        into: a folder that is made if it does not exist.
+        limit: bytes that the files may have together, counted as they come out and not as the archive says.
+
+    Raises:
+        DataError: the archive is damaged or cut off, holds a path that climbs out, a link or a device (all
+            named), or more than `limit`; or the disk is full.
+    """
+    left = limit
+    members = _zip_members(archive) if archive.name.lower().endswith(".zip") else _tar_members(archive, into)
+    try:
+        with closing(members):
+            for count, member in enumerate(members):
+                if count > _MEMBERS:
+                    raise DataError(
+                        f"{archive} holds more than {_MEMBERS} files: unpack it yourself and give the folder."
+                    )
+                left -= _write(member, into / member.name, left, archive)
+    except _DAMAGED as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            with room_for(into, limit - left):
+                raise
+        reason = shorten(str(error) or type(error).__name__)
+        raise DataError(f"the archive {archive} is damaged or cut off ({reason}): get it again.") from error
+
+
+def _write(member: _Member, to: Path, left: int, archive: Path) -> int:
+    if member.size > left:
+        raise _too_large(archive)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    written = 0
+    with room_for(to.parent, member.size), to.open("xb") as out:
+        while block := member.file.read(_BLOCK):
+            written += len(block)
+            if written > left:
+                raise _too_large(archive)
+            out.write(block)
+    return written
+
+
+def _tar_members(archive: Path, into: Path) -> Generator[_Member, None, None]:
+    with tarfile.open(archive, "r:*") as tar:
+        for member in tar:
+            if member.issym() or member.islnk():
+                raise _refused(archive, member.name, "is a link")
+            if not (member.isreg() or member.isdir()):
+                raise _refused(archive, member.name, "is a device or another special file")
+            name = _safe(archive, member.name)
+            # Python 3.11.0 to 3.11.3 have no filters; the checks above and in _safe hold there alone.
+            if hasattr(tarfile, "data_filter"):
+                try:
+                    tarfile.data_filter(member, str(into))
+                except tarfile.FilterError as error:
+                    raise _refused(archive, member.name, "is not safe to unpack") from error
+            file = tar.extractfile(member) if member.isreg() else None
+            if file is not None:
+                with file:
+                    yield _Member(name, member.size, file)
+
+
+def _zip_members(archive: Path) -> Generator[_Member, None, None]:
+    with zipfile.ZipFile(archive) as zipped:
+        for info in zipped.infolist():
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            if kind == stat.S_IFLNK:
+                raise _refused(archive, info.filename, "is a link")
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _refused(archive, info.filename, "is a device or another special file")
+            name = _safe(archive, info.filename)
+            if not info.is_dir():
+                with zipped.open(info) as file:
+                    yield _Member(name, info.file_size, file)
+
+
+def _safe(archive: Path, name: str) -> str:
+    path = PurePosixPath(name)
+    if path.is_absolute() or PureWindowsPath(name).drive or "\\" in name or ".." in path.parts:
+        raise _refused(archive, name, "climbs out of the folder that it is unpacked to")
+    return str(path)
+
+
+def _refused(archive: Path, name: str, why: str) -> DataError:
+    return DataError(f"{archive} is not unpacked: {shorten(name)!r} in it {why}; use an archive of plain files.")
+
+
+def _too_large(archive: Path) -> DataError:
+    return DataError(f"{archive} unpacks to more than is allowed: unpack it yourself and give the folder.")
+
+
+def inner_folder(folder: Path) -> Path:
+    """The folder that holds the data: archives mostly wrap everything in one folder of their name."""
+    while True:
+        inside = [p for p in folder.iterdir() if not p.name.startswith((".", "__MACOSX"))]
+        if len(inside) != 1 or not inside[0].is_dir() or not any(p.is_dir() for p in inside[0].iterdir()):
+            return folder
+        folder = inside[0]

@@ -1,0 +1,131 @@
+"""Data for a workload: from the first source that has it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from laptime.catalogue import find_workload
+from laptime.data.archive import is_archive
+from laptime.data.disk import sweep
+from laptime.data.folder import ArchiveUrl, Folder
+from laptime.data.mirror import VARIABLE, Mirror
+from laptime.data.mirror import push as push_store
+from laptime.data.net import shown
+from laptime.data.official import Official
+from laptime.data.sources import Job, Say, Source, quiet
+from laptime.data.store import Entry, Store
+from laptime.data.synthetic import Synthetic
+from laptime.errors import DataError, UnreachableError, UsageError, shorten
+from laptime.spec import DataSpec
+
+
+def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
+    """Brings data into the local store, or finds that it is there.
+
+    Args:
+        workload: name in the catalogue.
+        asked: `auto`, `official`, `synthetic`, a folder, an archive of one, or an address (s3://, http(s)://).
+        home: the LAPTIME_HOME; stores stand in its `data`.
+        say: told what is being done and how far it is.
+
+    Raises:
+        UsageError: the workload or the kind of source does not exist.
+        UnreachableError: the source that was asked for does not answer.
+        DataError: it answers, and what it gives can't be used; or the disk is full.
+    """
+    job = _job(workload, asked, home, say)
+    sweep(job.store.root)
+    entry = _auto(job) if asked == "auto" else source_of(asked).fetch(job)
+    return job.store.spec(entry, asked)
+
+
+def verify(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
+    """Checks every byte of what the local store holds for a source; never asks the network.
+
+    Raises:
+        DataError: nothing is stored, or a file is wrong (named).
+    """
+    job = _job(workload, asked, home, say)
+    sources = [*_auto_sources(), Synthetic()] if asked == "auto" else [source_of(asked)]
+    entry = next((e for s in sources if (e := s.stored(job)) is not None), None)
+    if entry is None:
+        raise DataError(
+            f"nothing is stored for {workload!r} from {shorten(asked)!r}: fetch it first "
+            f"(laptime data fetch {workload} --data {shorten(asked)})."
+        )
+    say("verifying", 0, 0)
+    job.store.verify(entry.digest)
+    return job.store.spec(entry, asked)
+
+
+def push(workload: str, asked: str, home: Path, to: str, say: Say = quiet) -> DataSpec:
+    """Fetches data and puts its store on an S3 mirror.
+
+    Args:
+        workload: name in the catalogue.
+        asked: as for `fetch`.
+        home: as for `fetch`.
+        to: s3://bucket/prefix.
+        say: as for `fetch`.
+
+    Raises:
+        UsageError: `to` is no such address.
+        DataError: as `fetch`; or there is no such bucket, or there are no credentials.
+    """
+    if not to.startswith("s3://"):
+        raise UsageError(f"{shorten(to)!r} can't be pushed to: give --to s3://bucket/prefix.")
+    data = fetch(workload, asked, home, say)
+    push_store(Path(data.path), workload, to, _job(workload, asked, home, say))
+    return data
+
+
+def _job(workload: str, asked: str, home: Path, say: Say) -> Job:
+    return Job(find_workload(workload), asked, Store(home / "data"), say)
+
+
+def source_of(asked: str) -> Source:
+    """The source that `--data` names.
+
+    Raises:
+        UsageError: it is empty or an address of another kind.
+    """
+    if asked == "official":
+        return Official()
+    if asked == "synthetic":
+        return Synthetic()
+    scheme, found, rest = asked.partition("://")
+    if not asked or (found and (scheme not in ("s3", "http", "https") or not rest)):
+        raise UsageError(
+            f"{shorten(asked)!r} is no source of data: give auto, official, synthetic, a folder, or an "
+            "address that starts with s3:// or http(s)://."
+        )
+    if found and scheme != "s3" and is_archive(shown(asked)):
+        return ArchiveUrl(asked)
+    return Mirror(asked) if found else Folder(asked)
+
+
+def _auto_sources() -> list[Source]:
+    mirror = os.environ.get(VARIABLE, "")
+    if mirror and not mirror.startswith(("s3://", "http://", "https://")):
+        raise UsageError(f"{VARIABLE} is {shorten(mirror)!r}: give an address that starts with s3:// or http(s)://.")
+    return [*([Mirror(mirror)] if mirror else []), Official()]
+
+
+def _auto(job: Job) -> Entry:
+    sources = _auto_sources()
+    for source in sources:
+        entry = source.stored(job)
+        if entry is not None:
+            return entry
+    missed = []
+    for source in sources:
+        try:
+            entry = source.fetch(job)
+        except UnreachableError as error:
+            missed.append(str(error))
+            continue
+        return replace(entry, notice=" ".join([entry.notice, *missed]).strip())
+    entry = Synthetic().fetch(job)
+    return replace(entry, notice=" ".join([entry.notice, "The real data could not be had:", *missed]))

@@ -1,0 +1,93 @@
+"""A user's own images: a folder, or an archive of one given by path or address."""
+
+from __future__ import annotations
+
+import urllib.parse
+from dataclasses import replace
+from pathlib import Path
+
+from laptime.data.archive import inner_folder, is_archive, unpack
+from laptime.data.disk import partial_folder, room_for
+from laptime.data.listing import Listing, arrange, scan
+from laptime.data.net import download, shown
+from laptime.data.sources import Job, Meter
+from laptime.data.store import Entry
+from laptime.errors import UnreachableError
+
+# A folder's images are read differently by another version of these rules; part of the index key.
+_RULES = 1
+_DOWNLOAD_LIMIT = 64 * 2**30
+
+
+class Folder:
+    """A folder, or an archive on this machine."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path).expanduser().resolve()
+
+    def stored(self, job: Job) -> Entry | None:
+        """See Source; a folder that was changed since is another one."""
+        return job.store.recall(self._key(job))
+
+    def fetch(self, job: Job) -> Entry:
+        """See Source."""
+        if self.path.is_file() and is_archive(self.path.name):
+            key = self._key(job)
+            return job.store.recall(key) or job.store.remember(key, _from_archive(self.path, job))
+        found = scan(self.path)
+        key = _key(job, str(self.path), found.key)
+        return job.store.recall(key) or job.store.remember(key, _decode(arrange(found), job))
+
+    def _key(self, job: Job) -> str:
+        if self.path.is_file():
+            stat = self.path.stat()
+            return _key(job, str(self.path), f"{stat.st_size}:{stat.st_mtime_ns}")
+        return _key(job, str(self.path), scan(self.path).key)
+
+
+class ArchiveUrl:
+    """An archive of an image folder at an http(s) address."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def stored(self, job: Job) -> Entry | None:
+        """See Source."""
+        return job.store.recall(_key(job, self.url, ""))
+
+    def fetch(self, job: Job) -> Entry:
+        """See Source; what was fetched before is kept while the server shows the same state, or nothing."""
+        before = self.stored(job)
+        try:
+            headers = job.budget.probe(self.url, job.budget.left_s)
+        except UnreachableError as error:
+            if before is None:
+                raise
+            return replace(before, notice=f"{before.notice} {error} The copy fetched earlier is used.".strip())
+        stamp = "|".join(headers.get(name, "") for name in ("etag", "last-modified", "content-length"))
+        if before is not None and before.stamp == stamp:
+            return before
+        with partial_folder(job.store.root) as folder:
+            archive = folder / Path(urllib.parse.urlsplit(self.url).path).name
+            total = int(headers.get("content-length", "0"))
+            with room_for(job.store.root, total):
+                download(self.url, archive, _DOWNLOAD_LIMIT, Meter(job.say, "downloading", total))
+            entry = replace(_from_archive(archive, job, shown(self.url)), stamp=stamp)
+        return job.store.remember(_key(job, self.url, ""), entry)
+
+
+def _key(job: Job, where: str, state: str) -> str:
+    return f"folder/{_RULES}|{job.workload.image_size}|{where}|{state}"
+
+
+def _from_archive(archive: Path, job: Job, asked: str = "") -> Entry:
+    with partial_folder(job.store.root) as folder:
+        job.say("unpacking", 0, 0)
+        unpack(archive, folder)
+        return _decode(arrange(scan(inner_folder(folder))), job, asked or str(archive))
+
+
+def _decode(listing: Listing, job: Job, asked: str = "") -> Entry:
+    from laptime.data.ingest import ingest
+
+    return ingest(listing, job, asked or str(listing.root))

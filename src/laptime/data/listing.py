@@ -1,0 +1,202 @@
+"""Which images an image folder holds: classes, splits, and every way in which it can be wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from laptime.errors import DataError, shorten
+
+IMAGE_SUFFIXES = frozenset(("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "pnm"))
+_TEST_NAMES = ("test", "val", "valid")
+_TEST_SHARE = 5
+_FORM = "a folder with train/<class>/* and test/<class>/*, or one with <class>/*"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The images of a folder, in the order in which they are stored.
+
+    Attributes:
+        train, test: (path relative to the root, label) of each image.
+        ignored: files that are no images.
+        notice: what the user must know about how the folder was read.
+    """
+
+    root: Path
+    classes: tuple[str, ...]
+    train: tuple[tuple[str, int], ...]
+    test: tuple[tuple[str, int], ...]
+    ignored: int = 0
+    notice: str = ""
+
+
+@dataclass
+class Scan:
+    """Everything in a folder: image paths by their folders, and a hash that changes when any file does.
+
+    Attributes:
+        images: relative paths, sorted.
+        folders: relative paths of all folders.
+    """
+
+    root: Path
+    images: list[str] = field(default_factory=list)
+    folders: set[str] = field(default_factory=set)
+    ignored: int = 0
+    key: str = ""
+
+
+def scan(root: Path) -> Scan:
+    """Walks a folder once: names, sizes and times of change, no contents.
+
+    Raises:
+        DataError: it is missing, is no folder or can't be read.
+    """
+    if not root.exists():
+        raise DataError(
+            f"the data folder {shorten(str(root))!r} does not exist: give auto, official, synthetic, "
+            f"{_FORM}, an archive of such a folder, or an address with s3:// or http(s)://."
+        )
+    if not root.is_dir():
+        raise DataError(f"{root} is neither a folder nor a .tar, .tar.gz, .tar.xz or .zip archive: give {_FORM}.")
+    found = Scan(root)
+    state = hashlib.sha256()
+    folders = [""]
+    while folders:
+        prefix = folders.pop()
+        images, inner = _look(found, prefix)
+        state.update("".join(images).encode(errors="surrogateescape"))
+        found.folders.update(inner)
+        folders += [f"{name}/" for name in sorted(inner, reverse=True)]
+    found.images.sort()
+    found.key = state.hexdigest()
+    return found
+
+
+def _look(found: Scan, prefix: str) -> tuple[list[str], list[str]]:
+    """One folder: name, size and time of change of each image in order, and the folders in it.
+
+    It runs for each of 60,000 files at every start: plain strings, one call to the system for a file.
+    """
+    # Links to folders are followed where splits and classes stand, not below, where they could run in circles.
+    follow = prefix.count("/") < 2
+    states: list[str] = []
+    inner: list[str] = []
+    try:
+        entries = os.scandir(found.root / prefix)
+    except OSError as error:
+        raise DataError(f"the folder {found.root / prefix} can't be read ({error.strerror}): check it.") from error
+    with entries:
+        for entry in entries:
+            name = entry.name
+            if entry.is_dir(follow_symlinks=follow):
+                if not name.startswith("."):
+                    inner.append(prefix + name)
+            elif name.rpartition(".")[2].lower() not in IMAGE_SUFFIXES or name.startswith("."):
+                found.ignored += 1
+            else:
+                found.images.append(prefix + name)
+                states.append(f"{prefix}{name}\0{_state(entry)}\n")
+    states.sort()
+    return states, inner
+
+
+def _state(entry: os.DirEntry[str]) -> str:
+    try:
+        stat = entry.stat()
+    except OSError as error:
+        raise DataError(f"the image {entry.path} can't be read ({error.strerror}): restore or remove it.") from error
+    return f"{stat.st_size}\0{stat.st_mtime_ns}"
+
+
+def arrange(found: Scan) -> Listing:
+    """Finds classes and splits.
+
+    Raises:
+        DataError: no class, one class, an empty class, a class in one split only, no test images, ...
+    """
+    test = [name for name in _TEST_NAMES if name in found.folders]
+    if "train" in found.folders:
+        if not test:
+            raise DataError(
+                f"{found.root} has a train folder and no test images: add test/<class>/* (val or "
+                f"valid will do), or give {found.root / 'train'} itself, of which a fifth is then kept for the test."
+            )
+        return _two_folders(found, test)
+    if test:
+        raise DataError(f"{found.root} has a {test[0]} folder and no train folder: add train/<class>/*.")
+    return _one_folder(found)
+
+
+def _two_folders(found: Scan, test: list[str]) -> Listing:
+    train_by, test_by = _by_class(found, "train/"), _by_class(found, f"{test[0]}/")
+    _check_classes(found, train_by, "train")
+    for only, here, there in (
+        (train_by.keys() - test_by.keys(), "train", test[0]),
+        (test_by.keys() - train_by.keys(), test[0], "train"),
+    ):
+        if only:
+            name = min(only)
+            raise DataError(
+                f"the class {shorten(name)!r} of {found.root} stands in {here} and not in "
+                f"{there}: both need every class, so add {there}/{shorten(name)} or remove {here}/{shorten(name)}."
+            )
+    _check_classes(found, test_by, test[0])
+    classes = tuple(sorted(train_by))
+    notice = f"{', '.join(test[1:])} left aside, {test[0]} is the test." if test[1:] else ""
+    return Listing(
+        found.root, classes, _labelled(classes, train_by), _labelled(classes, test_by), found.ignored, notice
+    )
+
+
+def _one_folder(found: Scan) -> Listing:
+    by = _by_class(found, "")
+    _check_classes(found, by, "")
+    classes = tuple(sorted(by))
+    train: dict[str, list[str]] = {}
+    test: dict[str, list[str]] = {}
+    for name, images in sorted(by.items()):
+        if len(images) < 2:
+            raise DataError(
+                f"the class {shorten(name)!r} of {found.root} has one image, which can't be split into "
+                "training and test: add more, or give train/<class>/* and test/<class>/*."
+            )
+        # By a hash of the path, so that an image stays on its side when others are added.
+        shuffled = sorted(images, key=lambda p: hashlib.sha256(p.encode(errors="surrogateescape")).digest())
+        cut = max(1, round(len(images) / _TEST_SHARE))
+        test[name], train[name] = sorted(shuffled[:cut]), sorted(shuffled[cut:])
+    notice = "a fifth of each class, always the same, is kept for the test."
+    return Listing(found.root, classes, _labelled(classes, train), _labelled(classes, test), found.ignored, notice)
+
+
+def _by_class(found: Scan, prefix: str) -> dict[str, list[str]]:
+    start = len(prefix)
+    by: dict[str, list[str]] = {
+        folder[start:]: [] for folder in found.folders if folder.startswith(prefix) and "/" not in folder[start:]
+    }
+    for image in found.images:
+        name, slash, _ = image[start:].partition("/")
+        if image.startswith(prefix) and slash:
+            by[name].append(image)
+    return by
+
+
+def _check_classes(found: Scan, by: dict[str, list[str]], split: str) -> None:
+    where = found.root / split if split else found.root
+    if not by:
+        raise DataError(f"{where} has no class: give {_FORM}, one folder for each class.")
+    if len(by) == 1:
+        only = next(iter(by))
+        inner = f"{only}/train" in found.folders
+        hint = f"did you mean {where / only}?" if inner else f"give {_FORM}, with at least two classes."
+        raise DataError(f"{where} has only one class, {shorten(only)!r}, and nothing to tell it from: {hint}")
+    for name in sorted(by):
+        if not by[name]:
+            raise DataError(f"the class folder {where / name} holds no images: add some or remove it.")
+
+
+def _labelled(classes: tuple[str, ...], by: dict[str, list[str]]) -> tuple[tuple[str, int], ...]:
+    return tuple((image, label) for label, name in enumerate(classes) for image in by[name])

@@ -1,0 +1,148 @@
+"""HTTP with an end: probes that take no longer than they may, and downloads that are whole or an error."""
+
+from __future__ import annotations
+
+import http.client
+import queue
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from laptime.errors import DataError, UnreachableError, shorten
+
+# Together with the start of the process this stays below the 3 s that may be lost where there is no internet.
+_BUDGET_S = 2.6
+SHARE_S = 1.3
+_TIMEOUT_S = 20.0
+_BLOCK = 1 << 18
+_BROKEN = (OSError, http.client.HTTPException, ValueError)
+
+Moved = Callable[[int], None]
+
+
+@dataclass
+class Budget:
+    """Seconds that may still be spent on finding out that nothing answers."""
+
+    left_s: float = _BUDGET_S
+
+    def probe(self, url: str, share_s: float) -> dict[str, str]:
+        """Asks whether a server answers at all, with whatever status; returns the headers in small letters.
+
+        Raises:
+            UnreachableError: nothing answered in the share of time, or in what is left of it.
+        """
+        started = time.monotonic()
+        try:
+            return _probe(url, max(0.1, min(share_s, self.left_s)))
+        finally:
+            self.left_s -= time.monotonic() - started
+
+
+def _probe(url: str, timeout_s: float) -> dict[str, str]:
+    answer: queue.Queue[dict[str, str] | Exception] = queue.Queue()
+
+    def ask() -> None:
+        try:
+            with urllib.request.urlopen(_request(url, "HEAD"), timeout=timeout_s) as reply:  # noqa: S310
+                answer.put({k.lower(): v for k, v in reply.headers.items()})
+        except urllib.error.HTTPError as error:
+            error.close()
+            answer.put({"status": str(error.code)})
+        except Exception as error:  # it is raised by the thread that waits
+            answer.put(error)
+
+    # A daemon: the resolver can't be interrupted, and a dead name server takes half a minute to give up.
+    threading.Thread(target=ask, daemon=True, name="laptime-probe").start()
+    try:
+        found = answer.get(timeout=timeout_s)
+    except queue.Empty:
+        raise UnreachableError(f"{shown(url)} does not answer within {timeout_s:.1f} s.") from None
+    if isinstance(found, Exception):
+        raise UnreachableError(f"{shown(url)} can't be reached ({_reason(found)}).") from found
+    return found
+
+
+def read_url(url: str, limit: int = 1 << 20) -> bytes | None:
+    """Reads a small document; None where there is none (404).
+
+    Raises:
+        UnreachableError: the server does not answer, or refuses.
+    """
+    try:
+        with urllib.request.urlopen(_request(url, "GET"), timeout=_TIMEOUT_S) as reply:  # noqa: S310
+            body: bytes = reply.read(limit)
+            return body
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 404:
+            return None
+        raise UnreachableError(f"{shown(url)} refuses with status {error.code}.") from error
+    except _BROKEN as error:
+        raise UnreachableError(f"{shown(url)} can't be reached ({_reason(error)}).") from error
+
+
+def download(url: str, to: Path, limit: int, moved: Moved) -> None:
+    """Downloads into `to`, which the caller throws away with its folder if this raises.
+
+    Args:
+        url: http or https.
+        to: the file to write.
+        limit: bytes at most; a server that sends more is cut off.
+        moved: told the bytes of each block.
+
+    Raises:
+        UnreachableError: the server does not answer, refuses, or stops before the end.
+        DataError: it sends more than `limit`.
+    """
+    received = 0
+    with to.open("wb") as file:
+        for block in _blocks(url):
+            received += len(block)
+            if received > limit:
+                raise DataError(
+                    f"{shown(url)} is larger than the {limit} bytes that it may be: check that it is what it should be."
+                )
+            file.write(block)
+            moved(len(block))
+
+
+def _blocks(url: str) -> Iterator[bytes]:
+    received = 0
+    try:
+        with urllib.request.urlopen(_request(url, "GET"), timeout=_TIMEOUT_S) as reply:  # noqa: S310
+            said = int(reply.headers.get("Content-Length") or -1)
+            while block := reply.read(_BLOCK):
+                received += len(block)
+                yield block
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise UnreachableError(f"{shown(url)} can't be had: the server answers with status {error.code}.") from error
+    except _BROKEN as error:
+        raise UnreachableError(f"the download of {shown(url)} broke off ({_reason(error)}): try again.") from error
+    # http.client ends a short body without an error where it is read in blocks.
+    if said >= 0 and received != said:
+        raise UnreachableError(f"the download of {shown(url)} broke off after {received} of {said} bytes: try again.")
+
+
+def _request(url: str, method: str) -> urllib.request.Request:
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise DataError(f"{shown(url)} is no http or https address: give one that starts with http:// or https://.")
+    return urllib.request.Request(url, method=method, headers={"User-Agent": "laptime"})  # noqa: S310
+
+
+def shown(url: str) -> str:
+    """A URL for a message: without a password, and without a query, which may hold a signature."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return shorten(urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", "")))
+
+
+def _reason(error: Exception) -> str:
+    inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    return shorten(str(inner) or type(inner).__name__)

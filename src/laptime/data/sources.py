@@ -1,0 +1,64 @@
+"""What every source of data is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from laptime.catalogue import WorkloadEntry
+from laptime.data.net import Budget
+from laptime.data.store import Entry, Store
+
+# What is being done, how much of it is done, and of how much (0 where that is not known).
+Say = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One request for data.
+
+    Attributes:
+        asked: as the user wrote it.
+        budget: seconds left for finding out that there is no internet.
+    """
+
+    workload: WorkloadEntry
+    asked: str
+    store: Store
+    say: Say
+    budget: Budget = field(default_factory=Budget)
+
+
+class Source(Protocol):
+    """A place that data comes from."""
+
+    def stored(self, job: Job) -> Entry | None:
+        """What the local store already holds of this source; never asks the network."""
+
+    def fetch(self, job: Job) -> Entry:
+        """Brings the data into the store, or finds that it is there and still current.
+
+        Raises:
+            UnreachableError: the source does not answer; another one may.
+            DataError: it answers, and what it gives can't be used.
+        """
+
+
+class Meter:
+    """Adds up bytes and says them; transfers call it from several threads."""
+
+    def __init__(self, say: Say, what: str, total: int) -> None:
+        self._say, self._what, self._total = say, what, total
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            self._say(self._what, self._done, self._total)
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Says nothing."""

@@ -1,0 +1,110 @@
+"""The local store: `<LAPTIME_HOME>/data/<digest>/` by content, and an index from sources to digests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from laptime.data.disk import sync_folder
+from laptime.data.meta import StoreMeta, read_meta, verify_folder
+from laptime.errors import DataError
+from laptime.records import write_json
+from laptime.spec import DataKind, DataSpec
+
+INDEX_SCHEMA = "laptime.data-index/1"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the index knows of a source.
+
+    Attributes:
+        digest: the store that its data stands in.
+        kind: the kind of source; a store may be reached from several, so its own kind is not the last word.
+        notice: what the user must know about the data from this source.
+        stamp: what told the source's state when it was fetched (an ETag, a mirror's digest), empty where the
+            key does.
+    """
+
+    digest: str
+    kind: DataKind
+    notice: str = ""
+    stamp: str = ""
+
+
+class Store:
+    """The stores of one LAPTIME_HOME."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def folder(self, digest: str) -> Path:
+        """The folder of a store, whether or not it exists."""
+        return self.root / digest
+
+    def recall(self, key: str) -> Entry | None:
+        """What the index holds for a source's key; None where the store is gone or the entry damaged."""
+        try:
+            fields: dict[str, Any] = json.loads(self._index(key).read_bytes())
+            if fields.pop("schema") != INDEX_SCHEMA or fields.pop("key") != key:
+                return None
+            entry = Entry(**fields)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+        return entry if self.folder(entry.digest).is_dir() else None
+
+    def remember(self, key: str, entry: Entry) -> Entry:
+        """Writes an index entry; returns it."""
+        write_json(self._index(key), {"schema": INDEX_SCHEMA, "key": key, **asdict(entry)})
+        return entry
+
+    def _index(self, key: str) -> Path:
+        return self.root / "index" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+    def spec(self, entry: Entry, asked: str) -> DataSpec:
+        """Opens a store, checking it cheaply, as the data of a run.
+
+        Raises:
+            DataError: the store is damaged or of another schema.
+        """
+        folder = self.folder(entry.digest)
+        meta = read_meta(folder)
+        return DataSpec(
+            asked=asked,
+            kind=entry.kind,
+            digest=meta.digest,
+            path=str(folder),
+            classes=meta.classes,
+            train_count=meta.train_count,
+            test_count=meta.test_count,
+            notice=entry.notice,
+        )
+
+    def verify(self, digest: str) -> StoreMeta:
+        """Checks every byte of a store; raises DataError naming what is wrong."""
+        meta = verify_folder(self.folder(digest))
+        if meta.digest != digest:
+            folder = self.folder(digest)
+            raise DataError(
+                f"{folder} holds the data of digest {meta.digest[:12]}: delete {folder} and fetch the data again."
+            )
+        return meta
+
+    def adopt(self, partial: Path, digest: str) -> None:
+        """Renames a finished folder into its place; where another process was first, its store is kept.
+
+        Raises:
+            DataError: what stands in the place already is damaged.
+        """
+        target = self.folder(digest)
+        try:
+            partial.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+            read_meta(target)
+            return
+        sync_folder(self.root)

@@ -1,0 +1,77 @@
+"""Stored images as uint8 tensors: the only module of the data layer that imports torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laptime.data.limits import check_limit
+from laptime.data.meta import Rgb, read_meta
+from laptime.data.order import limited
+from laptime.spec import DataSpec
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part of the data.
+
+    Attributes:
+        images: uint8 [N, H, W, 3]; whole splits are memory-mapped, copy on write.
+        labels: int64 [N].
+    """
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """A store, opened.
+
+    Attributes:
+        mean, std: per channel, of the training images scaled to 0..1.
+    """
+
+    train: Split
+    test: Split
+    classes: tuple[str, ...]
+    mean: Rgb
+    std: Rgb
+
+
+def open_tensors(data: DataSpec | Path | str) -> ImageData:
+    """Opens a store's arrays as tensors, without reading the images.
+
+    Raises:
+        DataError: the store is missing, damaged or of another schema.
+    """
+    folder = Path(data.path if isinstance(data, DataSpec) else data)
+    meta = read_meta(folder)
+    return ImageData(_open(folder, "train"), _open(folder, "test"), meta.classes, meta.mean, meta.std)
+
+
+def _open(folder: Path, split: str) -> Split:
+    # Mode "c" (copy on write): torch warns of arrays that can't be written to, and the file must never change.
+    images = np.load(folder / f"{split}_images.npy", mmap_mode="c")
+    labels = np.load(folder / f"{split}_labels.npy")
+    return Split(torch.from_numpy(images), torch.from_numpy(labels))
+
+
+def limit(split: Split, n: int | None, name: str = "train") -> Split:
+    """The n images that a limit keeps (see `order.limited`), copied into memory; all of them for None.
+
+    Raises:
+        UsageError: n is below 1 or more than there are.
+    """
+    check_limit(name, len(split), n)
+    if n is None or n == len(split):
+        return split
+    chosen = torch.from_numpy(limited(split.labels.numpy(), n))
+    return Split(split.images[chosen], split.labels[chosen])

@@ -1,0 +1,1 @@
+"""The training itself: a spec becomes parts, parts run epochs."""

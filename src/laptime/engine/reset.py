@@ -1,0 +1,36 @@
+"""State before and after warm-up: the counted run starts from the initial weights, in the same tensors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from laptime.optimizations.base import Parts, Recipe
+
+
+def snapshot(p: Parts) -> dict[str, Tensor]:
+    """Copies parameters and buffers."""
+    return {name: value.detach().clone() for name, value in _tensors(p).items()}
+
+
+def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
+    """Puts weights, BatchNorm statistics, optimizer, schedule and random state back to the start.
+
+    In place, since captured graphs and views hold the tensors. Zeroed moments equal fresh ones for Adam and SGD.
+    """
+    with torch.no_grad():
+        for name, value in _tensors(p).items():
+            value.copy_(saved[name])
+        for state in p.optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, Tensor):
+                    value.zero_()
+    for group in p.optimizer.param_groups:
+        group["lr"] = recipe.learning_rate
+        group.pop("initial_lr", None)
+    p.schedule = recipe.make_schedule(p.optimizer, recipe.epochs * len(p.loader))
+    torch.manual_seed(recipe.seed)
+
+
+def _tensors(p: Parts) -> dict[str, Tensor]:
+    return dict(p.model.named_parameters()) | dict(p.model.named_buffers())

@@ -1,0 +1,131 @@
+"""Data for a ladder, by a child process: decoding and torchvision stay out of whoever asks."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from laptime import errors
+from laptime.errors import DataError, LaptimeError, shorten
+from laptime.places import Places
+from laptime.records import write_json
+from laptime.spec import DataSpec
+
+# What is being done, how much of it is done, and of how much (0 where that is not known).
+OnProgress = Callable[[str, int, int], None]
+
+_GRACE_S = 10.0
+
+
+def fetch_data(workload: str, asked: str, places: Places, on_progress: OnProgress | None = None) -> DataSpec:
+    """Makes a workload's data stand ready in the local store.
+
+    Args:
+        workload: name in the catalogue.
+        asked: what `--data` takes.
+        places: where the local store is.
+        on_progress: told how far it is, in this thread.
+
+    Raises:
+        UsageError: the workload or the kind of source does not exist.
+        UnreachableError: the source does not answer (another try may help).
+        DataError: the data can't be used, or the disk is full.
+    """
+    return _ask({"do": "fetch", "workload": workload, "asked": asked}, places, on_progress)
+
+
+def verify_data(workload: str, asked: str, places: Places, on_progress: OnProgress | None = None) -> DataSpec:
+    """Checks every byte of what the local store holds; raises DataError naming what is wrong."""
+    return _ask({"do": "verify", "workload": workload, "asked": asked}, places, on_progress)
+
+
+def push_data(workload: str, asked: str, to: str, places: Places, on_progress: OnProgress | None = None) -> DataSpec:
+    """Fetches data and puts it on an S3 mirror; raises what `fetch_data` does."""
+    return _ask({"do": "push", "workload": workload, "asked": asked, "to": to}, places, on_progress)
+
+
+def in_words(say: Callable[[str], None], every: float = 0.25) -> OnProgress:
+    """Progress as sentences, for logs.
+
+    Args:
+        say: takes a sentence.
+        every: share of the whole between two sentences.
+    """
+    said: dict[str, float] = {}
+
+    def on_progress(what: str, done: int, total: int) -> None:
+        share = done / total if total else 0.0
+        if what in said and (share < said[what] + every or not total):
+            return
+        said[what] = share
+        say(f"{what} data: {done:,} of {total:,}" if total else f"{what} data")
+
+    return on_progress
+
+
+def _ask(request: dict[str, str], places: Places, on_progress: OnProgress | None) -> DataSpec:
+    with tempfile.TemporaryDirectory(prefix="laptime-data-") as name:
+        folder = Path(name)
+        asked, answer = folder / "request.json", folder / "result.json"
+        write_json(asked, {**request, "home": str(places.home)})
+        with (folder / "stderr.txt").open("w+b") as log:
+            code = _run([sys.executable, "-m", "laptime.data", str(asked), str(answer)], log, on_progress)
+            if not answer.is_file():
+                raise DataError(f"the process that brings the data ended with {code}: {_last_line(log)}")
+        return _result(json.loads(answer.read_text(encoding="utf-8")))
+
+
+def _run(command: list[str], log: IO[bytes], on_progress: OnProgress | None) -> int:
+    # It asks the kernel to end it with this process (see laptime.processes.die_with_parent).
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True)
+    try:
+        assert child.stdout is not None
+        with child.stdout as lines:
+            for line in lines:
+                _tell(line, on_progress)
+        return child.wait()
+    finally:
+        if child.poll() is None:
+            _end(child)
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    # Asked first, so that it removes what is half done.
+    child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _tell(line: str, on_progress: OnProgress | None) -> None:
+    if on_progress is None:
+        return
+    try:
+        fields = json.loads(line)
+        what, done, total = str(fields["what"]), int(fields["done"]), int(fields["total"])
+    except (ValueError, KeyError, TypeError):
+        # A library's own output; nothing to show.
+        return
+    on_progress(what, done, total)
+
+
+def _result(fields: dict[str, Any]) -> DataSpec:
+    if "data" in fields:
+        return DataSpec.model_validate(fields["data"])
+    kind = getattr(errors, str(fields.get("kind")), LaptimeError)
+    known = isinstance(kind, type) and issubclass(kind, LaptimeError)
+    raise (kind if known else LaptimeError)(str(fields.get("error")))
+
+
+def _last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return f"{shorten(lines[-1], 300)}." if lines else "it said nothing; try again."

@@ -1,0 +1,80 @@
+"""How long a ladder should take, from earlier runs on this machine, else from the ledger of benchmarks."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from laptime.catalogue import WorkloadEntry, find_workload
+from laptime.compare.load import load
+from laptime.errors import LaptimeError
+from laptime.ladder.plan import Climb, make_plan
+from laptime.ladder.request import LadderRequest, settled_preset
+from laptime.ledger import read_ledger
+from laptime.places import Places
+from laptime.records import ProbeRecord, Readable
+from laptime.variants import baseline_of
+
+# Start of a process: imports, data, model, one-step check.
+_STARTUP_S = 8.0
+_EARLIER_LADDERS = 10
+
+
+class ExpectedRow(Readable):
+    """One variant and its expected seconds over all repeats; None where unknown."""
+
+    variant: str
+    seconds: float | None = None
+
+
+class Expected(Readable):
+    """The plan of a ladder with its expected duration.
+
+    Attributes:
+        source: what the estimate rests on.
+        seconds: in all; None where a variant is unknown.
+    """
+
+    rows: tuple[ExpectedRow, ...]
+    source: str
+    seconds: float | None = None
+
+
+def expected(request: LadderRequest, device: str, places: Places) -> Expected:
+    """Plans a ladder without a probe and adds up what its variants should take.
+
+    Raises:
+        UsageError: a variant, preset or workload that does not exist.
+    """
+    entry, preset = find_workload(request.workload), settled_preset(request)
+    plan = make_plan(device, preset, request.variants, ProbeRecord())
+    climb = Climb(plan, baseline_of(device))
+    names = [v.name for v in plan.fixed]
+    if plan.adaptive:
+        names += [f"{device}-{rung}" for rung in plan.rungs] + [v.name for v, _ in climb.optimized()]
+    rates, source = _rates(entry, places)
+    train, test = preset.limit_train or entry.train_count, preset.limit_test or entry.test_count
+    warm = preset.warmup_epochs * (min(train, preset.warmup_steps * entry.batch_size) if preset.warmup_steps else train)
+    # Evaluation has no backward pass: about three times the speed of training.
+    samples = warm + preset.epochs * (train + test / 3)
+    rows = tuple(
+        ExpectedRow(variant=n, seconds=preset.repeats * (_STARTUP_S + samples / rates[n]) if n in rates else None)
+        for n in names
+    )
+    known = [r.seconds for r in rows if r.seconds is not None]
+    return Expected(rows=rows, source=source, seconds=sum(known) if len(known) == len(rows) else None)
+
+
+def _rates(entry: WorkloadEntry, places: Places) -> tuple[dict[str, float], str]:
+    """Images a second by variant: the ledger's, and over them what was seen on this machine."""
+    rates = {e.variant: e.samples_per_s for e in read_ledger().entries if e.workload == entry.name}
+    source = "the ledger of benchmarks on another machine"
+    for folder in sorted(places.runs.glob(f"*-{entry.name}-*"))[-_EARLIER_LADDERS:]:
+        try:
+            _, records = load(folder)
+        except LaptimeError:
+            continue  # a ladder that was cut off tells nothing
+        for record in records:
+            if record.spec is not None and record.kept:
+                rates[record.spec.variant] = median(e.samples / e.epoch_s for e in record.kept)
+                source = "earlier runs on this machine"
+    return rates, source

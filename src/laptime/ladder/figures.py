@@ -1,0 +1,37 @@
+"""Figures of a comparison by the names under which MLflow holds them."""
+
+from __future__ import annotations
+
+from laptime.compare.model import Comparison, VariantRow
+
+
+def variant_figures(row: VariantRow) -> dict[str, float]:
+    """Metrics of a variant's run that only the comparison knows."""
+    return _known(
+        {
+            "epoch_s_median": row.epoch_s,
+            "epoch_s_ci_low": row.epoch_s_low,
+            "epoch_s_ci_high": row.epoch_s_high,
+            "speedup": row.speedup,
+            "speedup_ci_low": row.speedup_low,
+            "speedup_ci_high": row.speedup_high,
+            "time_to_accuracy_s": row.time_to_accuracy_s,
+            "mfu": row.ceiling_share,
+        }
+    )
+
+
+def headline_figures(comparison: Comparison) -> dict[str, float]:
+    """Metrics of the parent run: the fastest variant's, with the speed-ups that are shown apart."""
+    fastest = comparison.headline("fastest")
+    row = comparison.row(fastest.variant) if fastest and fastest.variant else None
+    figures = variant_figures(row) if row else {}
+    for kind in ("without_dead_taps", "exact_and_numeric"):
+        headline = comparison.headline(kind)
+        if headline and headline.speedup is not None:
+            figures[f"speedup_{kind}"] = headline.speedup
+    return figures
+
+
+def _known(figures: dict[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in figures.items() if value is not None}

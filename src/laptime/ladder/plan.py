@@ -1,0 +1,147 @@
+"""Which variants a ladder tries, in which order, and which it leaves out and why. Pure: no process is started here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from laptime.catalogue import (
+    LADDERS,
+    WITHOUT,
+    Preset,
+    classes_of,
+    find_optimization,
+    in_stage_order,
+    options_of,
+)
+from laptime.errors import UsageError
+from laptime.records import LeftOut, ProbeRecord, Rung, RunRecord
+from laptime.spec import OptimizationSpec
+from laptime.variants import OPTIMIZED, Variant, baseline_of, resolve
+
+# A probe's gain below this is noise.
+LEAST_GAIN = 1.05
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is tried.
+
+    Attributes:
+        rungs: optimizations to try one by one on the best so far; empty where the user named the variants.
+        fixed: variants that are known beforehand, the baseline first.
+        refused: optimizations that a probe refused.
+    """
+
+    device: str
+    rungs: tuple[str, ...]
+    fixed: tuple[Variant, ...]
+    refused: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether rungs join the best so far, instead of the user having named the variants."""
+        return bool(self.rungs)
+
+
+def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: ProbeRecord) -> Plan:
+    """Settles what a ladder tries.
+
+    Raises:
+        UsageError: a variant that does not exist or belongs to another device.
+    """
+    refused = {n: reason for n in LADDERS[device] if (reason := refusal(n, probe))}
+    left_out = tuple(LeftOut(variant=f"{device}-{name}", reason=reason) for name, reason in refused.items())
+    baseline = baseline_of(device)
+    if names:
+        chosen = [resolve(name, tuple(refused)) for name in dict.fromkeys(names)]
+        foreign = next((v for v in chosen if v.device != device), None)
+        if foreign:
+            raise UsageError(
+                f"variant {foreign.name!r} does not run on device {device!r}: give --device {foreign.device}."
+            )
+        wanted = [v for v in chosen if v.name not in {left.variant for left in left_out}]
+        others = tuple(v for v in wanted if v.name != baseline.name)
+        named = tuple(left for left in left_out if left.variant in names)
+        return Plan(device, (), (baseline, *others), tuple(refused), named)
+    rungs = tuple(r for r in LADDERS[device] if r not in refused and (preset.rungs is None or r in preset.rungs))
+    return Plan(device, rungs, (baseline,), tuple(refused), left_out)
+
+
+def refusal(name: str, probe: ProbeRecord) -> str | None:
+    """Why a probe keeps an optimization out; None where it may enter."""
+    entry = find_optimization(name)
+    gain = probe.gains.get(entry.probe) if entry.probe else None
+    if gain is None or gain >= LEAST_GAIN:
+        return None
+    return f"a probe on this machine showed {gain:.2f}x, less than the {LEAST_GAIN:.2f}x that would be a gain"
+
+
+@dataclass
+class Climb:
+    """The first round: each rung joins the best so far and stays only if it is faster and right."""
+
+    plan: Plan
+    best: Variant
+    best_s: float | None = None
+    dropped: list[str] = field(default_factory=list)
+
+    def next_rung(self, name: str) -> tuple[Variant, Rung]:
+        """The variant that tries an optimization on the best so far."""
+        chosen = in_stage_order((*self.best.optimizations, OptimizationSpec(name=name)))
+        variant = Variant(f"{self.plan.device}-{name}", self.plan.device, chosen)
+        return variant, rung_of(variant, on=self.best.name, adds=name)
+
+    def judge(self, variant: Variant, rung: Rung, record: RunRecord) -> Rung:
+        """Decides whether the added optimization stays, by the fastest kept epoch: others only ever add time."""
+        seconds = fastest_s(record)
+        if seconds is None:
+            self.dropped.append(rung.adds or "")
+            return rung.model_copy(update={"joined": False, "reason": f"{record.status}: {record.error}"})
+        if self.best_s is not None and seconds >= self.best_s:
+            self.dropped.append(rung.adds or "")
+            reason = f"slower in the first round: {seconds:.3g} s an epoch after {self.best_s:.3g} s"
+            return rung.model_copy(update={"joined": False, "reason": reason})
+        before = f" after {self.best_s:.3g} s" if self.best_s is not None else ""
+        self.best, self.best_s = variant, seconds
+        return rung.model_copy(
+            update={"joined": True, "reason": f"faster in the first round: {seconds:.3g} s an epoch{before}"}
+        )
+
+    def optimized(self) -> list[tuple[Variant, Rung]]:
+        """The best combination, and the same without the optimizations whose share is shown apart.
+
+        A short ladder does not try every rung; those not tried enter too, unless a probe refused them.
+        """
+        device = self.plan.device
+        tried = set(self.plan.rungs)
+        untried = [r for r in LADDERS[device] if r not in tried and r not in self.plan.refused]
+        chosen = {o.name: o for o in self.best.optimizations}
+        chosen |= {name: OptimizationSpec(name=name) for name in untried if name not in chosen}
+        kept = in_stage_order(tuple(chosen.values()))
+        whole = Variant(f"{device}-{OPTIMIZED}", device, kept)
+        found = [(whole, rung_of(whole, on=self.best.name))]
+        for dropped in WITHOUT.get(device, ()):
+            if dropped in chosen:
+                rest = Variant(f"{whole.name}-without-{dropped}", device, tuple(o for o in kept if o.name != dropped))
+                found.append((rest, rung_of(rest, on=f"{device}-baseline")))
+        return found
+
+
+def rung_of(variant: Variant, on: str | None, adds: str | None = None) -> Rung:
+    """The record of a variant's place in a ladder."""
+    return Rung(
+        variant=variant.name,
+        optimizations=tuple(OptimizationSpec(name=o.name, options=options_of(o)) for o in variant.optimizations),
+        classes=classes_of(variant.optimizations),
+        on=on,
+        adds=adds,
+    )
+
+
+def fastest_s(record: RunRecord) -> float | None:
+    """The fastest kept epoch of a run that is done; None otherwise."""
+    if record.status != "done" or not record.kept:
+        return None
+    return min(e.epoch_s for e in record.kept)

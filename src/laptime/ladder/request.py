@@ -1,0 +1,106 @@
+"""What a user asks of a ladder: the options of `laptime optimize` and the parameters of the Prefect flow."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+
+from laptime.catalogue import Preset, find_preset, find_workload
+from laptime.errors import UsageError
+from laptime.launchers import LAUNCHERS
+from laptime.places import Places
+from laptime.spec import DataSpec, Frozen, RunSpec, explain
+from laptime.variants import Variant
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class LadderRequest(Frozen):
+    """The request; None takes the preset's value."""
+
+    workload: str = "cifar"
+    preset: Literal["quick", "full"] = "quick"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    variants: tuple[str, ...] | None = None
+    epochs: Positive | None = None
+    warmup_epochs: Annotated[int, Field(ge=0)] | None = None
+    repeats: Positive | None = None
+    limit_train: Positive | None = None
+    limit_test: Positive | None = None
+    data: str = "auto"
+    weights: str = "none"
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    timeout: Annotated[float, Field(gt=0)] = 3600.0
+    launcher: str = "process"
+    tracking_uri: str | None = None
+    out: str | None = None
+
+    @field_validator("variants", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """Takes `a,b` as well as a list; an empty text is none."""
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip()) or None
+        return value
+
+    @field_validator("launcher")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        names = [name for name, _ in LAUNCHERS]
+        if value not in names:
+            raise ValueError(f"launcher must be one of {', '.join(names)}")
+        return value
+
+
+def make_request(**options: Any) -> LadderRequest:
+    """Builds a request; raises UsageError in one sentence where an option makes no sense."""
+    try:
+        return LadderRequest(**options)
+    except ValidationError as error:
+        raise UsageError(f"{explain(error)}.") from error
+
+
+def settled_preset(request: LadderRequest) -> Preset:
+    """The preset with the request's own values in it; raises UsageError for unknown names."""
+    preset = find_preset(find_workload(request.workload), request.preset)
+    return Preset(
+        name=preset.name,
+        epochs=request.epochs or preset.epochs,
+        repeats=request.repeats or preset.repeats,
+        rungs=preset.rungs,
+        warmup_epochs=preset.warmup_epochs if request.warmup_epochs is None else request.warmup_epochs,
+        warmup_steps=preset.warmup_steps,
+        limit_train=request.limit_train or preset.limit_train,
+        limit_test=request.limit_test or preset.limit_test,
+    )
+
+
+def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: int) -> RunSpec:
+    """The spec of one process: the check and the model belong to the first round, times to all."""
+    entry, preset = find_workload(request.workload), settled_preset(request)
+    return RunSpec(
+        workload=request.workload,
+        variant=variant.name,
+        optimizations=variant.optimizations,
+        device="cuda" if variant.device == "cuda" else "cpu",
+        data=data,
+        batch_size=entry.batch_size,
+        learning_rate=entry.learning_rate,
+        epochs=preset.epochs,
+        warmup_epochs=preset.warmup_epochs,
+        warmup_steps=preset.warmup_steps,
+        limit_train=preset.limit_train,
+        limit_test=preset.limit_test,
+        weights=request.weights,
+        seed=request.seed + repeat,
+        repeat=repeat,
+        timeout_s=request.timeout,
+        check=repeat == 0,
+        save_model=repeat == 0,
+    )
+
+
+def tracking_uri(request: LadderRequest, places: Places) -> str:
+    """Where runs are published."""
+    return request.tracking_uri or places.mlflow_uri

@@ -1,0 +1,60 @@
+"""One variant alone: no comparison, nothing published."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from laptime.data.limits import check_limits
+from laptime.errors import UsageError
+from laptime.ladder.data import fetch_data, in_words
+from laptime.ladder.request import LadderRequest, make_spec
+from laptime.launchers import launch
+from laptime.launchers.base import Hooks
+from laptime.places import Places
+from laptime.records import RunRecord
+from laptime.variants import Variant, resolve, with_options
+
+Say = Callable[[str], None]
+
+
+def chosen_variant(request: LadderRequest, settings: tuple[str, ...]) -> Variant:
+    """The one variant that a request names, with its options set.
+
+    Raises:
+        UsageError: none or several are named, or an option does not exist.
+    """
+    names = request.variants or ()
+    if len(names) != 1:
+        raise UsageError(f"run takes one variant, not {len(names)}: use laptime optimize --variants for several.")
+    return with_options(resolve(names[0]), settings)
+
+
+def run_single(
+    request: LadderRequest,
+    settings: tuple[str, ...],
+    places: Places,
+    told: tuple[Say, Callable[[dict[str, Any]], None]],
+) -> tuple[RunRecord, Path]:
+    """Runs one variant.
+
+    Args:
+        request: names the variant.
+        settings: `optimization.option=value` each.
+        places: where data and runs stand.
+        told: takes sentences, and the worker's progress events.
+
+    Returns:
+        The record and the folder that holds it.
+    """
+    say, on_event = told
+    variant = chosen_variant(request, settings)
+    data = fetch_data(request.workload, request.data, places, in_words(say))
+    check_limits(data, request.limit_train, request.limit_test)
+    spec = make_spec(request, variant, data, 0)
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"
+    folder = Path(request.out).resolve() if request.out else places.runs / name
+    return launch(request.launcher, spec, folder, Hooks(on_event=on_event, say=say)), folder

@@ -1,0 +1,33 @@
+"""What a ladder runs in: the machine, probed in a process of its own, and the commit."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+
+from laptime.errors import RunError
+from laptime.launchers.process import run_child
+from laptime.places import Places
+from laptime.records import ProbeRecord
+
+
+def run_probe(workload: str, device: str, places: Places) -> ProbeRecord:
+    """Probes the machine in a process of its own, since it needs torch."""
+    result = places.home / f"probe-{secrets.token_hex(4)}.json"
+    lines: list[str] = []
+    try:
+        if run_child("laptime.probe", [workload, device, str(result)], lines.append) != 0:
+            raise RunError(f"probing this machine failed: {lines[-1] if lines else 'no output'}")
+        return ProbeRecord.model_validate_json(result.read_text(encoding="utf-8"))
+    finally:
+        result.unlink(missing_ok=True)
+
+
+def commit() -> str | None:
+    """The commit of the working directory, with `+` when it is changed; None outside version control."""
+    try:
+        head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")

@@ -1,0 +1,57 @@
+"""What all launchers share: hooks, file names, the record of a run that left none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from laptime.records import RunRecord
+from laptime.spec import RunSpec
+
+SPEC, RECORD, LOG, PROGRESS = "spec.json", "record.json", "log.txt", "progress.jsonl"
+
+
+def ignore(_: Any) -> None:
+    """A hook that does nothing."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What a caller wants to hear.
+
+    Attributes:
+        on_line: each line of the trainer's output.
+        on_event: each progress event of the worker: phase, step, epoch.
+        say: what the user should know, a sentence.
+    """
+
+    on_line: Callable[[str], None] = ignore
+    on_event: Callable[[dict[str, Any]], None] = ignore
+    say: Callable[[str], None] = ignore
+
+
+def failed(spec: RunSpec, error: str) -> RunRecord:
+    """The record of a run whose worker could not write one."""
+    return RunRecord(status="failed", error=error, spec=spec)
+
+
+class ProgressReader:
+    """Follows a worker's progress.jsonl; a line that is still being written waits for the next look."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._position = path, 0
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events since the last call."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._position)
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        whole = text[: text.rfind(b"\n") + 1]
+        self._position += len(whole)
+        return [json.loads(line) for line in whole.splitlines()]

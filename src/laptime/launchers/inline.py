@@ -1,0 +1,25 @@
+"""Launcher `inline`: the worker in this process, for debuggers. No timeout, and no protection from a crash."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import cast
+
+from laptime.launchers.base import PROGRESS, RECORD, SPEC, Hooks, ProgressReader
+from laptime.launchers.lock import device_lock
+from laptime.records import RunRecord, write_json
+from laptime.spec import RunSpec
+
+
+def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
+    """Imports the worker by name (this process then holds torch) and runs the spec."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / SPEC, spec)
+    worker = importlib.import_module("laptime.worker")
+    with device_lock(spec.device, hooks.say):
+        record = cast(RunRecord, worker.run(spec, folder))
+    for event in ProgressReader(folder / PROGRESS).events():
+        hooks.on_event(event)
+    write_json(folder / RECORD, record)
+    return record

@@ -1,0 +1,54 @@
+"""One timed run on a device at a time, machine-wide: a file lock that the kernel frees when its holders die."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from laptime.errors import RunError
+from laptime.places import lock_folder
+
+_LOOK_EVERY_S = 0.2
+
+
+@contextlib.contextmanager
+def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep) -> Iterator[int]:
+    """Holds the lock of a device; waits for it and says so once.
+
+    Yields:
+        The lock's file descriptor: a child that inherits it holds the lock too, so that a training that outlives a
+        killed parent still keeps others off its device.
+    """
+    path = lock_folder() / f"laptime-{device}.lock"
+    try:
+        # Not truncated and never deleted: others may hold or wait for it. No link is followed in a folder open to all.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise RunError(
+            f"the lock of device {device} at {path} can't be opened ({error.strerror}): let its owner make it writable."
+        ) from error
+    try:
+        _acquire(descriptor, device, say, sleep)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, device: str, say: Callable[[str], None], sleep: Callable[[float], None]) -> None:
+    told = False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not told:
+                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                say(f"device {device} is in use by another timed run (process {holder}); waiting for it to end.")
+                told = True
+            sleep(_LOOK_EVERY_S)
+        else:
+            return

@@ -1,0 +1,147 @@
+"""Launcher `process`: the worker in a fresh process, with its log, a timeout and an end in all cases."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from laptime.errors import LaptimeError
+from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, failed
+from laptime.launchers.lock import device_lock
+from laptime.processes import end_tree
+from laptime.records import RunRecord, read_record, write_json
+from laptime.spec import RunSpec
+
+_LOOK_EVERY_S = 0.2
+
+
+def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
+    """Runs a spec in a fresh process while holding the device's lock; waiting for the lock costs no time-out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in (RECORD, LOG, PROGRESS):
+        (folder / stale).unlink(missing_ok=True)
+    write_json(folder / SPEC, spec)
+    command = [sys.executable, "-m", "laptime.worker", str(folder / SPEC), str(folder / RECORD)]
+    with device_lock(spec.device, hooks.say) as lock:
+        outcome = _supervise(command, folder, hooks, lock, spec.timeout_s)
+    record = _record(spec, folder, outcome)
+    write_json(folder / RECORD, record)
+    return record
+
+
+def _supervise(command: Sequence[str], folder: Path, hooks: Hooks, lock: int, timeout_s: float) -> int | None:
+    """Runs the command to its end; returns its exit code, None when the time-out ended it."""
+    reader = ProgressReader(folder / PROGRESS)
+    until = time.monotonic() + timeout_s
+    with (folder / LOG).open("w", encoding="utf-8") as log, child(command, lock) as process:
+        lines = _lines(process)
+        while process.poll() is None:
+            _pass_on(lines, log, hooks)
+            for event in reader.events():
+                hooks.on_event(event)
+            if time.monotonic() > until:
+                return None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_EVERY_S)
+        lines.join()
+        _pass_on(lines, log, hooks)
+        for event in reader.events():
+            hooks.on_event(event)
+        return process.returncode
+
+
+@contextlib.contextmanager
+def child(command: Sequence[str], *descriptors: int) -> Iterator[subprocess.Popen[str]]:
+    """Starts a process whose output is piped, and ends its whole tree on the way out, whatever the way is.
+
+    The child stays in this process group, so that Ctrl-C and Prefect's cancellation reach it, and asks the kernel to
+    be ended with its parent.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        pass_fds=descriptors,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            end_tree(process.pid)
+        process.wait()
+
+
+class _Reader(threading.Thread):
+    """Reads lines in a thread of its own: a full pipe would stop the trainer."""
+
+    def __init__(self, source: IO[str]) -> None:
+        super().__init__(daemon=True)
+        self._source, self.queue = source, queue.SimpleQueue[str]()
+        self.start()
+
+    def run(self) -> None:
+        for line in self._source:
+            self.queue.put(line)
+
+
+def _lines(process: subprocess.Popen[str]) -> _Reader:
+    assert process.stdout is not None
+    return _Reader(process.stdout)
+
+
+def _pass_on(lines: _Reader, log: IO[str], hooks: Hooks) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            line = lines.queue.get_nowait()
+            log.write(line)
+            log.flush()
+            hooks.on_line(line.rstrip("\n"))
+
+
+def _record(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
+    if code is None:
+        return failed(
+            spec,
+            f"ran past its time-out of {spec.timeout_s:g} s and was ended: raise --timeout or limit the data.",
+        )
+    if code == 0:
+        try:
+            return read_record(folder / RECORD)
+        except LaptimeError as error:
+            return failed(spec, str(error))
+    return failed(spec, f"{_death(code)}; its last words: {_last_line(folder / LOG)}")
+
+
+def _death(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "the worker was killed (signal 9), which the system does when memory runs out: make the batch smaller"
+    if code < 0:
+        return f"the worker was ended by signal {-code}"
+    return f"the worker ended with exit code {code}"
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "none"
+
+
+def run_child(module: str, arguments: Sequence[str], on_line: Callable[[str], None]) -> int:
+    """Runs a module of ours that needs torch in a fresh process; returns its exit code."""
+    with child([sys.executable, "-m", module, *arguments]) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            on_line(line.rstrip("\n"))
+        return process.wait()

@@ -1,0 +1,101 @@
+"""Makes trained models logged models of their MLflow runs: `python -m laptime.logged_model REQUEST.json`.
+
+One process for all models of a ladder, started by `laptime.tracking`, which never imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from laptime.catalogue import find_workload
+from laptime.data.meta import read_meta
+from laptime.errors import DataError, LaptimeError, TrackingError
+from laptime.processes import die_with_parent
+from laptime.records import write_json
+from laptime.spec import RunSpec, read_spec
+from laptime.tracking.mlflow import log_pytorch_model
+from laptime.workloads import find
+
+
+def main(arguments: list[str]) -> int:
+    """Logs the models of a request and writes an answer: why not, by key, for those that can't be logged."""
+    die_with_parent()
+    request = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    refused: dict[str, str] = {}
+    for entry in request["models"]:
+        try:
+            log_model(Path(entry["folder"]), entry["run_id"])
+        except TrackingError:
+            raise
+        except LaptimeError as error:
+            refused[entry["key"]] = str(error)
+    write_json(Path(request["answer"]), refused)
+    return 0
+
+
+def log_model(folder: Path, run_id: str) -> None:
+    """Logs the model of one run's folder.
+
+    Args:
+        folder: holds `spec.json` and `model.pt`, a state dict of the workload's plain architecture.
+        run_id: MLflow's id; the store is MLFLOW_TRACKING_URI.
+
+    Raises:
+        DataError: the files can't be read or don't fit.
+    """
+    spec = read_spec(folder / "spec.json")
+    model = load_model(folder / "model.pt", spec)
+    metadata = describe(spec)
+    side = metadata["image_size"]
+    log_pytorch_model(model, run_id, np.zeros((2, 3, side, side), dtype=np.float32), metadata)
+
+
+def load_model(path: Path, spec: RunSpec) -> nn.Module:
+    """Loads a trained model into the plain architecture, in evaluation mode on the CPU.
+
+    Raises:
+        DataError: the file can't be read, or is of another architecture.
+    """
+    model = find(spec.workload).make_model(len(spec.data.classes), "none")
+    try:
+        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # torch.load raises half a dozen unrelated types for a broken or unsafe file
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path} holds no state dict of {spec.workload}'s model ({reason}): train it again.") from error
+    return model.float().eval()
+
+
+def describe(spec: RunSpec) -> dict[str, Any]:
+    """What a prediction needs to know: classes, image size, and how images become inputs.
+
+    Mean and deviation stand in the data store; where it has been deleted meanwhile, they are left out.
+    """
+    known: dict[str, Any] = {
+        "workload": spec.workload,
+        "variant": spec.variant,
+        "classes": list(spec.data.classes),
+        "image_size": find_workload(spec.workload).image_size,
+    }
+    try:
+        meta = read_meta(Path(spec.data.path))
+    except DataError:
+        return known
+    return known | {
+        "mean": list(meta.mean),
+        "std": list(meta.std),
+        "image_size": meta.files["train_images"].shape[1],
+    }
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except LaptimeError as error:
+        sys.exit(str(error))

@@ -1,0 +1,1 @@
+"""Time, memory and the machine, measured at a cost that is known."""

@@ -1,0 +1,62 @@
+"""The best rates that this machine reaches: micro-benchmarks of matrix product, convolution and copy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from laptime.records import Ceilings
+
+_ROUNDS = 4
+_GEMM = 1536
+_CONV = (64, 128, 16)
+_COPY_MIB = 128
+
+
+def measure_ceilings(device: torch.device) -> Ceilings:
+    """Measures in about two seconds; the best of a few rounds, since others on the machine only ever take away."""
+    return Ceilings(
+        gemm_fp32_gflops=_gemm(device, torch.float32),
+        gemm_bf16_gflops=_gemm(device, torch.bfloat16),
+        conv_fp32_gflops=_conv(device, torch.float32),
+        conv_bf16_gflops=_conv(device, torch.bfloat16),
+        copy_gb_s=_copy(device),
+    )
+
+
+def best_s(work: Callable[[], object], device: torch.device, rounds: int = _ROUNDS) -> float:
+    """Seconds of the fastest round after one that doesn't count; waits for the device."""
+    times = []
+    for _ in range(rounds + 1):
+        begin = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # waits for the device
+        times.append(time.perf_counter() - begin)
+    return min(times[1:])
+
+
+def _gemm(device: torch.device, dtype: torch.dtype) -> float:
+    a = torch.randn(_GEMM, _GEMM, device=device, dtype=dtype)
+    return 2 * _GEMM**3 / best_s(lambda: a @ a, device) / 1e9
+
+
+def _conv(device: torch.device, dtype: torch.dtype) -> float:
+    batch, channels, size = _CONV
+    images = torch.randn(batch, channels, size, size, device=device, dtype=dtype)
+    kernel = torch.randn(channels, channels, 3, 3, device=device, dtype=dtype)
+    images, kernel = (t.to(memory_format=torch.channels_last) for t in (images, kernel))
+
+    def convolve() -> Tensor:
+        return torch.nn.functional.conv2d(images, kernel, padding=1)
+
+    return 2 * batch * channels * channels * 9 * size * size / best_s(convolve, device) / 1e9
+
+
+def _copy(device: torch.device) -> float:
+    source = torch.ones(_COPY_MIB * 2**20, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.numel() / best_s(lambda: target.copy_(source), device) / 1e9

@@ -1,0 +1,35 @@
+"""Peak memory of a stretch of work."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+_MIB = 1024 * 1024
+
+
+def reset_peak(device: torch.device) -> None:
+    """Forgets the peak so far, where the system can (Linux, CUDA); elsewhere the peak is that of the process."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    elif sys.platform == "linux":
+        try:
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            return  # a hardened container forbids it: the peak of the process is still an upper bound
+
+
+def peak_mib(device: torch.device) -> float:
+    """The peak since `reset_peak` in MiB: allocated device memory on CUDA, the process's resident memory on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / _MIB
+    if sys.platform == "linux":
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    import resource  # not on Windows
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / _MIB if sys.platform == "darwin" else peak / 1024

@@ -1,0 +1,39 @@
+"""Stage schedule: batch size and learning rate. Statistical: another trajectory, judged by the quality it reaches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import OneCycleLR
+
+from laptime.errors import UsageError
+from laptime.optimizations.base import MakeSchedule, Options, Recipe, Schedule, constant
+
+
+def large_batch(recipe: Recipe, options: Options) -> Recipe:
+    """Takes larger steps, with the learning rate scaled by the root of the batch (the rule for Adam) and OneCycle.
+
+    Sources: square-root scaling for adaptive optimizers, Malladi et al. 2022 (arXiv:2205.10287); OneCycle, Smith and
+    Topin 2018 (arXiv:1708.07120).
+    """
+    size = int(options["size"])
+    if size < 1:
+        raise UsageError(f"large-batch:size={size} is no batch size: give at least 1.")
+    size = min(size, len(recipe.data.train.labels))
+    peak = float(options["max_lr"]) or recipe.learning_rate * math.sqrt(size / recipe.batch_size)
+    kinds: dict[str, MakeSchedule] = {"onecycle": one_cycle(peak), "constant": constant}
+    if options["schedule"] not in kinds:
+        raise UsageError(f"large-batch:schedule={options['schedule']} is unknown: give onecycle or constant.")
+    return replace(recipe, batch_size=size, learning_rate=peak, make_schedule=kinds[str(options["schedule"])])
+
+
+def one_cycle(peak: float) -> MakeSchedule:
+    """Rises to `peak` over the first 30 % of the counted steps, then anneals to nearly zero."""
+
+    def make(optimizer: Optimizer, steps: int) -> Schedule:
+        # One step more than is taken: the last call of step() only prepares a rate that is not used.
+        return OneCycleLR(optimizer, max_lr=peak, total_steps=steps + 1, cycle_momentum=False)
+
+    return make

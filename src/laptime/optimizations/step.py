@@ -1,0 +1,41 @@
+"""Stage step: one training step, all of it in sight."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from laptime.optimizations.base import Options, Parts, Recipe
+from laptime.workloads.base import Batch, Counts
+
+
+def tutorial_step(p: Parts, batch: Batch) -> Counts:
+    """The step of the tutorials: loss and hits are read each time."""
+    output = p.forward(p.model, batch)
+    p.mark("forward")
+    output.loss.backward()
+    p.mark("backward")
+    p.optimizer.step()
+    p.schedule.step()
+    p.optimizer.zero_grad()
+    p.mark("optimizer")
+    loss, correct = output.loss.item(), int(output.correct.item())  # waits for the device
+    p.mark("read")
+    return Counts(loss * output.count, correct, output.count)
+
+
+def plain_step(p: Parts, batch: Batch) -> Counts:
+    """The same without reads: loss and hits stay tensors on the device."""
+    output = p.forward(p.model, batch)
+    p.mark("forward")
+    output.loss.backward()
+    p.mark("backward")
+    p.optimizer.step()
+    p.schedule.step()
+    p.optimizer.zero_grad()
+    p.mark("optimizer")
+    return output.detached()
+
+
+def no_reads(recipe: Recipe, options: Options) -> Recipe:
+    """Keeps loss and hits on the device until the epoch ends."""
+    return replace(recipe, step=plain_step)

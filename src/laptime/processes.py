@@ -1,0 +1,84 @@
+"""Processes that end when they should: with their parent, and with all their children."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Asks the kernel to send this process SIGTERM when its parent dies, however it dies (Linux; elsewhere nothing).
+
+    Call it first thing in the child: a parent that is already gone is noticed too. It holds for the thread that
+    started the child, so start children from the main thread.
+    """
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def end_tree(pid: int, grace_s: float = 3.0) -> None:
+    """Ends a process and all below it: SIGTERM, a wait, then SIGKILL for the snapshot taken before.
+
+    The snapshot comes first, since children of a dead process are re-parented and no longer found.
+    """
+    try:
+        root = psutil.Process(pid)
+        tree = [*root.children(recursive=True), root]
+    except psutil.NoSuchProcess:
+        return
+    for process in tree:
+        _signal(process, signal.SIGTERM)
+    _, alive = psutil.wait_procs(tree, timeout=grace_s)
+    for process in alive:
+        _signal(process, signal.SIGKILL)
+    psutil.wait_procs(alive, timeout=1.0)
+
+
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        return
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def allowed_cores() -> int:
+    """Cores that this process may use, by affinity and by the container's CPU quota (cgroup v2 and v1)."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return max(1, min(affinity, math.floor(quota))) if quota else affinity
+
+
+def _cgroup_quota() -> float | None:
+    """The quota in cores, None without one."""
+    try:
+        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        folder = Path("/sys/fs/cgroup/cpu")
+        try:
+            limit = (folder / "cpu.cfs_quota_us").read_text(encoding="ascii").strip()
+            period = (folder / "cpu.cfs_period_us").read_text(encoding="ascii").strip()
+        except OSError:
+            return None
+    if limit == "max" or int(limit) <= 0:
+        return None
+    return int(limit) / int(period)

@@ -1,0 +1,123 @@
+"""The journal's lines, as data: one JSON object a line, the first one a header with the schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from laptime.errors import TrackingError, shorten
+from laptime.tracking.base import RunStart, RunStatus
+
+JOURNAL_SCHEMA = "laptime.journal/1"
+
+Row = tuple[str, float, int, float]
+
+
+class Line(BaseModel):
+    """Base of the lines. JSON has no NaN: such values are written as words and read back as numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, ser_json_inf_nan="strings")
+
+
+class Header(Line):
+    """The first line; `target` is the store that it is meant for (see `sync.target_of`), None for any."""
+
+    schema_: str = Field(default=JOURNAL_SCHEMA, alias="schema")
+    target: str | None = None
+
+
+class Started(Line):
+    """A run was started."""
+
+    event: Literal["start"] = "start"
+    run: RunStart
+
+
+class Measured(Line):
+    """Metrics came in: rows of name, value, step and time."""
+
+    event: Literal["metrics"] = "metrics"
+    key: str
+    rows: tuple[Row, ...]
+
+
+class Tagged(Line):
+    """Tags were set."""
+
+    event: Literal["tags"] = "tags"
+    key: str
+    tags: dict[str, str]
+
+
+class Noted(Line):
+    """The description was set."""
+
+    event: Literal["note"] = "note"
+    key: str
+    markdown: str
+
+
+class Filed(Line):
+    """A file or a folder of files was added."""
+
+    event: Literal["artifact"] = "artifact"
+    key: str
+    path: Path
+    folder: str = ""
+
+
+class Modelled(Line):
+    """A trained model stands in a folder."""
+
+    event: Literal["model"] = "model"
+    key: str
+    folder: Path
+
+
+class Ended(Line):
+    """A run was ended."""
+
+    event: Literal["end"] = "end"
+    key: str
+    status: RunStatus
+    ended_at: float
+
+
+Event = Started | Measured | Tagged | Noted | Filed | Modelled | Ended
+
+_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+
+
+def read_journal(path: Path) -> tuple[Header, list[Event]]:
+    """Reads a journal. A last line that was cut off, by a crash or a full disk, is left out.
+
+    Raises:
+        TrackingError: it can't be read, is of another version or is damaged before its last line.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise TrackingError(f"the journal {path} can't be read: {error}.") from error
+    # What stands behind the last line's end was never finished, even where it happens to be whole.
+    whole = lines[:-1]
+    if not whole:
+        return Header(), []
+    try:
+        header = Header.model_validate_json(whole[0])
+        _check(path, header)
+        return header, [_EVENT.validate_json(line) for line in whole[1:]]
+    except ValidationError as error:
+        raise TrackingError(
+            f"the journal {path} is damaged ({error.error_count()} findings, first: "
+            f"{shorten(error.errors()[0]['msg'])}): move it out of the folder to go on without it."
+        ) from error
+
+
+def _check(path: Path, header: Header) -> None:
+    if header.schema_ != JOURNAL_SCHEMA:
+        raise TrackingError(
+            f"the journal {path} has schema {shorten(header.schema_)!r}, this version reads {JOURNAL_SCHEMA!r}: "
+            "run laptime sync with the version that wrote it."
+        )

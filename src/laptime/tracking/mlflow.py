@@ -1,0 +1,269 @@
+"""MLflow, and the only importer of it. Everything goes through a client by run id: no active run, nothing to leak."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laptime.errors import DataError, TrackingError, shorten
+from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
+from laptime.tracking.fetch import download
+from laptime.tracking.models import log_models_aside
+from laptime.tracking.owner import OpenRun, open_run
+from laptime.tracking.reach import explained, require_answer, set_switches
+from laptime.tracking.uri import check_uri, is_sqlite, masked, without_credentials
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.tracking import MlflowClient
+
+# The limits of MLflow's own checks and database columns.
+_ROWS, _NAME, _PARAM, _TAG = 1000, 250, 6000, 8000
+_PARAMS = 100
+
+
+class MlflowTracker:
+    """A `Store` on MLflow.
+
+    Args:
+        uri: the tracking URI.
+        artifact_root: where the artifacts of an embedded (SQLite) store go; a server decides for itself.
+
+    Raises:
+        UsageError: no valid tracking URI.
+        TrackingError: the server does not answer.
+    """
+
+    def __init__(self, uri: str, artifact_root: Path) -> None:
+        self._uri = check_uri(uri)
+        self._artifact_root = artifact_root.absolute()
+        self._experiments: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
+        if is_sqlite(self._uri):
+            Path(self._uri.partition(":///")[2].partition("?")[0]).parent.mkdir(parents=True, exist_ok=True)
+        with explained(self._uri):
+            self._client = _client(self._uri)
+
+    @property
+    def target(self) -> str:
+        """See `Store.target`."""
+        return without_credentials(self._uri)
+
+    @property
+    def run_ids(self) -> dict[str, str]:
+        """See `Store.run_ids`."""
+        return self._ids
+
+    def start_run(self, start: RunStart) -> None:
+        """See `Tracker.start_run`; the tag `laptime.key` finds a run that an interrupted replay has created."""
+        with explained(self._uri):
+            experiment = self._experiment(start.experiment)
+            tags = _tags({**start.tags, **self._parent_tag(start), "laptime.key": start.key})
+            run = self._find(experiment, start.key)
+            if run is None:
+                run = self._client.create_run(experiment, _ms(start.started_at), tags, start.name[:_NAME])
+            else:
+                self._client.update_run(run.info.run_id, status="RUNNING")
+                self.set_tags_of(run.info.run_id, tags)
+            self._ids[start.key] = run.info.run_id
+            self._log_params(run, start.params)
+
+    def log_metrics(self, key: str, rows: Sequence[MetricRow]) -> None:
+        """See `Tracker.log_metrics`; MLflow stores rows that are equal in all fields once."""
+        from mlflow.entities import Metric
+
+        metrics = [Metric(_name(r.name), r.value, _ms(r.at), r.step) for r in rows]
+        with explained(self._uri):
+            for start in range(0, len(metrics), _ROWS):
+                self._client.log_batch(self._id(key), metrics=metrics[start : start + _ROWS])
+
+    def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
+        """See `Tracker.set_tags`."""
+        with explained(self._uri):
+            self.set_tags_of(self._id(key), _tags(tags))
+
+    def set_tags_of(self, run_id: str, tags: Mapping[str, str]) -> None:
+        """Sets tags of a run by MLflow's id."""
+        from mlflow.entities import RunTag
+
+        self._client.log_batch(run_id, tags=[RunTag(k, v) for k, v in tags.items()])
+
+    def set_note(self, key: str, markdown: str) -> None:
+        """See `Tracker.set_note`; a long text ends at a line's end, so that no table row is cut in two."""
+        if len(markdown) > _TAG:
+            markdown = markdown[: _TAG - 8].rpartition("\n")[0] + "\n\n…"
+        self.set_tags(key, {"mlflow.note.content": markdown})
+
+    def log_artifact(self, key: str, path: Path, folder: str = "") -> None:
+        """See `Tracker.log_artifact`."""
+        send = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
+        with explained(self._uri):
+            send(self._id(key), str(path), folder or None)
+
+    def log_model(self, model: ModelFiles) -> None:
+        """See `Tracker.log_model`."""
+        for key, reason in self.log_models([model]).items():
+            raise TrackingError(f"the model of {key} was not logged: {reason}.")
+
+    def log_models(self, models: Sequence[ModelFiles]) -> Mapping[str, str]:
+        """See `Store.log_models`; a process of its own imports torch."""
+        return log_models_aside([(m.key, m.folder, self._id(m.key)) for m in models], self._uri)
+
+    def end_run(self, key: str, status: RunStatus, ended_at: float) -> None:
+        """See `Tracker.end_run`."""
+        self.end(self._id(key), status, ended_at)
+
+    def end(self, run_id: str, status: RunStatus, ended_at: float) -> None:
+        """Ends a run by MLflow's id."""
+        with explained(self._uri):
+            self._client.set_terminated(run_id, status, _ms(ended_at))
+
+    def open_runs(self, host: str) -> list[OpenRun]:
+        """Runs at RUNNING whose process was started on a host."""
+        query = f"attributes.status = 'RUNNING' and tags.`laptime.host` = '{_quoted(host)}'"
+        with explained(self._uri):
+            experiments = [e.experiment_id for e in self._client.search_experiments()]
+            found = self._client.search_runs(experiments, query, max_results=1000) if experiments else []
+        return [open_run(run.info.run_id, run.data.tags) for run in found]
+
+    def _id(self, key: str) -> str:
+        if key not in self._ids:
+            raise TrackingError(f"the run {shorten(key)!r} was never started in {masked(self._uri)}.")
+        return self._ids[key]
+
+    def _experiment(self, name: str) -> str:
+        if name not in self._experiments:
+            self._experiments[name] = self._find_experiment(name) or self._create_experiment(name)
+        return self._experiments[name]
+
+    def _find_experiment(self, name: str) -> str | None:
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            return None
+        if found.lifecycle_stage != "active":
+            raise TrackingError(
+                f"the experiment {shorten(name)!r} in {masked(self._uri)} is deleted: restore it with "
+                f"mlflow experiments restore --experiment-id {found.experiment_id}."
+            )
+        return str(found.experiment_id)
+
+    def _create_experiment(self, name: str) -> str:
+        from mlflow.exceptions import MlflowException
+
+        place = (self._artifact_root / re.sub(r"[^\w.-]", "_", name)).as_uri() if is_sqlite(self._uri) else None
+        try:
+            return str(self._client.create_experiment(name, artifact_location=place))
+        except MlflowException:
+            # Another process may have been faster.
+            found = self._find_experiment(name)
+            if found is None:
+                raise
+            return found
+
+    def _find(self, experiment: str, key: str) -> Run | None:
+        found = self._client.search_runs([experiment], f"tags.`laptime.key` = '{_quoted(key)}'", max_results=1)
+        return found[0] if found else None
+
+    def _parent_tag(self, start: RunStart) -> dict[str, str]:
+        return {} if start.parent is None else {"mlflow.parentRunId": self._id(start.parent)}
+
+    def _log_params(self, run: Run, params: Mapping[str, str]) -> None:
+        """Params can't be changed: those that an earlier start of this run has set stay as they are."""
+        from mlflow.entities import Param
+
+        new = [Param(_name(k), v[:_PARAM]) for k, v in params.items() if _name(k) not in run.data.params]
+        for start in range(0, len(new), _PARAMS):
+            self._client.log_batch(run.info.run_id, params=new[start : start + _PARAMS])
+
+
+def fetch_runs(run_id: str, uri: str) -> Path:
+    """Downloads what the comparison reads of a ladder's or a variant's run; see `laptime.tracking.fetch`.
+
+    Raises:
+        DataError: there is no such run, or it was not written by laptime.
+        TrackingError: the server does not answer.
+    """
+    from mlflow.exceptions import MlflowException
+
+    uri = check_uri(uri)
+    with explained(uri):
+        client = _client(uri)
+        try:
+            run = client.get_run(run_id)
+        except MlflowException as error:
+            if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                raise
+            raise DataError(
+                f"there is no run {shorten(run_id)!r} in {masked(uri)}: take the id from the run's page (laptime ui)."
+            ) from error
+        return download(client, run)
+
+
+def run_page(run_id: str, uri: str, shown: str) -> str:
+    """The page of a run on the server at `shown`, which may show the store at `uri` without being it."""
+    with explained(uri):
+        experiment = _client(check_uri(uri)).get_run(run_id).info.experiment_id
+    return f"{without_credentials(shown).rstrip('/')}/#/experiments/{experiment}/runs/{run_id}"
+
+
+def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[str, Any]) -> None:
+    """Logs a model to a run, whatever the run's status, which it leaves as it is. A run that has one keeps it.
+
+    The program is stored as torch.export writes it: loading it runs no pickle and needs neither laptime nor the
+    model's class. The requirements are given and the serving check is left out, which take 8 s of the 9 otherwise.
+
+    Args:
+        model: a plain module in evaluation mode, on the CPU.
+        run_id: MLflow's id; the store is MLFLOW_TRACKING_URI.
+        example: a batch of at least two inputs [B, 3, H, W], float32, as a numpy array: a single one would be fixed.
+        metadata: what a prediction needs to know.
+    """
+    set_switches()
+    import mlflow
+    import mlflow.pytorch
+
+    client = mlflow.MlflowClient()
+    run = client.get_run(run_id)
+    mlflow.set_experiment(experiment_id=run.info.experiment_id)
+    held = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run_id}'")
+    if any(m.name == "model" and m.status.value == "READY" for m in held):
+        return
+    mlflow.pytorch.log_model(
+        model,
+        name="model",
+        run_id=run_id,
+        input_example=example,
+        pip_requirements=["torch", "numpy"],
+        metadata=dict(metadata),
+        serialization_format="pt2",
+        validate_serving_input=False,
+    )
+
+
+def _client(uri: str) -> MlflowClient:
+    require_answer(uri)
+    set_switches()
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client.search_experiments(max_results=1)
+    return client
+
+
+def _tags(tags: Mapping[str, str]) -> dict[str, str]:
+    return {_name(k): v[:_TAG] for k, v in tags.items()}
+
+
+def _name(name: str) -> str:
+    """A name as MLflow takes it: letters, digits and a few signs, no path that climbs."""
+    return re.sub(r"[^\w./ :-]", "_", name).replace("..", "_").strip("/")[:_NAME] or "_"
+
+
+def _quoted(text: str) -> str:
+    return re.sub(r"[^\w.:/+=-]", "_", text)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

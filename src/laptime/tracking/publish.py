@@ -1,0 +1,280 @@
+"""A ladder told as events: one parent run, a child run for each variant, named as the design's contract says."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from laptime.catalogue import options_of
+from laptime.records import EpochRecord, LadderRecord, Rung, RunRecord, write_json
+from laptime.spec import DataSpec, RunSpec
+from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus, Tracker
+from laptime.tracking.owner import this_process
+from laptime.tracking.tensorboard import write_events
+
+# Curves of quality are comparable between processes only one by one: the first repeat's are shown.
+QUALITY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
+# Times of all repeats stand behind one another, so that a slow process can be seen.
+TIMING = ("epoch_s", "samples_per_s", "data_wait_s", "evaluate_s", "peak_memory_mib")
+# Figures of a run that its records hold; the others come from the comparison.
+SUMMARY = ("warmup_s", "compile_s", "startup_s", "peak_memory_mib")
+FILES = ("spec.json", "record.json", "machine.json", "log.txt", "samples.png", "model_summary.txt")
+FOLDERS = ("tensorboard", "profile")
+
+_STATUS: dict[str, RunStatus] = {
+    "done": "FINISHED",
+    "failed": "FAILED",
+    "interrupted": "KILLED",
+    "running": "KILLED",
+}
+
+
+def ladder_key(ladder: LadderRecord) -> str:
+    """Key of the parent run."""
+    return ladder.id
+
+
+def variant_key(ladder: LadderRecord, variant: str) -> str:
+    """Key of a variant's run."""
+    return f"{ladder.id}/{variant}"
+
+
+def run_folder(folder: Path, variant: str, repeat: int) -> Path:
+    """Where a ladder's folder holds the files of one process; any variant's name makes a safe name of a folder."""
+    name = "".join(c if c.isalnum() or c in "-_.=" else "_" for c in variant)[:100]
+    return folder / f"{name}-{repeat}"
+
+
+def ladder_started(tracker: Tracker, ladder: LadderRecord) -> None:
+    """Starts the parent run."""
+    params: dict[str, object] = {
+        "workload": ladder.workload,
+        "preset": ladder.preset,
+        "device": ladder.device,
+        "epochs": ladder.epochs,
+        "repeats": ladder.repeats,
+        "limit_train": ladder.limit_train,
+        "limit_test": ladder.limit_test,
+        "seed": ladder.seed,
+        **_data_params(ladder.data),
+    }
+    tags = {
+        "laptime.kind": "ladder",
+        "laptime.machine": ladder.probe.machine.fingerprint,
+        **_common_tags(ladder),
+    }
+    tracker.start_run(
+        RunStart(
+            key=ladder_key(ladder),
+            name=f"{ladder.preset} {ladder.device} {ladder.id}",
+            experiment=ladder.workload,
+            started_at=ladder.started_at or time.time(),
+            tags=_filled(tags),
+            params=_texts(params),
+        )
+    )
+
+
+def variant_recorded(
+    tracker: Tracker, ladder: LadderRecord, rung: Rung, records: Sequence[RunRecord], folder: Path
+) -> None:
+    """Tells all of a variant's processes: a child run with params, metrics and files.
+
+    Args:
+        tracker: where to.
+        ladder: the ladder.
+        rung: the variant, as it was decided.
+        records: what its processes produced, in the order of their repeats.
+        folder: the ladder's folder; see `run_folder`.
+    """
+    key = variant_key(ladder, rung.variant)
+    first = records[0]
+    started = first.started_at or ladder.started_at or time.time()
+    tags = {
+        "laptime.kind": "variant",
+        "laptime.variant": rung.variant,
+        **_common_tags(ladder),
+        **_record_tags(records),
+    }
+    tracker.start_run(
+        RunStart(
+            key=key,
+            name=rung.variant,
+            experiment=ladder.workload,
+            started_at=started,
+            parent=ladder_key(ladder),
+            tags=_filled(tags),
+            params=_texts(_variant_params(ladder, rung, first)),
+        )
+    )
+    tracker.log_metrics(key, [*_curves(ladder, records), *_summaries(records)])
+    folders = [run_folder(folder, rung.variant, _repeat(record)) for record in records]
+    for record, place in zip(records, folders, strict=True):
+        _log_files(tracker, key, record, place)
+    model = next((p for p in folders if (p / "model.pt").is_file() and (p / "spec.json").is_file()), None)
+    if model is not None:
+        tracker.log_model(ModelFiles(key, model))
+    tracker.end_run(key, _run_status(ladder, records), records[-1].ended_at or time.time())
+
+
+def variant_compared(tracker: Tracker, ladder: LadderRecord, variant: str, figures: Mapping[str, float]) -> None:
+    """Adds to a variant's run what only the comparison knows: speed-up, intervals, time to accuracy."""
+    tracker.log_metrics(variant_key(ladder, variant), _figures(figures, ladder.ended_at))
+
+
+def ladder_finished(
+    tracker: Tracker,
+    ladder: LadderRecord,
+    figures: Mapping[str, float],
+    note_markdown: str,
+    files: Mapping[str, Path],
+) -> None:
+    """Ends the parent run with its headline figures, its description and its files.
+
+    Args:
+        tracker: where to.
+        ladder: the ladder, with its last status.
+        figures: headline figures by metric name; MLflow's table of runs shows the parent's only.
+        note_markdown: the description.
+        files: by their place in the run's artifacts, `ladder.json` among them; a file carries the name of its place.
+    """
+    key = ladder_key(ladder)
+    tracker.log_metrics(key, _figures(figures, ladder.ended_at))
+    tracker.set_note(key, note_markdown)
+    for place, path in files.items():
+        parent = PurePosixPath(place).parent
+        tracker.log_artifact(key, path, "" if parent == PurePosixPath(".") else str(parent))
+    tracker.set_tags(key, {"laptime.status": ladder.status})
+    tracker.end_run(key, _STATUS[ladder.status], ladder.ended_at or time.time())
+
+
+def _variant_params(ladder: LadderRecord, rung: Rung, record: RunRecord) -> dict[str, object]:
+    params: dict[str, object] = {
+        "variant": rung.variant,
+        "optimizations": "+".join(o.text() for o in rung.optimizations),
+        "classes": ",".join(rung.classes),
+        "precision": record.precision,
+        "repeats": ladder.repeats,
+        "on": rung.on,
+        "adds": rung.adds,
+    }
+    if record.spec is None:
+        return params
+    spec = record.spec
+    fields = spec.model_dump(mode="json", exclude={"schema_", "data", "optimizations", "variant", "repeat"})
+    return {**fields, **params, "batch_size": _batch_size(spec), **_data_params(spec.data)}
+
+
+def _batch_size(spec: RunSpec) -> object:
+    """The batch that was trained with: the spec holds the baseline's, and `large-batch` replaces it."""
+    for optimization in spec.optimizations:
+        if optimization.name == "large-batch":
+            return options_of(optimization)["size"]
+    return spec.batch_size
+
+
+def _data_params(data: DataSpec) -> dict[str, object]:
+    return {
+        "data": data.kind,
+        "data_digest": data.digest[:16],
+        "train_count": data.train_count,
+        "test_count": data.test_count,
+    }
+
+
+def _common_tags(ladder: LadderRecord) -> dict[str, str | None]:
+    return {
+        "laptime.workload": ladder.workload,
+        "laptime.data": f"{ladder.data.kind} {ladder.data.digest[:16]}",
+        "laptime.data_notice": ladder.data.notice or None,
+        "laptime.commit": ladder.commit,
+        "laptime.image": os.environ.get("LAPTIME_IMAGE"),
+        **this_process().tags(),
+    }
+
+
+def _record_tags(records: Sequence[RunRecord]) -> dict[str, str | None]:
+    first = records[0]
+    error = next((r.error for r in records if r.error), None)
+    done = sum(r.status == "done" for r in records)
+    return {
+        "laptime.spec": first.spec.digest() if first.spec else None,
+        "laptime.machine": first.machine.fingerprint,
+        "laptime.status": "done" if done == len(records) else f"{done} of {len(records)} done",
+        "laptime.error": error,
+    }
+
+
+def _curves(ladder: LadderRecord, records: Sequence[RunRecord]) -> Iterator[MetricRow]:
+    for record in records:
+        repeat = _repeat(record)
+        names = QUALITY + TIMING if repeat == 0 else TIMING
+        for epoch in record.epochs:
+            at = epoch.ended_at or record.ended_at or time.time()
+            step = repeat * _epochs(ladder, record) + epoch.index
+            yield from _rows(epoch, names, step, at)
+
+
+def _epochs(ladder: LadderRecord, record: RunRecord) -> int:
+    return record.spec.epochs if record.spec else ladder.epochs
+
+
+def _rows(epoch: EpochRecord, names: Sequence[str], step: int, at: float) -> Iterator[MetricRow]:
+    for name in names:
+        value = getattr(epoch, name)
+        if value is not None:
+            yield MetricRow(name, value, step, at)
+
+
+def _summaries(records: Sequence[RunRecord]) -> Iterator[MetricRow]:
+    """Medians over the processes that came through; of an epoch over all kept epochs."""
+    done = [r for r in records if r.status == "done"]
+    at = next((r.ended_at for r in reversed(records) if r.ended_at), None) or time.time()
+    values = {name: [v for r in done if (v := getattr(r, name)) is not None] for name in SUMMARY}
+    # Where the epochs hold the peak memory, it is a curve already, and two series of one name would mix.
+    if any(e.peak_memory_mib is not None for r in done for e in r.epochs):
+        values.pop("peak_memory_mib")
+    values["epoch_s_median"] = [e.epoch_s for r in done for e in r.kept]
+    for name, found in values.items():
+        if found:
+            yield MetricRow(name, statistics.median(found), 0, at)
+
+
+def _figures(figures: Mapping[str, float], at: float | None) -> list[MetricRow]:
+    when = at or time.time()
+    return [MetricRow(name, value, 0, when) for name, value in figures.items()]
+
+
+def _log_files(tracker: Tracker, key: str, record: RunRecord, folder: Path) -> None:
+    repeat = _repeat(record)
+    target = f"repeats/{repeat}" if repeat else ""
+    if not (folder / "machine.json").exists():
+        write_json(folder / "machine.json", record.machine)
+    write_events(record, folder / "tensorboard")
+    for name in FILES:
+        if (folder / name).is_file():
+            tracker.log_artifact(key, folder / name, target)
+    for name in FOLDERS:
+        if (folder / name).is_dir():
+            tracker.log_artifact(key, folder / name, f"{target}/{name}".strip("/"))
+
+
+def _repeat(record: RunRecord) -> int:
+    return record.spec.repeat if record.spec else 0
+
+
+def _run_status(ladder: LadderRecord, records: Sequence[RunRecord]) -> RunStatus:
+    if all(r.status == "done" for r in records):
+        return "FINISHED"
+    return "KILLED" if ladder.status == "interrupted" else "FAILED"
+
+
+def _filled(tags: Mapping[str, str | None]) -> dict[str, str]:
+    return {k: v for k, v in tags.items() if v}
+
+
+def _texts(params: Mapping[str, object]) -> dict[str, str]:
+    return {k: str(v) for k, v in params.items() if v is not None and v != ""}

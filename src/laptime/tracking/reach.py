@@ -1,0 +1,75 @@
+"""Reaching a tracking store: switches that MLflow reads, a quick question to a server, and one sentence when it fails."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from laptime.errors import DataError, TrackingError, shorten
+from laptime.tracking.uri import is_http, masked, without_credentials
+
+_ANSWER_S = 3.0
+
+# MLflow tries for minutes by default. All of it is in the journal, so a short try is enough; what the user set stays.
+_SHORT = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
+}
+_QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "GIT_PYTHON_REFRESH": "quiet"}
+
+
+def set_switches() -> None:
+    """Quiet and short tries; to be called before MLflow is imported, since it reads some of them then."""
+    os.environ.update(_QUIET)
+    for name, value in _SHORT.items():
+        os.environ.setdefault(name, value)
+    for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking.fluent"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def require_answer(uri: str) -> None:
+    """Asks a server for any answer at all, refusals too: MLflow's own first request would wait for longer."""
+    if not is_http(uri):
+        return
+    request = urllib.request.Request(without_credentials(uri).rstrip("/") + "/health")  # noqa: S310 (http, checked)
+    try:
+        urllib.request.urlopen(request, timeout=_ANSWER_S).close()  # noqa: S310
+    except urllib.error.HTTPError:
+        return
+    except (urllib.error.URLError, OSError) as error:
+        if "CERTIFICATE" in str(error):
+            return  # MLflow has its own settings for certificates
+        reason = getattr(error, "reason", None) or error
+        raise TrackingError(unreachable(uri, str(reason))) from error
+
+
+@contextmanager
+def explained(uri: str) -> Iterator[None]:
+    """Turns what MLflow and the libraries below it raise into one sentence."""
+    try:
+        yield
+    except (TrackingError, DataError):
+        raise
+    except Exception as error:  # MLflow lets through what requests, SQLAlchemy, boto3 and sqlite raise
+        if isinstance(error, (ImportError, AttributeError, TypeError, NameError)):
+            raise
+        raise TrackingError(unreachable(uri, f"{type(error).__name__}: {error}")) from error
+
+
+def unreachable(uri: str, reason: str) -> str:
+    first = reason.strip().partition("\n")[0].replace(uri, masked(uri))
+    return (
+        f"the tracking store {masked(uri)} does not answer or refuses ({shorten(_no_credentials(first), 200)}): "
+        "everything is kept in the journal, and laptime sync sends it when the store is back."
+    )
+
+
+def _no_credentials(text: str) -> str:
+    return re.sub(r"//[^/@\s]*@", "//***@", text)

@@ -1,0 +1,130 @@
+"""Brings the tracking store up to date: replays what is waiting in journals, then ends the runs of dead processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from laptime.errors import TrackingError
+from laptime.places import Places
+from laptime.tracking.events import read_journal
+from laptime.tracking.journal import JournalBusyError, Say, held, is_settled, read_state, replay, settle
+from laptime.tracking.sweep import sweep
+from laptime.tracking.uri import masked, without_credentials
+
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True)
+class SyncResult:
+    """What a sync did.
+
+    Attributes:
+        sent: journals of which something arrived.
+        busy: journals that a living process holds.
+        damaged: journals that can't be read, with the reason.
+        ended: keys of the runs that were ended because their process is gone.
+        events: events that arrived.
+    """
+
+    sent: tuple[str, ...] = ()
+    busy: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    events: int = 0
+
+    def and_also(self, other: SyncResult) -> SyncResult:
+        """Both together."""
+        return SyncResult(
+            self.sent + other.sent,
+            self.busy + other.busy,
+            self.damaged + other.damaged,
+            self.ended + other.ended,
+            self.events + other.events,
+        )
+
+
+def waiting(places: Places) -> list[Path]:
+    """Journals with events that have not arrived or runs that nobody ended. Costs a look at each; no MLflow."""
+    return [path for path in sorted(places.journal.glob("*.jsonl")) if not is_settled(path)]
+
+
+def target_of(uri: str, places: Places) -> str:
+    """A tracking URI as a journal's header names it: without credentials, and the embedded store by that word."""
+    return EMBEDDED if uri == places.embedded_mlflow_uri else without_credentials(uri)
+
+
+def sync(places: Places, uri: str, say: Say, redirect: bool = False) -> SyncResult:
+    """Replays all journals that no living process holds, then sweeps. With nothing waiting it costs milliseconds.
+
+    Args:
+        places: the stores.
+        uri: the store in use: it gets the journals that are meant for it or for any. Others go to their own; where
+            that one does not answer, it is said, and they wait.
+        say: gets a sentence for what is worth knowing.
+        redirect: sends all journals to `uri`, whatever they were meant for.
+
+    Raises:
+        TrackingError: the store in use does not answer; what had arrived is noted, and the next sync goes on there.
+    """
+    by_store: dict[str, list[Path]] = {}
+    result = SyncResult()
+    for path in waiting(places):
+        try:
+            by_store.setdefault(uri if redirect else _store_of(path, places, uri), []).append(path)
+        except TrackingError as error:
+            say(str(error))
+            result = result.and_also(SyncResult(damaged=(str(path),)))
+    for store, paths in sorted(by_store.items(), key=lambda entry: entry[0] == uri):
+        try:
+            result = result.and_also(_sync_store(store, paths, places, say))
+        except TrackingError as error:
+            if store == uri:
+                raise
+            say(str(error))
+    return result
+
+
+def _store_of(path: Path, places: Places, uri: str) -> str:
+    target = read_journal(path)[0].target
+    if target in (None, target_of(uri, places)):
+        return uri
+    return places.embedded_mlflow_uri if target == EMBEDDED else str(target)
+
+
+def _sync_store(uri: str, paths: Sequence[Path], places: Places, say: Say) -> SyncResult:
+    from laptime.tracking.mlflow import MlflowTracker
+
+    store = MlflowTracker(uri, places.artifacts)
+    sent, busy, events = [], [], 0
+    for path in paths:
+        before = _applied(path, store.target)
+        try:
+            state = replay(path, store, say)
+        except JournalBusyError:
+            busy.append(str(path))
+            continue
+        if state.applied > before:
+            sent.append(str(path))
+            events += state.applied - before
+    ended = sweep(store)
+    if ended:
+        say(f"{len(ended)} runs in {masked(uri)} had no process any more and were marked as killed.")
+    _settle_rest(paths, busy)
+    return SyncResult(tuple(sent), tuple(busy), (), tuple(run.key for run in ended), events)
+
+
+def _applied(path: Path, target: str) -> int:
+    state = read_state(path)
+    return state.applied if state.target == target else 0
+
+
+def _settle_rest(paths: Sequence[Path], busy: Sequence[str]) -> None:
+    for path in paths:
+        if str(path) not in busy and not is_settled(path):
+            try:
+                with held(path):
+                    settle(path)
+            except JournalBusyError:
+                continue

@@ -1,0 +1,81 @@
+"""Tracking addresses: checked before anything runs, masked before anything is written. Neither needs MLflow."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from laptime.errors import UsageError, shorten
+
+_DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+_SERVERS = ("http", "https")
+_KNOWN = "http://HOST:PORT, https://…, sqlite:////absolute/path.db or postgresql://…"
+
+
+def check_uri(uri: str) -> str:
+    """Checks a tracking URI's form, without a connection, and returns it with SQLite's path made absolute.
+
+    Raises:
+        UsageError: no URI, a scheme that MLflow does not store runs in, or one without a host or a file.
+    """
+    scheme, separator, rest = uri.partition("://")
+    dialect = scheme.split("+")[0]
+    shown = shorten(masked(uri))
+    if dialect in ("file", "") or not separator:
+        raise UsageError(
+            f"the tracking URI {shown!r} names a folder, and MLflow 3 keeps no runs in folders: give {_KNOWN}."
+        )
+    if dialect not in _DATABASES + _SERVERS:
+        raise UsageError(f"the tracking URI {shown!r} has an unknown scheme: give {_KNOWN}.")
+    if dialect == "sqlite":
+        return _absolute_sqlite(uri, scheme, rest)
+    if not _host(uri):
+        raise UsageError(f"the tracking URI {shown!r} names no host or a wrong port: give {_KNOWN}.")
+    return uri
+
+
+def is_http(uri: str) -> bool:
+    """Whether the URI is a server's."""
+    return uri.partition("://")[0] in _SERVERS
+
+
+def is_sqlite(uri: str) -> bool:
+    """Whether the URI is a SQLite file's."""
+    return uri.partition("://")[0].split("+")[0] == "sqlite"
+
+
+def masked(uri: str) -> str:
+    """The URI as it may be shown and stored: user, password and query are taken out."""
+    try:
+        parts = urlsplit(uri)
+        host = parts.netloc.rpartition("@")[2]
+        netloc = f"***@{host}" if "@" in parts.netloc else host
+        text = urlunsplit((parts.scheme, netloc, parts.path, "", ""))
+        # urlunsplit drops the empty host of sqlite:///path
+        return re.sub(r"^(sqlite[^:]*):/+", lambda m: f"{m[1]}:////", text) if is_sqlite(uri) else text
+    except ValueError:
+        return re.sub(r"//[^/@]*@", "//***@", uri)
+
+
+def without_credentials(uri: str) -> str:
+    """The URI by which two addresses of one store are compared."""
+    return masked(uri).replace("***@", "")
+
+
+def _absolute_sqlite(uri: str, scheme: str, rest: str) -> str:
+    name = rest.removeprefix("/")
+    if not rest.startswith("/") or not name or ":memory:" in name:
+        raise UsageError(
+            f"the tracking URI {shorten(masked(uri))!r} names no file, so nothing would be kept: give sqlite:////absolute/path.db."
+        )
+    return f"{scheme}:///{Path(name).expanduser().absolute()}"
+
+
+def _host(uri: str) -> str | None:
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts.hostname

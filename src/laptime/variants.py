@@ -1,0 +1,98 @@
+"""What a variant's name stands for: `<device>-baseline`, `-<rung>`, `-optimized`, each with `+name:option=value`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laptime.catalogue import LADDERS, WITHOUT, in_stage_order, parse_optimization
+from laptime.errors import UsageError, shorten, unknown
+from laptime.spec import OptimizationSpec
+
+BASELINE, OPTIMIZED = "baseline", "optimized"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A variant: its name, its device and what it stands for."""
+
+    name: str
+    device: str
+    optimizations: tuple[OptimizationSpec, ...]
+
+
+def baseline_of(device: str) -> Variant:
+    """The baseline of a device."""
+    return Variant(f"{device}-{BASELINE}", device, ())
+
+
+def variant_names(device: str) -> tuple[str, ...]:
+    """The named variants of a device in the order of its ladder."""
+    rungs = LADDERS[device]
+    without = tuple(f"{OPTIMIZED}-without-{name}" for name in WITHOUT.get(device, ()))
+    return tuple(f"{device}-{rung}" for rung in (BASELINE, *rungs, OPTIMIZED, *without))
+
+
+def all_names() -> tuple[str, ...]:
+    """The named variants of all devices."""
+    return tuple(name for device in LADDERS for name in variant_names(device))
+
+
+def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
+    """Finds what a variant's name stands for.
+
+    A rung stands for all optimizations of its ladder up to its own. A ladder that is run decides for itself which of
+    the earlier rungs stay, and records it.
+
+    Args:
+        text: `NAME(+optimization[:option=value])*`.
+        left_out: optimizations that a probe refused; only `+name` brings them back.
+
+    Raises:
+        UsageError: a name that does not exist, with the nearest.
+    """
+    name, *added = text.split("+")
+    device = next((d for d in LADDERS if name.startswith(f"{d}-")), None)
+    if device is None or name not in variant_names(device):
+        raise unknown("variant", name, all_names())
+    kept = [rung for rung in _rungs(device, name.removeprefix(f"{device}-")) if rung not in left_out]
+    chosen = {rung: OptimizationSpec(name=rung) for rung in kept}
+    for extra in map(parse_optimization, added):
+        chosen[extra.name] = extra
+    return Variant(text, device, in_stage_order(tuple(chosen.values())))
+
+
+def _rungs(device: str, rung: str) -> tuple[str, ...]:
+    ladder = LADDERS[device]
+    if rung == BASELINE:
+        return ()
+    if rung == OPTIMIZED:
+        return ladder
+    if rung.startswith(f"{OPTIMIZED}-without-"):
+        dropped = rung.removeprefix(f"{OPTIMIZED}-without-")
+        return tuple(r for r in ladder if r != dropped)
+    return ladder[: ladder.index(rung) + 1]
+
+
+def with_options(variant: Variant, settings: tuple[str, ...]) -> Variant:
+    """Sets options of a variant's optimizations from `optimization.option=value`.
+
+    Raises:
+        UsageError: not of that form, or the variant does not have the optimization.
+    """
+    for setting in settings:
+        target, equals, value = setting.partition("=")
+        name, dot, option = target.partition(".")
+        if not (equals and dot):
+            raise UsageError(f"--set {shorten(setting)!r} is not of the form optimization.option=value.")
+        given = parse_optimization(f"{name}:{option}={value}")
+        current = next((o for o in variant.optimizations if o.name == name), None)
+        if current is None:
+            raise UsageError(f"variant {variant.name!r} has no optimization {name!r}: write {variant.name}+{name}.")
+        merged = OptimizationSpec(name=name, options={**current.options, **given.options})
+        others = tuple(o for o in variant.optimizations if o.name != name)
+        variant = Variant(
+            f"{variant.name.replace(f'+{name}', '')}+{merged.text()}",
+            variant.device,
+            in_stage_order((*others, merged)),
+        )
+    return variant

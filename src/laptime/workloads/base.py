@@ -1,0 +1,92 @@
+"""The protocol of a workload: what every optimization, check and measurement needs to know of it, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples of one step.
+
+    Attributes:
+        inputs: images [B, 3, H, W], float32, normalized.
+        labels: classes [B], int64.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What an epoch sums up, without the graph; the tensors stay on the device until somebody reads them.
+
+    Attributes:
+        loss_sum: sum of the samples' losses, a scalar.
+        correct: number of right answers, a scalar.
+        count: samples.
+    """
+
+    loss_sum: Tensor | float
+    correct: Tensor | int
+    count: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """A forward pass.
+
+    Attributes:
+        loss: mean loss of the batch, a scalar with its graph.
+        correct: number of right answers, an int64 scalar.
+        count: samples of the batch.
+    """
+
+    loss: Tensor
+    correct: Tensor
+    count: int
+
+    def detached(self) -> Counts:
+        """What is kept after the step; does not wait for the device."""
+        return Counts(self.loss.detach() * self.count, self.correct, self.count)
+
+
+class Workload(Protocol):
+    """A model, its loss and its quality metric."""
+
+    @property
+    def name(self) -> str:
+        """The name in the catalogue."""
+        ...
+
+    def make_model(self, classes: int, weights: str) -> nn.Module:
+        """Builds the plain architecture on the CPU in fp32, initialized from torch's current random state.
+
+        Args:
+            classes: outputs of the head.
+            weights: `none`, a named set of pretrained weights, or a file with a state dict.
+
+        Raises:
+            LaptimeError: the weights can't be had or don't fit.
+        """
+        ...
+
+    def forward(self, model: nn.Module, batch: Batch) -> Output:
+        """Computes loss and right answers of a batch, without waiting for the device."""
+        ...
+
+
+def classify(model: nn.Module, batch: Batch) -> Output:
+    """Forward pass of any classifier: cross-entropy over the logits [B, classes] and top-1 hits."""
+    logits = model(batch.inputs)
+    loss = torch.nn.functional.cross_entropy(logits, batch.labels)
+    correct = (logits.detach().argmax(dim=1) == batch.labels).sum()
+    return Output(loss, correct, len(batch))

@@ -1,0 +1,25 @@
+"""CIFAR-10 with torchvision's ResNet-18, as the tutorials train it: the ImageNet architecture on 32x32 images."""
+
+from __future__ import annotations
+
+from torch import nn
+from torchvision.models import ResNet18_Weights, resnet18
+
+from laptime.workloads.base import Batch, Output, classify
+from laptime.workloads.weights import load_weights
+
+
+class Cifar:
+    """ResNet-18 with one output a class, cross-entropy, accuracy."""
+
+    name = "cifar"
+
+    def make_model(self, classes: int, weights: str) -> nn.Module:
+        """See `Workload.make_model`."""
+        model: nn.Module = resnet18(num_classes=classes)
+        load_weights(model, weights, ResNet18_Weights.IMAGENET1K_V1, head="fc")
+        return model
+
+    def forward(self, model: nn.Module, batch: Batch) -> Output:
+        """See `Workload.forward`; images [B, 3, H, W]."""
+        return classify(model, batch)

@@ -1,0 +1,75 @@
+"""Initial weights from torchvision or from a user's file."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchvision.models import WeightsEnum
+
+from laptime.errors import DataError, UsageError, shorten
+
+
+def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, head: str) -> None:
+    """Loads weights into a plain model, in place.
+
+    A head (`<head>.weight`, `<head>.bias`) with another number of classes keeps its initialization, so that weights
+    trained on other classes serve as a start.
+
+    Args:
+        model: the plain architecture.
+        weights: `none`, `imagenet` (by download) or a file with a state dict.
+        imagenet: torchvision's entry for the download.
+        head: name of the last layer.
+
+    Raises:
+        UsageError: neither a known name nor a file.
+        DataError: the weights can't be downloaded, read or don't fit.
+    """
+    if weights == "none":
+        return
+    state = _download(imagenet) if weights == "imagenet" else _read(weights)
+    own = model.state_dict()
+    fitting = {k: v for k, v in state.items() if not (k.startswith(f"{head}.") and own[k].shape != v.shape)}
+    wrong = [k for k in fitting if k not in own or own[k].shape != fitting[k].shape]
+    missing = [k for k in own if k not in fitting and not k.startswith(f"{head}.")]
+    if wrong or missing:
+        raise DataError(
+            f"the weights {shorten(weights)!r} don't fit this model ({len(wrong)} tensors of another name or shape, "
+            f"{len(missing)} missing, first {(wrong + missing)[0]!r}): give a state dict of the same architecture."
+        )
+    model.load_state_dict(own | fitting)
+
+
+def _download(entry: WeightsEnum) -> Mapping[str, Tensor]:
+    try:
+        state: Mapping[str, Tensor] = entry.get_state_dict(progress=False, check_hash=True)
+    except (urllib.error.URLError, http.client.HTTPException, OSError, RuntimeError) as error:
+        raise DataError(
+            f"the ImageNet weights can't be downloaded from {entry.url} ({error}): connect to the internet, give a "
+            "file with --weights FILE, or train from scratch with --weights none."
+        ) from error
+    return state
+
+
+def _read(name: str) -> Mapping[str, Tensor]:
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise UsageError(f"--weights {shorten(name)!r} is neither none nor imagenet nor a file: give one of these.")
+    try:
+        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load raises half a dozen unrelated types for a broken or unsafe file
+        raise DataError(
+            f"the weights file {path} can't be read as a plain state dict ({type(error).__name__}): write it with "
+            "torch.save(model.state_dict(), FILE)."
+        ) from error
+    if not isinstance(found, Mapping) or not all(isinstance(v, Tensor) for v in found.values()):
+        raise DataError(
+            f"the weights file {path} holds no state dict: write it with torch.save(model.state_dict(), FILE)."
+        )
+    return found

@@ -1,0 +1,7 @@
+"""Real servers that the integration tests share."""
+
+from __future__ import annotations
+
+from s3_server import s3_server
+
+__all__ = ["s3_server"]

@@ -1,0 +1,164 @@
+"""The worker through its launchers, for real: records, failures, ends. Small nets on small data, in real processes."""
+
+import json
+import signal
+import threading
+
+import psutil
+import pytest
+
+from laptime.ladder.data import fetch_data
+from laptime.launchers import launch
+from laptime.launchers.base import Hooks
+from laptime.launchers.process import child
+from laptime.places import Places
+from laptime.records import read_record
+from laptime.spec import OptimizationSpec, RunSpec
+from laptime.variants import resolve
+from tests.samples import write_folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    root = tmp_path_factory.mktemp("worker")
+    return fetch_data("cifar", str(write_folder(root / "images")), Places(root / "home"))
+
+
+def spec_of(data, variant="cpu-optimized", **changes) -> RunSpec:
+    fields = {
+        "workload": "cifar",
+        "variant": variant,
+        "optimizations": resolve(variant).optimizations,
+        "data": data,
+        "epochs": 2,
+        "timeout_s": 120,
+    }
+    return RunSpec(**{**fields, **changes})
+
+
+def test_a_run_leaves_a_whole_record_and_its_artifacts(data, tmp_path):
+    lines, events = [], []
+    spec = spec_of(data, save_model=True, limit_train=100)
+    record = launch("process", spec, tmp_path / "run", Hooks(lines.append, events.append))
+    assert record.status == "done", record.error
+    assert read_record(tmp_path / "run" / "record.json") == record
+    assert [e.index for e in record.kept] == [0, 1]
+    assert all(e.samples == 100 and e.epoch_s > 0 for e in record.kept)
+    assert record.check.passed
+    assert record.check.klass == "numeric"
+    for epoch in record.kept:
+        assert sum(epoch.parts_s.values()) == pytest.approx(epoch.epoch_s, rel=0.02)
+        assert set(epoch.parts_s) >= {"data", "forward", "backward", "optimizer"}
+    assert record.peak_memory_mib > 100
+    assert record.removed_parameters == 6_946_816
+    assert record.flops_per_sample > 1e8
+    assert record.machine.fingerprint
+    for name in ("spec.json", "log.txt", "samples.png", "model_summary.txt", "model.pt", "progress.jsonl"):
+        assert (tmp_path / "run" / name).stat().st_size > 0
+    assert [e["event"] for e in events if e["event"] == "epoch"] == ["epoch", "epoch"]
+    assert any("epoch 1" in line for line in lines)
+
+
+def test_the_saved_model_is_the_plain_one_and_predicts_the_same(data, tmp_path):
+    import torch
+    from torchvision.models import resnet18
+
+    from laptime.data.tensors import open_tensors
+
+    record = launch("process", spec_of(data, save_model=True, epochs=3), tmp_path / "run", Hooks())
+    model = resnet18(num_classes=3)
+    model.load_state_dict(torch.load(tmp_path / "run" / "model.pt", weights_only=True))
+    whole = open_tensors(data)
+    scaled = whole.test.images.permute(0, 3, 1, 2).float() / 255
+    images = (scaled - torch.tensor(whole.mean).view(3, 1, 1)) / torch.tensor(whole.std).view(3, 1, 1)
+    hits = (model.eval()(images).argmax(1) == whole.test.labels).float().mean()
+    # Trained in bf16 and read in fp32: at most one of the thirty test images may fall otherwise.
+    assert float(hits) == pytest.approx(record.kept[-1].test_accuracy, abs=0.04)
+
+
+def test_inline_gives_the_same_losses_as_a_process(data, tmp_path):
+    spec = spec_of(data, "cpu-resident", epochs=1, limit_train=64, check=False)
+    records = [launch(name, spec, tmp_path / name, Hooks()) for name in ("inline", "process")]
+    assert records[0].status == records[1].status == "done"
+    assert records[0].kept[0].train_loss == pytest.approx(records[1].kept[0].train_loss, rel=1e-4)
+
+
+def test_not_a_number_becomes_a_failed_run(data, tmp_path):
+    record = launch("process", spec_of(data, "cpu-resident", learning_rate=1e30, check=False), tmp_path / "run", Hooks())
+    assert record.status == "failed"
+    assert "loss became" in record.error
+    assert "epoch" in record.error
+
+
+def test_a_crash_becomes_a_failed_run_with_its_log(data, tmp_path):
+    broken = data.model_copy(update={"path": str(tmp_path / "gone")})
+    record = launch("process", spec_of(broken), tmp_path / "run", Hooks())
+    assert record.status == "failed"
+    assert "gone" in record.error
+    assert read_record(tmp_path / "run" / "record.json").status == "failed"
+
+
+def test_a_hang_is_ended_at_its_timeout(data, tmp_path):
+    record = launch("process", spec_of(data, timeout_s=0.5), tmp_path / "run", Hooks())
+    assert record.status == "failed"
+    assert "time-out of 0.5 s" in record.error
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
+
+
+def test_a_killed_worker_is_explained(data, tmp_path):
+    def kill(event):
+        if event["event"] == "step":
+            for process in psutil.Process().children():
+                if str(tmp_path) in " ".join(process.cmdline()):
+                    process.send_signal(signal.SIGKILL)
+
+    record = launch("process", spec_of(data, "cpu-baseline", epochs=50), tmp_path / "run", Hooks(on_event=kill))
+    assert record.status == "failed"
+    assert "memory" in record.error
+
+
+def test_an_exception_in_the_caller_ends_the_worker(data, tmp_path):
+    def stop(event):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        launch("process", spec_of(data, "cpu-baseline", epochs=50), tmp_path / "run", Hooks(on_event=stop))
+    assert not [p for p in psutil.Process().children() if str(tmp_path) in " ".join(p.cmdline())]
+
+
+def test_an_unknown_optimization_in_a_spec_is_told(data, tmp_path):
+    spec = spec_of(data, optimizations=(OptimizationSpec(name="bf17"),))
+    record = launch("process", spec, tmp_path / "run", Hooks())
+    assert record.status == "failed"
+    assert "bf16" in record.error
+
+
+def test_cuda_without_a_gpu_is_told(data, tmp_path):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    record = launch("process", spec_of(data, device="cuda"), tmp_path / "run", Hooks())
+    assert record.status == "failed"
+    assert "--device cpu" in record.error
+
+
+def test_a_spec_of_another_version_ends_with_2(data, tmp_path):
+    fields = spec_of(data).model_dump(mode="json", by_alias=True) | {"schema": "laptime.spec/7"}
+    (tmp_path / "spec.json").write_text(json.dumps(fields))
+    lines: list[str] = []
+    import sys
+
+    command = [sys.executable, "-m", "laptime.worker", str(tmp_path / "spec.json"), str(tmp_path / "record.json")]
+    with child(command) as process:
+        lines = process.stdout.read().splitlines()
+        assert process.wait() == 2
+    assert len(lines) == 1
+    assert "laptime.spec/7" in lines[0]
+    assert not (tmp_path / "record.json").exists()
+
+
+def test_threads_of_a_launch_are_gone(data, tmp_path):
+    before = threading.active_count()
+    launch("process", spec_of(data, "cpu-resident", epochs=1, check=False), tmp_path / "run", Hooks())
+    assert threading.active_count() == before

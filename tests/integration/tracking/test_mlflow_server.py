@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow_helpers import MlflowServer, everything, quiet, write_ladder
+
+from laptime.errors import TrackingError
+from laptime.places import Places
+from laptime.tracking.base import MetricRow
+from laptime.tracking.journal import replay
+from laptime.tracking.mlflow import MlflowTracker
+from laptime.tracking.sync import sync, target_of, waiting
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+class Outage(MlflowTracker):
+    """Stops the server after some batches of metrics."""
+
+    server: MlflowServer
+    batches = 0
+
+    def log_metrics(self, key: str, rows: Any) -> None:
+        if self.batches == 0:
+            self.server.stop()
+        self.batches -= 1
+        super().log_metrics(key, list[MetricRow](rows))
+
+
+def test_a_server_that_stops_in_the_middle_gets_everything_once(tmp_path: Path, running_server: MlflowServer) -> None:
+    places = Places(tmp_path / "home")
+    ladder = write_ladder(places, "outage", target_of(running_server.uri, places))
+    journal = places.journal / "outage.jsonl"
+    tracker = Outage(running_server.uri, places.artifacts)
+    tracker.server, tracker.batches = running_server, 1
+    with pytest.raises(TrackingError, match="laptime sync"):
+        replay(journal, tracker, quiet)
+    with pytest.raises(TrackingError, match="laptime sync"):
+        sync(places, running_server.uri, quiet)
+    assert waiting(places) == [journal]
+    running_server.start()
+    assert sync(places, running_server.uri, quiet).events > 0
+    assert waiting(places) == []
+    found = everything(running_server.uri, ladder)
+    shutil.copytree(places.journal, tmp_path / "unbroken" / "journal", ignore=lambda *_: ["outage.state.json"])
+    whole = Places(tmp_path / "unbroken")
+    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    sync(whole, store, quiet, redirect=True)
+    assert found == everything(store, ladder)
+
+
+def test_a_remote_experiment_leaves_its_artifacts_to_the_server(tmp_path: Path, running_server: MlflowServer) -> None:
+    places = Places(tmp_path)
+    ladder = write_ladder(places, "remote", target_of(running_server.uri, places))
+    sync(places, running_server.uri, quiet)
+    assert sorted(everything(running_server.uri, ladder)) == ["remote", "remote/cpu-a", "remote/cpu-baseline"]
+    assert list((running_server.folder / "artifacts").rglob("record.json"))
+    assert not places.artifacts.exists()

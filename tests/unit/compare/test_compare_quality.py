@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from compare_examples import record
+
+from laptime.compare.quality import Rules, Scores, difference, judge, scores_of, time_to_quality
+
+RULES = Rules(floor=0.55, real_data=True, test_count=10_000)
+
+
+def rounds(*values: float) -> Scores:
+    return Scores(tuple(range(len(values))), values)
+
+
+BASE = rounds(0.660, 0.662, 0.658)
+
+
+@pytest.mark.parametrize(
+    ("contender", "verdict"),
+    [
+        (rounds(0.740, 0.742, 0.738), "better"),
+        (rounds(0.661, 0.662, 0.659), "kept"),
+        (rounds(0.657, 0.659, 0.655), "unclear"),
+        (rounds(0.620, 0.622, 0.618), "worse"),
+        (rounds(0.600, 0.700, 0.640), "unclear"),
+        (None, "not judged"),
+    ],
+)
+def test_verdicts(contender: Scores | None, verdict: str) -> None:
+    assert judge(BASE, contender, RULES).verdict == verdict
+
+
+def test_a_loss_within_the_margin_is_not_called_worse() -> None:
+    many = Rules(floor=0.5, real_data=True, test_count=10_000_000)
+    found = judge(rounds(0.66, 0.66, 0.66), rounds(0.655, 0.655, 0.655), many)
+    assert found.verdict == "kept"
+    assert found.high_points is not None
+    assert found.high_points < 0
+
+
+def test_a_stand_in_is_not_judged() -> None:
+    found = judge(BASE, rounds(0.9, 0.9, 0.9), Rules(0.55, real_data=False, test_count=10_000))
+    assert (found.verdict, found.reason) == ("not judged", "the data is a stand-in")
+
+
+def test_a_baseline_below_the_floor_is_not_judged_and_both_numbers_are_said() -> None:
+    found = judge(rounds(0.31), rounds(0.9), RULES)
+    assert found.verdict == "not judged"
+    assert "31.0 %" in found.reason
+    assert "55.0 %" in found.reason
+
+
+def test_an_unknown_test_set_is_not_judged() -> None:
+    assert judge(BASE, BASE, Rules(0.0, True, 0)).verdict == "not judged"
+
+
+def test_one_round_has_the_binomial_error_alone() -> None:
+    diff, half = difference(rounds(0.5), rounds(0.5), 10_000)
+    assert diff == 0
+    assert half == pytest.approx(100 * 1.959964 * math.sqrt(0.5 / 10_000), rel=1e-5)
+
+
+def test_several_rounds_have_the_larger_of_both_errors() -> None:
+    _, scattered = difference(rounds(0.66, 0.66, 0.66), rounds(0.62, 0.66, 0.70), 10_000)
+    assert scattered == pytest.approx(100 * 4.302653 * 0.04 / math.sqrt(3), rel=1e-5)
+    _, agreeing = difference(rounds(0.5, 0.5, 0.5), rounds(0.5, 0.5, 0.5), 10_000)
+    assert agreeing == pytest.approx(100 * 1.959964 * math.sqrt(0.5 / 30_000), rel=1e-5)
+
+
+def test_rounds_without_a_partner_are_compared_by_their_means() -> None:
+    diff, half = difference(rounds(0.60, 0.62), Scores((7, 8), (0.70, 0.72)), 10_000)
+    assert diff == pytest.approx(10)
+    assert half == pytest.approx(100 * 12.7062 * math.sqrt(2 * 0.0002 / 2), rel=1e-4)
+
+
+def test_final_quality_is_that_of_the_last_epoch_and_missing_ones_are_passed_over() -> None:
+    found = scores_of([record("a", 10, 0.66, 0), record("a", 10, None, 1)], "accuracy")
+    assert found == Scores((0,), (pytest.approx(0.66),))
+    assert scores_of([record("a", 10, None)], "accuracy") is None
+
+
+def test_time_to_quality() -> None:
+    runs = [record("a", 10, 0.70, r) for r in range(3)]
+    reached = time_to_quality(runs, "accuracy", 0.66)
+    assert reached == pytest.approx(30, rel=0.05)
+    assert time_to_quality(runs, "accuracy", 0.99) is None
+    assert time_to_quality([*runs[:1], record("a", 10, None, 1), record("a", 10, None, 2)], "accuracy", 0.6) is None

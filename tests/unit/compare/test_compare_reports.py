@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import io
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from compare_examples import broken, data, ladder, record, records
+from rich.console import Console
+
+from laptime.compare import Comparison, compare, compare_records, write_comparison
+from laptime.compare.curves import curves
+from laptime.compare.headlines import headlines
+from laptime.compare.html import to_html
+from laptime.compare.markdown import escape, to_markdown
+from laptime.compare.plots import curves_svg, parts_svg, speedup_svg
+from laptime.compare.terminal import to_terminal
+from laptime.errors import RunError
+from laptime.records import RunRecord
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+HOSTILE = "<script>alert(1)</script>|[x](javascript:1)![](//e.x/p)`$a$\x1b[31m@team"
+
+
+def settled(comparison: Comparison) -> Comparison:
+    """Replaces drawn bounds by fixed ones: random streams may change between versions of numpy."""
+    rows = []
+    for row in comparison.rows:
+        update = {}
+        for name in ("epoch_s", "speedup", "contribution"):
+            if (value := getattr(row, name)) is not None and getattr(row, f"{name}_low") is not None:
+                update |= {f"{name}_low": value * 0.97, f"{name}_high": value * 1.04}
+        rows.append(row.model_copy(update=update))
+    found = headlines(rows, comparison.baseline, comparison.conditions)
+    return comparison.model_copy(update={"rows": tuple(rows), "headlines": found})
+
+
+@pytest.fixture(scope="module")
+def example() -> Comparison:
+    return settled(compare(ladder(), records()))
+
+
+@pytest.fixture(scope="module")
+def page(example: Comparison) -> str:
+    return to_html(example, ladder(), records())
+
+
+def hostile() -> tuple[Comparison, list[RunRecord]]:
+    spiteful = data("synthetic", f"notice {HOSTILE}", (f"class {HOSTILE}", "b"))
+    runs = []
+    for run in (
+        record("cpu-baseline", 85, 0.66),
+        record(f"cpu-{HOSTILE}", 40, 0.66),
+        broken(f"bad-{HOSTILE}", "failed", f"error {HOSTILE}"),
+    ):
+        assert run.spec is not None
+        noted = {"spec": run.spec.model_copy(update={"data": spiteful}), "notes": (f"note {HOSTILE}",)}
+        runs.append(run.model_copy(update=noted))
+    return compare_records(runs), runs
+
+
+def against_golden(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("LAPTIME_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text, f"{name} differs: look at it, then run with LAPTIME_GOLDEN=1"
+
+
+def test_golden_markdown(example: Comparison) -> None:
+    against_golden("comparison.md", to_markdown(example))
+
+
+def test_golden_html(page: str) -> None:
+    against_golden("comparison.html", re.sub(r"<svg.*?</svg>", "<svg></svg>", page, flags=re.DOTALL))
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        known = dict(attrs)
+        self.ids += [known["id"] or ""] if "id" in known else []
+        self.links += [known[a] or "" for a in ("href", "src", "xlink:href") if a in known]
+        if tag not in ("meta", "br", "link", "img"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_page_is_one_sound_file_that_reaches_nothing(page: str) -> None:
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert len(tags.ids) == len(set(tags.ids))
+    assert not tags.seen & {"script", "link", "img", "iframe", "object"}
+    assert all(link.startswith("#") for link in tags.links)
+    assert {link[1:] for link in tags.links} <= set(tags.ids)
+    assert not re.search(r"url\((?!#)|@import", page)
+    assert 'name="viewport"' in page
+
+
+def test_plots_follow_the_scheme_of_the_page(page: str) -> None:
+    drawn = "".join(re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL))
+    assert set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", drawn)) <= {"#000000"}
+    assert "var(--accent)" in drawn
+
+
+def test_stand_in_banner_cannot_be_missed(page: str) -> None:
+    assert "Stand-in data" not in page
+    kind = ladder("synthetic", "CIFAR-10 could not be reached.")
+    comparison = compare(kind, records())
+    for text in (to_html(comparison, kind, records()), to_markdown(comparison)):
+        assert re.search(r"Stand-in data.*CIFAR-10 could not be reached", text, flags=re.DOTALL)
+    assert "STAND-IN DATA: CIFAR-10 could not be reached." in printed(comparison, 110)
+
+
+def test_hostile_names_are_escaped_in_the_page() -> None:
+    comparison, runs = hostile()
+    page = to_html(comparison, None, runs)
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert "script" not in tags.seen
+    assert "&lt;script&gt;" in page
+
+
+def test_hostile_names_are_escaped_in_markdown() -> None:
+    text = to_markdown(hostile()[0])
+    assert "<script" not in re.sub(r"`[^`\n]*`", "", text)
+    assert not re.search(r"(?<!\\)!\[|(?<!\\)\]\((?!\\)", re.sub(r"`[^`\n]*`", "", text))
+    columns = {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("|")}
+    assert len(columns) == 1
+    assert "\x1b" not in text
+    assert escape("a\n# b") == "a \\# b"
+
+
+def test_hostile_names_reach_no_terminal() -> None:
+    text = printed(hostile()[0], 110)
+    assert "\x1b" not in text
+    assert "<script>" in text
+
+
+def test_hostile_names_are_text_in_plots() -> None:
+    comparison, runs = hostile()
+    for svg in (speedup_svg(comparison), curves_svg(comparison, curves(comparison, runs)), parts_svg(comparison)):
+        tree = ElementTree.fromstring(svg)
+        assert not [e for e in tree.iter() if e.tag.endswith("script")]
+
+
+def test_plots_are_the_same_each_time(example: Comparison) -> None:
+    assert speedup_svg(example) == speedup_svg(example)
+    found = curves(example, records())
+    assert curves_svg(example, found) == curves_svg(example, found)
+
+
+def test_a_comparison_without_any_time_can_be_shown(tmp_path: Path) -> None:
+    runs = [broken("cpu-baseline", "failed", "boom"), broken("cpu-x", "wrong", None)]
+    comparison = compare_records(runs)
+    write_comparison(comparison, None, runs, tmp_path)
+    assert parts_svg(comparison) == ""
+    assert "no speed-up can be given" in printed(comparison, 80)
+
+
+def printed(comparison: Comparison, width: int) -> str:
+    text = io.StringIO()
+    Console(width=width, file=text).print(to_terminal(comparison, width))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 110, 160])
+def test_table_fits_the_terminal(example: Comparison, width: int) -> None:
+    text = printed(example, width)
+    assert max(map(len, text.splitlines())) <= width
+    for expected in ("6.80x", "kept", "fastest", "left out", "out of memory", "brought"):
+        assert expected in text
+    assert ("images/s" in text) is (width >= 110)
+
+
+def test_all_files_are_written_whole(example: Comparison, tmp_path: Path) -> None:
+    files = write_comparison(example, ladder(), records(), tmp_path / "new")
+    names = {"comparison.html", "comparison.json", "comparison.md", "speedup.svg", "curves.svg"}
+    assert set(files) == names == {p.name for p in (tmp_path / "new").iterdir()}
+    assert Comparison.model_validate_json(files["comparison.json"].read_text()) == example
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(example: Comparison, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"can't be written.*--out"):
+        write_comparison(example, None, records(), tmp_path / "file")

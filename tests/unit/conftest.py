@@ -1,0 +1,45 @@
+"""Small real parts that the unit tests share."""
+
+import pytest
+import torch
+
+from laptime.data.tensors import ImageData, Split
+from laptime.spec import DataSpec, RunSpec
+
+CLASSES = ("red", "green", "blue")
+
+
+def make_data(train: int = 48, test: int = 12, size: int = 32) -> ImageData:
+    """Images whose class is their brightest channel."""
+    generator = torch.Generator().manual_seed(0)
+
+    def split(count: int) -> Split:
+        labels = torch.arange(count) % len(CLASSES)
+        images = torch.randint(0, 120, (count, size, size, 3), dtype=torch.uint8, generator=generator)
+        images[torch.arange(count), :, :, labels] += 100
+        return Split(images, labels)
+
+    return ImageData(split(train), split(test), CLASSES, (0.4, 0.4, 0.4), (0.2, 0.2, 0.2))
+
+
+def make_data_spec(path: str = "", train: int = 48, test: int = 12) -> DataSpec:
+    return DataSpec(
+        asked="folder", kind="folder", digest="0" * 64, path=path, classes=CLASSES, train_count=train, test_count=test
+    )
+
+
+def make_spec(**changes) -> RunSpec:
+    fields = {"workload": "cifar", "variant": "cpu-baseline", "data": make_data_spec(), "batch_size": 16}
+    return RunSpec(**{**fields, **changes})
+
+
+@pytest.fixture
+def image_data() -> ImageData:
+    return make_data()
+
+
+@pytest.fixture
+def recipe(image_data):
+    from laptime.engine.build import make_recipe
+
+    return make_recipe(make_spec(), image_data, ())

@@ -1,0 +1,73 @@
+"""Small images that the tests of data make, and looks at what they left."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+MakeFolder = Callable[..., Path]
+
+
+def write_image(path: Path, seed: int, size: tuple[int, int] = (32, 32)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+def left_over(home: Path) -> list[Path]:
+    """What stands in the data folder beside whole stores and the index."""
+    root = home / "data"
+    return [p for p in root.iterdir() if p.name != "index" and len(p.name) != 64] if root.is_dir() else []
+
+
+def stores(home: Path) -> list[Path]:
+    root = home / "data"
+    return [p for p in root.iterdir() if len(p.name) == 64] if root.is_dir() else []
+
+
+@contextmanager
+def web(folder: Path, status: int = 0) -> Iterator[str]:
+    """A web server of a folder on loopback; with a status it answers everything with that."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder))
+
+        def do_GET(self) -> None:
+            if status:
+                self.send_error(status)
+            else:
+                super().do_GET()
+
+        def do_HEAD(self) -> None:
+            if status:
+                self.send_error(status)
+            else:
+                super().do_HEAD()
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def nobody() -> str:
+    """An address on loopback where nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"

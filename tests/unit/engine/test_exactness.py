@@ -1,0 +1,107 @@
+"""Each exact and numeric optimization against the baseline: one step's loss and gradients, and a short training."""
+
+import pytest
+import torch
+
+from laptime.catalogue import LADDERS, OPTIMIZATIONS, find_optimization
+from laptime.engine.build import build, make_recipe
+from laptime.engine.check import TOLERANCES, check_one_step, comparable, relative_error
+from laptime.engine.loop import train_epoch
+from laptime.engine.plain import plain_state
+from laptime.engine.reset import reset, snapshot
+from laptime.spec import OptimizationSpec
+from tests.unit.conftest import make_data, make_spec
+
+JUDGED = [o.name for o in OPTIMIZATIONS if o.klass in TOLERANCES]
+
+
+def spec_with(*names: str, **changes):
+    return make_spec(optimizations=tuple(OptimizationSpec(name=n) for n in names), **changes)
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_one_step_alone(name, image_data):
+    check = check_one_step(spec_with(name), image_data)
+    assert check.passed, check
+    assert check.klass == find_optimization(name).klass
+
+
+def test_one_step_of_all_together(image_data):
+    check = check_one_step(spec_with(*LADDERS["cpu"]), image_data)
+    assert check.passed, check
+    assert check.klass == "numeric"
+
+
+def test_statistical_optimizations_are_not_compared():
+    assert comparable(spec_with("large-batch").optimizations) == ()
+    assert check_one_step(spec_with("large-batch"), make_data()) is None
+
+
+def test_a_wrong_gradient_is_refused(image_data, monkeypatch):
+    from laptime.engine import check
+
+    plain = check.plain_gradients
+    calls = []
+
+    def spoiled(model):
+        found = plain(model)
+        calls.append(1)
+        if len(calls) == 2:
+            found["conv1.weight"] = -3 * found["conv1.weight"]
+        return found
+
+    monkeypatch.setattr(check, "plain_gradients", spoiled)
+    outcome = check_one_step(spec_with("resident"), image_data)
+    assert not outcome.passed
+    assert outcome.gradient_error > outcome.gradient_tolerance
+    assert outcome.loss_error <= outcome.loss_tolerance
+
+
+def trained(*names: str):
+    """Losses and final weights of one epoch in float64, where exact means equal up to reordering."""
+    data = make_data(train=32)
+    recipe = make_recipe(spec_with(*names), data, tuple(OptimizationSpec(name=n) for n in names))
+    parts = build(recipe, mark=lambda _: None)
+    parts.model.double()
+    parts.optimizer = type(parts.optimizer)(parts.model.parameters(), lr=1e-3, **recipe.optimizer_options)
+    forward = parts.forward
+
+    def in_double(model, batch):
+        return forward(model, type(batch)(batch.inputs.double(), batch.labels))
+
+    parts.forward = in_double
+    losses = [float(c.loss_sum) for epoch in range(2) for c in train_epoch(parts, epoch)]
+    return losses, plain_state(parts.model)
+
+
+@pytest.mark.parametrize("name", [n for n in JUDGED if find_optimization(n).klass == "exact"])
+def test_exact_ones_train_to_the_same_weights(name):
+    losses, state = trained()
+    found_losses, found_state = trained(name)
+    # The images are float32, so the loaders' rounding (1e-7) stays; Adam amplifies it by its normalization.
+    assert found_losses == pytest.approx(losses, rel=1e-4)
+    assert relative_error(found_state, state) < 1e-3
+
+
+def test_reset_puts_everything_back(recipe):
+    parts = build(recipe, mark=lambda _: None)
+    reset(parts, recipe, snapshot(parts))
+    before = {k: v.clone() for k, v in parts.model.state_dict().items()}
+    first = [float(c.loss_sum) for c in train_epoch(parts, 0)]
+    tensors = {k: v.data_ptr() for k, v in parts.model.state_dict().items()}
+    reset(parts, recipe, before)
+    assert {k: v.data_ptr() for k, v in parts.model.state_dict().items()} == tensors
+    assert [float(c.loss_sum) for c in train_epoch(parts, 0)] == first
+
+
+def test_one_cycle_ends_near_zero(image_data):
+    recipe = make_recipe(spec_with("large-batch", epochs=2), image_data, spec_with("large-batch").optimizations)
+    parts = build(recipe, mark=lambda _: None)
+    reset(parts, recipe, snapshot(parts))
+    rates = []
+    for epoch in range(2):
+        for _ in train_epoch(parts, epoch):
+            rates.append(parts.optimizer.param_groups[0]["lr"])
+    assert max(rates) <= recipe.learning_rate + 1e-12
+    assert rates[-1] < 0.1 * recipe.learning_rate
+    assert torch.isfinite(torch.tensor(rates)).all()

@@ -1,0 +1,62 @@
+"""One timed run on a device at a time, whoever asks."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from laptime.errors import RunError
+from laptime.launchers import lock
+from laptime.launchers.lock import device_lock
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "lock_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def test_the_second_waits_and_says_so(own_folder):
+    said, waits = [], []
+    with device_lock("cpu", said.append):
+        held = True
+
+        def sleep(seconds):
+            waits.append(seconds)
+            raise InterruptedError
+
+        with pytest.raises(InterruptedError), device_lock("cpu", said.append, sleep):
+            held = False
+    assert held
+    assert len(said) == 1
+    assert str(os.getpid()) in said[0]
+    with device_lock("cpu", said.append):
+        assert len(said) == 1
+
+
+def test_devices_do_not_share_a_lock():
+    with device_lock("cpu", print), device_lock("gpu-0", print):
+        pass
+
+
+def test_a_child_that_inherits_the_lock_keeps_it():
+    with device_lock("cpu", print) as descriptor:
+        child = subprocess.Popen(
+            [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[descriptor], text=True
+        )
+
+    def sleep(seconds):
+        child.communicate("\n")
+
+    said = []
+    with device_lock("cpu", said.append, sleep):
+        assert child.returncode == 0
+    assert len(said) == 1
+
+
+def test_no_link_is_followed(own_folder):
+    (own_folder / "laptime-cpu.lock").symlink_to(own_folder / "elsewhere")
+    with pytest.raises(RunError, match="laptime-cpu.lock"), device_lock("cpu", print):
+        pass
+    assert not (own_folder / "elsewhere").exists()

@@ -1,0 +1,98 @@
+"""The catalogue and the implementations agree; names are parsed or refused."""
+
+import importlib
+import pkgutil
+
+import pytest
+
+import laptime.optimizations
+import laptime.workloads
+from laptime.catalogue import (
+    LADDERS,
+    OPTIMIZATIONS,
+    STAGES,
+    WORKLOADS,
+    find_optimization,
+    in_stage_order,
+    options_of,
+    parse_optimization,
+)
+from laptime.errors import UsageError
+from laptime.optimizations.base import Recipe
+from laptime.spec import OptimizationSpec
+from laptime.variants import all_names, resolve, with_options
+
+
+def test_every_optimization_has_one_implementation():
+    listed = [name for name, _ in laptime.optimizations.OPTIMIZATIONS]
+    assert sorted(listed) == sorted(o.name for o in OPTIMIZATIONS)
+    assert len(set(listed)) == len(listed)
+
+
+def test_every_transform_that_a_module_defines_is_listed():
+    listed = {function for _, function in laptime.optimizations.OPTIMIZATIONS}
+    for module in pkgutil.iter_modules(laptime.optimizations.__path__):
+        members = vars(importlib.import_module(f"laptime.optimizations.{module.name}"))
+        for name, member in members.items():
+            hints = getattr(member, "__annotations__", {})
+            is_transform = set(hints) == {"recipe", "options", "return"}
+            if is_transform and member.__module__.endswith(module.name):
+                assert member in listed, f"{name} is not in OPTIMIZATIONS"
+    assert Recipe is not None
+
+
+def test_every_workload_has_one_implementation():
+    assert [w.name for w in WORKLOADS] == [w.name for w in laptime.workloads.WORKLOADS]
+
+
+def test_ladders_and_stages_name_what_exists():
+    stages = [s for s, _ in STAGES]
+    for rungs in LADDERS.values():
+        assert len(set(rungs)) == len(rungs)
+        for rung in rungs:
+            assert find_optimization(rung).stage in stages
+    for workload in WORKLOADS:
+        for preset in workload.presets:
+            assert set(preset.rungs or ()) <= {r for rungs in LADDERS.values() for r in rungs}
+
+
+def test_stage_order_does_not_depend_on_the_order_given():
+    names = [OptimizationSpec(name=o.name) for o in OPTIMIZATIONS]
+    assert in_stage_order(tuple(names)) == in_stage_order(tuple(reversed(names)))
+
+
+@pytest.mark.parametrize("name", all_names())
+def test_every_named_variant_resolves(name):
+    variant = resolve(name)
+    assert variant.name == name
+    assert (variant.optimizations == ()) == name.endswith("baseline")
+
+
+def test_a_variant_takes_more_optimizations_and_options():
+    variant = resolve("cpu-resident+large-batch:size=64:schedule=constant")
+    chosen = {o.name: options_of(o) for o in variant.optimizations}
+    assert chosen["large-batch"] == {"size": 64, "max_lr": 0.0, "schedule": "constant"}
+    changed = with_options(variant, ("large-batch.size=128",))
+    assert {o.name: o.options for o in changed.optimizations}["large-batch"]["size"] == 128
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("large-bach", "large-batch"),
+        ("large-batch:sise=3", "size"),
+        ("large-batch:size=many", "int"),
+        ("large-batch:size", "option=value"),
+        ("bf16:level=2", "no options"),
+    ],
+)
+def test_a_wrong_optimization_is_refused_with_what_would_be_right(text, named):
+    with pytest.raises(UsageError, match=named):
+        parse_optimization(text)
+
+
+def test_setting_an_option_of_an_absent_optimization_is_refused():
+    with pytest.raises(UsageError, match="cpu-resident\\+large-batch"):
+        with_options(resolve("cpu-resident"), ("large-batch.size=128",))
+    with pytest.raises(UsageError, match="form"):
+        with_options(resolve("cpu-optimized"), ("size=128",))

@@ -1,0 +1,72 @@
+"""Specs refuse what they don't know; records ignore it; both say in one sentence what is wrong."""
+
+import json
+
+import pytest
+
+from laptime.errors import DataError, UsageError
+from laptime.records import EpochRecord, RunRecord, read_record, write_json
+from laptime.spec import read_spec
+from tests.unit.conftest import make_spec
+
+
+def test_a_spec_survives_the_file(tmp_path):
+    spec = make_spec(epochs=3)
+    write_json(tmp_path / "spec.json", spec)
+    assert read_spec(tmp_path / "spec.json") == spec
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"schema": "laptime.spec/99"}, "laptime.spec/99"),
+        ({"epochs": 0}, "epochs"),
+        ({"nonsense": 1}, "nonsense"),
+        ({"device": "tpu"}, "tpu"),
+    ],
+)
+def test_a_wrong_spec_is_one_sentence(tmp_path, change, named):
+    fields = make_spec().model_dump(mode="json", by_alias=True) | change
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(fields))
+    with pytest.raises(UsageError) as error:
+        read_spec(path)
+    assert named in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"schema": 3}'])
+def test_a_file_that_is_no_spec_or_record(tmp_path, text):
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"file\.json"):
+        read_spec(path)
+    with pytest.raises(DataError, match=r"file\.json"):
+        read_record(path)
+
+
+def test_a_record_of_a_newer_version_is_read_without_its_new_fields(tmp_path):
+    record = RunRecord(status="done", spec=make_spec(), epochs=(EpochRecord(index=0, epoch_s=1.5, samples=3),))
+    fields = record.model_dump(mode="json", by_alias=True) | {"novelty": 1}
+    fields["epochs"][0]["novelty"] = 2
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(fields))
+    assert read_record(path) == record
+
+
+def test_two_lines_write_a_record_from_any_loop(tmp_path):
+    path = tmp_path / "record.json"
+    path.write_text('{"schema": "laptime.record/1", "status": "done", "epochs": [{"index": 0, "epoch_s": 2.0, "samples": 8}]}')
+    assert read_record(path).kept[0].epoch_s == 2.0
+
+
+def test_digest_is_of_what_is_trained():
+    spec = make_spec()
+    assert spec.digest() == make_spec(seed=9, repeat=2, timeout_s=5).digest()
+    assert spec.digest() != make_spec(epochs=2).digest()
+
+
+def test_nothing_half_written_stays(tmp_path):
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "a.json", {"x": {1, 2}})
+    assert list(tmp_path.iterdir()) == []

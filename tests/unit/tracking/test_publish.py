@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tracking_samples import MemoryStore, a_ladder, a_record, write_run
+
+from laptime.records import LadderRecord, Rung, RunRecord, write_json
+from laptime.tracking.base import RunStart
+from laptime.tracking.publish import (
+    ladder_finished,
+    ladder_key,
+    ladder_started,
+    run_folder,
+    variant_compared,
+    variant_key,
+    variant_recorded,
+)
+from laptime.tracking.tensorboard import write_events
+
+# tensorboard 2.21 imports what newer libraries deprecate
+pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard.*")]
+
+RUNG = Rung(variant="cpu-a", on="cpu-baseline", adds="large-batch")
+
+
+def publish(
+    tmp_path: Path, records: list[RunRecord], ladder: LadderRecord | None = None
+) -> tuple[MemoryStore, LadderRecord]:
+    store, ladder = MemoryStore(), ladder or a_ladder()
+    for record in records:
+        write_run(tmp_path, record)
+    ladder_started(store, ladder)
+    variant_recorded(store, ladder, RUNG, records, tmp_path)
+    return store, ladder
+
+
+def start_of(store: MemoryStore, key: str) -> RunStart:
+    start = store.runs[f"id-{key}"]["start"]
+    assert isinstance(start, RunStart)
+    return start
+
+
+def metrics_of(store: MemoryStore, key: str) -> dict[str, dict[int, str]]:
+    found: dict[str, dict[int, str]] = {}
+    for name, value, step, _ in store.runs[f"id-{key}"]["metrics"]:  # type: ignore[attr-defined]
+        found.setdefault(name, {})[step] = value
+    return found
+
+
+def test_quality_comes_from_the_first_repeat_and_times_from_all_behind_one_another(tmp_path: Path) -> None:
+    store, ladder = publish(tmp_path, [a_record("cpu-a", n) for n in range(3)])
+    metrics = metrics_of(store, variant_key(ladder, "cpu-a"))
+    assert sorted(metrics["test_accuracy"]) == [0, 1]
+    assert metrics["epoch_s"] == {0: "2.0", 1: "3.0", 2: "3.0", 3: "4.0", 4: "4.0", 5: "5.0"}
+    assert metrics["warmup_s"] == {0: "2.0"}
+    assert metrics["epoch_s_median"] == {0: "3.5"}
+
+
+def test_names_are_those_of_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAPTIME_IMAGE", "laptime:1")
+    store, ladder = publish(tmp_path, [a_record("cpu-a")])
+    child = start_of(store, variant_key(ladder, "cpu-a"))
+    assert child.experiment == "cifar"
+    assert child.parent == ladder_key(ladder)
+    assert {
+        "laptime.kind": "variant",
+        "laptime.workload": "cifar",
+        "laptime.variant": "cpu-a",
+        "laptime.machine": "m1",
+        "laptime.commit": "abc123",
+        "laptime.image": "laptime:1",
+        "laptime.data": "synthetic " + "d" * 16,
+        "laptime.data_notice": "generated images",
+    }.items() <= child.tags.items()
+    assert {"laptime.spec", "laptime.host", "laptime.pid", "laptime.started"} <= child.tags.keys()
+    assert {
+        "variant": "cpu-a",
+        "batch_size": "512",
+        "precision": "fp32",
+        "seed": "0",
+        "epochs": "2",
+    }.items() <= (child.params.items())
+    assert start_of(store, ladder_key(ladder)).tags["laptime.kind"] == "ladder"
+
+
+def test_files_of_the_first_repeat_have_the_contract_s_names_and_later_ones_stand_apart(
+    tmp_path: Path,
+) -> None:
+    store, ladder = publish(tmp_path, [a_record("cpu-a", n) for n in range(2)])
+    files = store.runs[f"id-{variant_key(ladder, 'cpu-a')}"]["files"]
+    names = {"spec.json", "record.json", "machine.json", "log.txt", "samples.png", "model_summary.txt"}
+    assert files == (
+        names
+        | {"tensorboard/tensorboard"}
+        | {f"repeats/1/{name}" for name in names}
+        | {"repeats/1/tensorboard/tensorboard"}
+    )
+
+
+def test_the_model_of_the_first_process_that_left_one_is_logged(tmp_path: Path) -> None:
+    record = a_record("cpu-a")
+    (write_run(tmp_path, record) / "model.pt").write_bytes(b"x")
+    store, ladder = publish(tmp_path, [record])
+    assert store.models == [variant_key(ladder, "cpu-a")]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "ending", "expected"),
+    [
+        (["done", "done"], "done", "FINISHED"),
+        (["done", "failed"], "done", "FAILED"),
+        (["wrong"], "done", "FAILED"),
+        (["failed"], "interrupted", "KILLED"),
+        (["done"], "interrupted", "FINISHED"),
+    ],
+)
+def test_a_variant_s_status(tmp_path: Path, statuses: list[str], ending: str, expected: str) -> None:
+    records = [a_record("cpu-a", n, status=status) for n, status in enumerate(statuses)]
+    ladder = a_ladder().model_copy(update={"status": ending})
+    store, _ = publish(tmp_path, records, ladder)
+    run = store.runs[f"id-{variant_key(ladder, 'cpu-a')}"]
+    assert run["status"] == expected
+
+
+def test_a_process_that_failed_before_its_first_epoch_is_published_too(tmp_path: Path) -> None:
+    store, ladder = publish(tmp_path, [a_record("cpu-a", epochs=1, status="failed").model_copy(update={"epochs": ()})])
+    tags = start_of(store, variant_key(ladder, "cpu-a")).tags
+    assert tags["laptime.error"] == "it broke"
+    assert tags["laptime.status"] == "0 of 1 done"
+    assert metrics_of(store, variant_key(ladder, "cpu-a")) == {}
+
+
+def test_the_parent_ends_with_figures_note_and_files(tmp_path: Path) -> None:
+    store, ladder = publish(tmp_path, [a_record("cpu-a")])
+    write_json(tmp_path / "ladder.json", ladder)
+    variant_compared(store, ladder, "cpu-a", {"speedup": 2.5})
+    done = ladder.model_copy(update={"status": "done", "ended_at": 2000.0})
+    ladder_finished(store, done, {"speedup": 3.0}, "# done", {"ladder.json": tmp_path / "ladder.json"})
+    run = store.runs[f"id-{ladder.id}"]
+    assert (run["status"], run["ended_at"], run["note"], run["files"]) == (
+        "FINISHED",
+        2000.0,
+        "# done",
+        {"ladder.json"},
+    )
+    assert metrics_of(store, ladder.id)["speedup"] == {0: "3.0"}
+    assert metrics_of(store, variant_key(ladder, "cpu-a"))["speedup"] == {0: "2.5"}
+
+
+def test_a_hostile_name_stays_in_the_ladder_s_folder(tmp_path: Path) -> None:
+    for name in ("../../etc", "a/b", "x" * 300, "<b>\x00"):
+        assert run_folder(tmp_path, name, 0).resolve().parent == tmp_path.resolve()
+
+
+def test_tensorboard_gets_each_curve_once(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    record = a_record("cpu-a", epochs=3)
+    assert write_events(record, tmp_path)
+    assert write_events(record, tmp_path)
+    found = EventAccumulator(str(tmp_path))
+    found.Reload()
+    assert set(found.Tags()["tensors"]) == {
+        "train_loss",
+        "train_accuracy",
+        "test_loss",
+        "test_accuracy",
+        "epoch_s",
+        "samples_per_s",
+    }
+    events = found.Tensors("epoch_s")
+    assert [(e.step, e.wall_time) for e in events] == [(0, 1010.0), (1, 1020.0), (2, 1030.0)]
+    assert not write_events(record.model_copy(update={"epochs": ()}), tmp_path / "none")
