@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from prefect import Flow
 from prefect.client.schemas.objects import State
@@ -19,6 +23,8 @@ from laptime.cli.ladder_view import closing_words
 from laptime.compare.terminal import print_comparison
 from laptime.errors import LaptimeError
 from laptime.ladder import Ladder, make_request, settled_preset
+
+_ENDING_S = 4.0
 
 
 def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] | None = None) -> int:
@@ -39,12 +45,12 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
     except LaptimeError as error:
         return _complain(error)
     texts = {**request.model_dump(include=set(given)), "variants": given.get("variants")}
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         with server_settings():
             state: State[Any] = flow(**texts, return_state=True)  # type: ignore[assignment]
     except KeyboardInterrupt:
-        sys.stderr.write("laptime: interrupted; the run is marked, and what was measured is kept.\n")
-        return 130
+        _leave()
     if finished and finished[-1].comparison is not None:
         print_comparison(finished[-1].comparison, Console())
         sys.stdout.write(closing_words(finished[-1]) + "\n")
@@ -52,6 +58,23 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
         return 0
     sys.stderr.write(f"laptime: {state.message}\n")
     return 1
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Ctrl-C reaches the temporary server too, and Prefect goes on calling the dead server for half a minute.
+
+    The interruption ends the training process and closes the journal at once; what is left then is cut off.
+    """
+    last = threading.Timer(_ENDING_S, _leave)
+    last.daemon = True
+    last.start()
+    raise KeyboardInterrupt
+
+
+def _leave() -> NoReturn:
+    sys.stderr.write("laptime: interrupted; the run is marked, and what was measured is kept.\n")
+    sys.stderr.flush()
+    os._exit(128 + signal.SIGINT)
 
 
 def server_settings() -> AbstractContextManager[object]:

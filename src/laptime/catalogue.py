@@ -58,7 +58,8 @@ class Preset:
     """How much of a ladder is run.
 
     Attributes:
-        rungs: names of the optimizations tried one by one; None for all of the device.
+        rungs: the optimizations that get a rung of their own; those before one in the device's ladder enter with it.
+            None for all.
         warmup_steps: steps of a warm-up epoch at most; None for the whole epoch.
     """
 
@@ -114,8 +115,8 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
                 "quick",
                 epochs=2,
                 repeats=3,
-                rungs=("resident", "dead-taps", "bf16"),
-                warmup_steps=10,
+                rungs=("dead-taps", "products"),
+                warmup_steps=5,
                 limit_train=2000,
                 limit_test=1000,
             ),
@@ -133,6 +134,14 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "Sets the threads to the cores that affinity and quota allow, and flushes denormal numbers to zero.",
         devices=("cpu",),
         options=(OptionEntry("count", 0, "threads; 0 for the cores that this process may use"),),
+    ),
+    OptimizationEntry(
+        "keep-pages",
+        "exact",
+        "process",
+        "kept memory pages",
+        "Freed memory stays with the process: large tensors are not mapped anew, page by page, in each step.",
+        devices=("cpu",),
     ),
     OptimizationEntry(
         "resident",
@@ -174,9 +183,9 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "exact",
         "kernels",
         "small maps as matrix products",
-        "Convolutions on maps of 4x4 and less become dense matrix products, layer by layer where that is faster.",
+        "Convolutions on maps of 8x8 and less become dense matrix products, layer by layer where that is faster.",
         options=(
-            OptionEntry("largest", 4, "largest side of a map that is computed as a product"),
+            OptionEntry("largest", 8, "largest side of a map that is computed as a product"),
             OptionEntry("choose", "probe", "probe (each layer is timed both ways) or all"),
         ),
     ),
@@ -203,8 +212,8 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
 )
 
 # The rungs of a device in the order in which they are tried: exact, then numeric, then statistical, so that the last
-# one before the first statistical rung is the fastest at the baseline's own batch and trajectory. Products come last:
-# they gain at large batches alone.
+# one before the first statistical rung is the fastest at the baseline's own batch and trajectory. keep-pages comes
+# last: only large batches make tensors that the allocator hands back.
 LADDERS: dict[str, tuple[str, ...]] = {
     "cpu": (
         "resident",
@@ -214,8 +223,9 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "fused-optimizer",
         "dead-taps",
         "bf16",
-        "large-batch",
         "products",
+        "large-batch",
+        "keep-pages",
     ),
 }
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import torch
 
@@ -216,5 +217,15 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def leave(code: int) -> NoReturn:
+    """Ends the process without the interpreter's teardown: with torch loaded that takes 0.9 s.
+
+    Everything is written and closed by now.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

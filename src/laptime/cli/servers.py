@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,7 @@ class Server:
 
 @dataclass
 class Stack:
-    """What was started, in order; it is ended in the reverse order, so that a worker can still tell its server."""
+    """What was started, in order."""
 
     places: Places
     environment: Mapping[str, str]
@@ -98,10 +99,16 @@ class Stack:
             time.sleep(_LOOK_EVERY_S)
 
     def end(self) -> None:
-        """Ends everything that was started."""
-        for server in reversed(self.servers):
-            end_tree(server.process.pid, grace_s=2.0)
-            server.process.wait()
+        """Ends everything that was started: the last first, so that a worker can still tell its server."""
+        if self.servers:
+            _end(self.servers[-1])
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(_end, self.servers[:-1]))
+
+
+def _end(server: Server) -> None:
+    end_tree(server.process.pid, grace_s=1.5)
+    server.process.wait()
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def to_terminal(comparison: Comparison, width: int) -> RenderableType:
     parts: list[RenderableType] = []
     if not given.real_data:
         notice = given.data_notice or "the data is a generated stand-in."
-        parts += [_text(f"STAND-IN DATA: {notice} Times hold, quality is not judged.", "bold yellow"), Text()]
+        parts += [_text(notice, "bold yellow"), Text()]
     parts += [_fitting(comparison, width), Text()]
     told = [
         Text.assemble(

@@ -50,7 +50,7 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
     climb = Climb(plan, baseline_of(device))
     names = [v.name for v in plan.fixed]
     if plan.adaptive:
-        names += [f"{device}-{rung}" for rung in plan.rungs] + [v.name for v, _ in climb.optimized()]
+        names += [f"{device}-{group[-1]}" for group in plan.rungs] + [v.name for v, _ in climb.optimized()]
     rates, source = _rates(entry, places)
     train, test = preset.limit_train or entry.train_count, preset.limit_test or entry.test_count
     warm = preset.warmup_epochs * (min(train, preset.warmup_steps * entry.batch_size) if preset.warmup_steps else train)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from laptime.catalogue import (
     LADDERS,
@@ -28,13 +28,14 @@ class Plan:
     """What is tried.
 
     Attributes:
-        rungs: optimizations to try one by one on the best so far; empty where the user named the variants.
+        rungs: what to try one after another on the best so far, each a group of optimizations that is named after its
+            last; empty where the user named the variants.
         fixed: variants that are known beforehand, the baseline first.
         refused: optimizations that a probe refused.
     """
 
     device: str
-    rungs: tuple[str, ...]
+    rungs: tuple[tuple[str, ...], ...]
     fixed: tuple[Variant, ...]
     refused: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -65,8 +66,20 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
         others = tuple(v for v in wanted if v.name != baseline.name)
         named = tuple(left for left in left_out if left.variant in names)
         return Plan(device, (), (baseline, *others), tuple(refused), named)
-    rungs = tuple(r for r in LADDERS[device] if r not in refused and (preset.rungs is None or r in preset.rungs))
-    return Plan(device, rungs, (baseline,), tuple(refused), left_out)
+    entering = tuple(r for r in LADDERS[device] if r not in refused)
+    return Plan(device, grouped(entering, preset.rungs), (baseline,), tuple(refused), left_out)
+
+
+def grouped(ladder: tuple[str, ...], own: tuple[str, ...] | None) -> tuple[tuple[str, ...], ...]:
+    """Cuts a ladder into rungs: each of `own` (None for all) with those before it that have no rung of their own."""
+    groups: list[tuple[str, ...]] = []
+    waiting: tuple[str, ...] = ()
+    for name in ladder:
+        waiting += (name,)
+        if own is None or name in own:
+            groups.append(waiting)
+            waiting = ()
+    return tuple(groups)
 
 
 def refusal(name: str, probe: ProbeRecord) -> str | None:
@@ -85,22 +98,20 @@ class Climb:
     plan: Plan
     best: Variant
     best_s: float | None = None
-    dropped: list[str] = field(default_factory=list)
 
-    def next_rung(self, name: str) -> tuple[Variant, Rung]:
-        """The variant that tries an optimization on the best so far."""
-        chosen = in_stage_order((*self.best.optimizations, OptimizationSpec(name=name)))
-        variant = Variant(f"{self.plan.device}-{name}", self.plan.device, chosen)
-        return variant, rung_of(variant, on=self.best.name, adds=name)
+    def next_rung(self, group: tuple[str, ...]) -> tuple[Variant, Rung]:
+        """The variant that tries a group of optimizations on the best so far; it is named after the last."""
+        added = tuple(OptimizationSpec(name=name) for name in group)
+        chosen = in_stage_order((*self.best.optimizations, *added))
+        variant = Variant(f"{self.plan.device}-{group[-1]}", self.plan.device, chosen)
+        return variant, rung_of(variant, on=self.best.name, adds="+".join(group))
 
     def judge(self, variant: Variant, rung: Rung, record: RunRecord) -> Rung:
         """Decides whether the added optimization stays, by the fastest kept epoch: others only ever add time."""
         seconds = fastest_s(record)
         if seconds is None:
-            self.dropped.append(rung.adds or "")
             return rung.model_copy(update={"joined": False, "reason": f"{record.status}: {record.error}"})
         if self.best_s is not None and seconds >= self.best_s:
-            self.dropped.append(rung.adds or "")
             reason = f"slower in the first round: {seconds:.3g} s an epoch after {self.best_s:.3g} s"
             return rung.model_copy(update={"joined": False, "reason": reason})
         before = f" after {self.best_s:.3g} s" if self.best_s is not None else ""
@@ -115,7 +126,7 @@ class Climb:
         A short ladder does not try every rung; those not tried enter too, unless a probe refused them.
         """
         device = self.plan.device
-        tried = set(self.plan.rungs)
+        tried = {name for group in self.plan.rungs for name in group}
         untried = [r for r in LADDERS[device] if r not in tried and r not in self.plan.refused]
         chosen = {o.name: o for o in self.best.optimizations}
         chosen |= {name: OptimizationSpec(name=name) for name in untried if name not in chosen}

@@ -97,8 +97,8 @@ class Ladder:
             return
         climb = Climb(self.plan, baseline_of(self.plan.device))
         climb.best_s = min((e.epoch_s for r in self.runs for e in r.kept), default=None)
-        for name in self.plan.rungs:
-            variant, rung = climb.next_rung(name)
+        for group in self.plan.rungs:
+            variant, rung = climb.next_rung(group)
             yield self._enter(variant, rung)
             self._replace_rung(climb.judge(variant, rung, self.runs[-1]))
         for variant, rung in climb.optimized():

@@ -48,11 +48,11 @@ class Session:
         saved = snapshot(self.parts)
         begin = time.perf_counter()
         for epoch in range(plan.warmup_epochs):
-            steps = plan.warmup_steps or len(self.parts.loader)
-            shortened = steps < len(self.parts.loader)
+            whole = len(self.parts.loader)
+            steps = min(plan.warmup_steps or whole, whole)
             for done, _ in enumerate(itertools.islice(train_epoch(self.parts, epoch), steps), start=1):
                 self.progress(-1, done, steps)
-            if shortened:
+            if steps < whole:
                 self._last_shape()
         self._wait()
         seconds = time.perf_counter() - begin

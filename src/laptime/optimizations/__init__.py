@@ -9,7 +9,7 @@ from laptime.optimizations.dead_taps import dead_taps
 from laptime.optimizations.layout import channels_last
 from laptime.optimizations.optimizer import fused_optimizer
 from laptime.optimizations.precision import bf16
-from laptime.optimizations.process import threads
+from laptime.optimizations.process import keep_pages, threads
 from laptime.optimizations.products import products
 from laptime.optimizations.schedule import large_batch
 from laptime.optimizations.step import no_reads
@@ -17,6 +17,7 @@ from laptime.spec import OptimizationSpec
 
 OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("threads", threads),
+    ("keep-pages", keep_pages),
     ("resident", resident),
     ("large-batch", large_batch),
     ("dead-taps", dead_taps),

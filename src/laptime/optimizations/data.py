@@ -87,13 +87,13 @@ class Normalizer:
         height, width = recipe.image_size
         mean, std = torch.tensor(recipe.data.mean), torch.tensor(recipe.data.std)
         # Repeated over the pixels: broadcasting over a last dimension of 3 would not vectorize.
-        self.scale = (1 / (255 * std)).repeat(height * width)
-        self.shift = (-mean / std).repeat(height * width)
+        self.mean, self.std = mean.repeat(height * width), std.repeat(height * width)
         self.shape = (-1, height, width, 3)
         self.channels_last = recipe.channels_last
 
     def __call__(self, images: Tensor) -> Tensor:
-        flat = images.flatten(1).to(torch.float32).mul_(self.scale).add_(self.shift)
+        # The operations of ToTensor and Normalize in their order, so that the images are equal to the last bit.
+        flat = images.flatten(1).to(torch.float32).div_(255).sub_(self.mean).div_(self.std)
         nchw = flat.view(self.shape).permute(0, 3, 1, 2)
         return nchw if self.channels_last else nchw.contiguous()
 

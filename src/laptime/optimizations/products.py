@@ -159,7 +159,7 @@ def route_of(geometry: Geometry, largest: int) -> Route | None:
 def _in_precision(product: Callable[..., Tensor], images: Tensor, *rest: Any) -> Tensor:
     """Custom functions are unknown to autocast, so its precision is applied here, as for a convolution."""
     device = images.device.type
-    if torch.is_autocast_enabled(device):
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         images = images.to(torch.get_autocast_dtype(device))
     return product(images, *rest)
 

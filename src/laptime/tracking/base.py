@@ -1,4 +1,4 @@
-"""The interface of a tracker. Runs are named by a key of ours, so that events can be written before a server knows them."""
+"""The interface of a tracker. Runs are named by a key of ours, so that events can be written without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logged models need torch, so a process of its own logs them: `python -m laptime.logged_model`, named, not imported."""
+"""Logged models need torch, so a process of its own logs them: `python -m laptime.logged_model`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Owner:
     Attributes:
         host: host name, with the process-id namespace in a container: equal ids there mean other processes.
         pid: process id.
-        started: when the process started, in the kernel's ticks since boot: exact, and untouched by a clock that is set.
+        started: when the process started, in the kernel's ticks since boot: untouched by a clock that is set.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""Reaching a tracking store: switches that MLflow reads, a quick question to a server, and one sentence when it fails."""
+"""Reaching a tracking store: switches that MLflow reads, a quick question to a server, one sentence when it fails."""
 
 from __future__ import annotations
 

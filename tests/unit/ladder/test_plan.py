@@ -22,8 +22,9 @@ def climb_through(times: dict[str, float | None], preset: Preset = FULL, probe: 
     plan = make_plan("cpu", preset, None, probe)
     climb = Climb(plan, baseline_of("cpu"), best_s=100.0)
     judged = {}
-    for name in plan.rungs:
-        variant, rung = climb.next_rung(name)
+    for group in plan.rungs:
+        variant, rung = climb.next_rung(group)
+        name = group[-1]
         seconds = times.get(name)
         record = done(seconds) if seconds else RunRecord(status="wrong", error="gradient error 2")
         judged[name] = climb.judge(variant, rung, record)
@@ -54,7 +55,8 @@ def test_a_wrong_rung_never_joins_however_fast():
 
 def test_a_probe_without_gain_leaves_a_rung_out_with_its_figure():
     plan = make_plan("cpu", FULL, None, ProbeRecord(gains={"bf16": 0.62}))
-    assert "bf16" not in plan.rungs
+    assert ("bf16",) not in plan.rungs
+    assert ("products",) in plan.rungs
     (left,) = plan.left_out
     assert left.variant == "cpu-bf16"
     assert "0.62x" in left.reason
@@ -63,9 +65,17 @@ def test_a_probe_without_gain_leaves_a_rung_out_with_its_figure():
 
 
 def test_a_short_ladder_lets_untried_rungs_into_optimized():
-    climb, _ = climb_through({"resident": 80.0, "dead-taps": 40.0, "bf16": 30.0}, QUICK)
+    climb, judged = climb_through({"dead-taps": 40.0, "products": 30.0}, QUICK)
+    assert judged["products"].adds == "bf16+products"
+    assert len(climb.best.optimizations) == LADDERS["cpu"].index("products") + 1
     names = {o.name for o in climb.optimized()[0][0].optimizations}
     assert names == set(LADDERS["cpu"])
+
+
+def test_a_group_that_is_slower_stays_out_as_a_whole():
+    climb, _ = climb_through({"dead-taps": 40.0, "products": 50.0}, QUICK)
+    names = {o.name for o in climb.optimized()[0][0].optimizations}
+    assert not names & {"bf16", "products"}
 
 
 def test_named_variants_replace_the_ladder_and_bring_the_baseline():

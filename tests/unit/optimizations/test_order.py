@@ -34,7 +34,7 @@ def test_resident_batches_equal_item_batches(recipe, batch_size):
     assert len(pairs) == len(ItemLoader(sized)) == len(ResidentLoader(sized))
     for one, other in pairs:
         assert one.labels.equal(other.labels)
-        torch.testing.assert_close(one.inputs, other.inputs, rtol=1e-5, atol=1e-5)
+        assert one.inputs.equal(other.inputs)
         assert one.inputs.is_contiguous()
 
 

@@ -1,0 +1,5 @@
+"""`python -m laptime` is the console script."""
+
+from laptime.cli import main
+
+main()

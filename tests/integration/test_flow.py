@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(arguments: list[str], home: Path, timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_", "LAPTIME_"))}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**environment, "LAPTIME_HOME": str(home), "PYTHONWARNINGS": "ignore"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def test_prefect_s_server_can_be_imported(tmp_path: Path) -> None:
+    # fastapi 0.151 breaks it, which pip check does not see.
+    done = run(["-c", "import prefect.server.api.server"], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--workload", "cifr", "did you mean cifar?"),
+        ("--preset", "quik", "quick"),
+        ("--epochs", "0", "epochs"),
+        ("--epochs", "-3", "epochs"),
+        ("--repeats", "many", "repeats"),
+        ("--device", "abacus", "device"),
+        ("--launcher", "catapult", "launcher"),
+        ("--timeout", "0", "timeout"),
+    ],
+)
+def test_the_main_job_refuses_nonsense_in_one_sentence(tmp_path: Path, option: str, value: str, expected: str) -> None:
+    done = run(["-m", "flows.optimize", option, value], tmp_path)
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_path: Path) -> None:
+    code = """if True:
+        import json
+        from flows.optimize import optimize
+        from prefect.exceptions import ParameterTypeError
+        schema = optimize.parameters.model_dump_for_openapi()["properties"]
+        print(json.dumps([name for name, field in schema.items() if not field.get("description")]))
+        print(json.dumps(schema["workload"]["enum"]))
+        for name, value in [("epochs", 0), ("preset", "quik"), ("workload", "x"), ("seed", -1), ("timeout", 0)]:
+            try:
+                optimize.validate_parameters({name: value})
+            except ParameterTypeError:
+                print(name)
+        """
+    done = run(["-c", code], tmp_path)
+    assert done.stdout.splitlines() == ["[]", '["cifar"]', "epochs", "preset", "workload", "seed", "timeout"], (
+        done.stderr
+    )
+
+
+def test_the_flow_s_parameters_are_the_request_s_fields(tmp_path: Path) -> None:
+    code = """if True:
+        import inspect
+        from flows.optimize import optimize
+        from laptime.ladder import LadderRequest
+        parameters = inspect.signature(optimize.fn).parameters
+        assert set(parameters) == set(LadderRequest.model_fields), set(parameters) ^ set(LadderRequest.model_fields)
+        for name, field in LadderRequest.model_fields.items():
+            assert parameters[name].default == field.default, name
+        """
+    done = run(["-c", code], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_main_job_runs_without_a_server(tmp_path: Path) -> None:
+    small = {
+        "data": "synthetic",
+        "limit-train": "64",
+        "limit-test": "32",
+        "epochs": "1",
+        "warmup-epochs": "0",
+        "repeats": "1",
+        "variants": "cpu-baseline,cpu-resident",
+    }
+    options = [part for name, value in small.items() for part in (f"--{name}", value)]
+    done = run(["-m", "flows.optimize", *options], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "cpu-resident" in done.stdout
+    assert "laptime up" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "ERROR" not in done.stdout + done.stderr
+    assert list((tmp_path / "runs").rglob("comparison.html"))
+    assert (tmp_path / "mlflow.db").is_file()
+
+
+def test_a_data_folder_that_is_not_there_fails_the_flow_in_one_sentence(tmp_path: Path) -> None:
+    done = run(["-m", "flows.optimize", "--data", str(tmp_path / "nowhere")], tmp_path)
+    assert done.returncode == 1
+    assert [line for line in done.stderr.splitlines() if line.startswith("laptime: ") and "nowhere" in line]
+    assert "Traceback" not in done.stdout + done.stderr

@@ -1,0 +1,104 @@
+"""Products are the same sums: equal in float64 to the convolutions that they stand for."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from laptime.engine.plain import plain_state
+from laptime.errors import UsageError
+from laptime.optimizations.dead_taps import crop, dead_taps
+from laptime.optimizations.products import Geometry, ProductConv2d, geometry_of, products, route_of
+
+GEOMETRIES = [
+    Geometry(size, kernel, stride, padding)
+    for size in range(1, 9)
+    for kernel in range(1, 5)
+    for stride in (1, 2, 3)
+    for padding in (0, 1, 2)
+    if size + 2 * padding >= kernel and route_of(Geometry(size, kernel, stride, padding), 8) is not None
+]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_product_equals_its_convolution(geometry, bias):
+    torch.manual_seed(0)
+    conv = nn.Conv2d(3, 5, geometry.kernel, geometry.stride, geometry.padding, bias=bias).double()
+    product = ProductConv2d(conv, geometry, 8)
+    images = torch.randn(4, 3, geometry.size, geometry.size, dtype=torch.float64, requires_grad=True)
+    leaves = (images, *conv.parameters())
+    expected = conv(images)
+    found = product(images)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    direction = torch.randn_like(expected)
+    for one, other in zip(
+        torch.autograd.grad(found, leaves, direction), torch.autograd.grad(expected, leaves, direction), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
+
+
+def test_a_padded_kernel_as_large_as_its_map_is_no_flat_product():
+    assert route_of(Geometry(3, 3, 1, 1), 8) is None
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [
+        nn.Conv2d(4, 4, 3, padding=1, groups=2),
+        nn.Conv2d(4, 4, 3, padding=2, dilation=2),
+        nn.Conv2d(4, 4, (3, 1)),
+        nn.Conv2d(4, 4, 3, padding="same"),
+        nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
+    ],
+)
+def test_what_does_not_fit_stays_a_convolution(conv):
+    assert geometry_of(conv, (2, 2)) is None
+
+
+def test_a_map_that_is_not_square_stays_a_convolution():
+    assert geometry_of(nn.Conv2d(4, 4, 3, padding=1), (2, 4)) is None
+
+
+def test_products_on_cropped_kernels_keep_the_plain_state(recipe):
+    both = products(dead_taps(recipe, {}), {"largest": 8, "choose": "all"})
+    state = plain_state(both.model)
+    assert {k: v.shape for k, v in state.items()} == {k: v.shape for k, v in recipe.model.state_dict().items()}
+    for name, value in recipe.model.state_dict().items():
+        assert state[name].equal(value)
+    assert isinstance(both.model.get_submodule("layer4.1.conv1"), ProductConv2d)
+
+
+def test_without_dead_taps_layers_that_have_them_stay(recipe):
+    alone = products(recipe, {"largest": 8, "choose": "all"})
+    assert not isinstance(alone.model.get_submodule("layer4.1.conv1"), ProductConv2d)
+    assert isinstance(alone.model.get_submodule("layer3.1.conv1"), ProductConv2d)
+
+
+def test_the_probe_times_this_batch_and_says_what_it_chose(recipe):
+    chosen = products(replace(recipe, batch_size=8), {"largest": 8, "choose": "probe"})
+    replaced = [n for n, m in chosen.model.named_modules() if isinstance(m, ProductConv2d)]
+    assert all(name in chosen.notes[-1] for name in replaced)
+
+
+def test_bf16_products_follow_autocast():
+    conv = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+    product = ProductConv2d(conv, Geometry(2, 3, 1, 1), 8)
+    images = torch.randn(16, 8, 2, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, expected = product(images), conv(images)
+    assert found.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected.float(), rtol=2e-2, atol=2e-2)
+    found.float().sum().backward()
+    assert conv.weight.grad.dtype == torch.float32
+
+
+def test_an_unknown_way_to_choose_is_refused(recipe):
+    with pytest.raises(UsageError, match="probe or all"):
+        products(recipe, {"largest": 8, "choose": "guess"})
+
+
+def test_a_cropped_kernel_that_needs_padding_is_left_alone():
+    cropped = crop(nn.Conv2d(1, 1, 5, stride=3, padding=3), (2, 2))
+    assert cropped is None or not any(cropped.border) or geometry_of(cropped, (2, 2)) is None
