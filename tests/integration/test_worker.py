@@ -151,7 +151,8 @@ def test_a_spec_of_another_version_ends_with_2(data, tmp_path):
 
     command = [sys.executable, "-m", "laptime.worker", str(tmp_path / "spec.json"), str(tmp_path / "record.json")]
     with child(command) as process:
-        lines = process.stdout.read().splitlines()
+        with process.stdout:
+            lines = process.stdout.read().splitlines()
         assert process.wait() == 2
     assert len(lines) == 1
     assert "laptime.spec/7" in lines[0]

@@ -63,6 +63,8 @@ def _supervise(command: Sequence[str], folder: Path, hooks: Hooks, lock: int, ti
 def child(command: Sequence[str], *descriptors: int) -> Iterator[subprocess.Popen[str]]:
     """Starts a process whose output is piped, and ends its whole tree on the way out, whatever the way is.
 
+    Whoever reads the output closes it.
+
     The child stays in this process group, so that Ctrl-C and Prefect's cancellation reach it, and asks the kernel to
     be ended with its parent.
     """
@@ -93,8 +95,9 @@ class _Reader(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        for line in self._source:
-            self.queue.put(line)
+        with self._source:
+            for line in self._source:
+                self.queue.put(line)
 
 
 def _lines(process: subprocess.Popen[str]) -> _Reader:
@@ -142,6 +145,7 @@ def run_child(module: str, arguments: Sequence[str], on_line: Callable[[str], No
     """Runs a module of ours that needs torch in a fresh process; returns its exit code."""
     with child([sys.executable, "-m", module, *arguments]) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            on_line(line.rstrip("\n"))
+        with process.stdout as lines:
+            for line in lines:
+                on_line(line.rstrip("\n"))
         return process.wait()
