@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import Any, NoReturn
 
+import psutil
 from prefect import Flow
 from prefect.client.schemas.objects import State
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -23,8 +24,9 @@ from laptime.cli.ladder_view import closing_words
 from laptime.compare.terminal import print_comparison
 from laptime.errors import LaptimeError
 from laptime.ladder import Ladder, make_request, settled_preset
+from laptime.processes import end_tree
 
-_ENDING_S = 4.0
+_ENDING_S = 3.5
 
 
 def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +48,7 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
         return _complain(error)
     texts = {**request.model_dump(include=set(given)), "variants": given.get("variants")}
     signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         with server_settings():
             state: State[Any] = flow(**texts, return_state=True)  # type: ignore[assignment]
@@ -65,6 +68,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
     The interruption ends the training process and closes the journal at once; what is left then is cut off.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     last = threading.Timer(_ENDING_S, _leave)
     last.daemon = True
     last.start()
@@ -72,6 +76,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _leave() -> NoReturn:
+    for child in psutil.Process().children():
+        end_tree(child.pid, grace_s=1.0)
     sys.stderr.write("laptime: interrupted; the run is marked, and what was measured is kept.\n")
     sys.stderr.flush()
     os._exit(128 + signal.SIGINT)
@@ -91,6 +97,7 @@ def parser(flow: Flow[..., Any]) -> argparse.ArgumentParser:
         prog="python -m flows.optimize",
         description=text.partition("\n")[0],
         argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
     )
     helps = parameter_docstrings(text)
     for name in inspect.signature(flow.fn).parameters:

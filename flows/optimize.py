@@ -21,10 +21,12 @@ from pydantic import AfterValidator, Field
 
 from flows.artifacts import Progress, publish_artifacts
 from laptime.catalogue import WORKLOADS, find_workload
-from laptime.errors import LaptimeError, TrackingError, UnreachableError
+from laptime.errors import LaptimeError, TrackingError, UnreachableError, in_words
 from laptime.ladder import Ladder, LadderRequest, Turn, make_request, open_ladder, prepare_data
+from laptime.launchers.base import Hooks
 from laptime.places import Places, find_places
 from laptime.spec import DataSpec
+from laptime.variants import resolve
 
 
 def _known(name: str) -> str:
@@ -34,10 +36,20 @@ def _known(name: str) -> str:
         raise ValueError(str(error)) from error
 
 
+def _known_variants(names: str) -> str:
+    try:
+        for name in filter(None, map(str.strip, names.split(","))):
+            resolve(name)
+    except LaptimeError as error:
+        raise ValueError(str(error)) from error
+    return names
+
+
 # The list of names reaches the form and the server's check; the validator answers direct calls with the nearest name.
 Workload = Annotated[
     str, AfterValidator(_known), Field(json_schema_extra={"enum": [entry.name for entry in WORKLOADS]})
 ]
+Variants = Annotated[str, AfterValidator(_known_variants)]
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -74,7 +86,8 @@ def run_variant(ladder: Ladder, turn: Turn) -> Any:
 
     It stays in the main thread, where a cancellation reaches it.
     """
-    record = ladder.run(turn, on_line=get_run_logger().info)
+    logger = get_run_logger()
+    record = ladder.run(turn, Hooks(on_line=logger.info, say=logger.warning))
     if record.status != "done":
         return Failed(message=f"{record.status}: {record.error}")
     return f"{len(record.kept)} counted epochs"
@@ -98,7 +111,7 @@ def optimize(
     workload: Workload = "cifar",
     preset: Literal["quick", "full"] = "quick",
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    variants: str | None = None,
+    variants: Variants | None = None,
     epochs: Positive | None = None,
     warmup_epochs: Annotated[int, Field(ge=0)] | None = None,
     repeats: Positive | None = None,
@@ -108,7 +121,7 @@ def optimize(
     weights: str = "none",
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0,
     timeout: Annotated[float, Field(gt=0)] = 3600.0,
-    launcher: str = "process",
+    launcher: Literal["process", "inline"] = "process",
     tracking_uri: str | None = None,
     out: str | None = None,
 ) -> Any:
@@ -135,11 +148,11 @@ def optimize(
     given = dict(locals())
     try:
         ladder = run_all(make_request(**given))
-    except LaptimeError as error:
+    except (LaptimeError, OSError) as error:
         # A state instead of an exception: the sentence is shown, and no traceback around it.
-        return Failed(message=str(error))
+        return Failed(message=in_words(error) if isinstance(error, OSError) else str(error))
     if ladder.exit_code():
-        return Failed(message="the baseline or all contenders failed: their logs say why.", data=None)
+        return Failed(message=ladder.complaint(), data=None)
     return f"{len(ladder.runs)} processes compared in {ladder.folder}"
 
 
@@ -151,7 +164,7 @@ def run_all(request: LadderRequest) -> Ladder:
         run_turns(ladder)
         ladder.compare()
         ladder.close("failed" if ladder.exit_code() else "done")
-    except LaptimeError:
+    except (LaptimeError, OSError):
         ladder.close("failed")
         raise
     finally:
@@ -169,6 +182,7 @@ def run_turns(ladder: Ladder) -> None:
     progress = Progress()
     for turn in ladder.turns():
         name = f"{turn.variant}, round {turn.repeat + 1} of {turn.repeats}"
+        get_run_logger().info(f"{turn.number} of {max(turn.number, turn.total)}: {name}")
         state = run_variant.with_options(task_run_name=name)(ladder, turn, return_state=True)
         if len(ladder.runs) < turn.number:
             state.result()  # no record, so something is wrong with the ladder itself: raises

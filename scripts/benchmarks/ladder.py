@@ -19,15 +19,16 @@ def main(arguments: list[str]) -> int:
     folder = ROOT / ".laptime" / "bench" / time.strftime("%Y%m%d-%H%M%S")
     command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--preset", "full", "--out", str(folder)]
     code = subprocess.run([*command, *arguments], check=False).returncode
-    if code not in (0, 1):
-        return code
+    if not (folder / "comparison.md").is_file():
+        return code or 1
     ladder, _ = load(folder)
     assert ladder is not None
     BENCHMARKS.mkdir(parents=True, exist_ok=True)
     note_in_ledger([str(folder), str(BENCHMARKS / "ledger.json")])
-    name = f"{time.strftime('%Y-%m-%d')}-{ladder.workload}-{ladder.device}"
+    part = f"-{ladder.limit_train}" if ladder.limit_train else ""
+    name = f"{time.strftime('%Y-%m-%d')}-{ladder.workload}-{ladder.device}{part}"
     table = (folder / "comparison.md").read_text(encoding="utf-8")
-    options = " ".join(["--data DIR" if a.startswith("--data=") else a for a in _without_data(arguments)])
+    options = " ".join(_without_data(arguments))
     (BENCHMARKS / f"{name}.md").write_text(
         f"{table}\nMade by `scripts/bench ladder --data DIR {options}`.\n", encoding="utf-8"
     )

@@ -25,9 +25,7 @@ class Images(Dataset):
         self.images = np.load(store / "train_images.npy", mmap_mode="r")[:count].copy()
         self.labels = np.load(store / "train_labels.npy")[:count].tolist()
         meta = json.loads((store / "meta.json").read_text())
-        self.transform = transforms.Compose(
-            [transforms.ToTensor(), transforms.Normalize(meta["mean"], meta["std"])]
-        )
+        self.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(meta["mean"], meta["std"])])
 
     def __len__(self) -> int:
         return len(self.labels)

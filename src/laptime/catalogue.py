@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
-
+from laptime.entries import Class, OptimizationEntry, OptionEntry, Preset, Stage, WorkloadEntry
 from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec, Option
-
-Class = Literal["exact", "numeric", "statistical", "model"]
-Stage = Literal["process", "data", "schedule", "model", "layout", "precision", "kernels", "optimizer", "step"]
 
 # The order in which optimizations are applied, with the reason of each place.
 STAGES: tuple[tuple[Stage, str], ...] = (
@@ -23,79 +18,6 @@ STAGES: tuple[tuple[Stage, str], ...] = (
     ("optimizer", "it takes the final parameters"),
     ("step", "the step closes over all of the above"),
 )
-
-
-@dataclass(frozen=True)
-class OptionEntry:
-    """One option of an optimization: its default carries its type."""
-
-    name: str
-    default: Option
-    help: str
-
-
-@dataclass(frozen=True)
-class OptimizationEntry:
-    """One optimization.
-
-    Attributes:
-        klass: `exact`, `numeric`, `statistical` or `model` (see docs/design.md).
-        probe: key in `ProbeRecord.gains` that must show a gain on this machine before it enters, if it has one.
-    """
-
-    name: str
-    klass: Class
-    stage: Stage
-    title: str
-    explanation: str
-    devices: tuple[str, ...] = ("cpu", "cuda")
-    options: tuple[OptionEntry, ...] = ()
-    probe: str | None = None
-
-
-@dataclass(frozen=True)
-class Preset:
-    """How much of a ladder is run.
-
-    Attributes:
-        rungs: the optimizations that get a rung of their own; those before one in the device's ladder enter with it.
-            None for all.
-        warmup_steps: steps of a warm-up epoch at most; None for the whole epoch.
-    """
-
-    name: str
-    epochs: int
-    repeats: int
-    rungs: tuple[str, ...] | None = None
-    warmup_epochs: int = 1
-    warmup_steps: int | None = None
-    limit_train: int | None = None
-    limit_test: int | None = None
-
-
-@dataclass(frozen=True)
-class WorkloadEntry:
-    """One workload.
-
-    Attributes:
-        baseline: batch size and learning rate of the tutorials' loop.
-        quality: the quality metric; `test_<quality>` stands in the epochs.
-        floor_over_chance: quality is judged where the baseline comes this share of the way from chance to perfect.
-        image_size: height and width that images of mixed sizes are brought to.
-        train_count, test_count: images of the official data, for estimates.
-    """
-
-    name: str
-    title: str
-    explanation: str
-    batch_size: int
-    learning_rate: float
-    quality: str
-    floor_over_chance: float
-    image_size: int
-    train_count: int
-    test_count: int
-    presets: tuple[Preset, ...] = field(default_factory=tuple)
 
 
 WORKLOADS: tuple[WorkloadEntry, ...] = (
@@ -186,7 +108,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "Convolutions on maps of 8x8 and less become dense matrix products, layer by layer where that is faster.",
         options=(
             OptionEntry("largest", 8, "largest side of a map that is computed as a product"),
-            OptionEntry("choose", "probe", "probe (each layer is timed both ways) or all"),
+            OptionEntry("layers", "probe", "probe (each layer is timed both ways), all, or names joined by /"),
         ),
     ),
     OptimizationEntry(

@@ -42,6 +42,12 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"unknown {what} {shorten(name)!r}: {hint}")
 
 
+def in_words(error: OSError) -> str:
+    """One sentence for what the system refused: the place, its reason, what to look at."""
+    place = f"{shorten(str(error.filename))}: " if error.filename else ""
+    return f"{place}{error.strerror or error}: check that the place exists, is writable and has room."
+
+
 def shorten(text: str, limit: int = 120) -> str:
     """Cuts a user's text for a message, without control characters."""
     clean = "".join(c if c.isprintable() else "?" for c in text)

@@ -5,14 +5,17 @@ python -m laptime.ledger LADDER_FOLDER LEDGER.json
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from laptime.records import LadderRecord, Readable, RunRecord, read_record, write_json
+from pydantic import ValidationError
+
+from laptime.errors import DataError
+from laptime.records import LadderRecord, Readable, RunRecord, read_ladder, read_record, write_json
+from laptime.spec import explain
 
 
 class LedgerEntry(Readable):
@@ -60,17 +63,20 @@ def read_ledger(path: Path | None = None) -> Ledger:
         return Ledger.model_validate_json((path or default_path()).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Ledger()
+    except ValidationError as error:
+        raise DataError(f"the ledger {path or default_path()} is not valid: {explain(error)}.") from error
 
 
 def with_ladder(ledger: Ledger, ladder: LadderRecord, records: Iterable[RunRecord]) -> Ledger:
-    """The ledger with the variants of a ladder in place of what it held of them."""
+    """The ledger with a ladder's variants in place of what it held of them; shortened epochs replace no whole ones."""
     by_variant: dict[str, list[RunRecord]] = {}
     for record in records:
         if record.status == "done" and record.kept and record.spec is not None:
             by_variant.setdefault(record.spec.variant, []).append(record)
     fresh = {(ladder.workload, name): _entry(ladder, name, runs) for name, runs in by_variant.items()}
-    kept = {(e.workload, e.variant): e for e in ledger.entries}
-    return Ledger(entries=tuple((kept | fresh).values()))
+    held = {(e.workload, e.variant): e for e in ledger.entries}
+    newer = {k: e for k, e in fresh.items() if k not in held or e.samples >= held[k].samples}
+    return Ledger(entries=tuple((held | newer).values()))
 
 
 def _entry(ladder: LadderRecord, variant: str, runs: list[RunRecord]) -> LedgerEntry:
@@ -98,7 +104,7 @@ def _entry(ladder: LadderRecord, variant: str, runs: list[RunRecord]) -> LedgerE
 def main(arguments: list[str]) -> int:
     """The command: takes a ladder's folder into a ledger."""
     folder, path = map(Path, arguments)
-    ladder = LadderRecord.model_validate(json.loads((folder / "ladder.json").read_text(encoding="utf-8")))
+    ladder = read_ladder(folder / "ladder.json")
     records = [read_record(p) for p in sorted(folder.glob("*/record.json"))]
     write_json(path, with_ladder(read_ledger(path), ladder, records))
     return 0

@@ -61,7 +61,7 @@ def find_places(start: Path | None = None) -> Places:
 
 
 def lock_folder() -> Path:
-    """The folder of the device locks, the same for every user and checkout of this machine."""
+    """The folder of the device locks: /run/lock, the same for every user and checkout, else the temporary folder."""
     shared = Path("/run/lock")
     if shared.is_dir() and os.access(shared, os.W_OK):
         return shared

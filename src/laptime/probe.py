@@ -17,7 +17,7 @@ from laptime.data.tensors import ImageData, Split
 from laptime.engine.build import build, find_device, make_recipe
 from laptime.errors import LaptimeError
 from laptime.measure.ceilings import measure_ceilings
-from laptime.measure.machine import with_ceilings
+from laptime.measure.machine import machine, with_ceilings
 from laptime.optimizations.base import Parts
 from laptime.processes import die_with_parent
 from laptime.records import ProbeRecord, write_json
@@ -31,6 +31,7 @@ _CLASSES = 10
 def probe(workload: str, device: str) -> ProbeRecord:
     """Measures ceilings and the gain of each optimization of the device's ladder that has a probe."""
     begin = time.perf_counter()
+    machine()  # notes the load before the probe adds to it
     ceilings = measure_ceilings(find_device(device))
     probed = [o.name for o in OPTIMIZATIONS if o.probe and o.name in LADDERS.get(device, ())]
     gains = {name: gain(workload, device, name) for name in probed}

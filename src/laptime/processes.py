@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
@@ -10,20 +11,24 @@ import socket
 import sys
 from pathlib import Path
 
-import psutil
-
 _PR_SET_PDEATHSIG = 1
+_PARENT = "LAPTIME_PARENT"
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for a child that calls `die_with_parent`."""
+    return {**os.environ, _PARENT: str(os.getpid())}
 
 
 def die_with_parent() -> None:
     """Asks the kernel to send this process SIGTERM when its parent dies, however it dies (Linux; elsewhere nothing).
 
-    Call it first thing in the child: a parent that is already gone is noticed too. It holds for the thread that
-    started the child, so start children from the main thread.
+    A parent that died before the call is noticed where it left its process id in the environment (`child_environment`).
+    It holds for the thread that started the child, so start children from the main thread.
     """
+    parent = int(os.environ.pop(_PARENT, os.getppid()))
     if sys.platform != "linux":
         return
-    parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -34,24 +39,18 @@ def end_tree(pid: int, grace_s: float = 3.0) -> None:
 
     The snapshot comes first, since children of a dead process are re-parented and no longer found.
     """
+    import psutil  # not in a worker's slim image, and never needed there
+
     try:
         root = psutil.Process(pid)
         tree = [*root.children(recursive=True), root]
     except psutil.NoSuchProcess:
         return
-    for process in tree:
-        _signal(process, signal.SIGTERM)
-    _, alive = psutil.wait_procs(tree, timeout=grace_s)
-    for process in alive:
-        _signal(process, signal.SIGKILL)
-    psutil.wait_procs(alive, timeout=1.0)
-
-
-def _signal(process: psutil.Process, number: signal.Signals) -> None:
-    try:
-        process.send_signal(number)
-    except psutil.NoSuchProcess:
-        return
+    for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 1.0)):
+        for process in tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+        _, tree = psutil.wait_procs(tree, timeout=patience_s)
 
 
 def free_port() -> int:

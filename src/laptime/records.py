@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from laptime.errors import DataError, shorten
-from laptime.spec import DataSpec, OptimizationSpec, RunSpec, explain
+from laptime.errors import DataError
+from laptime.spec import DataSpec, OptimizationSpec, RunSpec, Versioned, read_versioned
 
 RECORD_SCHEMA = "laptime.record/1"
 LADDER_SCHEMA = "laptime.ladder/1"
@@ -123,7 +123,8 @@ class RunRecord(Readable):
         precision: `fp32` or `bf16`: which ceiling the throughput is compared with.
         flops_per_sample: floating point operations of one training step by sample, forward and backward.
         startup_s: process start to the first warm-up step (imports, data, model, check).
-        removed: parameters taken out by dead taps.
+        settled: the optimizations with what the run chose by timing written out, such as which layers became products.
+        removed_parameters: those that dead taps took out.
     """
 
     schema_: str = Field(default=RECORD_SCHEMA, alias="schema")
@@ -133,6 +134,7 @@ class RunRecord(Readable):
     machine: Machine = Machine()
     epochs: tuple[EpochRecord, ...] = ()
     check: CheckRecord | None = None
+    settled: tuple[OptimizationSpec, ...] = ()
     precision: str = "fp32"
     parameters: int | None = None
     removed_parameters: int = 0
@@ -240,23 +242,15 @@ def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:
         part.unlink(missing_ok=True)
 
 
-def read_record(path: Path) -> RunRecord:
-    """Reads a record that a worker, or any training loop, wrote.
+RECORD_FILE = Versioned("record", RECORD_SCHEMA, "run the variant again with this version", DataError)
+LADDER_FILE = Versioned("ladder", LADDER_SCHEMA, "run the ladder again with this version", DataError)
 
-    Raises:
-        DataError: it can't be read, is no record or is of another version.
-    """
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"the record {path} can't be read: {error}.") from error
-    found = fields.get("schema") if isinstance(fields, dict) else None
-    if found != RECORD_SCHEMA:
-        raise DataError(
-            f"the record {path} has schema {shorten(str(found))!r}, this version reads {RECORD_SCHEMA!r}: "
-            "run the variant again with this version."
-        )
-    try:
-        return RunRecord.model_validate(fields)
-    except ValidationError as error:
-        raise DataError(f"the record {path} is not valid: {explain(error)}.") from error
+
+def read_record(path: Path) -> RunRecord:
+    """Reads a record that a worker, or any training loop, wrote; raises DataError, see `read_versioned`."""
+    return read_versioned(path, RunRecord, RECORD_FILE)
+
+
+def read_ladder(path: Path) -> LadderRecord:
+    """Reads a ladder; raises DataError, see `read_versioned`."""
+    return read_versioned(path, LadderRecord, LADDER_FILE)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from laptime.errors import UsageError, shorten
+from laptime.errors import LaptimeError, UsageError, shorten
 
 SPEC_SCHEMA: Literal["laptime.spec/1"] = "laptime.spec/1"
 
@@ -105,26 +106,48 @@ class RunSpec(Frozen):
         return next((o.options for o in self.optimizations if o.name == name), None)
 
 
-def read_spec(path: Path) -> RunSpec:
-    """Reads a spec.
+@dataclass(frozen=True)
+class Versioned:
+    """A kind of file with a schema: its name in messages, the schema that is read, the remedy for another one."""
+
+    what: str
+    schema: str
+    remedy: str
+    error: type[LaptimeError]
+
+
+SPEC_FILE = Versioned(
+    "spec", SPEC_SCHEMA, "write it again with this version, or run it with the version that wrote it", UsageError
+)
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_versioned(path: Path, model: type[M], kind: Versioned) -> M:
+    """Reads a JSON file with a schema.
 
     Raises:
-        UsageError: it can't be read, is of another version or does not validate.
+        LaptimeError: of the kind's class; it can't be read, is of another version or does not validate.
     """
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"the spec {path} can't be read: {error}.") from error
+        raise kind.error(f"the {kind.what} {path} can't be read: {error}.") from error
     found = fields.get("schema") if isinstance(fields, dict) else None
-    if found != SPEC_SCHEMA:
-        raise UsageError(
-            f"the spec {path} has schema {shorten(str(found))!r}, this version reads {SPEC_SCHEMA!r}: write it again "
-            "with this version of laptime, or run it with the version that wrote it."
+    if found != kind.schema:
+        raise kind.error(
+            f"the {kind.what} {path} has schema {shorten(str(found))!r}, this version reads {kind.schema!r}: "
+            f"{kind.remedy}."
         )
     try:
-        return RunSpec.model_validate(fields)
+        return model.model_validate(fields)
     except ValidationError as error:
-        raise UsageError(f"the spec {path} is not valid: {explain(error)}.") from error
+        raise kind.error(f"the {kind.what} {path} is not valid: {explain(error)}.") from error
+
+
+def read_spec(path: Path) -> RunSpec:
+    """Reads a spec; raises UsageError, see `read_versioned`."""
+    return read_versioned(path, RunSpec, SPEC_FILE)
 
 
 def explain(error: ValidationError) -> str:

@@ -6,6 +6,7 @@ import threading
 
 import psutil
 import pytest
+from tests.samples import write_folder
 
 from laptime.ladder.data import fetch_data
 from laptime.launchers import launch
@@ -15,7 +16,6 @@ from laptime.places import Places
 from laptime.records import read_record
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.variants import resolve
-from tests.samples import write_folder
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,9 @@ def test_inline_gives_the_same_losses_as_a_process(data, tmp_path):
 
 
 def test_not_a_number_becomes_a_failed_run(data, tmp_path):
-    record = launch("process", spec_of(data, "cpu-resident", learning_rate=1e30, check=False), tmp_path / "run", Hooks())
+    record = launch(
+        "process", spec_of(data, "cpu-resident", learning_rate=1e30, check=False), tmp_path / "run", Hooks()
+    )
     assert record.status == "failed"
     assert "loss became" in record.error
     assert "epoch" in record.error

@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from tests.unit.conftest import make_spec
 
 from laptime.errors import DataError, UsageError
 from laptime.records import EpochRecord, RunRecord, read_record, write_json
 from laptime.spec import read_spec
-from tests.unit.conftest import make_spec
 
 
 def test_a_spec_survives_the_file(tmp_path):
@@ -56,7 +56,9 @@ def test_a_record_of_a_newer_version_is_read_without_its_new_fields(tmp_path):
 
 def test_two_lines_write_a_record_from_any_loop(tmp_path):
     path = tmp_path / "record.json"
-    path.write_text('{"schema": "laptime.record/1", "status": "done", "epochs": [{"index": 0, "epoch_s": 2.0, "samples": 8}]}')
+    path.write_text(
+        '{"schema": "laptime.record/1", "status": "done", "epochs": [{"index": 0, "epoch_s": 2.0, "samples": 8}]}'
+    )
     assert read_record(path).kept[0].epoch_s == 2.0
 
 

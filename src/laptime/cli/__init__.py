@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from laptime.cli import clean, compare, data, doctor, explain, listing, optimize, run, sync, ui, up
-from laptime.errors import LaptimeError
+from laptime.errors import LaptimeError, in_words
 
 app = typer.Typer(
     name="laptime",
@@ -55,3 +55,8 @@ def main() -> None:
             raise
         typer.echo(f"laptime: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if "--debug" in sys.argv:
+            raise
+        typer.echo(f"laptime: {in_words(error)}", err=True)
+        sys.exit(1)

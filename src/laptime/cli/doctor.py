@@ -15,12 +15,13 @@ from laptime.cli.options import JSON
 def doctor(as_json: JSON = False) -> None:
     """Looks at this machine; measures its ceilings and whether bf16 gains (a few seconds)."""
     from laptime.devices import cuda_devices
+    from laptime.ladder.plan import LEAST_GAIN
     from laptime.ladder.surroundings import run_probe
     from laptime.places import find_places, lock_folder
 
     places = find_places()
     places.home.mkdir(parents=True, exist_ok=True)
-    probe = run_probe("cifar", "cpu", places)
+    probe = run_probe("cifar", "cpu", places, lambda text: typer.echo(text, err=True))
     machine, gpus = probe.machine, cuda_devices()
     free = shutil.disk_usage(places.home).free / 2**30
     locks = lock_folder()
@@ -34,7 +35,7 @@ def doctor(as_json: JSON = False) -> None:
         ("cuda", bool(gpus), ", ".join(gpus) or "no NVIDIA driver answers: CPU variants only"),
         (
             "bf16",
-            probe.gains.get("bf16", 0) >= 1.05,
+            probe.gains.get("bf16", 0) >= LEAST_GAIN,
             _bf16(probe.gains.get("bf16"), machine.instruction_sets),
         ),
         ("ceilings", True, _ceilings(probe.machine.ceilings.model_dump())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,11 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from laptime.catalogue import find_workload
+from laptime.cli.words import command
 from laptime.compare.terminal import print_comparison
 from laptime.devices import choose_device
-from laptime.errors import TrackingError
+from laptime.errors import LaptimeError, TrackingError
 from laptime.ladder import Ladder, LadderRequest, Turn, open_ladder, prepare_data, settled_preset
 from laptime.ladder.estimate import Expected, expected
+from laptime.launchers.base import Hooks
 from laptime.places import find_places
 from laptime.records import RunRecord
 
@@ -87,6 +90,8 @@ def view() -> Iterator[View]:
 def run_ladder(request: LadderRequest, as_json: bool) -> int:
     """Runs a ladder to its end; returns the exit code."""
     places = find_places()
+    # An end from outside is an end like Ctrl-C: the training goes too, and the runs are marked.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with view() as shown:
         data = prepare_data(request, places, shown.say)
         if data.notice:
@@ -99,6 +104,8 @@ def run_ladder(request: LadderRequest, as_json: bool) -> int:
     else:
         print_comparison(ladder.comparison)
         typer.echo(closing_words(ladder))
+    if ladder.exit_code():
+        typer.echo(f"laptime: {ladder.complaint()}", err=True)
     return max(ladder.exit_code(), published)
 
 
@@ -107,9 +114,12 @@ def _through(ladder: Ladder, shown: View) -> int:
     try:
         for turn in ladder.turns():
             shown.turn(turn)
-            shown.result(ladder.run(turn, on_event=shown.event))
+            shown.result(ladder.run(turn, Hooks(on_event=shown.event, say=shown.say)))
         ladder.compare()
         ladder.close("failed" if ladder.exit_code() else "done")
+    except (LaptimeError, OSError):
+        ladder.close("failed")
+        raise
     except KeyboardInterrupt:
         shown.say("Interrupted: the run is marked, what was measured is kept in " + str(ladder.folder))
         raise typer.Exit(130) from None
@@ -130,9 +140,10 @@ def _publish(ladder: Ladder, say: Say) -> int:
 
 def closing_words(ladder: Ladder) -> str:
     """How to open what was made."""
+    name = command("laptime")
     return (
         f"\nReport:          {ladder.folder / 'comparison.html'}\n"
-        "MLflow:          laptime ui\nTensorBoard:     laptime ui --tensorboard\nPrefect, MLflow: laptime up"
+        f"MLflow:          {name} ui\nTensorBoard:     {name} ui --tensorboard\nPrefect, MLflow: {name} up"
     )
 
 

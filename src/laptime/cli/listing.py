@@ -84,7 +84,7 @@ def _print(rows: dict[str, list[dict[str, Any]]]) -> None:
     headings = {
         "workloads": ("workload", "what", "presets"),
         "optimizations": ("optimization", "class", "stage", "what", "options"),
-        "variants": ("variant", "classes", "last ran on", "commit", "date", "n", "epoch"),
+        "variants": ("variant", "classes", "last ran on", "commit", "date", "n", "epoch", "images"),
     }
     cells = {"workloads": _workload_cells, "optimizations": _optimization_cells, "variants": _variant_cells}
     for kind, entries in rows.items():
@@ -108,13 +108,6 @@ def _variant_cells(row: dict[str, Any]) -> tuple[str, ...]:
     last = row["last_run"]
     name, classes = row["name"], ", ".join(row["classes"]) or "-"
     if last is None:
-        return name, classes, "never run", "", "", "", ""
-    return (
-        name,
-        classes,
-        last["machine"],
-        last["commit"] or "",
-        last["date"],
-        str(last["n"]),
-        f"{last['epoch_s']:.4g} s",
-    )
+        return name, classes, "never run", "", "", "", "", ""
+    run = (last["machine"], last["commit"] or "", last["date"], str(last["n"]))
+    return name, classes, *run, f"{last['epoch_s']:.4g} s", f"{last['samples']:,}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
+
+from laptime.cli.options import JSON
 
 
 def ui(
@@ -14,6 +17,7 @@ def ui(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="TensorBoard over the runs of this machine.")
     ] = False,
+    as_json: JSON = False,
 ) -> None:
     """Shows the recorded runs in MLflow's UI or in TensorBoard, on this machine only, until Ctrl-C."""
     from laptime.cli.servers import HOST, environment, mlflow_arguments, require_free, stack
@@ -35,5 +39,6 @@ def ui(
         else:
             server = servers.start("mlflow", "mlflow", mlflow_arguments(places, number))
         servers.wait_for(server, address if tensorboard else f"{address}/health")
-        typer.echo(f"{'TensorBoard' if tensorboard else 'MLflow'}: {address}   (Ctrl-C ends it)")
+        name = "TensorBoard" if tensorboard else "MLflow"
+        typer.echo(json.dumps({name.lower(): address}) if as_json else f"{name}: {address}   (Ctrl-C ends it)")
         servers.watch()

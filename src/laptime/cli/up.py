@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from laptime.cli.options import JSON
+from laptime.cli.words import command
 
 if TYPE_CHECKING:
     from laptime.cli.servers import Stack
@@ -17,6 +21,7 @@ _USUAL_PORT = 4200
 def up(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Prefect.")] = _USUAL_PORT,
     mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of MLflow.")] = 5000,
+    as_json: JSON = False,
 ) -> None:
     """Starts Prefect with a worker and the deployments, and MLflow; Ctrl-C ends all of it."""
     from laptime.cli.servers import HOST, environment, mlflow_arguments, require_free, stack
@@ -43,7 +48,8 @@ def up(
         servers.start("worker", "prefect", ["worker", "start", "--pool", POOL, "--type", "process"])
         if not remote:
             servers.wait_for(runs, f"{mlflow}/health")
-        typer.echo(words(prefect, mlflow, port))
+        addresses = {"prefect": prefect, "mlflow": mlflow}
+        typer.echo(json.dumps(addresses) if as_json else words(prefect, mlflow, port))
         servers.watch()
 
 
@@ -73,5 +79,5 @@ def words(prefect: str, mlflow: str, port: int) -> str:
     other = "" if port == _USUAL_PORT else f"  export PREFECT_API_URL={prefect}/api\n"
     return (
         f"\nPrefect: {prefect}\nMLflow:  {mlflow}\n\nIn a second terminal, in this checkout:\n\n{other}"
-        "  prefect deployment run optimize/cifar --watch\n\nCtrl-C ends all of it."
+        f"  {command('prefect')} deployment run optimize/cifar --watch\n\nCtrl-C ends all of it."
     )

@@ -26,8 +26,8 @@ def to_markdown(comparison: Comparison) -> str:
     best = comparison.headline("fastest")
     lines = [f"## Comparison: {escape(given.workload)} on {escape(given.device or 'one device')}", ""]
     if not given.real_data:
-        notice = escape(given.data_notice or "the data is a generated stand-in")
-        lines += [f"> **Stand-in data.** {notice} Times hold, quality is not judged.", ""]
+        notice = escape(given.data_notice or "The data is generated: quality is not judged.")
+        lines += [f"> **Stand-in data.** {notice}", ""]
     lines += [f"- {escape(h.sentence)}" for h in comparison.headlines]
     lines += ["", escape(words.conditions(given, best.n if best else 0)), ""]
     header = [h.format(quality=f"test {escape(given.quality)}") for h in HEADER]

@@ -17,7 +17,7 @@ def flops_per_sample(recipe: Recipe) -> float:
     """Counts matrix products and convolutions of one forward and backward pass of the recipe's model.
 
     Runs on the meta device in a few milliseconds. torch's profiler leaves out the backward of convolutions; this
-    does not. What dead taps removed is not counted: these are useful operations.
+    does not.
     """
     model = copy.deepcopy(recipe.model).to("meta")
     images = torch.empty(_SAMPLES, 3, *recipe.image_size, device="meta")

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from laptime.data.limits import check_limits
 from laptime.devices import choose_device
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.request import LadderRequest, make_request, settled_preset, tracking_uri
+from laptime.ladder.request import (
+    LadderRequest,
+    check_out,
+    check_weights,
+    fitted_preset,
+    make_request,
+    settled_preset,
+    tracking_uri,
+)
 from laptime.ladder.run import Ladder, Turn, open_ladder
 from laptime.ladder.single import run_single
 from laptime.places import Places
@@ -30,10 +37,12 @@ __all__ = [
 def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], None]) -> DataSpec:
     """Checks the request as far as that costs nothing, then makes its data stand ready in the local store."""
     settled_preset(request)
+    check_out(request, "ladder.json")
     choose_device(request.device)
     check_uri(tracking_uri(request, places))
+    check_weights(request.weights)
     for name in request.variants or ():
         resolve(name)
     data = fetch_data(request.workload, request.data, places, in_words(say))
-    check_limits(data, request.limit_train, request.limit_test)
+    fitted_preset(request, data)
     return data

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from statistics import median
 
-from laptime.catalogue import WorkloadEntry, find_workload
+from laptime.catalogue import find_workload
 from laptime.compare.load import load
+from laptime.entries import WorkloadEntry
 from laptime.errors import LaptimeError
 from laptime.ladder.plan import Climb, make_plan
 from laptime.ladder.request import LadderRequest, settled_preset

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from laptime.catalogue import (
     LADDERS,
     WITHOUT,
-    Preset,
     classes_of,
     find_optimization,
     in_stage_order,
     options_of,
 )
+from laptime.entries import Preset
 from laptime.errors import UsageError
 from laptime.records import LeftOut, ProbeRecord, Rung, RunRecord
 from laptime.spec import OptimizationSpec
@@ -136,7 +136,7 @@ class Climb:
         for dropped in WITHOUT.get(device, ()):
             if dropped in chosen:
                 rest = Variant(f"{whole.name}-without-{dropped}", device, tuple(o for o in kept if o.name != dropped))
-                found.append((rest, rung_of(rest, on=f"{device}-baseline")))
+                found.append((rest, rung_of(rest, on=None)))
         return found
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from laptime.catalogue import Preset, find_preset, find_workload
-from laptime.errors import UsageError
+from laptime.catalogue import find_preset, find_workload
+from laptime.data.limits import check_limits
+from laptime.entries import Preset
+from laptime.errors import UsageError, shorten
 from laptime.launchers import LAUNCHERS
 from laptime.places import Places
 from laptime.spec import DataSpec, Frozen, RunSpec, explain
@@ -64,21 +68,32 @@ def make_request(**options: Any) -> LadderRequest:
 def settled_preset(request: LadderRequest) -> Preset:
     """The preset with the request's own values in it; raises UsageError for unknown names."""
     preset = find_preset(find_workload(request.workload), request.preset)
-    return Preset(
-        name=preset.name,
+    return replace(
+        preset,
         epochs=request.epochs or preset.epochs,
         repeats=request.repeats or preset.repeats,
-        rungs=preset.rungs,
         warmup_epochs=preset.warmup_epochs if request.warmup_epochs is None else request.warmup_epochs,
-        warmup_steps=preset.warmup_steps,
         limit_train=request.limit_train or preset.limit_train,
         limit_test=request.limit_test or preset.limit_test,
     )
 
 
+def fitted_preset(request: LadderRequest, data: DataSpec) -> Preset:
+    """The settled preset for this data: limits of the preset's own shrink to what is there, a user's are refused.
+
+    Raises:
+        UsageError: the user asked for more images than there are.
+    """
+    check_limits(data, request.limit_train, request.limit_test)
+    preset = settled_preset(request)
+    limits = ((preset.limit_train, data.train_count), (preset.limit_test, data.test_count))
+    train, test = (None if limit is None or limit >= count else limit for limit, count in limits)
+    return replace(preset, limit_train=train, limit_test=test)
+
+
 def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: int) -> RunSpec:
     """The spec of one process: the check and the model belong to the first round, times to all."""
-    entry, preset = find_workload(request.workload), settled_preset(request)
+    entry, preset = find_workload(request.workload), fitted_preset(request, data)
     return RunSpec(
         workload=request.workload,
         variant=variant.name,
@@ -101,6 +116,18 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
     )
 
 
+def check_weights(weights: str) -> None:
+    """Refuses weights that are neither a known name nor a file; raises UsageError."""
+    if weights not in ("none", "imagenet") and not Path(weights).expanduser().is_file():
+        raise UsageError(f"--weights {shorten(weights)!r} is neither none nor imagenet nor a file: give one of these.")
+
+
 def tracking_uri(request: LadderRequest, places: Places) -> str:
     """Where runs are published."""
     return request.tracking_uri or places.mlflow_uri
+
+
+def check_out(request: LadderRequest, name: str) -> None:
+    """Refuses an output folder that holds results already; raises UsageError."""
+    if request.out and (Path(request.out) / name).exists():
+        raise UsageError(f"--out {request.out!r} holds a {name} already: give another folder or remove it.")

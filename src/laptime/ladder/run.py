@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from laptime.catalogue import find_workload
 from laptime.compare.comparison import compare
@@ -15,13 +16,13 @@ from laptime.compare.markdown import to_markdown
 from laptime.compare.model import Comparison
 from laptime.compare.write import write_comparison
 from laptime.devices import choose_device
-from laptime.errors import UsageError
+from laptime.errors import TrackingError
 from laptime.ladder.figures import headline_figures, variant_figures
 from laptime.ladder.plan import Climb, Plan, make_plan, rung_of
-from laptime.ladder.request import LadderRequest, make_spec, settled_preset, tracking_uri
+from laptime.ladder.request import LadderRequest, fitted_preset, make_spec, tracking_uri
 from laptime.ladder.surroundings import commit, run_probe
 from laptime.launchers import launch
-from laptime.launchers.base import Hooks, ignore
+from laptime.launchers.base import RECORD, Hooks, failed, ignore
 from laptime.places import Places
 from laptime.records import LadderRecord, ProbeRecord, Rung, RunRecord, write_json
 from laptime.spec import DataSpec
@@ -33,6 +34,7 @@ from laptime.tracking.publish import (
     variant_compared,
     variant_recorded,
 )
+from laptime.tracking.reach import require_answer
 from laptime.tracking.sync import sync, target_of
 from laptime.variants import Variant, baseline_of
 
@@ -62,7 +64,7 @@ class Ladder:
     def __init__(self, request: LadderRequest, record: LadderRecord, plan: Plan, places: Places) -> None:
         self.request, self.record, self.plan, self.places = request, record, plan, places
         self.folder = Path(request.out).resolve() if request.out else places.runs / record.id
-        self.preset = settled_preset(request)
+        self.preset = fitted_preset(request, record.data)
         self.variants: dict[str, Variant] = {}
         self.runs: list[RunRecord] = []
         self.journal: Journal | None = None
@@ -70,8 +72,9 @@ class Ladder:
         self.files: dict[str, Path] = {}
 
     def start(self) -> None:
-        """Makes the folder and the journal; from here on nothing is lost."""
+        """Makes the folder and the journal."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        os.environ["LAPTIME_COMMIT"] = self.record.commit or ""  # for the records that workers write
         self._save()
         target = target_of(tracking_uri(self.request, self.places), self.places)
         self.journal = Journal(self.places.journal / f"{self.record.id}.jsonl", target)
@@ -110,14 +113,26 @@ class Ladder:
         planned = max(len(self.variants), len(self.plan.fixed) + len(self.plan.rungs) + 2 * self.plan.adaptive)
         return Turn(variant.name, 0, len(self.variants), planned * self.preset.repeats, self.preset.repeats)
 
-    def run(self, turn: Turn, on_line: Say = ignore, on_event: Callable[[dict[str, Any]], None] = ignore) -> RunRecord:
+    def run(self, turn: Turn, hooks: Hooks) -> RunRecord:
         """Runs one turn to its record, whatever becomes of it."""
         spec = make_spec(self.request, self.variants[turn.variant], self.record.data, turn.repeat)
         folder = run_folder(self.folder, turn.variant, turn.repeat)
-        record = launch(self.request.launcher, spec, folder, Hooks(on_line, on_event, on_line))
+        try:
+            record = launch(self.request.launcher, spec, folder, hooks)
+        except BaseException:
+            self.runs.append(failed(spec, "interrupted"))
+            write_json(folder / RECORD, self.runs[-1])
+            raise
         self.runs.append(record)
+        self._settle(record)
         self._save()
         return record
+
+    def _settle(self, record: RunRecord) -> None:
+        """Later rounds repeat what the first one fixed, down to the layers that a timing chose."""
+        if record.spec is not None and record.settled:
+            variant = self.variants[record.spec.variant]
+            self.variants[variant.name] = replace(variant, optimizations=record.settled)
 
     def compare(self) -> Comparison:
         """Compares what has run and writes the report's files into the folder."""
@@ -162,6 +177,15 @@ class Ladder:
         contenders = [name for name in self.variants if name != baseline]
         return 0 if baseline in done and (not contenders or done - {baseline}) else 1
 
+    def complaint(self) -> str:
+        """Why the ladder failed, in one sentence."""
+        baseline = self.plan.fixed[0].name
+        first = next((r for r in self.runs if r.status != "done" and r.spec is not None), None)
+        if first is None or first.spec is None:
+            return "no variant was run."
+        what = "the baseline" if first.spec.variant == baseline else "every contender"
+        return f"{what} failed; {first.spec.variant}: {first.error}"
+
     def _failed(self, name: str) -> bool:
         return any(r.spec is not None and r.spec.variant == name and r.status != "done" for r in self.runs)
 
@@ -180,15 +204,12 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     Raises:
         UsageError: a variant, device or preset that does not exist here.
     """
-    entry, preset, device = (
-        find_workload(request.workload),
-        settled_preset(request),
-        choose_device(request.device),
-    )
+    entry, preset = find_workload(request.workload), fitted_preset(request, data)
+    device = choose_device(request.device)
     make_plan(device, preset, request.variants, ProbeRecord())  # refuses unknown names before seconds are spent
-    check_out(request)
+    catch_up(tracking_uri(request, places), places, say)
     say("Probing this machine (a few seconds)")
-    probe = run_probe(request.workload, device, places)
+    probe = run_probe(request.workload, device, places, say)
     plan = make_plan(device, preset, request.variants, probe)
     chance = 1 / len(data.classes)
     record = LadderRecord(
@@ -214,7 +235,10 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     return ladder
 
 
-def check_out(request: LadderRequest) -> None:
-    """Refuses an output folder that holds another ladder."""
-    if request.out and (Path(request.out) / "ladder.json").exists():
-        raise UsageError(f"--out {request.out!r} holds a ladder already: give another folder or remove it.")
+def catch_up(uri: str, places: Places, say: Say) -> None:
+    """Sends what earlier ladders left in their journals; a store that does not answer is told now, not hours later."""
+    try:
+        require_answer(uri)
+        sync(places, uri, say)
+    except TrackingError as error:
+        say(str(error))

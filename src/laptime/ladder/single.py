@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from laptime.data.limits import check_limits
+from laptime.devices import choose_device
 from laptime.errors import UsageError
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.request import LadderRequest, make_spec
+from laptime.ladder.request import LadderRequest, check_out, check_weights, make_spec
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
 from laptime.places import Places
@@ -52,8 +52,10 @@ def run_single(
     """
     say, on_event = told
     variant = chosen_variant(request, settings)
+    check_out(request, "record.json")
+    check_weights(request.weights)
+    choose_device(variant.device)
     data = fetch_data(request.workload, request.data, places, in_words(say))
-    check_limits(data, request.limit_train, request.limit_test)
     spec = make_spec(request, variant, data, 0)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"
     folder = Path(request.out).resolve() if request.out else places.runs / name

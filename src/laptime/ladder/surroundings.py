@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import secrets
 import subprocess
+from collections.abc import Callable
 
 from laptime.errors import RunError
+from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
 from laptime.places import Places
 from laptime.records import ProbeRecord
 
 
-def run_probe(workload: str, device: str, places: Places) -> ProbeRecord:
-    """Probes the machine in a process of its own, since it needs torch."""
+def run_probe(workload: str, device: str, places: Places, say: Callable[[str], None]) -> ProbeRecord:
+    """Probes the machine in a process of its own, since it needs torch, while no timed run holds the device."""
     result = places.home / f"probe-{secrets.token_hex(4)}.json"
     lines: list[str] = []
     try:
-        if run_child("laptime.probe", [workload, device, str(result)], lines.append) != 0:
+        with device_lock(device, say):
+            code = run_child("laptime.probe", [workload, device, str(result)], lines.append)
+        if code != 0:
             raise RunError(f"probing this machine failed: {lines[-1] if lines else 'no output'}")
         return ProbeRecord.model_validate_json(result.read_text(encoding="utf-8"))
     finally:

@@ -7,6 +7,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from laptime.errors import RunError
 from laptime.places import lock_folder
@@ -24,19 +25,33 @@ def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float]
     """
     path = lock_folder() / f"laptime-{device}.lock"
     try:
-        # Not truncated and never deleted: others may hold or wait for it. No link is followed in a folder open to all.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        descriptor = _open(path)
     except OSError as error:
         raise RunError(
-            f"the lock of device {device} at {path} can't be opened ({error.strerror}): let its owner make it writable."
+            f"the lock of device {device} at {path} can't be opened ({error.strerror}): let its owner make it readable."
         ) from error
     try:
         _acquire(descriptor, device, say, sleep)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # another user's file may be read-only; the name of the holder is a courtesy
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    """Opens the lock for any user: an existing file is taken as it is, since a lock needs no right to write.
+
+    It is never deleted: others may hold or wait for it. No link is followed in a folder that is open to all.
+    """
+    for flags in (os.O_RDWR, os.O_RDONLY):
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            return os.open(path, flags | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    with contextlib.suppress(OSError):
+        os.fchmod(descriptor, 0o666)  # whatever the umask says
+    return descriptor
 
 
 def _acquire(descriptor: int, device: str, say: Callable[[str], None], sleep: Callable[[float], None]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import signal
 import subprocess
@@ -17,11 +16,12 @@ from typing import IO
 from laptime.errors import LaptimeError
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, failed
 from laptime.launchers.lock import device_lock
-from laptime.processes import end_tree
+from laptime.processes import child_environment, end_tree
 from laptime.records import RunRecord, read_record, write_json
 from laptime.spec import RunSpec
 
 _LOOK_EVERY_S = 0.2
+_DRAIN_S = 2.0
 
 
 def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
@@ -52,7 +52,7 @@ def _supervise(command: Sequence[str], folder: Path, hooks: Hooks, lock: int, ti
                 return None
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_EVERY_S)
-        lines.join()
+        lines.join(_DRAIN_S)  # a grandchild that holds the pipe must not hold the ladder
         _pass_on(lines, log, hooks)
         for event in reader.events():
             hooks.on_event(event)
@@ -76,7 +76,7 @@ def child(command: Sequence[str], *descriptors: int) -> Iterator[subprocess.Pope
         text=True,
         errors="replace",
         pass_fds=descriptors,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**child_environment(), "PYTHONUNBUFFERED": "1"},
     )
     try:
         yield process

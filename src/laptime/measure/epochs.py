@@ -16,9 +16,9 @@ from laptime.engine.reset import reset, snapshot
 from laptime.errors import RunError
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
-from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.base import Parts, Recipe, batches
 from laptime.records import EpochRecord
-from laptime.workloads.base import Counts
+from laptime.workloads.base import Batch, Counts
 
 Progress = Callable[[int, int, int], None]
 """Called after each step with epoch (-1 in warm-up), steps done and steps of the epoch."""
@@ -108,12 +108,10 @@ class Session:
         )
 
     def _last_shape(self) -> None:
-        samples, size = len(self.recipe.data.train.labels), self.recipe.batch_size
-        if samples % size == 0:
-            return
-        for batch in itertools.islice(self.parts.loader.epoch(0), 1):
-            cut = type(batch)(batch.inputs[: max(2, samples % size)], batch.labels[: max(2, samples % size)])
-            self.parts.step(self.parts, cut)
+        last = len(batches(torch.arange(len(self.recipe.data.train.labels)), self.recipe.batch_size)[-1])
+        first = next(iter(self.parts.loader.epoch(0)))
+        whole = Batch(torch.cat([first.inputs, first.inputs[:1]]), torch.cat([first.labels, first.labels[:1]]))
+        self.parts.step(self.parts, Batch(whole.inputs[:last], whole.labels[:last]))
 
     def _wait(self) -> None:
         if self.parts.device.type == "cuda":

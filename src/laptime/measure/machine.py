@@ -9,7 +9,6 @@ import platform
 from functools import lru_cache
 from pathlib import Path
 
-import psutil
 import torch
 import torchvision
 
@@ -25,7 +24,7 @@ def machine() -> Machine:
     found = Machine(
         cpu=_cpu_name(),
         cores=allowed_cores(),
-        memory_gib=round(psutil.virtual_memory().total / 2**30),
+        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         gpus=tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())),
         os=f"{platform.system()} {platform.release().split('.')[0]}",
         python=platform.python_version(),

@@ -94,6 +94,7 @@ class Recipe:
         make_schedule: schedule from the optimizer and the steps of the whole counted run.
         optimizer_options: further arguments of the optimizer.
         precision: `fp32` or `bf16`: which ceiling the throughput is compared with.
+        settled: options that a transform chose by timing, by optimization; the record writes them out.
         notes: what the user should know, shown with the variant.
     """
 
@@ -113,6 +114,7 @@ class Recipe:
     optimizer_options: dict[str, Any] = field(default_factory=dict)
     channels_last: bool = False
     precision: str = "fp32"
+    settled: dict[str, dict[str, Option]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

@@ -10,9 +10,9 @@ import torch
 from laptime.optimizations.base import Options, Recipe
 from laptime.processes import allowed_cores
 
-
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 1 << 30
+_LARGEST_EVERYWHERE = 32 << 20
 
 
 def keep_pages(recipe: Recipe, options: Options) -> Recipe:
@@ -22,7 +22,7 @@ def keep_pages(recipe: Recipe, options: Options) -> Recipe:
     more (measured: docs/log.md). It costs memory: the peak stays with the process.
     """
     kept = set_malloc_thresholds(_KEPT_BYTES)
-    note = "freed memory is kept" if kept else "no glibc: freed memory is returned as the system does it"
+    note = "freed memory is kept" if kept else "freed memory is returned: malloc takes no thresholds"
     return replace(recipe, notes=(*recipe.notes, note))
 
 
@@ -32,7 +32,9 @@ def set_malloc_thresholds(size: int) -> bool:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
         return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, size) and mallopt(_M_TRIM_THRESHOLD, size))
+    # Some versions of glibc accept no mapping threshold above 32 MiB.
+    mapped = mallopt(_M_MMAP_THRESHOLD, size) or mallopt(_M_MMAP_THRESHOLD, _LARGEST_EVERYWHERE)
+    return bool(mallopt(_M_TRIM_THRESHOLD, size) and mapped)
 
 
 def threads(recipe: Recipe, options: Options) -> Recipe:

@@ -147,7 +147,7 @@ def route_of(geometry: Geometry, largest: int) -> Route | None:
     """The product that computes a convolution; None where the map is too large for one."""
     if geometry.size > largest:
         return None
-    if geometry.padding == 0 and (geometry.kernel == 1 or geometry.kernel == geometry.size):
+    if geometry.padding == 0 and (geometry.kernel in (1, geometry.size)):
         return lambda images, weight: flat_product(images, weight, geometry)
     if geometry == Geometry(2, 3, 1, 1):
         return lambda images, weight: _in_precision(BlockProduct.apply, images, weight)
@@ -209,11 +209,9 @@ def products(recipe: Recipe, options: Options) -> Recipe:
     """Replaces the convolutions on small maps whose product is faster here, at this batch and precision.
 
     Where dead taps are left in, layers that have them stay convolutions: a product over the live taps alone would be
-    another way to remove them.
+    another way to remove them. What was chosen is noted in `settled`, so that a check and later rounds repeat it.
     """
-    if options["choose"] not in ("probe", "all"):
-        raise UsageError(f"products:choose={options['choose']} is unknown: give probe or all.")
-    largest = int(options["largest"])
+    wanted, largest = str(options["layers"]), int(options["largest"])
     model, chosen = copy.deepcopy(recipe.model), list[str]()
     for name, calls in conv_inputs(model, recipe.image_size).items():
         conv = model.get_submodule(name)
@@ -222,11 +220,15 @@ def products(recipe: Recipe, options: Options) -> Recipe:
         if geometry is None or _has_dead_taps(geometry) or route_of(geometry, largest) is None:
             continue
         product = ProductConv2d(conv, geometry, largest)
-        if options["choose"] == "all" or faster(conv, product, recipe):
+        if wanted == "all" or name in wanted.split("/") or (wanted == "probe" and faster(conv, product, recipe)):
             model.set_submodule(name, product)
             chosen.append(name)
+    missing = set(wanted.split("/")) - {"probe", "all", "none", *chosen}
+    if missing:
+        raise UsageError(f"products:layers names {min(missing)!r}, which no product can stand for: leave it out.")
+    settled: dict[str, Options] = {**recipe.settled, "products": {"layers": "/".join(chosen) or "none"}}
     note = f"as products: {', '.join(chosen) or 'no layer gains at this batch and precision'}"
-    return replace(recipe, model=model, notes=(*recipe.notes, note))
+    return replace(recipe, model=model, settled=settled, notes=(*recipe.notes, note))
 
 
 def _has_dead_taps(g: Geometry) -> bool:

@@ -10,6 +10,7 @@ from laptime.errors import TrackingError
 from laptime.places import Places
 from laptime.tracking.events import read_journal
 from laptime.tracking.journal import JournalBusyError, Say, held, is_settled, read_state, replay, settle
+from laptime.tracking.reach import require_answer
 from laptime.tracking.sweep import sweep
 from laptime.tracking.uri import masked, without_credentials
 
@@ -98,6 +99,7 @@ def _sync_store(uri: str, paths: Sequence[Path], places: Places, say: Say) -> Sy
 
     store = MlflowTracker(uri, places.artifacts)
     sent, busy, events = [], [], 0
+    refused: list[TrackingError] = []
     for path in paths:
         before = _applied(path, store.target)
         try:
@@ -105,9 +107,17 @@ def _sync_store(uri: str, paths: Sequence[Path], places: Places, say: Say) -> Sy
         except JournalBusyError:
             busy.append(str(path))
             continue
+        except TrackingError as error:
+            require_answer(uri)  # a store that is away is away for all; one that refuses this journal may take the next
+            refused.append(error)
+            continue
         if state.applied > before:
             sent.append(str(path))
             events += state.applied - before
+    if refused and len(refused) == len(paths):
+        raise refused[0]
+    for refusal in refused:
+        say(str(refusal))
     ended = sweep(store)
     if ended:
         say(f"{len(ended)} runs in {masked(uri)} had no process any more and were marked as killed.")

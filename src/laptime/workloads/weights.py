@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import urllib.error
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from torchvision.models import WeightsEnum
 
 from laptime.errors import DataError, UsageError, shorten
+
+_PATIENCE_S = 20.0
 
 
 def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, head: str) -> None:
@@ -47,6 +50,8 @@ def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, head: st
 
 
 def _download(entry: WeightsEnum) -> Mapping[str, Tensor]:
+    patience = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_PATIENCE_S)  # torch's download has no time-out of its own
     try:
         state: Mapping[str, Tensor] = entry.get_state_dict(progress=False, check_hash=True)
     except (urllib.error.URLError, http.client.HTTPException, OSError, RuntimeError) as error:
@@ -54,6 +59,8 @@ def _download(entry: WeightsEnum) -> Mapping[str, Tensor]:
             f"the ImageNet weights can't be downloaded from {entry.url} ({error}): connect to the internet, give a "
             "file with --weights FILE, or train from scratch with --weights none."
         ) from error
+    finally:
+        socket.setdefaulttimeout(patience)
     return state
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.unit.conftest import make_data, make_spec
 
 from laptime.catalogue import LADDERS, OPTIMIZATIONS, find_optimization
 from laptime.engine.build import build, make_recipe
@@ -9,8 +10,8 @@ from laptime.engine.check import TOLERANCES, check_one_step, comparable, relativ
 from laptime.engine.loop import train_epoch
 from laptime.engine.plain import plain_state
 from laptime.engine.reset import reset, snapshot
+from laptime.measure.epochs import totals
 from laptime.spec import OptimizationSpec
-from tests.unit.conftest import make_data, make_spec
 
 JUDGED = [o.name for o in OPTIMIZATIONS if o.klass in TOLERANCES]
 
@@ -21,23 +22,24 @@ def spec_with(*names: str, **changes):
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_one_step_alone(name, image_data):
-    check = check_one_step(spec_with(name), image_data)
+    check = check_one_step(spec_with(name), image_data, 16)
     assert check.passed, check
     assert check.klass == find_optimization(name).klass
 
 
 def test_one_step_of_all_together(image_data):
-    check = check_one_step(spec_with(*LADDERS["cpu"]), image_data)
+    check = check_one_step(spec_with(*LADDERS["cpu"]), image_data, 48)
     assert check.passed, check
     assert check.klass == "numeric"
 
 
 def test_statistical_optimizations_are_not_compared():
     assert comparable(spec_with("large-batch").optimizations) == ()
-    assert check_one_step(spec_with("large-batch"), make_data()) is None
+    assert check_one_step(spec_with("large-batch"), make_data(), 16) is None
 
 
-def test_a_wrong_gradient_is_refused(image_data, monkeypatch):
+@pytest.mark.parametrize(("name", "factor"), [("resident", -3.0), ("resident", 0.9), ("bf16", 0.5), ("bf16", 0.0)])
+def test_a_wrong_gradient_is_refused(image_data, monkeypatch, name, factor):
     from laptime.engine import check
 
     plain = check.plain_gradients
@@ -47,11 +49,11 @@ def test_a_wrong_gradient_is_refused(image_data, monkeypatch):
         found = plain(model)
         calls.append(1)
         if len(calls) == 2:
-            found["conv1.weight"] = -3 * found["conv1.weight"]
+            found = {k: factor * v for k, v in found.items()}
         return found
 
     monkeypatch.setattr(check, "plain_gradients", spoiled)
-    outcome = check_one_step(spec_with("resident"), image_data)
+    outcome = check_one_step(spec_with(name), image_data, 16)
     assert not outcome.passed
     assert outcome.gradient_error > outcome.gradient_tolerance
     assert outcome.loss_error <= outcome.loss_tolerance
@@ -80,6 +82,22 @@ def test_exact_ones_train_to_the_same_weights(name):
     found_losses, found_state = trained(name)
     assert found_losses == pytest.approx(losses, rel=1e-9)
     assert relative_error(found_state, state) < 1e-8
+
+
+@pytest.mark.parametrize("name", [n for n in JUDGED if find_optimization(n).klass == "numeric"])
+def test_numeric_ones_learn_as_well_in_a_short_training(name):
+    reached = {}
+    for names in ((), (name,)):
+        data = make_data(train=96)
+        recipe = make_recipe(spec_with(*names), data, tuple(OptimizationSpec(name=n) for n in names))
+        parts = build(recipe, mark=lambda _: None)
+        counts = [list(train_epoch(parts, epoch)) for epoch in range(4)]
+        reached[names] = totals(counts[-1])
+    loss, accuracy, _ = reached[()]
+    found_loss, found_accuracy, _ = reached[(name,)]
+    assert accuracy > 0.9
+    assert found_accuracy > accuracy - 0.05
+    assert found_loss < loss + 0.1
 
 
 def test_reset_puts_everything_back(recipe):

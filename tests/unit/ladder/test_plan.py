@@ -2,7 +2,8 @@
 
 import pytest
 
-from laptime.catalogue import LADDERS, Preset, find_preset, find_workload
+from laptime.catalogue import LADDERS, find_preset, find_workload
+from laptime.entries import Preset
 from laptime.errors import UsageError
 from laptime.ladder.plan import Climb, make_plan
 from laptime.ladder.request import LadderRequest, make_request, settled_preset

@@ -57,6 +57,6 @@ def test_a_child_that_inherits_the_lock_keeps_it():
 
 def test_no_link_is_followed(own_folder):
     (own_folder / "laptime-cpu.lock").symlink_to(own_folder / "elsewhere")
-    with pytest.raises(RunError, match="laptime-cpu.lock"), device_lock("cpu", print):
+    with pytest.raises(RunError, match=r"laptime-cpu\.lock"), device_lock("cpu", print):
         pass
     assert not (own_folder / "elsewhere").exists()

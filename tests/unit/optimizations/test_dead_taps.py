@@ -64,7 +64,7 @@ def test_resnet18_on_32_pixels_loses_seven_million_parameters():
 
 def test_state_dict_and_gradients_come_back_in_the_plain_layout():
     plain = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
-    cropped = nn.Sequential(*[m for m in plain])
+    cropped = nn.Sequential(*plain)
     cropped[0] = crop(plain[0], (1, 1))
     assert isinstance(cropped[0], CroppedConv2d)
     optimizer = torch.optim.Adam(cropped.parameters())
@@ -82,7 +82,9 @@ def test_state_dict_and_gradients_come_back_in_the_plain_layout():
     torch.testing.assert_close(plain(images), cropped(images))
 
 
-@pytest.mark.parametrize("conv", [nn.Conv2d(1, 1, 3, padding="same"), nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect")])
+@pytest.mark.parametrize(
+    "conv", [nn.Conv2d(1, 1, 3, padding="same"), nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect")]
+)
 def test_refuses_padding_that_is_not_zeros(conv):
     from laptime.optimizations.dead_taps import refusal
 

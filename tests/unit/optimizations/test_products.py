@@ -62,7 +62,7 @@ def test_a_map_that_is_not_square_stays_a_convolution():
 
 
 def test_products_on_cropped_kernels_keep_the_plain_state(recipe):
-    both = products(dead_taps(recipe, {}), {"largest": 8, "choose": "all"})
+    both = products(dead_taps(recipe, {}), {"largest": 8, "layers": "all"})
     state = plain_state(both.model)
     assert {k: v.shape for k, v in state.items()} == {k: v.shape for k, v in recipe.model.state_dict().items()}
     for name, value in recipe.model.state_dict().items():
@@ -71,13 +71,13 @@ def test_products_on_cropped_kernels_keep_the_plain_state(recipe):
 
 
 def test_without_dead_taps_layers_that_have_them_stay(recipe):
-    alone = products(recipe, {"largest": 8, "choose": "all"})
+    alone = products(recipe, {"largest": 8, "layers": "all"})
     assert not isinstance(alone.model.get_submodule("layer4.1.conv1"), ProductConv2d)
     assert isinstance(alone.model.get_submodule("layer3.1.conv1"), ProductConv2d)
 
 
 def test_the_probe_times_this_batch_and_says_what_it_chose(recipe):
-    chosen = products(replace(recipe, batch_size=8), {"largest": 8, "choose": "probe"})
+    chosen = products(replace(recipe, batch_size=8), {"largest": 8, "layers": "probe"})
     replaced = [n for n, m in chosen.model.named_modules() if isinstance(m, ProductConv2d)]
     assert all(name in chosen.notes[-1] for name in replaced)
 
@@ -94,9 +94,16 @@ def test_bf16_products_follow_autocast():
     assert conv.weight.grad.dtype == torch.float32
 
 
-def test_an_unknown_way_to_choose_is_refused(recipe):
-    with pytest.raises(UsageError, match="probe or all"):
-        products(recipe, {"largest": 8, "choose": "guess"})
+def test_a_layer_that_can_not_be_a_product_is_refused(recipe):
+    with pytest.raises(UsageError, match="layer1"):
+        products(recipe, {"largest": 8, "layers": "layer1.0.conv1"})
+
+
+def test_what_a_probe_chose_can_be_repeated(recipe):
+    first = products(replace(recipe, batch_size=8), {"largest": 8, "layers": "probe"})
+    again = products(recipe, {"largest": 8, **first.settled["products"]})
+    assert again.settled == first.settled
+    assert again.notes == first.notes
 
 
 def test_a_cropped_kernel_that_needs_padding_is_left_alone():

@@ -1,0 +1,213 @@
+"""The console script as a user types it: what works, and each bad input as one sentence with an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.samples import write_folder
+
+from laptime.devices import cuda_devices
+from laptime.processes import free_port
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("images"), train=24, test=8)
+
+
+def laptime(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_TRACKING_URI", "LAPTIME_DATA_MIRROR")}
+    return subprocess.run(
+        [sys.executable, "-m", "laptime", *arguments],
+        capture_output=True,
+        text=True,
+        env={**environment, "LAPTIME_HOME": str(home)},
+        cwd=home,
+        timeout=240,
+        check=False,
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], code: int, *named: str) -> None:
+    """Checks that a command ended with one sentence that names all of `named`."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    sentence = done.stderr.strip().splitlines()[-1]
+    for word in named:
+        assert word in sentence, sentence
+
+
+def small(images: Path, *more: str) -> tuple[str, ...]:
+    limits = ("--limit-train", "40", "--limit-test", "10")
+    return ("optimize", "cifar", "--data", str(images), "--epochs", "1", "--repeats", "1", *limits, *more)
+
+
+def test_a_ladder_its_records_and_what_reads_them(home, images, tmp_path):
+    out = tmp_path / "ladder"
+    done = laptime(home, *small(images, "--variants", "cpu-optimized", "--out", str(out), "--json"))
+    assert done.returncode == 0, done.stderr
+    rows = {row["variant"]: row for row in json.loads(done.stdout)["rows"]}
+    assert set(rows) == {"cpu-baseline", "cpu-optimized"}
+    assert rows["cpu-optimized"]["check"]["passed"]
+    written = {p.name for p in out.iterdir()}
+    reports = {"comparison.html", "comparison.json", "comparison.md", "speedup.svg", "curves.svg"}
+    assert written >= {"ladder.json", *reports}
+    records = [str(p) for p in out.glob("*/record.json")]
+    assert len(records) == 2
+    for what in (records, [str(out)], [parent_run(home)]):
+        again = laptime(home, "compare", *what, "--json")
+        assert again.returncode == 0, again.stderr
+        assert {r["variant"] for r in json.loads(again.stdout)["rows"]} == set(rows)
+    assert "cpu-optimized" in laptime(home, "compare", str(out)).stdout
+    refused(laptime(home, *small(images, "--out", str(out))), 2, "--out", "another folder")
+
+
+def parent_run(home: Path) -> str:
+    """The id of the ladder's run, by MLflow's own client in a process of its own."""
+    script = (
+        "import mlflow; c = mlflow.MlflowClient(); e = c.get_experiment_by_name('cifar');"
+        "print(c.search_runs([e.experiment_id], \"tags.`laptime.kind` = 'ladder'\")[0].info.run_id)"
+    )
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{home / 'mlflow.db'}"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    return done.stdout.strip().splitlines()[-1]
+
+
+def test_one_variant_alone(home, images, tmp_path):
+    variant = ("--variant", "cpu-resident+large-batch:size=16", "--set", "large-batch.size=24")
+    data = ("--data", str(images), "--limit-train", "48", "--out", str(tmp_path), "--json")
+    done = laptime(home, "run", "cifar", *variant, *data)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    chosen = {o["name"]: o["options"] for o in record["spec"]["optimizations"]}
+    assert chosen["large-batch"]["size"] == 24
+    assert record["epochs"][0]["steps"] == 2
+    assert json.loads((tmp_path / "record.json").read_text()) == record
+
+
+def test_a_plan_without_running_it(home, images):
+    done = laptime(home, "optimize", "cifar", "--dry-run", "--data", str(images))
+    assert done.returncode == 0
+    assert "cpu-optimized-without-dead-taps" in done.stdout
+    assert "Expected duration" in done.stdout
+    assert json.loads(laptime(home, "optimize", "cifar", "--dry-run", "--json").stdout)["rows"]
+
+
+@pytest.mark.parametrize("kind", ["", "workloads", "optimizations", "variants"])
+def test_lists(home, kind):
+    arguments = ["list", *([kind] if kind else [])]
+    assert laptime(home, *arguments).returncode == 0
+    assert json.loads(laptime(home, *arguments, "--json").stdout)
+
+
+def test_explain_and_clean(home):
+    done = laptime(home, "explain", "cpu-optimized")
+    assert done.stdout.index("threads") < done.stdout.index("dead-taps") < done.stdout.index("bf16")
+    assert json.loads(laptime(home, "explain", "cpu-bf16", "--json").stdout)["classes"] == ["exact", "numeric"]
+    assert laptime(home, "clean", "--json").returncode == 0
+
+
+def test_doctor_says_what_is_there_and_why_not(home):
+    rows = {r["what"]: r for r in json.loads(laptime(home, "doctor", "--json").stdout)}
+    assert rows["cpu"]["ok"]
+    assert rows["cuda"]["ok"] == bool(cuda_devices())
+    assert "GFLOP/s" in rows["ceilings"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("optimize", "cifr"), ("cifr", "cifar")),
+        (("optimize", "cifar", "--variants", "cpu-resdent"), ("cpu-resdent", "cpu-resident")),
+        (("optimize", "cifar", "--variants", "cpu-resident+bf17"), ("bf17", "bf16")),
+        (("optimize", "cifar", "--epochs", "0"), ("epochs", "0")),
+        (("optimize", "cifar", "--epochs", "-3"), ("epochs", "-3")),
+        (("optimize", "cifar", "--preset", "quik"), ("preset", "quik")),
+        (("optimize", "cifar", "--device", "tpu"), ("device", "tpu")),
+        (("optimize", "cifar", "--launcher", "ssh"), ("launcher", "ssh")),
+        (("optimize", "cifar", "--tracking-uri", "file:///somewhere"), ("file:///somewhere", "sqlite")),
+        (("optimize", "cifar", "--data", "ftp://somewhere/x"), ("ftp://somewhere/x",)),
+        (("run", "cifar", "--variant", "cpu-resident", "--set", "size"), ("size", "optimization.option=value")),
+        (("run", "cifar", "--variant", "a,b"), ("one variant",)),
+        (("explain", "cpu-basline"), ("cpu-basline", "cpu-baseline")),
+        (("list", "variant"), ("variant", "variants")),
+        (("clean", "everything"), ("everything", "all")),
+        (("compare", "nowhere.json"), ("nowhere.json",)),
+    ],
+)
+def test_a_usage_error_is_one_sentence(home, arguments, named):
+    refused(laptime(home, *arguments), 2, *named)
+
+
+def test_an_unknown_option_names_the_nearest(home):
+    done = laptime(home, "optimize", "cifar", "--epoch", "3")
+    assert done.returncode == 2
+    assert "--epoch" in done.stderr
+    assert "--epochs" in done.stderr
+    assert laptime(home, "optimise", "cifar").returncode == 2
+
+
+def test_cuda_where_there_is_none(home, images):
+    if cuda_devices():
+        pytest.skip("this machine has a GPU")
+    refused(laptime(home, *small(images, "--device", "cuda")), 2, "cuda", "--device cpu")
+
+
+@pytest.mark.parametrize(("option", "limit", "there"), [("--limit-train", "73", "72"), ("--limit-test", "25", "24")])
+def test_limits_beyond_the_data(home, images, option, limit, there):
+    refused(laptime(home, *small(images, option, limit)), 2, limit, there)
+
+
+def test_folders_that_are_no_data(home, tmp_path):
+    (tmp_path / "empty").mkdir()
+    refused(laptime(home, *small(tmp_path / "gone")), 1, "gone")
+    refused(laptime(home, *small(tmp_path / "empty")), 1, "empty", "class")
+    one = write_folder(tmp_path / "one", train=2, test=1)
+    for split in ("train", "test"):
+        for name in ("red", "green"):
+            for image in (one / split / name).iterdir():
+                image.unlink()
+            (one / split / name).rmdir()
+    refused(laptime(home, *small(one)), 1, "one class")
+
+
+def test_an_image_that_is_cut_off_is_named(home, tmp_path):
+    images = write_folder(tmp_path / "images", train=3, test=1)
+    broken = images / "train" / "red" / "001.png"
+    broken.write_bytes(broken.read_bytes()[:200])
+    before = set((home / "data").glob("*"))
+    refused(laptime(home, "data", "fetch", "cifar", "--data", str(images)), 1, "001.png")
+    assert {p.name for p in set((home / "data").glob("*")) - before} <= {"index"}
+
+
+def test_weights_that_can_not_be_had(home, images, tmp_path):
+    refused(laptime(home, *small(images, "--weights", str(tmp_path / "none.pt"))), 2, "none.pt", "imagenet")
+    (tmp_path / "other.pt").write_bytes(b"no weights at all")
+    done = laptime(home, *small(images, "--variants", "cpu-resident", "--weights", str(tmp_path / "other.pt")))
+    refused(done, 1, "the baseline failed", "other.pt", "state_dict")
+
+
+def test_a_tracking_server_that_does_not_answer_loses_nothing(home, images, tmp_path):
+    uri = f"http://127.0.0.1:{free_port()}"
+    where = ("--tracking-uri", uri, "--out", str(tmp_path / "kept"))
+    done = laptime(home, *small(images, "--variants", "cpu-resident", *where))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert uri in done.stderr
+    assert "laptime sync" in done.stderr
+    assert (tmp_path / "kept" / "comparison.html").is_file()
+    assert "cpu-resident" in done.stdout
+
+
+def test_debug_shows_the_traceback(home):
+    assert "Traceback" in laptime(home, "--debug", "optimize", "cifr").stderr

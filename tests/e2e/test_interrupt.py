@@ -1,0 +1,70 @@
+"""An interrupted ladder ends at once, leaves no process and marks its runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from tests.samples import write_folder
+
+_PATIENCE_S = 120
+
+
+def workers(home):
+    """Processes of this test's home that train or probe."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if "laptime." in line and str(home) in line:
+            found.append(process)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_ladder(tmp_path, number):
+    images = write_folder(tmp_path / "images", train=24, test=8)
+    out = tmp_path / "ladder"
+    command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--data", str(images), "--out", str(out)]
+    more = ["--epochs", "500", "--repeats", "1", "--variants", "cpu-resident"]
+    process = subprocess.Popen(
+        [*command, *more],
+        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    progress = out / "cpu-baseline-0" / "progress.jsonl"
+    until = time.monotonic() + _PATIENCE_S
+    while not (progress.exists() and "epoch" in progress.read_text()):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # what a terminal does
+    else:
+        process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    assert "Interrupted" in output
+    assert workers(tmp_path) == []
+    assert json.loads((out / "ladder.json").read_text())["status"] == "interrupted"
+    assert statuses(tmp_path / "home") == {"ladder": "KILLED", "variant": "KILLED"}
+
+
+def statuses(home):
+    """Kind and status of the runs in the embedded store."""
+    script = (
+        "import json, mlflow; c = mlflow.MlflowClient(); e = c.get_experiment_by_name('cifar');"
+        "print(json.dumps({r.data.tags['laptime.kind']: r.info.status for r in c.search_runs([e.experiment_id])}))"
+    )
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{home / 'mlflow.db'}"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])

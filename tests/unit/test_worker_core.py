@@ -1,0 +1,54 @@
+"""The worker runs where there is nothing but torch, torchvision, numpy and pydantic, and explains what went wrong."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from laptime.worker import explain
+
+_NOT_THERE = (
+    "boto3",
+    "jinja2",
+    "matplotlib",
+    "mlflow",
+    "prefect",
+    "psutil",
+    "pynvml",
+    "rich",
+    "scipy",
+    "tensorboard",
+    "typer",
+)
+
+
+def test_the_worker_needs_only_its_core():
+    blocked = "".join(f"sys.modules[{name!r}] = None;" for name in _NOT_THERE)
+    script = f"import sys;{blocked}import laptime.worker, laptime.probe;laptime.worker.machine()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("module", ["cli", "ladder", "launchers", "compare", "tracking", "catalogue", "ledger"])
+def test_what_starts_fast_does_not_reach_torch(module):
+    script = f"import sys, laptime.{module}; assert not {{'torch', 'mlflow', 'prefect', 'boto3'}} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_out_of_memory_is_called_by_its_name():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert "out of memory" in explain(caught.value)
+    assert "batch smaller" in explain(caught.value)
+    assert "out of memory" in explain(MemoryError())
+
+
+def test_another_error_is_one_sentence_with_its_place():
+    with pytest.raises(ZeroDivisionError) as caught:
+        _ = 1 / 0
+    sentence = explain(caught.value)
+    assert sentence.startswith("ZeroDivisionError: division by zero")
+    assert "test_worker_core.py, line" in sentence
+    assert "\n" not in sentence
