@@ -50,8 +50,11 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
     plan = make_plan(device, preset, request.variants, ProbeRecord())
     climb = Climb(plan, baseline_of(device))
     names = [v.name for v in plan.fixed]
+    for group in plan.rungs:
+        climb.best, _ = climb.next_rung(group)  # as if every rung joined
+        names.append(climb.best.name)
     if plan.adaptive:
-        names += [f"{device}-{group[-1]}" for group in plan.rungs] + [v.name for v, _ in climb.optimized()]
+        names += [variant.name for variant, _ in climb.optimized()]
     rates, source = _rates(entry, places)
     train, test = preset.limit_train or entry.train_count, preset.limit_test or entry.test_count
     warm = preset.warmup_epochs * (min(train, preset.warmup_steps * entry.batch_size) if preset.warmup_steps else train)
