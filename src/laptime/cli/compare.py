@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from laptime.errors import UsageError, shorten
-from laptime.records import LadderRecord, RunRecord
 
 if TYPE_CHECKING:
     from laptime.compare.model import Comparison
+    from laptime.records import LadderRecord, RunRecord
 
-Loaded = tuple[str, LadderRecord | None, list[RunRecord]]
+    Loaded = tuple[str, LadderRecord | None, list[RunRecord]]
 
 
 def compare(

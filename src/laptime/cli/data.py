@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from laptime.cli.options import DATA, JSON, WORKLOAD
-from laptime.ladder.data import OnProgress, fetch_data, in_words, push_data, verify_data
 from laptime.places import find_places
-from laptime.spec import DataSpec
+
+if TYPE_CHECKING:
+    from laptime.ladder.data import OnProgress
+    from laptime.spec import DataSpec
 
 app = typer.Typer(help="The data stores: fetch, verify, push.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -24,18 +24,24 @@ _TO = Annotated[str, typer.Option("--to", help="The mirror to put the data on: s
 @app.command()
 def fetch(workload: WORKLOAD, data: DATA = "auto", as_json: JSON = False) -> None:
     """Brings a workload's data into the local store; what is there already is found in under a second."""
+    from laptime.ladder.data import fetch_data
+
     _show(lambda on_progress: fetch_data(workload, data, find_places(), on_progress), "ready", as_json)
 
 
 @app.command()
 def verify(workload: WORKLOAD, data: DATA = "auto", as_json: JSON = False) -> None:
     """Checks every byte of the stored data against its checksums."""
+    from laptime.ladder.data import verify_data
+
     _show(lambda on_progress: verify_data(workload, data, find_places(), on_progress), "verified", as_json)
 
 
 @app.command()
 def push(workload: WORKLOAD, to: _TO, data: DATA = "auto", as_json: JSON = False) -> None:
     """Puts a workload's data on an S3 mirror, for other machines to fetch."""
+    from laptime.ladder.data import push_data
+
     done = f"pushed to {to}"
     _show(lambda on_progress: push_data(workload, data, to, find_places(), on_progress), done, as_json)
 
@@ -62,6 +68,11 @@ def _names(classes: tuple[str, ...], limit: int = 20) -> str:
 @contextmanager
 def _bar() -> Iterator[OnProgress]:
     """A bar on stderr where that is a terminal, a few sentences elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from laptime.ladder.data import in_words
+
     if not sys.stderr.isatty():
         yield in_words(lambda text: typer.echo(text, err=True))
         return
