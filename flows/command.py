@@ -18,7 +18,6 @@ from prefect import Flow
 from prefect.client.schemas.objects import State
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.utilities.callables import parameter_docstrings
-from rich.console import Console
 
 from laptime.cli.ladder_view import closing_words
 from laptime.compare.terminal import print_comparison
@@ -55,7 +54,7 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
     except KeyboardInterrupt:
         _leave()
     if finished and finished[-1].comparison is not None:
-        print_comparison(finished[-1].comparison, Console())
+        print_comparison(finished[-1].comparison)
         sys.stdout.write(closing_words(finished[-1]) + "\n")
     if state.is_completed():
         return 0

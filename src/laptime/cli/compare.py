@@ -114,8 +114,6 @@ def _rename(record: RunRecord, ladder: str, place: int) -> RunRecord:
 
 
 def _print(comparison: Comparison) -> None:
-    from rich.console import Console
-
     from laptime.compare.terminal import print_comparison
 
-    print_comparison(comparison, Console(highlight=False))
+    print_comparison(comparison)

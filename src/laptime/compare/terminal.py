@@ -35,9 +35,18 @@ class Layout:
 LAYOUTS = (Layout(False, True, 40), Layout(False, True, 20), Layout(True, True, 20), Layout(True, False, 18))
 
 
+_LOG_WIDTH = 130
+
+
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
-    """Prints table, what was left out or failed, cautions and headlines, as wide as the console."""
-    console = console or Console(highlight=False)
+    """Prints table, what was left out or failed, cautions and headlines, as wide as the console.
+
+    A pipe or a log has no width of its own and gets the whole table.
+    """
+    if console is None:
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console = Console(highlight=False, width=_LOG_WIDTH)
     console.print(to_terminal(comparison, console.width))
 
 
