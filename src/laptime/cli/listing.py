@@ -9,6 +9,7 @@ import typer
 
 from laptime.cli.options import JSON
 
+_LOG_WIDTH = 160
 KINDS = ("workloads", "optimizations", "variants")
 
 
@@ -87,11 +88,16 @@ def _print(rows: dict[str, list[dict[str, Any]]]) -> None:
         "variants": ("variant", "classes", "last ran on", "commit", "date", "n", "epoch", "images"),
     }
     cells = {"workloads": _workload_cells, "optimizations": _optimization_cells, "variants": _variant_cells}
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_LOG_WIDTH)
     for kind, entries in rows.items():
-        table = Table(*headings[kind], title=kind, title_justify="left", box=None, pad_edge=False)
+        table = Table(title=kind, title_justify="left", box=None, pad_edge=False)
+        for place, heading in enumerate(headings[kind]):
+            table.add_column(heading, no_wrap=place == 0, overflow="fold")
         for entry in entries:
             table.add_row(*(Text(cell) for cell in cells[kind](entry)))
-        Console().print(table)
+        console.print(table)
 
 
 def _workload_cells(row: dict[str, Any]) -> tuple[str, ...]:
