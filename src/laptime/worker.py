@@ -88,7 +88,7 @@ def run(spec: RunSpec, folder: Path) -> RunRecord:
     """
     folder.mkdir(parents=True, exist_ok=True)
     machine()  # notes the load before this run adds to it
-    facts, epochs = Facts(started_at=time.time()), []
+    facts, epochs = Facts(started_at=time.time()), list[EpochRecord]()
     status: Status = "done"
     error: str | None = None
     with contextlib.closing(ProgressFile(folder / "progress.jsonl")) as progress:
@@ -96,7 +96,9 @@ def run(spec: RunSpec, folder: Path) -> RunRecord:
             for epoch in _train(spec, folder, facts, progress):
                 epochs.append(epoch)
                 progress.write({"event": "epoch", **epoch.model_dump(mode="json")})
-                print(_line(epoch), flush=True)  # noqa: T201 - the trainer's own output
+                print(_line(epoch, timed=not spec.check), flush=True)  # noqa: T201 - the trainer's own output
+            if spec.check:
+                print(_times(epochs), flush=True)  # noqa: T201 - only now: a time is shown once the check has passed
         except _Wrong as wrong:
             status, error = "wrong", str(wrong)
         except LaptimeError as known:
@@ -200,12 +202,16 @@ def _record(
     )
 
 
-def _line(epoch: EpochRecord) -> str:
+def _line(epoch: EpochRecord, timed: bool) -> str:
+    time_s = f"{epoch.epoch_s:.2f} s, {epoch.samples_per_s or 0:,.0f} samples/s, " if timed else ""
     return (
-        f"epoch {epoch.index}: {epoch.epoch_s:.2f} s, {epoch.samples_per_s or 0:,.0f} samples/s, "
-        f"train loss {epoch.train_loss:.3f}, train accuracy {epoch.train_accuracy:.3f}, "
+        f"epoch {epoch.index}: {time_s}train loss {epoch.train_loss:.3f}, train accuracy {epoch.train_accuracy:.3f}, "
         f"test accuracy {epoch.test_accuracy:.3f}"
     )
+
+
+def _times(epochs: list[EpochRecord]) -> str:
+    return f"epochs took {', '.join(f'{e.epoch_s:.2f} s' for e in epochs)}"
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
