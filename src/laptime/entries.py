@@ -8,7 +8,20 @@ from typing import Literal
 from laptime.spec import Option
 
 Class = Literal["exact", "numeric", "statistical", "model"]
-Stage = Literal["process", "data", "schedule", "model", "layout", "precision", "kernels", "optimizer", "step"]
+Stage = Literal[
+    "process",
+    "data",
+    "schedule",
+    "loss",
+    "model",
+    "layout",
+    "precision",
+    "kernels",
+    "compile",
+    "parallel",
+    "optimizer",
+    "step",
+]
 
 
 @dataclass(frozen=True)
@@ -27,6 +40,8 @@ class OptimizationEntry:
     Attributes:
         klass: `exact`, `numeric`, `statistical` or `model` (see docs/design.md).
         probe: key in `ProbeRecord.gains` that must show a gain on this machine before it enters, if it has one.
+        excludes: optimizations whose place it takes, and they its: a variant holds only the one that was added last.
+        only_shown: a rung that is kept for comparison and never joins the optimized variant.
     """
 
     name: str
@@ -37,6 +52,8 @@ class OptimizationEntry:
     devices: tuple[str, ...] = ("cpu", "cuda")
     options: tuple[OptionEntry, ...] = ()
     probe: str | None = None
+    excludes: tuple[str, ...] = ()
+    only_shown: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from laptime.catalogue import LADDERS, WITHOUT, in_stage_order, parse_optimization
+from laptime.catalogue import (
+    LADDERS,
+    WITHOUT,
+    combine,
+    find_optimization,
+    in_stage_order,
+    parse_optimization,
+    rung_spec,
+)
 from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec
 
@@ -51,26 +59,25 @@ def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
         UsageError: a name that does not exist, with the nearest.
     """
     name, *added = text.split("+")
-    device = next((d for d in LADDERS if name.startswith(f"{d}-")), None)
+    device = max((d for d in LADDERS if name.startswith(f"{d}-")), key=len, default=None)
     if device is None or name not in variant_names(device):
         raise unknown("variant", name, all_names())
     kept = [rung for rung in _rungs(device, name.removeprefix(f"{device}-")) if rung not in left_out]
-    chosen = {rung: OptimizationSpec(name=rung) for rung in kept}
-    for extra in map(parse_optimization, added):
-        chosen[extra.name] = extra
-    return Variant(text, device, in_stage_order(tuple(chosen.values())))
+    chosen = combine((), *map(rung_spec, kept), *map(parse_optimization, added))
+    return Variant(text, device, chosen)
 
 
 def _rungs(device: str, rung: str) -> tuple[str, ...]:
     ladder = LADDERS[device]
     if rung == BASELINE:
         return ()
+    lasting = tuple(r for r in ladder if r == rung or not find_optimization(rung_spec(r).name).only_shown)
     if rung == OPTIMIZED:
-        return ladder
+        return lasting
     if rung.startswith(f"{OPTIMIZED}-without-"):
         dropped = rung.removeprefix(f"{OPTIMIZED}-without-")
-        return tuple(r for r in ladder if r != dropped)
-    return ladder[: ladder.index(rung) + 1]
+        return tuple(r for r in lasting if r != dropped)
+    return lasting[: lasting.index(rung) + 1]
 
 
 def with_options(variant: Variant, settings: tuple[str, ...]) -> Variant:

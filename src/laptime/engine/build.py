@@ -54,9 +54,13 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
     """
     model = recipe.model.to(recipe.device)
     model.train()
+    net = model
+    for wrap in recipe.wrappers:
+        net = wrap(net)
     optimizer = adam(model.parameters(), recipe.learning_rate, **recipe.optimizer_options)
     return Parts(
         model=model,
+        net=net,
         optimizer=optimizer,
         schedule=ConstantRate(),
         loader=recipe.make_loader(recipe),
@@ -64,4 +68,5 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         step=recipe.step,
         mark=mark,
         device=recipe.device,
+        exchange=recipe.exchange,
     )

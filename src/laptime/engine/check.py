@@ -92,7 +92,7 @@ def _one_step(
 ) -> tuple[float, dict[str, Tensor]]:
     recipe = make_recipe(spec, data, optimizations)
     parts: Parts = build(recipe, mark=lambda _: None)
-    output = parts.forward(parts.model, next(iter(parts.loader.epoch(0))))
+    output = parts.forward(parts.net, next(iter(parts.loader.epoch(0))))
     output.loss.backward()
     gradients = {k: v.detach().to("cpu", torch.float64) for k, v in plain_gradients(parts.model).items()}
     return float(output.loss.detach()), gradients

@@ -9,9 +9,10 @@ from laptime.catalogue import (
     LADDERS,
     WITHOUT,
     classes_of,
+    combine,
     find_optimization,
-    in_stage_order,
     options_of,
+    rung_spec,
 )
 from laptime.entries import Preset
 from laptime.errors import UsageError
@@ -84,7 +85,7 @@ def grouped(ladder: tuple[str, ...], own: tuple[str, ...] | None) -> tuple[tuple
 
 def refusal(name: str, probe: ProbeRecord) -> str | None:
     """Why a probe keeps an optimization out; None where it may enter."""
-    entry = find_optimization(name)
+    entry = find_optimization(rung_spec(name).name)
     gain = probe.gains.get(entry.probe) if entry.probe else None
     if gain is None or gain >= LEAST_GAIN:
         return None
@@ -101,8 +102,7 @@ class Climb:
 
     def next_rung(self, group: tuple[str, ...]) -> tuple[Variant, Rung]:
         """The variant that tries a group of optimizations on the best so far; it is named after the last."""
-        added = tuple(OptimizationSpec(name=name) for name in group)
-        chosen = in_stage_order((*self.best.optimizations, *added))
+        chosen = combine(self.best.optimizations, *map(rung_spec, group))
         variant = Variant(f"{self.plan.device}-{group[-1]}", self.plan.device, chosen)
         return variant, rung_of(variant, on=self.best.name, adds="+".join(group))
 
@@ -128,13 +128,11 @@ class Climb:
         device = self.plan.device
         tried = {name for group in self.plan.rungs for name in group}
         untried = [r for r in LADDERS[device] if r not in tried and r not in self.plan.refused]
-        chosen = {o.name: o for o in self.best.optimizations}
-        chosen |= {name: OptimizationSpec(name=name) for name in untried if name not in chosen}
-        kept = in_stage_order(tuple(chosen.values()))
+        kept = combine(self.best.optimizations, *map(rung_spec, untried))
         whole = Variant(f"{device}-{OPTIMIZED}", device, kept)
         found = [(whole, rung_of(whole, on=self.best.name))]
         for dropped in WITHOUT.get(device, ()):
-            if dropped in chosen:
+            if any(o.name == dropped for o in kept):
                 rest = Variant(f"{whole.name}-without-{dropped}", device, tuple(o for o in kept if o.name != dropped))
                 found.append((rest, rung_of(rest, on=None)))
         return found

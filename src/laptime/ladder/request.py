@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from laptime.catalogue import find_preset, find_workload
+from laptime.catalogue import DEVICES, find_preset, find_workload
 from laptime.data.limits import check_limits
 from laptime.entries import Preset
 from laptime.errors import UsageError, shorten
@@ -98,7 +98,7 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
         workload=request.workload,
         variant=variant.name,
         optimizations=variant.optimizations,
-        device="cuda" if variant.device == "cuda" else "cpu",
+        device=DEVICES[variant.device],
         data=data,
         batch_size=entry.batch_size,
         learning_rate=entry.learning_rate,

@@ -50,6 +50,12 @@ class ConstantRate:
 
 Forward = Callable[[nn.Module, Batch], Output]
 MakeSchedule = Callable[[Optimizer, int], Schedule]
+Wrap = Callable[[nn.Module], nn.Module]
+Exchange = Callable[[nn.Module], None]
+
+
+def no_exchange(model: nn.Module) -> None:
+    """The gradients of one process are whole as they are."""
 
 
 @dataclass
@@ -57,12 +63,16 @@ class Parts:
     """What the loop works with; built fresh for each run from a recipe.
 
     Attributes:
-        forward: model and batch to loss and right answers, with the precision of the run.
+        model: the module that holds parameters and buffers: for state, evaluation and the optimizer.
+        net: what a training step calls: the model itself, or the model in the recipe's wrappers.
+        forward: net and batch to loss and right answers, with the precision of the run.
         step: one training step, from batch to counts.
+        exchange: called between backward and optimizer; where ranks exchange gradients by themselves.
         mark: consumer of the borders between a step's parts.
     """
 
     model: nn.Module
+    net: nn.Module
     optimizer: Optimizer
     schedule: Schedule
     loader: Loader
@@ -70,6 +80,7 @@ class Parts:
     step: Callable[[Parts, Batch], Counts]
     mark: Mark
     device: torch.device
+    exchange: Exchange
 
 
 def adam(parameters: Iterable[nn.Parameter], learning_rate: float, **options: Any) -> Optimizer:
@@ -93,6 +104,8 @@ class Recipe:
         make_loader: loader from the finished recipe.
         make_schedule: schedule from the optimizer and the steps of the whole counted run.
         optimizer_options: further arguments of the optimizer.
+        wrappers: applied to the model on its device, the innermost first, for the training step alone (compiler, DDP).
+        exchange: see `Parts.exchange`.
         precision: `fp32` or `bf16`: which ceiling the throughput is compared with.
         settled: options that a transform chose by timing, by optimization; the record writes them out.
         notes: what the user should know, shown with the variant.
@@ -112,6 +125,8 @@ class Recipe:
     step: Callable[[Parts, Batch], Counts]
     make_schedule: MakeSchedule = constant
     optimizer_options: dict[str, Any] = field(default_factory=dict)
+    wrappers: tuple[Wrap, ...] = ()
+    exchange: Exchange = no_exchange
     channels_last: bool = False
     precision: str = "fp32"
     settled: dict[str, dict[str, Option]] = field(default_factory=dict)

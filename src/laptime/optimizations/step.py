@@ -10,9 +10,10 @@ from laptime.workloads.base import Batch, Counts
 
 def tutorial_step(p: Parts, batch: Batch) -> Counts:
     """The step of the tutorials: loss and hits are read each time."""
-    output = p.forward(p.model, batch)
+    output = p.forward(p.net, batch)
     p.mark("forward")
     output.loss.backward()
+    p.exchange(p.model)
     p.mark("backward")
     p.optimizer.step()
     p.schedule.step()
@@ -25,9 +26,10 @@ def tutorial_step(p: Parts, batch: Batch) -> Counts:
 
 def plain_step(p: Parts, batch: Batch) -> Counts:
     """The same without reads: loss and hits stay tensors on the device."""
-    output = p.forward(p.model, batch)
+    output = p.forward(p.net, batch)
     p.mark("forward")
     output.loss.backward()
+    p.exchange(p.model)
     p.mark("backward")
     p.optimizer.step()
     p.schedule.step()

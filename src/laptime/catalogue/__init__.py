@@ -1,0 +1,120 @@
+"""Names, classes, needs and options of workloads, optimizations and rungs; without torch, so that listing is quick."""
+
+from __future__ import annotations
+
+from laptime.catalogue.ladders import DEVICES, LADDERS, RUNGS, STAGES, WITHOUT
+from laptime.catalogue.optimizations import OPTIMIZATIONS
+from laptime.catalogue.workloads import WORKLOADS
+from laptime.entries import Class, OptimizationEntry, Preset, WorkloadEntry
+from laptime.errors import UsageError, shorten, unknown
+from laptime.spec import OptimizationSpec, Option
+
+__all__ = ["DEVICES", "LADDERS", "OPTIMIZATIONS", "RUNGS", "STAGES", "WITHOUT", "WORKLOADS"]
+
+
+def find_workload(name: str) -> WorkloadEntry:
+    """Finds a workload by name.
+
+    Raises:
+        UsageError: there is none, with the nearest names.
+    """
+    for entry in WORKLOADS:
+        if entry.name == name:
+            return entry
+    raise unknown("workload", name, [w.name for w in WORKLOADS])
+
+
+def find_preset(workload: WorkloadEntry, name: str) -> Preset:
+    """Finds a workload's preset; raises UsageError with the nearest names."""
+    for preset in workload.presets:
+        if preset.name == name:
+            return preset
+    raise unknown("preset", name, [p.name for p in workload.presets])
+
+
+def find_optimization(name: str) -> OptimizationEntry:
+    """Finds an optimization; raises UsageError with the nearest names."""
+    for entry in OPTIMIZATIONS:
+        if entry.name == name:
+            return entry
+    raise unknown("optimization", name, [o.name for o in OPTIMIZATIONS])
+
+
+def parse_optimization(text: str) -> OptimizationSpec:
+    """Parses `name(:option=value)*`; raises UsageError for what does not exist or has another type."""
+    name, *given = text.split(":")
+    entry = find_optimization(name)
+    options: dict[str, Option] = {}
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"{shorten(pair)!r} in {shorten(text)!r} is no option: write {name}:option=value.")
+        options[key] = parse_option(entry, key, value)
+    return OptimizationSpec(name=name, options=options)
+
+
+def parse_option(entry: OptimizationEntry, key: str, value: str) -> Option:
+    """Reads an option's value with the type of its default."""
+    default = next((o.default for o in entry.options if o.name == key), None)
+    if default is None:
+        if not entry.options:
+            raise UsageError(
+                f"optimization {entry.name!r} has no options, so {shorten(key)!r} can't be set: leave it out."
+            )
+        raise unknown(f"option of {entry.name}", key, [o.name for o in entry.options])
+    try:
+        return _convert(default, value)
+    except ValueError:
+        kind = type(default).__name__
+        raise UsageError(
+            f"option {key!r} of {entry.name!r} takes a value of type {kind}, not {shorten(value)!r}: "
+            "see laptime list optimizations."
+        ) from None
+
+
+def _convert(default: Option, value: str) -> Option:
+    if isinstance(default, bool):
+        if value.lower() not in ("true", "false"):
+            raise ValueError(value)
+        return value.lower() == "true"
+    return type(default)(value)
+
+
+def rung_spec(name: str) -> OptimizationSpec:
+    """The optimization that a rung adds, with its options."""
+    return parse_optimization(RUNGS.get(name, name))
+
+
+def combine(chosen: tuple[OptimizationSpec, ...], *added: OptimizationSpec) -> tuple[OptimizationSpec, ...]:
+    """Adds optimizations one after another, in stage order at the end.
+
+    One of the same name is replaced, and those that exclude each other give way to the one that was added last.
+    """
+    kept = {o.name: o for o in chosen}
+    for new in added:
+        excludes = find_optimization(new.name).excludes
+        kept = {n: o for n, o in kept.items() if n not in excludes and new.name not in find_optimization(n).excludes}
+        kept[new.name] = new
+    return in_stage_order(tuple(kept.values()))
+
+
+def options_of(spec: OptimizationSpec) -> dict[str, Option]:
+    """All options of an optimization, defaults filled in."""
+    entry = find_optimization(spec.name)
+    return {o.name: o.default for o in entry.options} | spec.options
+
+
+def in_stage_order(optimizations: tuple[OptimizationSpec, ...]) -> tuple[OptimizationSpec, ...]:
+    """Sorts by stage, then by place in the catalogue."""
+    stages = [s for s, _ in STAGES]
+    names = [o.name for o in OPTIMIZATIONS]
+    return tuple(
+        sorted(optimizations, key=lambda o: (stages.index(find_optimization(o.name).stage), names.index(o.name)))
+    )
+
+
+def classes_of(optimizations: tuple[OptimizationSpec, ...]) -> tuple[Class, ...]:
+    """The classes of a list of optimizations, in the order exact, numeric, statistical, model."""
+    found = {find_optimization(o.name).klass for o in optimizations}
+    order: tuple[Class, ...] = ("exact", "numeric", "statistical", "model")
+    return tuple(c for c in order if c in found)
