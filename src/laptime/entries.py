@@ -42,6 +42,7 @@ class OptimizationEntry:
         probe: key in `ProbeRecord.gains` that must show a gain on this machine before it enters, if it has one.
         excludes: optimizations whose place it takes, and they its: a variant holds only the one that was added last.
         only_shown: a rung that is kept for comparison and never joins the optimized variant.
+        earned: joins the optimized variant only in a ladder that measured it, never by the variant's name or untried.
     """
 
     name: str
@@ -54,6 +55,7 @@ class OptimizationEntry:
     probe: str | None = None
     excludes: tuple[str, ...] = ()
     only_shown: bool = False
+    earned: bool = False
 
 
 @dataclass(frozen=True)

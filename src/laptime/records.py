@@ -104,6 +104,9 @@ class CheckRecord(Readable):
     Attributes:
         loss_error: |loss - baseline| / |baseline|.
         gradient_error: ||g - g0|| / ||g0|| over all parameters, in the baseline's layout.
+        layer: where the gradient of one layer differs most from the baseline's in the variant's own precision, with
+            BatchNorm's statistics held still; None where the precision is all that the variant changes.
+        layer_error: ||g - g0|| / ||g0|| of that layer.
     """
 
     klass: str
@@ -113,7 +116,23 @@ class CheckRecord(Readable):
     loss_tolerance: float
     gradient_error: float
     gradient_tolerance: float
+    layer: str | None = None
+    layer_error: float | None = None
+    layer_tolerance: float | None = None
     passed: bool
+
+    def findings(self) -> str:
+        """Both errors beside what is allowed, in words; each report says the same."""
+        text = (
+            f"loss by {self.loss_error:.2g} (tolerance {self.loss_tolerance:.2g}), "
+            f"gradients by {self.gradient_error:.2g} (tolerance {self.gradient_tolerance:.2g})"
+        )
+        if self.layer is None or self.layer_error is None or self.layer_tolerance is None:
+            return text
+        return (
+            f"{text}, and from the baseline in its own precision by {self.layer_error:.2g} in {self.layer} "
+            f"(tolerance {self.layer_tolerance:.2g})"
+        )
 
 
 class RunRecord(Readable):

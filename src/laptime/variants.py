@@ -48,8 +48,8 @@ def all_names() -> tuple[str, ...]:
 def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
     """Finds what a variant's name stands for.
 
-    A rung stands for all optimizations of its ladder up to its own. A ladder that is run decides for itself which of
-    the earlier rungs stay, and records it.
+    A rung stands for all optimizations of its ladder up to its own, less those that must earn their place. A ladder
+    that is run decides for itself which of the earlier rungs stay, and records it.
 
     Args:
         text: `NAME(+optimization[:option=value])*`.
@@ -71,7 +71,8 @@ def _rungs(device: str, rung: str) -> tuple[str, ...]:
     ladder = LADDERS[device]
     if rung == BASELINE:
         return ()
-    lasting = tuple(r for r in ladder if r == rung or not find_optimization(rung_spec(r).name).only_shown)
+    entries = {r: find_optimization(rung_spec(r).name) for r in ladder}
+    lasting = tuple(r for r in ladder if r == rung or not (entries[r].only_shown or entries[r].earned))
     if rung == OPTIMIZED:
         return lasting
     if rung.startswith(f"{OPTIMIZED}-without-"):

@@ -11,6 +11,7 @@ from laptime.catalogue import (
     LADDERS,
     OPTIMIZATIONS,
     STAGES,
+    STATISTICAL,
     WORKLOADS,
     find_optimization,
     in_stage_order,
@@ -87,6 +88,14 @@ def test_a_variant_takes_more_optimizations_and_options():
 def test_a_wrong_optimization_is_refused_with_what_would_be_right(text, named):
     with pytest.raises(UsageError, match=named):
         parse_optimization(text)
+
+
+def test_what_must_earn_its_place_comes_by_its_own_name_alone():
+    optimized = {o.name for o in resolve("cpu-optimized").optimizations}
+    assert not optimized & set(STATISTICAL)
+    chosen = {o.name for o in resolve("cpu-ema").optimizations}
+    assert chosen == optimized | {"ema"}
+    assert all(find_optimization(n).earned for n in STATISTICAL)
 
 
 def test_setting_an_option_of_an_absent_optimization_is_refused():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from laptime.catalogue.ladders import DEVICES, LADDERS, RUNGS, STAGES, WITHOUT
+from laptime.catalogue.ladders import DEVICES, LADDERS, RUNGS, STAGES, STATISTICAL, WITHOUT
 from laptime.catalogue.optimizations import OPTIMIZATIONS
 from laptime.catalogue.workloads import WORKLOADS
 from laptime.entries import Class, OptimizationEntry, Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec, Option
 
-__all__ = ["DEVICES", "LADDERS", "OPTIMIZATIONS", "RUNGS", "STAGES", "WITHOUT", "WORKLOADS"]
+__all__ = ["DEVICES", "LADDERS", "OPTIMIZATIONS", "RUNGS", "STAGES", "STATISTICAL", "WITHOUT", "WORKLOADS"]
 
 
 def find_workload(name: str) -> WorkloadEntry:

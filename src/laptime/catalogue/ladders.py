@@ -10,7 +10,7 @@ from laptime.entries import Stage
 STAGES: tuple[tuple[Stage, str], ...] = (
     ("process", "threads and number modes hold for everything that follows"),
     ("data", "where the samples are decides what a batch is"),
-    ("schedule", "batch size and learning rate are settled before the net is cut to them"),
+    ("schedule", "batch size, learning rate and the optimizer's rule are settled before the net is cut to them"),
     ("loss", "the loss is part of the forward that precision wraps"),
     ("model", "modules are replaced while their parameters are plain fp32 and no optimizer holds them"),
     ("layout", "memory format is a property of the parameters that the model stage left"),
@@ -18,7 +18,7 @@ STAGES: tuple[tuple[Stage, str], ...] = (
     ("kernels", "chosen by timing, so layout, precision and batch must be settled"),
     ("compile", "the compiler sees the finished modules and leaves their parameters where they are"),
     ("parallel", "ranks wrap what one process would run"),
-    ("optimizer", "it takes the final parameters"),
+    ("optimizer", "its kernels take the final parameters"),
     ("step", "the step closes over all of the above"),
 )
 
@@ -27,6 +27,11 @@ DEVICES: dict[str, Literal["cpu", "cuda"]] = {"cpu": "cpu", "cuda": "cuda"}
 
 # Rungs whose optimization has options that differ from its defaults: name of the rung to `name:option=value`.
 RUNGS: dict[str, str] = {}
+
+# Rungs of another trajectory beside the batch's, for any device, last in its ladder: they change what is learnt more
+# than how fast, so each must earn its place there. OneCycle comes with large-batch, sgd-nesterov is another optimizer;
+# both are used alone.
+STATISTICAL: tuple[str, ...] = ("label-smoothing", "flip", "decay", "ema", "progressive-resizing")
 
 # The rungs of a device in the order in which they are tried: exact, then numeric, then statistical, so that the last
 # one before the first statistical rung is the fastest at the baseline's own batch and trajectory. keep-pages comes
@@ -43,6 +48,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "products",
         "large-batch",
         "keep-pages",
+        *STATISTICAL,
     ),
 }
 

@@ -210,8 +210,4 @@ def _wrong(record: RunRecord) -> str:
     check = record.check
     if check is None:
         return record.error or "its loss and gradients differ from the baseline's"
-    return (
-        "one step differs from the baseline's: "
-        f"loss by {check.loss_error:.2g} (tolerance {check.loss_tolerance:.2g}), "
-        f"gradients by {check.gradient_error:.2g} (tolerance {check.gradient_tolerance:.2g})"
-    )
+    return f"one step differs from the baseline's: {check.findings()}"

@@ -7,8 +7,10 @@ import torch
 from laptime.data.tensors import ImageData
 from laptime.errors import UsageError
 from laptime.optimizations import apply
-from laptime.optimizations.base import ConstantRate, Mark, Parts, Recipe, adam
+from laptime.optimizations.augment import Augmented
+from laptime.optimizations.base import ConstantRate, Loader, Mark, Parts, Recipe
 from laptime.optimizations.data import items
+from laptime.optimizations.optimizer import build_optimizer
 from laptime.optimizations.step import tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.workloads import find
@@ -57,16 +59,19 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
     net = model
     for wrap in recipe.wrappers:
         net = wrap(net)
-    optimizer = adam(model.parameters(), recipe.learning_rate, **recipe.optimizer_options)
+    loader: Loader = recipe.make_loader(recipe)
+    if recipe.augments:
+        loader = Augmented(loader, recipe)
     return Parts(
         model=model,
         net=net,
-        optimizer=optimizer,
+        optimizer=build_optimizer(recipe, model),
         schedule=ConstantRate(),
-        loader=recipe.make_loader(recipe),
+        loader=loader,
         forward=recipe.forward,
         step=recipe.step,
         mark=mark,
         device=recipe.device,
         exchange=recipe.exchange,
+        average=recipe.make_average(model, len(loader)) if recipe.make_average else None,
     )

@@ -16,7 +16,7 @@ def evaluate(p: Parts, recipe: Recipe, split: Split) -> Counts:
     """Runs the model over a split in evaluation mode, in the precision it was trained in.
 
     Args:
-        p: the run's parts; the model is left in training mode.
+        p: the run's parts; what is evaluated is the model or its average, left in training mode.
         recipe: how images become inputs.
         split: images [N, H, W, 3], uint8.
 
@@ -26,14 +26,15 @@ def evaluate(p: Parts, recipe: Recipe, split: Split) -> Counts:
     normalize = Normalizer(recipe)
     loss = torch.zeros((), device=p.device)
     correct = torch.zeros((), dtype=torch.int64, device=p.device)
-    p.model.eval()
+    model = p.evaluated
+    model.eval()
     with torch.inference_mode():
         for images, labels in zip(
             split.images.split(EVALUATION_BATCH), split.labels.split(EVALUATION_BATCH), strict=True
         ):
             batch = Batch(normalize(images).to(p.device), labels.to(p.device))
-            counts = p.forward(p.model, batch).detached()
+            counts = p.forward(model, batch).detached()
             loss += counts.loss_sum
             correct += counts.correct
-    p.model.train()
+    model.train()
     return Counts(loss, correct, len(split.labels))

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import copy
 
-import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from laptime.optimizations.base import Recipe
-from laptime.workloads.base import Batch
-
-_SAMPLES = 2
+from laptime.optimizations.shapes import ShapesUnknownError, guarded, meta_batch
 
 
-def flops_per_sample(recipe: Recipe) -> float:
+def flops_per_sample(recipe: Recipe) -> float | None:
     """Counts matrix products and convolutions of one forward and backward pass of the recipe's model.
 
     Runs on the meta device in a few milliseconds. torch's profiler leaves out the backward of convolutions; this
-    does not.
+    does not. Where the size of the images grows over the epochs, it is their mean.
+
+    Returns:
+        None where the net can't be run on shapes alone.
     """
     model = copy.deepcopy(recipe.model).to("meta")
-    images = torch.empty(_SAMPLES, 3, *recipe.image_size, device="meta")
-    labels = torch.zeros(_SAMPLES, dtype=torch.int64, device="meta")
+    sizes = recipe.epoch_sizes or (recipe.image_size,)
+    try:
+        counted = {size: _count(recipe, model, size) for size in set(sizes)}
+    except ShapesUnknownError:
+        return None
+    return sum(counted[size] for size in sizes) / len(sizes)
+
+
+def _count(recipe: Recipe, model: nn.Module, size: tuple[int, int]) -> float:
+    batch = meta_batch(size)
+
+    def forward_and_backward() -> None:
+        recipe.workload.forward(model, batch).loss.backward()
+
     with FlopCounterMode(display=False) as counter:
-        recipe.workload.forward(model, Batch(images, labels)).loss.backward()
-    return float(counter.get_total_flops()) / _SAMPLES
+        guarded(forward_and_backward)
+    return float(counter.get_total_flops()) / len(batch)

@@ -21,6 +21,8 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, value in _tensors(p).items():
             value.copy_(saved[name])
+        if p.average is not None:
+            p.average.restart(p.model)
         for state in p.optimizer.state.values():
             for value in state.values():
                 if isinstance(value, Tensor):

@@ -92,6 +92,12 @@ def refusal(name: str, probe: ProbeRecord) -> str | None:
     return f"a probe on this machine showed {gain:.2f}x, less than the {LEAST_GAIN:.2f}x that would be a gain"
 
 
+def enters_untried(name: str) -> bool:
+    """Whether a rung belongs to the optimized variant of a ladder that did not try it."""
+    entry = find_optimization(rung_spec(name).name)
+    return not (entry.only_shown or entry.earned)
+
+
 @dataclass
 class Climb:
     """The first round: each rung joins the best so far and stays only if it is faster and right."""
@@ -123,11 +129,13 @@ class Climb:
     def optimized(self) -> list[tuple[Variant, Rung]]:
         """The best combination, and the same without the optimizations whose share is shown apart.
 
-        A short ladder does not try every rung; those not tried enter too, unless a probe refused them.
+        A short ladder does not try every rung; those not tried enter too, unless a probe refused them or they must
+        earn their place.
         """
         device = self.plan.device
         tried = {name for group in self.plan.rungs for name in group}
-        untried = [r for r in LADDERS[device] if r not in tried and r not in self.plan.refused]
+        known = (*tried, *self.plan.refused)
+        untried = [r for r in LADDERS[device] if r not in known and enters_untried(r)]
         kept = combine(self.best.optimizations, *map(rung_spec, untried))
         whole = Variant(f"{device}-{OPTIMIZED}", device, kept)
         found = [(whole, rung_of(whole, on=self.best.name))]

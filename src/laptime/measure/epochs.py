@@ -43,7 +43,8 @@ class Session:
     def warm_up(self, plan: Plan) -> float:
         """Runs the warm-up epochs and puts all state back; returns their seconds.
 
-        A shortened warm-up still runs the epoch's last, smaller batch, which is a shape of its own.
+        A shortened warm-up still runs the epoch's last, smaller batch, which is a shape of its own. Images that grow
+        with the epochs are met in all their sizes.
         """
         saved = snapshot(self.parts)
         begin = time.perf_counter()
@@ -54,6 +55,8 @@ class Session:
                 self.progress(-1, done, steps)
             if steps < whole:
                 self._last_shape()
+        if plan.warmup_epochs:
+            self._other_sizes()
         self._wait()
         seconds = time.perf_counter() - begin
         reset(self.parts, self.recipe, saved)
@@ -107,9 +110,15 @@ class Session:
             ended_at=time.time(),
         )
 
-    def _last_shape(self) -> None:
+    def _other_sizes(self) -> None:
+        sizes = self.recipe.epoch_sizes
+        for epoch in sorted(sizes.index(size) for size in set(sizes[1:]) - set(sizes[:1])):
+            next(train_epoch(self.parts, epoch))
+            self._last_shape(epoch)
+
+    def _last_shape(self, epoch: int = 0) -> None:
         last = len(batches(torch.arange(len(self.recipe.data.train.labels)), self.recipe.batch_size)[-1])
-        first = next(iter(self.parts.loader.epoch(0)))
+        first = next(iter(self.parts.loader.epoch(epoch)))
         whole = Batch(torch.cat([first.inputs, first.inputs[:1]]), torch.cat([first.labels, first.labels[:1]]))
         self.parts.step(self.parts, Batch(whole.inputs[:last], whole.labels[:last]))
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from laptime.catalogue import in_stage_order, options_of
+from laptime.optimizations.augment import flip, progressive_resizing
+from laptime.optimizations.average import ema
 from laptime.optimizations.base import Recipe, Transform
 from laptime.optimizations.data import resident
 from laptime.optimizations.dead_taps import dead_taps
 from laptime.optimizations.layout import channels_last
-from laptime.optimizations.optimizer import fused_optimizer
+from laptime.optimizations.loss import label_smoothing
+from laptime.optimizations.optimizer import decay, fused_optimizer, sgd_nesterov
 from laptime.optimizations.precision import bf16
 from laptime.optimizations.process import keep_pages, threads
 from laptime.optimizations.products import products
-from laptime.optimizations.schedule import large_batch
+from laptime.optimizations.schedule import large_batch, onecycle
 from laptime.optimizations.step import no_reads
 from laptime.spec import OptimizationSpec
 
@@ -26,6 +29,13 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("bf16", bf16),
     ("fused-optimizer", fused_optimizer),
     ("no-reads", no_reads),
+    ("sgd-nesterov", sgd_nesterov),
+    ("onecycle", onecycle),
+    ("decay", decay),
+    ("label-smoothing", label_smoothing),
+    ("flip", flip),
+    ("progressive-resizing", progressive_resizing),
+    ("ema", ema),
 )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from torch.optim import Optimizer
 from laptime.data.tensors import ImageData
 from laptime.spec import Option
 from laptime.workloads.base import Batch, Counts, Output, Workload
+
+if TYPE_CHECKING:
+    from laptime.optimizations.average import Average
 
 
 class Loader(Protocol):
@@ -52,6 +55,10 @@ Forward = Callable[[nn.Module, Batch], Output]
 MakeSchedule = Callable[[Optimizer, int], Schedule]
 Wrap = Callable[[nn.Module], nn.Module]
 Exchange = Callable[[nn.Module], None]
+MakeOptimizer = Callable[..., Optimizer]
+MakeAverage = Callable[[nn.Module, int], "Average"]
+Augment = Callable[[Batch, Tensor, int], Batch]
+Groups = list[dict[str, Any]]
 
 
 def no_exchange(model: nn.Module) -> None:
@@ -68,6 +75,7 @@ class Parts:
         forward: net and batch to loss and right answers, with the precision of the run.
         step: one training step, from batch to counts.
         exchange: called between backward and optimizer; where ranks exchange gradients by themselves.
+        average: the moving average of the weights, where the recipe has one.
         mark: consumer of the borders between a step's parts.
     """
 
@@ -81,11 +89,22 @@ class Parts:
     mark: Mark
     device: torch.device
     exchange: Exchange
+    average: Average | None = None
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The module that evaluation and saving use."""
+        return self.model if self.average is None else self.average.model
 
 
-def adam(parameters: Iterable[nn.Parameter], learning_rate: float, **options: Any) -> Optimizer:
+def adam(groups: Groups, learning_rate: float, **options: Any) -> Optimizer:
     """Adam as the tutorials use it."""
-    return torch.optim.Adam(parameters, lr=learning_rate, **options)
+    return torch.optim.Adam(groups, lr=learning_rate, **options)
+
+
+def one_group(model: nn.Module) -> Groups:
+    """All parameters alike."""
+    return [{"params": list(model.parameters())}]
 
 
 def constant(optimizer: Optimizer, steps: int) -> Schedule:
@@ -103,7 +122,13 @@ class Recipe:
         channels_last: whether images come in NHWC memory format.
         make_loader: loader from the finished recipe.
         make_schedule: schedule from the optimizer and the steps of the whole counted run.
+        make_optimizer: optimizer from parameter groups, learning rate and `optimizer_options`.
+        make_groups: parameter groups of the finished model, with what is special about each.
         optimizer_options: further arguments of the optimizer.
+        augments: applied in turn to each training batch, on the device it is on: batch, the samples' indices [B] on
+            the CPU, epoch.
+        epoch_sizes: height and width of the training images by epoch; empty where they are `image_size` in all.
+        make_average: moving average of a model's weights, from the model and the steps of an epoch.
         wrappers: applied to the model on its device, the innermost first, for the training step alone (compiler, DDP).
         exchange: see `Parts.exchange`.
         precision: `fp32` or `bf16`: which ceiling the throughput is compared with.
@@ -124,13 +149,23 @@ class Recipe:
     forward: Forward
     step: Callable[[Parts, Batch], Counts]
     make_schedule: MakeSchedule = constant
+    make_optimizer: MakeOptimizer = adam
+    make_groups: Callable[[nn.Module], Groups] = one_group
     optimizer_options: dict[str, Any] = field(default_factory=dict)
+    augments: tuple[Augment, ...] = ()
+    epoch_sizes: tuple[tuple[int, int], ...] = ()
+    make_average: MakeAverage | None = None
     wrappers: tuple[Wrap, ...] = ()
     exchange: Exchange = no_exchange
     channels_last: bool = False
     precision: str = "fp32"
     settled: dict[str, dict[str, Option]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """All sizes of images that the net meets, that of the evaluation first."""
+        return tuple(dict.fromkeys((self.image_size, *self.epoch_sizes)))
 
 
 Options = dict[str, Option]

@@ -1,12 +1,96 @@
-"""Stage optimizer: how parameters are updated."""
+"""What updates the parameters: the rule, its groups, and how its kernels run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from laptime.optimizations.base import Options, Recipe
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from laptime.errors import UsageError
+from laptime.optimizations.base import Groups, Options, Recipe
+from laptime.optimizations.dead_taps import crops
 
 
 def fused_optimizer(recipe: Recipe, options: Options) -> Recipe:
     """Updates all parameters in one kernel."""
     return replace(recipe, optimizer_options={**recipe.optimizer_options, "fused": True})
+
+
+def sgd_nesterov(recipe: Recipe, options: Options) -> Recipe:
+    """SGD with Nesterov momentum instead of Adam, with a learning rate of its own.
+
+    It stands before the batch in the catalogue, so that a larger batch scales this rate.
+    """
+    rate, momentum = float(options["lr"]), float(options["momentum"])
+    if rate <= 0 or not 0 < momentum < 1:
+        raise UsageError(
+            f"sgd-nesterov:lr={rate:g}:momentum={momentum:g} can't train: give lr > 0 and 0 < momentum < 1."
+        )
+    chosen = {**recipe.optimizer_options, "momentum": momentum, "nesterov": True}
+    return replace(recipe, make_optimizer=sgd, learning_rate=rate, optimizer_options=chosen)
+
+
+def decay(recipe: Recipe, options: Options) -> Recipe:
+    """Weight decay: decoupled for Adam, which becomes AdamW; in the gradient for SGD, as is usual there.
+
+    Sources: Loshchilov and Hutter 2017 (arXiv:1711.05101); none on norms and biases, He et al. 2018
+    (arXiv:1812.01187).
+    """
+    amount = float(options["amount"])
+    if amount < 0:
+        raise UsageError(f"decay:amount={amount:g} would let weights grow: give at least 0.")
+    return replace(
+        recipe,
+        make_optimizer=sgd if recipe.make_optimizer is sgd else adamw,
+        make_groups=recipe.make_groups if options["norms"] else matrices_and_vectors,
+        optimizer_options={**recipe.optimizer_options, "weight_decay": amount},
+    )
+
+
+def adamw(groups: Groups, learning_rate: float, **options: Any) -> Optimizer:
+    """Adam with decoupled weight decay."""
+    return torch.optim.AdamW(groups, lr=learning_rate, **options)
+
+
+def sgd(groups: Groups, learning_rate: float, **options: Any) -> Optimizer:
+    """SGD."""
+    return torch.optim.SGD(groups, lr=learning_rate, **options)
+
+
+def matrices_and_vectors(model: nn.Module) -> Groups:
+    """Two groups: kernels and matrices, then norms and biases, which are not decayed."""
+    parameters = list(model.parameters())
+    vectors = [p for p in parameters if p.dim() < 2]
+    return [{"params": [p for p in parameters if p.dim() >= 2]}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def build_optimizer(recipe: Recipe, model: nn.Module) -> Optimizer:
+    """The recipe's optimizer over a model's parameters, and over the factors of dead taps where decay moves them."""
+    groups = recipe.make_groups(model)
+    amount = recipe.optimizer_options.get("weight_decay", 0.0)
+    factors = {id(weight): crop.factor for weight, crop in crops(model).values()}
+    moved: list[Tensor] = []
+    for group in groups:
+        if group.get("weight_decay", amount):
+            extra = [factors[id(p)] for p in group["params"] if id(p) in factors]
+            group["params"] = [*group["params"], *extra]
+            moved += extra
+    optimizer = recipe.make_optimizer(groups, recipe.learning_rate, **recipe.optimizer_options)
+    if moved:
+        optimizer.register_step_pre_hook(_without_gradient(moved))
+    return optimizer
+
+
+def _without_gradient(tensors: list[Tensor]) -> Callable[..., None]:
+    """A hook that gives tensors a gradient of zero: an optimizer skips what has none, and leaves it undecayed."""
+    zeros = [torch.zeros_like(t) for t in tensors]
+
+    def hook(*_: object) -> None:
+        for tensor, zero in zip(tensors, zeros, strict=True):
+            tensor.grad = zero
+
+    return hook

@@ -22,7 +22,8 @@ from torch.nn import functional as F  # noqa: N812 - the name torch's documentat
 
 from laptime.errors import UsageError
 from laptime.optimizations.base import Options, Recipe
-from laptime.optimizations.dead_taps import Crop, conv_inputs
+from laptime.optimizations.dead_taps import Crop, conv_sizes
+from laptime.optimizations.shapes import ShapesUnknownError
 
 _ROUNDS = 3
 # A layer is replaced when the product takes less than this share of the convolution's time.
@@ -180,14 +181,6 @@ class ProductConv2d(nn.Module):
         found = _route(self.geometry, self.largest)(images, self.weight)
         return found if self.bias is None else found + self.bias.view(1, -1, 1, 1).to(found.dtype)
 
-    def plain_weight(self, weight: Tensor) -> Tensor:
-        """See `PlainLayout`."""
-        return weight if self.crop is None else self.crop.whole(weight)
-
-    def plain_gradient(self, gradient: Tensor) -> Tensor:
-        """See `PlainLayout`."""
-        return gradient if self.crop is None else self.crop.whole_gradient(gradient)
-
 
 @cache
 def _route(geometry: Geometry, largest: int) -> Route:
@@ -213,10 +206,15 @@ def products(recipe: Recipe, options: Options) -> Recipe:
     """
     wanted, largest = str(options["layers"]), int(options["largest"])
     model, chosen = copy.deepcopy(recipe.model), list[str]()
-    for name, calls in conv_inputs(model, recipe.image_size).items():
+    try:
+        sizes = conv_sizes(recipe)
+    except ShapesUnknownError as unknown:
+        return replace(recipe, notes=(*recipe.notes, f"no layer as product: {unknown}"))
+    for name, met in sizes.items():
         conv = model.get_submodule(name)
         assert isinstance(conv, nn.Conv2d)
-        geometry = geometry_of(conv, calls[0]) if len(calls) == 1 else None
+        # Images of several sizes: a product stands only where the map has the same size for all of them.
+        geometry = geometry_of(conv, met[0]) if len(met) == 1 else None
         if geometry is None or _has_dead_taps(geometry) or route_of(geometry, largest) is None:
             continue
         product = ProductConv2d(conv, geometry, largest)

@@ -29,6 +29,15 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
     return replace(recipe, batch_size=size, learning_rate=peak, make_schedule=kinds[str(options["schedule"])])
 
 
+def onecycle(recipe: Recipe, options: Options) -> Recipe:
+    """The OneCycle schedule at the batch and optimizer that the recipe has."""
+    factor = float(options["factor"])
+    if factor <= 0:
+        raise UsageError(f"onecycle:factor={factor:g} leaves no learning rate: give a number above 0.")
+    peak = factor * recipe.learning_rate
+    return replace(recipe, learning_rate=peak, make_schedule=one_cycle(peak))
+
+
 def one_cycle(peak: float) -> MakeSchedule:
     """Rises to `peak` over the first 30 % of the counted steps, then anneals to nearly zero."""
 

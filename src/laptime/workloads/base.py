@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -83,10 +84,25 @@ class Workload(Protocol):
         """Computes loss and right answers of a batch, without waiting for the device."""
         ...
 
+    def smoothed(self, amount: float) -> Callable[[nn.Module, Batch], Output] | None:
+        """`forward` with labels smoothed by `amount` where the model is in training mode, and plain elsewhere.
 
-def classify(model: nn.Module, batch: Batch) -> Output:
-    """Forward pass of any classifier: cross-entropy over the logits [B, classes] and top-1 hits."""
+        Returns:
+            None where the workload's loss has no labels to smooth.
+        """
+        ...
+
+
+def classify(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> Output:
+    """Forward pass of any classifier: cross-entropy over the logits [B, classes] and top-1 hits.
+
+    Args:
+        model: in evaluation mode its loss is never smoothed, so that losses on test data can be compared.
+        batch: images and classes.
+        smoothing: share of the label's weight that is spread over all classes (Szegedy et al. 2015, arXiv:1512.00567).
+    """
     logits = model(batch.inputs)
-    loss = torch.nn.functional.cross_entropy(logits, batch.labels)
+    spread = smoothing if model.training else 0.0
+    loss = torch.nn.functional.cross_entropy(logits, batch.labels, label_smoothing=spread)
     correct = (logits.detach().argmax(dim=1) == batch.labels).sum()
     return Output(loss, correct, len(batch))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from torch import nn
 from torchvision.models import ResNet18_Weights, resnet18
 
@@ -23,3 +26,7 @@ class Cifar:
     def forward(self, model: nn.Module, batch: Batch) -> Output:
         """See `Workload.forward`; images [B, 3, H, W]."""
         return classify(model, batch)
+
+    def smoothed(self, amount: float) -> Callable[[nn.Module, Batch], Output]:
+        """See `Workload.smoothed`."""
+        return partial(classify, smoothing=amount)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from laptime.catalogue import LADDERS, find_preset, find_workload
+from laptime.catalogue import LADDERS, STATISTICAL, find_preset, find_workload
 from laptime.entries import Preset
 from laptime.errors import UsageError
 from laptime.ladder.plan import Climb, make_plan
@@ -70,7 +70,14 @@ def test_a_short_ladder_lets_untried_rungs_into_optimized():
     assert judged["products"].adds == "bf16+products"
     assert len(climb.best.optimizations) == LADDERS["cpu"].index("products") + 1
     names = {o.name for o in climb.optimized()[0][0].optimizations}
-    assert names == set(LADDERS["cpu"])
+    assert names == set(LADDERS["cpu"]) - set(STATISTICAL)
+
+
+def test_a_rung_that_must_earn_its_place_enters_when_it_was_tried_and_paid():
+    times = dict.fromkeys(LADDERS["cpu"], 200.0) | {"resident": 80.0, "flip": 70.0}
+    climb, judged = climb_through(times)
+    assert judged["flip"].on == "cpu-resident"
+    assert {o.name for o in climb.optimized()[0][0].optimizations} == {"resident", "flip"}
 
 
 def test_a_group_that_is_slower_stays_out_as_a_whole():

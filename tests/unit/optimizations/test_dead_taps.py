@@ -1,5 +1,7 @@
 """Dead taps are exact: proven in float64, where only reordering is left of the difference."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,51 +10,72 @@ from torch import nn
 from torchvision.models import resnet18
 
 from laptime.engine.plain import plain_gradients, plain_state
-from laptime.optimizations.dead_taps import CroppedConv2d, conv_inputs, crop, live_axis
+from laptime.optimizations.dead_taps import (
+    CroppedConv2d,
+    Taps,
+    axes_of,
+    conv_sizes,
+    crop,
+    dead_taps,
+    live_axis,
+    update_refusal,
+)
+from laptime.optimizations.shapes import ShapesUnknownError, input_shapes
+from laptime.workloads.base import classify
+from laptime.workloads.cifar import Cifar
+
+PAIR = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
 
-def output_size(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
-
-
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 @settings(max_examples=200, deadline=None)
 @given(
-    size=st.integers(1, 6),
-    kernel=st.integers(1, 5),
-    stride=st.integers(1, 3),
-    padding=st.integers(0, 4),
-    dilation=st.integers(1, 2),
+    size=st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    kernel=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    padding=st.one_of(st.sampled_from(["same", "valid"]), st.tuples(st.integers(0, 4), st.integers(0, 4))),
+    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    groups=st.sampled_from([1, 2]),
 )
-def test_cropped_convolution_equals_the_whole_one(size, kernel, stride, padding, dilation):
-    if output_size(size, kernel, stride, padding, dilation) < 1:
-        return
-    conv = nn.Conv2d(2, 3, kernel, stride, padding, dilation).double()
-    cropped = crop(conv, (size, size))
+def test_cropped_convolution_equals_the_whole_one(size, kernel, stride, padding, dilation, groups):
+    if padding == "same":
+        stride = (1, 1)
+    conv = nn.Conv2d(2, 4, kernel, stride, padding, dilation, groups).double()
+    for length, taps in zip(size, axes_of(conv), strict=True):
+        if length + taps.before + taps.after < taps.dilation * (taps.kernel - 1) + 1:
+            return
+    cropped = crop(conv, size)
     if cropped is None:
         return
-    images = torch.randn(2, 2, size, size, dtype=torch.float64, requires_grad=True)
+    images = torch.randn(2, 2, *size, dtype=torch.float64, requires_grad=True)
     expected = conv(images)
     (grad_images, grad_weight) = torch.autograd.grad(expected.square().sum(), (images, conv.weight))
     found = cropped(images)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     (found_images, found_weight) = torch.autograd.grad(found.square().sum(), (images, cropped.weight))
     torch.testing.assert_close(found_images, grad_images, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(cropped.plain_gradient(found_weight), grad_weight, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(cropped.crop.filled(found_weight, 0.0), grad_weight, rtol=1e-10, atol=1e-10)
+
+
+def test_same_padding_with_an_even_kernel_pads_behind():
+    conv = nn.Conv2d(1, 1, (4, 3), padding="same", bias=False)
+    assert axes_of(conv) == (Taps(4, 1, 1, 2), Taps(3, 1, 1, 1))
+    assert crop(conv, (1, 1)).kernel_size == (1, 1)
 
 
 def test_live_axis_of_layer4():
     # 3x3 with padding 1 on one pixel: the centre alone; stride 2 on two pixels: the last two taps.
-    assert live_axis(1, 3, 1, 1) == (axis := live_axis(1, 3, 1, 1))
+    axis = live_axis(1, Taps(3, 1, 1, 1))
     assert (axis.first, axis.last, axis.before, axis.after) == (1, 1, 0, 0)
-    strided = live_axis(2, 3, 2, 1)
+    strided = live_axis(2, Taps(3, 2, 1, 1))
     assert (strided.first, strided.last, strided.before, strided.after) == (1, 2, 0, 0)
-    assert live_axis(8, 3, 1, 1).first == 0
+    assert live_axis(8, Taps(3, 1, 1, 1)).first == 0
 
 
-def test_resnet18_on_32_pixels_loses_seven_million_parameters():
+def test_resnet18_on_32_pixels_loses_seven_million_parameters(recipe):
     model = resnet18(num_classes=10)
     removed = 0
-    for name, sizes in conv_inputs(model, (32, 32)).items():
+    for name, sizes in conv_sizes(replace(recipe, model=model)).items():
         conv = model.get_submodule(name)
         cropped = crop(conv, sizes[0])
         if cropped is not None:
@@ -82,12 +105,132 @@ def test_state_dict_and_gradients_come_back_in_the_plain_layout():
     torch.testing.assert_close(plain(images), cropped(images))
 
 
-@pytest.mark.parametrize(
-    "conv", [nn.Conv2d(1, 1, 3, padding="same"), nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect")]
-)
-def test_refuses_padding_that_is_not_zeros(conv):
-    from laptime.optimizations.dead_taps import refusal
+class Net(nn.Module):
+    """A net with whatever is wanted between a convolution and its logits."""
 
-    assert "padding" in refusal(conv, calls=1, shared=False)
-    assert "shared" in refusal(nn.Conv2d(1, 1, 3), calls=2, shared=False)
-    assert refusal(nn.Conv2d(1, 1, 3, padding=1), calls=1, shared=False) is None
+    def __init__(self, forward, **modules) -> None:
+        super().__init__()
+        self.how = forward
+        for name, module in modules.items():
+            self.add_module(name, module)
+
+    def forward(self, images):
+        return self.how(self, images)
+
+
+def cropped_or_why(recipe, net, **changes):
+    changed = dead_taps(replace(recipe, model=net, **changes), {})
+    return any(isinstance(m, CroppedConv2d) for m in changed.model.modules()), " ".join(changed.notes)
+
+
+def conv() -> nn.Conv2d:
+    return nn.Conv2d(3, 3, 3, padding=1)
+
+
+def pooled(net, images):
+    return net.conv(nn.functional.adaptive_avg_pool2d(images, 1)).flatten(1)
+
+
+def tied(net, images):
+    return net.other(pooled(net, images)[..., None, None]).flatten(1)
+
+
+def twice(net, images):
+    return net.conv(pooled(net, images)[..., None, None]).flatten(1)
+
+
+def padded(net, images):
+    return net.conv(nn.functional.pad(images.mean((2, 3), keepdim=True), (1, 1, 1, 1))).mean((2, 3))
+
+
+def by_value(net, images):
+    return pooled(net, images if images.sum() > 0 else -images)
+
+
+def other_in_evaluation(net, images):
+    return net.conv(images.mean((2, 3), keepdim=True) if net.training else images).mean((2, 3))
+
+
+def test_what_can_not_be_cropped_exactly_is_refused_with_the_reason(recipe):
+    assert cropped_or_why(recipe, Net(pooled, conv=conv()))[0]
+    shared = conv()
+    shared_weight = conv()
+    shared_weight.weight = shared.weight
+    hooked = conv()
+    hooked.register_forward_hook(lambda *_: None)
+    normed = nn.utils.parametrizations.weight_norm(conv())
+    for net, reason in (
+        (Net(twice, conv=conv()), "exactly once"),
+        (Net(tied, conv=shared, other=shared_weight), "shared"),
+        (Net(by_value, conv=conv()), "shapes alone"),
+        (Net(other_in_evaluation, conv=conv()), "other sizes"),
+        (Net(pooled, conv=nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect")), "reflect"),
+        (Net(pooled, conv=hooked), "hooks"),
+        (Net(pooled, conv=normed), "parametrization"),
+    ):
+        found, why = cropped_or_why(recipe, net)
+        assert not found
+        assert reason in why
+    assert not cropped_or_why(recipe, Net(padded, conv=nn.Conv2d(3, 3, 3)))[0]
+
+
+def test_images_of_several_sizes_are_cropped_where_the_same_taps_are_dead(recipe):
+    fine, why = cropped_or_why(recipe, resnet18(num_classes=3), epoch_sizes=((24, 24), (32, 32)))
+    assert fine
+    assert "6,946,816" in why
+    assert "left in" not in why
+    fine, why = cropped_or_why(recipe, resnet18(num_classes=3), epoch_sizes=((64, 64), (32, 32)))
+    assert not fine
+    assert "other sizes" in why
+
+
+class Named(Cifar):
+    """A workload whose net takes two inputs by name."""
+
+    def forward(self, model, batch):
+        return classify(lambda images: model(images=images, scale=batch.labels.float().mean()), batch)
+
+
+class TakesTwo(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = conv()
+
+    def forward(self, *, images, scale):
+        return self.conv(input=nn.functional.adaptive_avg_pool2d(images, 1) * scale).flatten(1)
+
+
+def test_nets_with_several_inputs_are_run_by_their_own_workload(recipe):
+    assert cropped_or_why(recipe, TakesTwo(), workload=Named())[0]
+    shapes = input_shapes(
+        TakesTwo(), [lambda m: m(images=torch.empty(2, 3, 8, 8, device="meta"), scale=1.0)], nn.Conv2d
+    )
+    assert shapes == {"conv": [[(2, 3, 1, 1)], [(2, 3, 1, 1)]]}
+    with pytest.raises(ShapesUnknownError, match="shapes alone"):
+        input_shapes(TakesTwo(), [lambda m: m(images=torch.empty(2, 3, 8, 8))], nn.Conv2d)
+
+
+def optimizer(kind, **options):
+    return kind([nn.Parameter(torch.zeros(2))], lr=0.1, **options)
+
+
+@pytest.mark.parametrize(
+    ("made", "refused"),
+    [
+        (optimizer(torch.optim.Adam), None),
+        (optimizer(torch.optim.Adam, weight_decay=0.1), "own rate"),
+        (optimizer(torch.optim.Adam, weight_decay=0.1, decoupled_weight_decay=True), None),
+        (optimizer(torch.optim.AdamW, weight_decay=0.1), None),
+        (optimizer(torch.optim.SGD, weight_decay=0.1, momentum=0.9), None),
+        (optimizer(torch.optim.RMSprop), "not known"),
+    ],
+)
+def test_optimizers_that_move_dead_taps_unalike_are_refused(made, refused):
+    why = update_refusal(made)
+    assert (why is None) if refused is None else (refused in why)
+
+
+def test_adam_with_l2_leaves_them_in(recipe):
+    fine, why = cropped_or_why(recipe, Net(pooled, conv=conv()), optimizer_options={"weight_decay": 0.1})
+    assert not fine
+    assert "L2 in the gradient" in why

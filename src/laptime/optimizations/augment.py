@@ -1,0 +1,121 @@
+"""Stage data: what is done to whole training batches, on the device that they are on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
+
+from laptime.errors import RunError, UsageError
+from laptime.optimizations.base import Augment, Loader, Options, Recipe, batches, permutation
+from laptime.workloads.base import Batch
+
+# Apart from the seeds of the permutations, so that no coin follows from the order.
+_COIN_SEED = 7_919
+
+
+@dataclass(frozen=True)
+class Augmented:
+    """A loader whose batches go through the recipe's augmentations; the same whatever the loader."""
+
+    loader: Loader
+    recipe: Recipe
+
+    def epoch(self, index: int) -> Iterator[Batch]:
+        """See `Loader.epoch`."""
+        order = permutation(len(self.recipe.data.train.labels), self.recipe.seed, index)
+        held = batches(order, self.recipe.batch_size)
+        for batch, indices in zip(self.loader.epoch(index), held, strict=True):
+            if len(batch) != len(indices):
+                raise RunError(
+                    f"a batch holds {len(batch)} samples where the run's order has {len(indices)}: leave out flip and "
+                    "progressive-resizing with this loader."
+                )
+            changed = batch
+            for augment in self.recipe.augments:
+                changed = augment(changed, indices, index)
+            yield changed
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+
+def flip(recipe: Recipe, options: Options) -> Recipe:
+    """Mirrors half of the images in each epoch.
+
+    `alternating` throws one coin for each image and seed and then mirrors the image in every second epoch, so that two
+    epochs show each image both ways, where independent coins show half of them the same way twice. Source: Jordan 2024,
+    "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (arXiv:2404.00498).
+    """
+    mode, count = options["mode"], len(recipe.data.train.labels)
+    if mode not in ("random", "alternating"):
+        raise UsageError(f"flip:mode={mode} is unknown: give alternating or random.")
+
+    def mirrored(batch: Batch, indices: Tensor, epoch: int) -> Batch:
+        coins = throws(count, recipe.seed, 0 if mode == "alternating" else epoch)
+        chosen = (coins[indices] ^ bool(epoch % 2)) if mode == "alternating" else coins[indices]
+        mask = chosen.to(batch.inputs.device).view(-1, 1, 1, 1)
+        return replace(batch, inputs=torch.where(mask, batch.inputs.flip(3), batch.inputs))
+
+    return replace(recipe, augments=(*recipe.augments, mirrored))
+
+
+def throws(count: int, seed: int, epoch: int) -> Tensor:
+    """A coin for each sample [count], made on the CPU from seed and epoch alone."""
+    generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 10_007 + _COIN_SEED)
+    return torch.randint(0, 2, (count,), generator=generator).bool()
+
+
+def progressive_resizing(recipe: Recipe, options: Options) -> Recipe:
+    """Trains the first epochs on smaller images, which then grow to full size; evaluation is at full size always.
+
+    A deep net that halves its maps five times makes little of small images: ResNet-18 at 24 pixels has maps of 6, 3, 2
+    and 1 pixels where 32 give 8, 4, 2 and 1, so layer3 and layer4 save nothing, and neither dead taps nor the products
+    on them change. Source: fast.ai's DAWNBench entry, Howard 2018; Touvron et al. 2019 (arXiv:1906.06423).
+    """
+    sizes = growing(recipe.image_size, recipe.epochs, options)
+    if sizes[0] == recipe.image_size:
+        note = f"images stay at full size: {recipe.epochs} epochs leave none for smaller ones"
+        return replace(recipe, notes=(*recipe.notes, note))
+    shown = ", ".join(str(h) if h == w else f"{h}x{w}" for h, w in sizes)
+    return replace(
+        recipe,
+        augments=(*recipe.augments, _resized(sizes)),
+        epoch_sizes=sizes,
+        notes=(*recipe.notes, f"image size by epoch: {shown}"),
+    )
+
+
+def growing(full: tuple[int, int], epochs: int, options: Options) -> tuple[tuple[int, int], ...]:
+    """Height and width by epoch: from `smallest` of the full side over the `share` of the epochs, in steps of `step`.
+
+    The share is rounded down, so that the last epoch has full size.
+    """
+    smallest, share, step = float(options["smallest"]), float(options["share"]), int(options["step"])
+    if not (0 < smallest <= 1 and 0 <= share < 1 and step >= 1):
+        raise UsageError(
+            f"progressive-resizing:smallest={smallest:g}:share={share:g}:step={step} is no growth: give "
+            "0 < smallest <= 1, 0 <= share < 1 and step >= 1."
+        )
+    small = int(share * epochs)
+
+    def side(whole: int, epoch: int) -> int:
+        wanted = whole * (smallest + (1 - smallest) * epoch / small)
+        return min(whole, max(step, int(wanted / step + 0.5) * step))
+
+    grown = tuple((side(full[0], e), side(full[1], e)) for e in range(small))
+    return (*grown, *(full,) * (epochs - small))
+
+
+def _resized(sizes: tuple[tuple[int, int], ...]) -> Augment:
+    def resized(batch: Batch, indices: Tensor, epoch: int) -> Batch:
+        size = sizes[min(epoch, len(sizes) - 1)]
+        if batch.inputs.shape[-2:] == size:
+            return batch
+        smaller = F.interpolate(batch.inputs, size, mode="bilinear", antialias=True)
+        return replace(batch, inputs=smaller)
+
+    return resized

@@ -1,0 +1,96 @@
+"""Stage step: a moving average of the weights, which evaluation and the saved model use."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from laptime.errors import UsageError
+from laptime.optimizations.base import Options, Parts, Recipe
+from laptime.workloads.base import Batch, Counts
+
+# The average starts with a short memory: until it has seen many steps the initial weights would weigh too much in it.
+_RAMP = 10
+
+
+class Average:
+    """An exponential moving average of a model's parameters and buffers.
+
+    BatchNorm's running statistics are averaged like the weights, since those of the averaged net would take a pass over
+    the data; what is no floating point number (the count of batches) is copied. torch's AveragedModel reads a counter
+    from the device in each update and would wait for it; this one counts on the host.
+
+    Attributes:
+        model: a copy of the model with the averaged values.
+        decay: what an update keeps of the average.
+        every: steps between two updates.
+    """
+
+    def __init__(self, model: nn.Module, decay: float, every: int) -> None:
+        self.model = copy.deepcopy(model).requires_grad_(False)
+        self.decay, self.every, self.steps = decay, every, 0
+
+    def update(self, model: nn.Module) -> None:
+        """Takes a step of the model in, every so many steps; does not wait for the device."""
+        self.steps += 1
+        if self.steps % self.every:
+            return
+        done = self.steps // self.every
+        own, found = _floating(self.model), _floating(model)
+        get_ema_multi_avg_fn(min(self.decay, done / (done + _RAMP)))(own, found, None)
+        self._copy(model, floating=False)
+
+    def restart(self, model: nn.Module) -> None:
+        """Starts anew from a model, in place."""
+        self.steps = 0
+        self._copy(model, floating=True)
+        self._copy(model, floating=False)
+
+    @torch.no_grad()
+    def _copy(self, model: nn.Module, floating: bool) -> None:
+        for own, found in zip(_tensors(self.model), _tensors(model), strict=True):
+            if own.is_floating_point() == floating:
+                own.copy_(found)
+
+
+def _tensors(model: nn.Module) -> list[Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def _floating(model: nn.Module) -> list[Tensor]:
+    return [t.detach() for t in _tensors(model) if t.is_floating_point()]
+
+
+def ema(recipe: Recipe, options: Options) -> Recipe:
+    """Averages the weights over the last part of an epoch.
+
+    A memory in epochs, not in steps, means the same at every batch size. Source: Polyak and Juditsky 1992; with a short
+    memory in short trainings, Jordan 2024 (arXiv:2404.00498).
+    """
+    epochs, every = float(options["epochs"]), int(options["every"])
+    if epochs <= 0 or every < 1:
+        raise UsageError(f"ema:epochs={epochs:g}:every={every} is no memory: give epochs > 0 and every >= 1.")
+
+    def make(model: nn.Module, steps: int) -> Average:
+        return Average(model, math.exp(-every / max(epochs * steps, 1.0)), every)
+
+    return replace(recipe, make_average=make, step=averaged(recipe.step))
+
+
+def averaged(step: Callable[[Parts, Batch], Counts]) -> Callable[[Parts, Batch], Counts]:
+    """A step that ends with an update of the average."""
+
+    def stepped(p: Parts, batch: Batch) -> Counts:
+        counts = step(p, batch)
+        assert p.average is not None
+        p.average.update(p.model)
+        p.mark("optimizer")
+        return counts
+
+    return stepped

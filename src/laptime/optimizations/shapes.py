@@ -1,0 +1,87 @@
+"""What shapes meet a net's modules, found by running it on shapes alone (the meta device): no data, no arithmetic."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from laptime.optimizations.base import Recipe
+from laptime.workloads.base import Batch
+
+_SAMPLES = 2
+
+Run = Callable[[nn.Module], object]
+Calls = dict[str, list[list[tuple[int, ...]]]]
+"""Module name to the input shapes of its calls, a list for each run."""
+
+
+class ShapesUnknownError(Exception):
+    """A net can't be run on shapes alone; the message says why."""
+
+
+def meta_batch(size: tuple[int, int]) -> Batch:
+    """Two samples as shapes: images [2, 3, H, W], labels [2]."""
+    images = torch.empty(_SAMPLES, 3, *size, device="meta")
+    return Batch(images, torch.zeros(_SAMPLES, dtype=torch.int64, device="meta"))
+
+
+def runs_of(recipe: Recipe) -> list[Run]:
+    """The workload's own forward on shapes, once for each size of image that the recipe trains on."""
+    return [_run(recipe, size) for size in recipe.sizes]
+
+
+def _run(recipe: Recipe, size: tuple[int, int]) -> Run:
+    return lambda model: recipe.workload.forward(model, meta_batch(size))
+
+
+def input_shapes(model: nn.Module, runs: Sequence[Run], kind: type[nn.Module]) -> Calls:
+    """Finds the shape of the first input of each module of a kind, in training and in evaluation.
+
+    Args:
+        model: any net; it is copied.
+        runs: call the net they are given; whatever they pass to it stands on the meta device.
+        kind: class of the modules to look at.
+
+    Raises:
+        ShapesUnknownError: the forward pass needs values, not only shapes.
+    """
+    shadow = copy.deepcopy(model).to("meta")
+    calls: Calls = {name: [] for name, module in shadow.named_modules() if isinstance(module, kind)}
+    for name in calls:
+        shadow.get_submodule(name).register_forward_pre_hook(_note(calls[name]), with_kwargs=True)
+    for training in (True, False):
+        shadow.train(training)
+        for run in runs:
+            for seen in calls.values():
+                seen.append([])
+            with torch.no_grad():
+                guarded(partial(run, shadow))
+    return calls
+
+
+def guarded(call: Callable[[], object]) -> None:
+    """Calls something on the meta device.
+
+    Raises:
+        ShapesUnknownError: it needs values, not only shapes.
+    """
+    try:
+        call()
+    except Exception as error:  # whatever a net does with values that are not there: dozens of unrelated types
+        reason = " ".join(str(error).split())[:160]
+        raise ShapesUnknownError(f"the net can't be run on shapes alone ({type(error).__name__}: {reason})") from error
+
+
+def _note(seen: list[list[tuple[int, ...]]]) -> Callable[..., None]:
+    def note(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        first = next((v for v in (*inputs, *named.values()) if isinstance(v, Tensor)), None)
+        if first is None:
+            raise TypeError("a convolution was called without a tensor")
+        seen[-1].append(tuple(first.shape))
+
+    return note

@@ -1,0 +1,188 @@
+"""Cropped and whole nets train alike under every optimizer, and their states convert both ways; in float64."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from tests.unit.conftest import make_data, make_spec
+from torch import nn
+
+from laptime.engine.build import build, make_recipe
+from laptime.engine.loop import train_epoch
+from laptime.engine.plain import (
+    load_plain_optimizer_state,
+    load_plain_state,
+    plain_optimizer_state,
+    plain_state,
+    removed_parameters,
+)
+from laptime.engine.reset import reset, snapshot
+from laptime.errors import DataError
+from laptime.optimizations.dead_taps import crops, dead_taps
+from laptime.optimizations.optimizer import decay, sgd, sgd_nesterov
+from laptime.optimizations.precision import bf16
+from laptime.optimizations.schedule import onecycle
+
+NESTEROV = partial(sgd_nesterov, options={"lr": 0.05, "momentum": 0.9})
+DECAY = partial(decay, options={"amount": 0.3, "norms": False})
+MOMENTUM = partial(
+    replace, make_optimizer=sgd, optimizer_options={"momentum": 0.8, "dampening": 0.1, "weight_decay": 0.3}
+)
+OPTIMIZERS = {
+    "adam": (),
+    "adamw": (partial(decay, options={"amount": 0.3, "norms": True}),),
+    "adamw, norms apart, onecycle": (DECAY, partial(onecycle, options={"factor": 3.0})),
+    "sgd, momentum, dampening, decay": (MOMENTUM,),
+    "nesterov": (NESTEROV,),
+    "nesterov, decay": (NESTEROV, DECAY, partial(onecycle, options={"factor": 1.0})),
+}
+
+
+def small_net() -> nn.Module:
+    """Maps of 8, 4, 2, 1 and 1 pixels, as the last layers of ResNet-18 see them on 32x32 images."""
+
+    def block(inputs: int, stride: int) -> list[nn.Module]:
+        return [nn.Conv2d(inputs, 6, 3, stride, 1, bias=False), nn.BatchNorm2d(6), nn.ReLU()]
+
+    torch.manual_seed(1)
+    layers = [*block(3, 2), *block(6, 2), *block(6, 2), *block(6, 1)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3)).double()
+
+
+def whole_recipe(*changes, **fields):
+    data = make_data(size=8)
+    recipe = make_recipe(make_spec(epochs=4), data, ())
+
+    def in_double(model, batch):
+        return recipe.workload.forward(model, replace(batch, inputs=batch.inputs.double()))
+
+    recipe = replace(recipe, model=small_net(), forward=in_double, **fields)
+    for change in changes:
+        recipe = change(recipe)
+    return recipe
+
+
+def cropped_recipe(*changes, **fields):
+    whole = whole_recipe(*changes, **fields)
+    cut = dead_taps(whole, {})
+    assert len(crops(cut.model)) == 2
+    return cut
+
+
+def started(recipe):
+    parts = build(recipe, mark=lambda _: None)
+    reset(parts, recipe, snapshot(parts))
+    return parts
+
+
+def losses(parts, epochs) -> list[float]:
+    return [float(c.loss_sum) for epoch in epochs for c in train_epoch(parts, epoch)]
+
+
+def assert_same_state(found, expected):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-10, check_dtype=False)
+
+
+def assert_same_optimizer(found, expected):
+    assert found["state"].keys() == expected["state"].keys()
+    assert [g["params"] for g in found["param_groups"]] == [g["params"] for g in expected["param_groups"]]
+    for index, entry in expected["state"].items():
+        assert entry.keys() == found["state"][index].keys()
+        for key, value in entry.items():
+            if value is not None:
+                torch.testing.assert_close(torch.as_tensor(found["state"][index][key]), torch.as_tensor(value))
+
+
+@pytest.mark.parametrize("changes", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_twelve_steps_of_cropped_and_whole_agree(changes):
+    whole, cut = started(whole_recipe(*changes)), started(cropped_recipe(*changes))
+    before = plain_state(whole.model)["6.weight"]
+    assert losses(cut, range(4)) == pytest.approx(losses(whole, range(4)), abs=1e-10)
+    assert_same_state(plain_state(cut.model), plain_state(whole.model))
+    assert_same_optimizer(plain_optimizer_state(cut.model, cut.optimizer), whole.optimizer.state_dict())
+    moved = not before[..., 0, 0].equal(plain_state(whole.model)["6.weight"][..., 0, 0])
+    decays = any(g["weight_decay"] for g in whole.optimizer.param_groups)
+    assert moved == decays  # dead taps of the whole net move by weight decay alone
+
+
+@pytest.mark.parametrize("changes", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_a_training_goes_on_in_the_other_layout(changes):
+    whole, cut = started(whole_recipe(*changes)), started(cropped_recipe(*changes))
+    losses(whole, range(2))
+    for group, other in zip(cut.optimizer.param_groups, whole.optimizer.param_groups, strict=True):
+        group["lr"] = other["lr"]
+    load_plain_state(cut.model, plain_state(whole.model))
+    load_plain_optimizer_state(cut.model, cut.optimizer, whole.optimizer.state_dict())
+    assert_same_state(plain_state(cut.model), plain_state(whole.model))
+    whole.schedule = cut.schedule = build(whole_recipe(), mark=lambda _: None).schedule
+    assert losses(cut, range(2, 4)) == pytest.approx(losses(whole, range(2, 4)), abs=1e-10)
+    assert_same_state(plain_state(cut.model), plain_state(whole.model))
+    assert_same_optimizer(plain_optimizer_state(cut.model, cut.optimizer), whole.optimizer.state_dict())
+    back = started(whole_recipe(*changes))
+    load_plain_state(back.model, plain_state(cut.model))
+    load_plain_optimizer_state(back.model, back.optimizer, plain_optimizer_state(cut.model, cut.optimizer))
+    back.schedule = whole.schedule
+    assert losses(back, [4]) == pytest.approx(losses(whole, [4]), abs=1e-10)
+
+
+def test_reset_puts_the_factors_back():
+    recipe = cropped_recipe(DECAY)
+    parts = build(recipe, mark=lambda _: None)
+    saved = snapshot(parts)
+    reset(parts, recipe, saved)
+    first = losses(parts, range(2))
+    assert all(float(crop.factor) < 1 for _, crop in crops(parts.model).values())
+    reset(parts, recipe, saved)
+    assert all(float(crop.factor) == 1 for _, crop in crops(parts.model).values())
+    assert losses(parts, range(2)) == first
+    assert not any("factor" in key for key in parts.model.state_dict())
+
+
+def test_compiled_and_cropped_agree_with_the_whole():
+    torch._dynamo.reset()
+    whole = started(whole_recipe(DECAY))
+    compiled = started(cropped_recipe(DECAY, wrappers=(partial(torch.compile, backend="aot_eager"),)))
+    assert losses(compiled, range(2)) == pytest.approx(losses(whole, range(2)), abs=1e-10)
+    assert_same_state(plain_state(compiled.model), plain_state(whole.model))
+
+
+def test_bf16_and_cropped_stay_near_the_whole():
+    found = {}
+    for make in (whole_recipe, cropped_recipe):
+        recipe = bf16(replace(make(DECAY), model=make(DECAY).model.float()), {})
+        forward = recipe.workload.forward
+        parts = started(bf16(replace(recipe, forward=forward), {}))
+        found[make] = losses(parts, range(2)), plain_state(parts.model)
+    assert found[cropped_recipe][0] == pytest.approx(found[whole_recipe][0], rel=2e-2)
+    for name, value in found[whole_recipe][1].items():
+        torch.testing.assert_close(found[cropped_recipe][1][name], value, rtol=0, atol=1e-2)
+
+
+def test_a_state_that_does_not_fit_is_refused():
+    cut = started(cropped_recipe())
+    state = plain_state(cut.model)
+    with pytest.raises(DataError, match=r"6\.weight has shape \(6, 6, 1, 1\)"):
+        load_plain_state(cut.model, {**state, "6.weight": state["6.weight"][..., :1, :1]})
+    with pytest.raises(DataError, match="plain architecture"):
+        load_plain_state(cut.model, {k: v for k, v in state.items() if k != "0.weight"})
+
+
+@pytest.mark.parametrize("changes", [(), (MOMENTUM,)], ids=["adam", "sgd"])
+def test_moments_of_taps_that_have_learnt_are_refused(changes):
+    larger = started(whole_recipe(*changes))
+    losses(larger, [0])
+    learnt = larger.optimizer.state_dict()
+    key = "momentum_buffer" if changes else "exp_avg"
+    learnt["state"][6][key] = torch.randn_like(learnt["state"][6][key])
+    cut = started(cropped_recipe(*changes))
+    with pytest.raises(DataError, match="other images"):
+        load_plain_optimizer_state(cut.model, cut.optimizer, learnt)
+    with pytest.raises(DataError, match="2 groups"):
+        load_plain_optimizer_state(cut.model, cut.optimizer, started(whole_recipe(DECAY)).optimizer.state_dict())
+
+
+def test_what_was_removed_is_counted():
+    assert removed_parameters(started(cropped_recipe()).model) == 6 * 6 * (9 - 4) + 6 * 6 * (9 - 1)
