@@ -4,13 +4,15 @@ import pytest
 import torch
 from tests.unit.conftest import make_data, make_spec
 
+import laptime.optimizations
 from laptime.catalogue import LADDERS, OPTIMIZATIONS, find_optimization
 from laptime.engine.build import build, make_recipe
-from laptime.engine.check import TOLERANCES, check_one_step, comparable, relative_error
+from laptime.engine.check import TOLERANCES, check_one_step, comparable, relative_error, worst_layer
 from laptime.engine.loop import train_epoch
 from laptime.engine.plain import plain_state
 from laptime.engine.reset import reset, snapshot
 from laptime.measure.epochs import totals
+from laptime.optimizations.products import products
 from laptime.spec import OptimizationSpec
 
 JUDGED = [o.name for o in OPTIMIZATIONS if o.klass in TOLERANCES]
@@ -25,6 +27,8 @@ def test_one_step_alone(name, image_data):
     check = check_one_step(spec_with(name), image_data, 16)
     assert check.passed, check
     assert check.klass == find_optimization(name).klass
+    alone = find_optimization(name).stage == "precision"
+    assert (check.layer is None) == alone == ("own precision" not in check.findings())
 
 
 def test_one_step_of_all_together(image_data):
@@ -57,6 +61,37 @@ def test_a_wrong_gradient_is_refused(image_data, monkeypatch, name, factor):
     assert not outcome.passed
     assert outcome.gradient_error > outcome.gradient_tolerance
     assert outcome.loss_error <= outcome.loss_tolerance
+
+
+def spoil_one_layer(monkeypatch, factor: float) -> None:
+    """Makes the products' kernel of one layer give a gradient that is off by a factor."""
+    listed = laptime.optimizations.OPTIMIZATIONS
+
+    def spoiled(recipe, options):
+        changed = products(recipe, {**options, "layers": "all"})
+        changed.model.get_submodule("layer3.1.conv2").weight.register_hook(lambda g: factor * g)
+        return changed
+
+    entries = tuple((n, spoiled if n == "products" else f) for n, f in listed)
+    monkeypatch.setattr(laptime.optimizations, "OPTIMIZATIONS", entries)
+
+
+def test_a_kernel_that_is_30_percent_off_in_one_layer_is_refused(image_data, monkeypatch):
+    spoil_one_layer(monkeypatch, 0.7)
+    outcome = check_one_step(spec_with("products", "bf16"), image_data, 8)
+    assert not outcome.passed
+    assert outcome.layer == "layer3.1.conv2.weight"
+    assert outcome.layer_error == pytest.approx(0.3, abs=0.02)
+    assert "layer3.1.conv2.weight (tolerance" in outcome.findings()
+    # The rounding of the whole step hides it from the wide comparison.
+    assert outcome.gradient_error <= outcome.gradient_tolerance
+
+
+def test_a_gradient_that_is_not_finite_is_the_worst():
+    good, bad = {"a": torch.ones(2), "b": torch.ones(2)}, {"a": 9 * torch.ones(2), "b": torch.tensor([1.0, torch.nan])}
+    assert worst_layer(bad, good)[0] == "b"
+    assert worst_layer({"a": torch.ones(2)}, good) == ("b", torch.inf)
+    assert worst_layer(good, good)[1] == 0
 
 
 def trained(*names: str):
