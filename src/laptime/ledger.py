@@ -80,7 +80,7 @@ def with_ladder(ledger: Ledger, ladder: LadderRecord, records: Iterable[RunRecor
 
 
 def _entry(ladder: LadderRecord, variant: str, runs: list[RunRecord]) -> LedgerEntry:
-    epoch_s = median(median(e.epoch_s for e in r.kept) for r in runs)
+    epoch_s = median(median(r.laps) for r in runs)
     last = runs[-1]
     qualities = [q for r in runs if (q := getattr(r.kept[-1], f"test_{ladder.quality}", None)) is not None]
     machine = last.machine

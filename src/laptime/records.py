@@ -77,6 +77,7 @@ class EpochRecord(Readable):
         parts_s: seconds of the epoch by part: data, forward, backward, optimizer, read, rest.
         train_s_so_far: training seconds from the start of the first counted epoch to the end of this one.
         train_accuracy, test_accuracy: shares from 0 to 1.
+        image_side: height of the training images where it grows with the epochs; None where all are alike.
     """
 
     index: int
@@ -96,6 +97,7 @@ class EpochRecord(Readable):
     train_s_so_far: float | None = None
     parts_s: dict[str, float] = Field(default_factory=dict)
     ended_at: float | None = None
+    image_side: int | None = None
 
 
 class CheckRecord(Readable):
@@ -171,6 +173,15 @@ class RunRecord(Readable):
     @property
     def kept(self) -> tuple[EpochRecord, ...]:
         return tuple(e for e in self.epochs if e.kept)
+
+    @property
+    def laps(self) -> tuple[float, ...]:
+        """Seconds of the kept epochs; their mean alone where they differ by design, since images grow.
+
+        A fastest or a middle one of those would be an epoch of small images or of large ones.
+        """
+        seconds = tuple(e.epoch_s for e in self.kept)
+        return (sum(seconds) / len(seconds),) if len({e.image_side for e in self.kept}) > 1 else seconds
 
 
 class ProbeRecord(Readable):

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.conftest import make_spec
 
 from laptime.errors import DataError, UsageError
+from laptime.ladder.plan import fastest_s
 from laptime.records import EpochRecord, RunRecord, read_record, write_json
 from laptime.spec import read_spec
 
@@ -72,3 +73,14 @@ def test_nothing_half_written_stays(tmp_path):
     with pytest.raises(TypeError):
         write_json(tmp_path / "a.json", {"x": {1, 2}})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_epochs_of_growing_images_count_by_their_mean():
+    def epoch(index: int, seconds: float, side: int | None = None, kept: bool = True) -> EpochRecord:
+        return EpochRecord(index=index, epoch_s=seconds, samples=10, image_side=side, kept=kept)
+
+    alike = RunRecord(status="done", epochs=(epoch(0, 9.0, kept=False), epoch(1, 3.0), epoch(2, 1.0)))
+    assert alike.laps == (3.0, 1.0)
+    grown = RunRecord(status="done", epochs=(epoch(0, 1.0, 24), epoch(1, 2.0, 32), epoch(2, 6.0, 32)))
+    assert grown.laps == (3.0,)
+    assert fastest_s(grown) == 3.0

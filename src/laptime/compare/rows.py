@@ -165,7 +165,14 @@ def _ceiling(runs: Runs, ceilings: Ceilings) -> dict[str, Any]:
 
 def _rate(done: Sequence[RunRecord]) -> float | None:
     """Samples a second: the median over processes of the median over kept epochs."""
-    return _middle(_middle(e.samples / e.epoch_s for e in r.kept if _counts(e)) for r in done)
+    return _middle(_middle(_rates(r)) for r in done)
+
+
+def _rates(record: RunRecord) -> list[float]:
+    epochs = [e for e in record.kept if _counts(e)]
+    if len(record.laps) < len(record.kept):
+        return [sum(e.samples for e in epochs) / sum(e.epoch_s for e in epochs)]
+    return [e.samples / e.epoch_s for e in epochs]
 
 
 def _parts(epochs: Sequence[EpochRecord]) -> dict[str, float]:
@@ -186,7 +193,7 @@ def _memory(record: RunRecord) -> float | None:
 
 
 def _seconds(record: RunRecord) -> tuple[float, ...]:
-    return tuple(e.epoch_s for e in record.kept if _counts(e))
+    return tuple(s for s in record.laps if math.isfinite(s) and s > 0)
 
 
 def _counts(epoch: EpochRecord) -> bool:

@@ -158,7 +158,7 @@ def rung_of(variant: Variant, on: str | None, adds: str | None = None) -> Rung:
 
 
 def fastest_s(record: RunRecord) -> float | None:
-    """The fastest kept epoch of a run that is done; None otherwise."""
+    """The fastest kept epoch of a run that is done, see `RunRecord.laps`; None otherwise."""
     if record.status != "done" or not record.kept:
         return None
-    return min(e.epoch_s for e in record.kept)
+    return min(record.laps)

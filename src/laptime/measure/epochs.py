@@ -108,7 +108,12 @@ class Session:
             train_s_so_far=self.train_s,
             parts_s=split,
             ended_at=time.time(),
+            image_side=self._side(index),
         )
+
+    def _side(self, index: int) -> int | None:
+        sizes = self.recipe.epoch_sizes
+        return sizes[min(index, len(sizes) - 1)][0] if sizes else None
 
     def _other_sizes(self) -> None:
         sizes = self.recipe.epoch_sizes

@@ -237,7 +237,7 @@ def _summaries(records: Sequence[RunRecord]) -> Iterator[MetricRow]:
     # Where the epochs hold the peak memory, it is a curve already, and two series of one name would mix.
     if any(e.peak_memory_mib is not None for r in done for e in r.epochs):
         values.pop("peak_memory_mib")
-    values["epoch_s_median"] = [e.epoch_s for r in done for e in r.kept]
+    values["epoch_s_median"] = [s for r in done for s in r.laps]
     for name, found in values.items():
         if found:
             yield MetricRow(name, statistics.median(found), 0, at)
