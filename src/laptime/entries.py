@@ -34,6 +34,21 @@ class OptionEntry:
 
 
 @dataclass(frozen=True)
+class Shift:
+    """An option's value that changes the class of its optimization.
+
+    Attributes:
+        klass: the class with this value.
+        checked_as: the value in the one-step comparison, where this one is not comparable; None to leave it as it is.
+    """
+
+    option: str
+    value: Option
+    klass: Class
+    checked_as: Option | None = None
+
+
+@dataclass(frozen=True)
 class OptimizationEntry:
     """One optimization.
 
@@ -42,6 +57,7 @@ class OptimizationEntry:
         probe: key in `ProbeRecord.gains` that must show a gain on this machine before it enters, if it has one.
         excludes: optimizations whose place it takes, and they its: a variant holds only the one that was added last.
         only_shown: a rung that is kept for comparison and never joins the optimized variant.
+        shifts: values of options that make the class a weaker one.
     """
 
     name: str
@@ -54,6 +70,7 @@ class OptimizationEntry:
     probe: str | None = None
     excludes: tuple[str, ...] = ()
     only_shown: bool = False
+    shifts: tuple[Shift, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +81,7 @@ class Preset:
         rungs: the optimizations that get a rung of their own; those before one in the device's ladder enter with it.
             None for all.
         warmup_steps: steps of a warm-up epoch at most; None for the whole epoch.
+        parallel: whether the variants on several ranks follow the optimized one, where the machine has the devices.
     """
 
     name: str
@@ -74,6 +92,7 @@ class Preset:
     warmup_steps: int | None = None
     limit_train: int | None = None
     limit_test: int | None = None
+    parallel: bool = False
 
 
 @dataclass(frozen=True)
