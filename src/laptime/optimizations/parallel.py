@@ -28,7 +28,7 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 def ddp(recipe: Recipe, options: Options) -> Recipe:
     """Wraps the net in DistributedDataParallel, as torch's tutorials do or with everything that it offers for speed."""
-    recipe = _joined(recipe, options)
+    recipe = _joined(recipe, str(options["batchnorm"]))
     if not recipe.world.grouped:
         return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
     wrap = _wrapper(recipe.world, bool(options["tuned"]), int(options["bucket_mb"]), _dtype(options))
@@ -65,7 +65,7 @@ def flat_reduce(recipe: Recipe, options: Options) -> Recipe:
     CUDA graph. Each rank keeps its own BatchNorm statistics while it trains; evaluation and the saved model take rank
     0's.
     """
-    recipe = _joined(recipe, options)
+    recipe = _joined(recipe, str(options["batchnorm"]))
     if not recipe.world.grouped:
         return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
 
@@ -119,11 +119,11 @@ def dp(recipe: Recipe, options: Options) -> Recipe:
     return replace(recipe, wrappers=(*recipe.wrappers, nn.DataParallel))
 
 
-def _joined(recipe: Recipe, options: Options) -> Recipe:
+def _joined(recipe: Recipe, batchnorm: str) -> Recipe:
     """What all kinds of exchange need: enough samples for each rank, BatchNorm, and weights for unequal parts."""
-    kind, ranks = str(options["batchnorm"]), recipe.world.size
-    if kind not in ("local", "sync"):
-        raise UsageError(f"batchnorm={kind} is unknown: give local or sync.")
+    ranks = recipe.world.size
+    if batchnorm not in ("local", "sync"):
+        raise UsageError(f"batchnorm={batchnorm} is unknown: give local or sync.")
     if ranks == 1:
         return recipe
     if recipe.batch_size < 2 * ranks:
@@ -131,9 +131,9 @@ def _joined(recipe: Recipe, options: Options) -> Recipe:
             f"a batch of {recipe.batch_size} is too small for {ranks} ranks, each of which needs two samples: give a "
             f"batch of at least {2 * ranks}, more training images, or fewer ranks."
         )
-    model = synchronized(recipe.model, recipe.device) if kind == "sync" else recipe.model
+    model = synchronized(recipe.model, recipe.device) if batchnorm == "sync" else recipe.model
     said = {"local": "BatchNorm normalizes by each rank's part", "sync": "BatchNorm normalizes by the whole batch"}
-    note = f"{ranks} ranks, {recipe.batch_size} samples a step in all; {said[kind]}"
+    note = f"{ranks} ranks, {recipe.batch_size} samples a step in all; {said[batchnorm]}"
     return replace(recipe, model=model, forward=_weighted(recipe.forward), notes=(*recipe.notes, note))
 
 
