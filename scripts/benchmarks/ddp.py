@@ -63,9 +63,10 @@ def main() -> None:
     for name, times in found.items():
         ratio = median(t / w for t, w in zip(times, without, strict=True))
         sys.stdout.write(f"| {name} | {median(times):.3f} | {ratio:.3f} |\n")
-    cost = min(median(t / w for t, w in zip(found[n], without, strict=True)) for n in found if n.startswith("one"))
-    verdict = "within" if cost <= _MOST_OF_ONE else "above"
-    sys.stdout.write(f"\nA world of one costs {cost - 1:+.1%}, {verdict} the {_MOST_OF_ONE - 1:.0%} allowed.\n")
+    for name in (n for n in found if n.startswith("one")):
+        cost = median(t / w for t, w in zip(found[name], without, strict=True))
+        verdict = "within" if cost <= _MOST_OF_ONE else "above"
+        sys.stdout.write(f"\n{name}: {cost - 1:+.1%}, {verdict} the {_MOST_OF_ONE - 1:.0%} that are allowed.\n")
 
 
 if __name__ == "__main__":

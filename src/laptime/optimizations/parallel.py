@@ -28,7 +28,7 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 def ddp(recipe: Recipe, options: Options) -> Recipe:
     """Wraps the net in DistributedDataParallel, as torch's tutorials do or with everything that it offers for speed."""
-    recipe = _joined(recipe, str(options["batchnorm"]))
+    recipe = _joined(recipe, options)
     if not recipe.world.grouped:
         return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
     wrap = _wrapper(recipe.world, bool(options["tuned"]), int(options["bucket_mb"]), _dtype(options))
@@ -65,7 +65,7 @@ def flat_reduce(recipe: Recipe, options: Options) -> Recipe:
     CUDA graph. Each rank keeps its own BatchNorm statistics while it trains; evaluation and the saved model take rank
     0's.
     """
-    recipe = _joined(recipe, str(options["batchnorm"]))
+    recipe = _joined(recipe, options)
     if not recipe.world.grouped:
         return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
 
@@ -119,11 +119,12 @@ def dp(recipe: Recipe, options: Options) -> Recipe:
     return replace(recipe, wrappers=(*recipe.wrappers, nn.DataParallel))
 
 
-def _joined(recipe: Recipe, batchnorm: str) -> Recipe:
+def _joined(recipe: Recipe, asked: Options) -> Recipe:
     """What all kinds of exchange need: enough samples for each rank, BatchNorm, and weights for unequal parts."""
-    ranks = recipe.world.size
-    if batchnorm not in ("local", "sync"):
-        raise UsageError(f"batchnorm={batchnorm} is unknown: give local or sync.")
+    for option, known in (("batchnorm", ("local", "sync")), ("scaling", ("strong", "weak"))):
+        if asked[option] not in known:
+            raise UsageError(f"{option}={asked[option]} is unknown: give {' or '.join(known)}.")
+    batchnorm, ranks = str(asked["batchnorm"]), recipe.world.size
     if ranks == 1:
         return recipe
     if recipe.batch_size < 2 * ranks:

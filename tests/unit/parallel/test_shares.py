@@ -99,7 +99,7 @@ def test_the_class_follows_the_options(text, klass, checked):
     assert class_of(as_checked(chosen)) == checked
 
 
-@pytest.mark.parametrize("option", ["batchnorm=none", "reduce=fp8"])
+@pytest.mark.parametrize("option", ["batchnorm=none", "reduce=fp8", "scaling=wide"])
 def test_an_unknown_kind_is_refused(option):
     name, value = option.split("=")
     with pytest.raises(UsageError, match=f"{name}={value} is unknown"):
