@@ -121,7 +121,7 @@ def optimize(
     weights: str = "none",
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0,
     timeout: Annotated[float, Field(gt=0)] = 3600.0,
-    launcher: Literal["process", "inline"] = "process",
+    launcher: Literal["auto", "process", "torchrun", "inline"] = "auto",
     tracking_uri: str | None = None,
     out: str | None = None,
 ) -> Any:
@@ -141,7 +141,7 @@ def optimize(
         weights: Initial weights - none, imagenet or a file with a state dict.
         seed: Seed of weights and order; each repeat adds its number.
         timeout: Seconds after which a process is ended and counted as failed.
-        launcher: How processes are started - process or inline.
+        launcher: How processes are started - auto (torchrun for several ranks), process, torchrun or inline.
         tracking_uri: MLflow's tracking URI; empty for MLFLOW_TRACKING_URI, else the embedded store.
         out: Folder for the ladder's files; empty for one under LAPTIME_HOME.
     """

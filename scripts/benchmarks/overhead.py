@@ -16,6 +16,7 @@ from statistics import median
 import numpy as np
 from scipy import stats
 
+from laptime.artifacts import ProgressFile
 from laptime.ladder.data import fetch_data
 from laptime.ladder.request import make_request, make_spec
 from laptime.launchers import launch
@@ -23,7 +24,6 @@ from laptime.launchers.base import Hooks
 from laptime.measure.marks import StepMarks
 from laptime.places import find_places
 from laptime.variants import resolve
-from laptime.worker import ProgressFile
 
 # Both sides keep freed memory: what glibc does by itself depends on what a process freed before (docs/log.md).
 _MALLOC = "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"

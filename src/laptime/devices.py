@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from laptime.catalogue import LADDERS
 from laptime.errors import UsageError, unknown
+from laptime.processes import allowed_cores
 
 
 def cuda_devices() -> tuple[str, ...]:
@@ -36,3 +39,12 @@ def choose_device(asked: str) -> str:
     if asked not in LADDERS:
         raise unknown("device", asked, ["auto", *LADDERS])
     return asked
+
+
+def device_count(device: str) -> int:
+    """How many ranks this machine holds: its GPUs that CUDA_VISIBLE_DEVICES allows, or its allowed cores."""
+    if device != "cuda":
+        return allowed_cores()
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    there = len(cuda_devices())
+    return there if allowed is None else min(there, len([d for d in allowed.split(",") if d.strip()]))

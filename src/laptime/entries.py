@@ -34,6 +34,21 @@ class OptionEntry:
 
 
 @dataclass(frozen=True)
+class Shift:
+    """An option's value that changes the class of its optimization.
+
+    Attributes:
+        klass: the class with this value.
+        checked_as: the value in the one-step comparison, where this one is not comparable; None to leave it as it is.
+    """
+
+    option: str
+    value: Option
+    klass: Class
+    checked_as: Option | None = None
+
+
+@dataclass(frozen=True)
 class OptimizationEntry:
     """One optimization.
 
@@ -43,6 +58,7 @@ class OptimizationEntry:
         excludes: optimizations whose place it takes, and they its: a variant holds only the one that was added last.
         only_shown: a rung that is kept for comparison and never joins the optimized variant.
         earned: joins the optimized variant only in a ladder that measured it, never by the variant's name or untried.
+        shifts: values of options that make the class a weaker one.
     """
 
     name: str
@@ -56,6 +72,7 @@ class OptimizationEntry:
     excludes: tuple[str, ...] = ()
     only_shown: bool = False
     earned: bool = False
+    shifts: tuple[Shift, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +83,7 @@ class Preset:
         rungs: the optimizations that get a rung of their own; those before one in the device's ladder enter with it.
             None for all.
         warmup_steps: steps of a warm-up epoch at most; None for the whole epoch.
+        parallel: whether the variants on several ranks follow the optimized one, where the machine has the devices.
     """
 
     name: str
@@ -76,6 +94,7 @@ class Preset:
     warmup_steps: int | None = None
     limit_train: int | None = None
     limit_test: int | None = None
+    parallel: bool = False
 
 
 @dataclass(frozen=True)

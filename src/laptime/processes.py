@@ -14,6 +14,10 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PARENT = "LAPTIME_PARENT"
 
+# What the ranks of a run and their launcher agree on: which rank died, and the exit code of one that only lost another.
+RANKS_FILE = "ranks.json"
+PEER_LOST = 75
+
 
 def child_environment() -> dict[str, str]:
     """The environment for a child that calls `die_with_parent`."""
@@ -32,6 +36,11 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def rank_log(folder: Path, rank: int) -> Path:
+    """Where a rank's output goes."""
+    return folder / f"log-rank-{rank}.txt"
 
 
 def end_tree(pid: int, grace_s: float = 3.0) -> None:

@@ -78,11 +78,15 @@ class EpochRecord(Readable):
         train_s_so_far: training seconds from the start of the first counted epoch to the end of this one.
         train_accuracy, test_accuracy: shares from 0 to 1.
         image_side: height of the training images where it grows with the epochs; None where all are alike.
+        ranks_s: seconds of each rank where there are several; the largest is `epoch_s`.
+        skew_s: the slowest rank's seconds less the fastest's.
     """
 
     index: int
     kept: bool = True
     epoch_s: float
+    ranks_s: tuple[float, ...] = ()
+    skew_s: float | None = None
     samples: int
     steps: int = 0
     samples_per_s: float | None = None
@@ -146,6 +150,7 @@ class RunRecord(Readable):
         startup_s: process start to the first warm-up step (imports, data, model, check).
         settled: the optimizations with what the run chose by timing written out, such as which layers became products.
         removed_parameters: those that dead taps took out.
+        ranks: processes that trained together, 1 for an ordinary run.
     """
 
     schema_: str = Field(default=RECORD_SCHEMA, alias="schema")
@@ -156,6 +161,7 @@ class RunRecord(Readable):
     epochs: tuple[EpochRecord, ...] = ()
     check: CheckRecord | None = None
     settled: tuple[OptimizationSpec, ...] = ()
+    ranks: int = 1
     precision: str = "fp32"
     parameters: int | None = None
     removed_parameters: int = 0

@@ -69,6 +69,7 @@ class RunSpec(Frozen):
     variant: str
     optimizations: tuple[OptimizationSpec, ...] = ()
     device: Literal["cpu", "cuda"] = "cpu"
+    ranks: Annotated[int, Field(ge=1)] = 1
     data: DataSpec
     batch_size: Annotated[int, Field(ge=1)] = 32
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3

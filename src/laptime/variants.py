@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from laptime.catalogue import (
+    DEVICES,
     LADDERS,
+    PARALLEL,
     WITHOUT,
     combine,
     find_optimization,
@@ -42,7 +44,8 @@ def variant_names(device: str) -> tuple[str, ...]:
 
 def all_names() -> tuple[str, ...]:
     """The named variants of all devices."""
-    return tuple(name for device in LADDERS for name in variant_names(device))
+    one = tuple(name for device in LADDERS for name in variant_names(device))
+    return (*one, *(name for names in PARALLEL.values() for name in names))
 
 
 def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
@@ -59,12 +62,27 @@ def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
         UsageError: a name that does not exist, with the nearest.
     """
     name, *added = text.split("+")
+    side = next((d for d, names in PARALLEL.items() if name in names), None)
+    if side is not None:
+        best = _lasting(DEVICES[side], left_out)
+        return on_several(Variant(text, side, combine((), *map(rung_spec, best))), name, tuple(added))
     device = max((d for d in LADDERS if name.startswith(f"{d}-")), key=len, default=None)
     if device is None or name not in variant_names(device):
         raise unknown("variant", name, all_names())
     kept = [rung for rung in _rungs(device, name.removeprefix(f"{device}-")) if rung not in left_out]
     chosen = combine((), *map(rung_spec, kept), *map(parse_optimization, added))
     return Variant(text, device, chosen)
+
+
+def on_several(best: Variant, name: str, added: tuple[str, ...] = ()) -> Variant:
+    """A variant on several devices: an optimized list with the exchange on it, without what that excludes."""
+    side = next(d for d, names in PARALLEL.items() if name in names)
+    parts = map(parse_optimization, (*PARALLEL[side][name].split("+"), *added))
+    return Variant("+".join((name, *added)), side, combine(best.optimizations, *parts))
+
+
+def _lasting(device: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(r for r in _rungs(device, OPTIMIZED) if r not in left_out) if device in LADDERS else ()
 
 
 def _rungs(device: str, rung: str) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
     python -m laptime.worker SPEC.json RECORD.json
 
+Started by torch's elastic launcher it is one rank of several (see laptime.ranks), of which the first alone writes.
+
 Beside the record it writes progress.jsonl (one JSON object a line), samples.png, model_summary.txt and, where the
 spec asks for it, model.pt with a plain state dict. Needs torch, torchvision, numpy and pydantic, nothing else.
 """
@@ -9,13 +11,12 @@ spec asks for it, model.pt with a plain state dict. Needs torch, torchvision, nu
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -23,7 +24,7 @@ from typing import NoReturn
 
 import torch
 
-from laptime.artifacts import write_model, write_samples, write_summary
+from laptime.artifacts import ProgressFile, write_model, write_samples, write_summary
 from laptime.data.tensors import ImageData, limit, open_tensors
 from laptime.engine.build import build, make_recipe
 from laptime.engine.check import check_one_step
@@ -34,11 +35,12 @@ from laptime.measure.epochs import Plan, Session
 from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.base import Recipe
-from laptime.processes import die_with_parent
+from laptime.processes import PEER_LOST, die_with_parent, rank_log
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_json
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
+from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
-_EVERY_S = 0.5
+_FIRST_WRITES_S = 2.0
 # Operations are counted on the net without dead taps for all variants alike: those of the taps are no use to anybody.
 # Smaller images are less work, so they count.
 _USEFUL, _COUNTED = (OptimizationSpec(name="dead-taps"),), ("progressive-resizing",)
@@ -49,6 +51,7 @@ class Facts:
     """What is known of the run so far; a failed run keeps what it had."""
 
     started_at: float
+    world: World = ALONE
     check: CheckRecord | None = None
     recipe: Recipe | None = None
     flops: float | None = None
@@ -56,43 +59,24 @@ class Facts:
     warmup_s: float | None = None
 
 
-class ProgressFile:
-    """Appends progress as JSON lines, at most twice a second within an epoch, so that it costs an epoch nothing."""
-
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._file = path.open("a", encoding="utf-8")
-        self._clock, self._next = clock, 0.0
-
-    def step(self, epoch: int, done: int, steps: int) -> None:
-        """Notes a step when the time has come."""
-        now = self._clock()
-        if now >= self._next:
-            self._next = now + _EVERY_S
-            self.write({"event": "step", "epoch": epoch, "done": done, "steps": steps})
-
-    def write(self, event: dict[str, object]) -> None:
-        """Writes one event."""
-        self._file.write(json.dumps(event) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
-
-
-def run(spec: RunSpec, folder: Path) -> RunRecord:
+def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
     """Runs a spec in this process and returns its record, whatever went wrong.
 
     Args:
         spec: what to run.
         folder: where the files beside the record go.
+        world: this process among the ranks; the first alone writes.
+
+    Raises:
+        PeerLostError: another rank is gone; its own error is the one to show.
     """
     folder.mkdir(parents=True, exist_ok=True)
     machine()  # notes the load before this run adds to it
-    facts, epochs = Facts(started_at=time.time()), list[EpochRecord]()
+    facts, epochs = Facts(started_at=time.time(), world=world), list[EpochRecord]()
     status: Status = "done"
     error: str | None = None
-    with contextlib.closing(ProgressFile(folder / "progress.jsonl")) as progress:
+    path = folder / "progress.jsonl" if world.first else Path(os.devnull)
+    with contextlib.closing(ProgressFile(path)) as progress:
         try:
             for epoch in _train(spec, folder, facts, progress):
                 epochs.append(epoch)
@@ -105,6 +89,8 @@ def run(spec: RunSpec, folder: Path) -> RunRecord:
         except LaptimeError as known:
             status, error = "failed", str(known)
         except Exception as unexpected:  # a variant that crashes becomes a failed run; the ladder goes on
+            if world.size > 1 and lost_a_peer(unexpected):
+                raise PeerLostError(" ".join(str(unexpected).split())[:300]) from unexpected
             traceback.print_exc()
             status, error = "failed", explain(unexpected)
     return _record(spec, facts, tuple(epochs), (status, error))
@@ -119,16 +105,23 @@ def explain(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:300]} (in {Path(frame.filename).name}, line {frame.lineno}; see log.txt)."
 
 
+class PeerLostError(LaptimeError):
+    """Another rank is gone."""
+
+    exit_code = PEER_LOST
+
+
 class _Wrong(Exception):  # noqa: N818 - a verdict, not an error
     """The one-step comparison failed."""
 
 
 def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) -> Iterator[EpochRecord]:
-    data = _open(spec)
-    recipe = facts.recipe = make_recipe(spec, data, spec.optimizations)
+    data, world = _open(spec), facts.world
+    recipe = facts.recipe = make_recipe(spec, data, spec.optimizations, world)
     smaller = tuple(o for o in spec.optimizations if o.name in _COUNTED)
     facts.flops = flops_per_sample(make_recipe(spec, data, (*_USEFUL, *smaller)))
-    _write_artifacts(recipe, data, folder)
+    if world.first:
+        _write_artifacts(recipe, data, folder)
     marks = StepMarks()
     parts = build(recipe, marks)
     session = Session(parts, recipe, marks, progress.step)
@@ -137,13 +130,13 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
     progress.write({"event": "phase", "phase": "warm-up"})
     facts.warmup_s = session.warm_up(plan)
     yield from session.counted(plan)
-    if spec.save_model:
+    if spec.save_model and world.first:
         write_model(parts.evaluated, folder / "model.pt")
     if spec.check:
         # After the timed part, whose memory and allocator it would disturb; before the time is shown to anybody.
         progress.write({"event": "phase", "phase": "check"})
         settled = spec.model_copy(update={"optimizations": _settled(spec, recipe)})
-        facts.check = check_one_step(settled, data, recipe.batch_size)
+        facts.check = check_one_step(settled, data, recipe.batch_size, world)
         _refuse_wrong(facts.check)
 
 
@@ -188,6 +181,7 @@ def _record(
         epochs=epochs,
         check=facts.check,
         settled=_settled(spec, recipe) if recipe else (),
+        ranks=facts.world.size,
         precision=recipe.precision if recipe else "fp32",
         parameters=parameters,
         removed_parameters=removed_parameters(recipe.model) if recipe else 0,
@@ -222,20 +216,58 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
 def main(arguments: list[str]) -> int:
     """The command; exit code 0 when a record was written, whatever its status."""
     die_with_parent()
-    signal.signal(signal.SIGTERM, _on_sigterm)
     if len(arguments) != 2:
         print("usage: python -m laptime.worker SPEC.json RECORD.json", file=sys.stderr)  # noqa: T201
         return UsageError.exit_code
     spec_path, record_path = map(Path, arguments)
+    if started_by_launcher():
+        # A rank that waits for others inside of a collective runs no handler: the system ends it.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _use_own_log(record_path.parent)
+    else:
+        signal.signal(signal.SIGTERM, _on_sigterm)
     try:
-        spec = read_spec(spec_path)
-        write_json(record_path, run(spec, record_path.parent))
+        return _run_rank(read_spec(spec_path), record_path)
     except LaptimeError as error:
         print(f"laptime.worker: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def _run_rank(spec: RunSpec, record_path: Path) -> int:
+    """Runs a spec as one of its ranks; the first writes the record."""
+    with opened(spec.device) as world:
+        record = run(spec, record_path.parent, world)
+        if world.first:
+            write_json(record_path, record)
+        if world.grouped and record.status == "failed":
+            leave(0 if world.first or _first_failed_too(record_path) else _failed_alone(world, record))
     return 0
+
+
+def _first_failed_too(record_path: Path) -> bool:
+    """Whether the first rank writes its own record in time: then all failed alike, and its words are shown."""
+    until = time.monotonic() + _FIRST_WRITES_S
+    while not record_path.is_file() and time.monotonic() < until:
+        time.sleep(0.05)
+    return record_path.is_file()
+
+
+def _failed_alone(world: World, record: RunRecord) -> int:
+    print(f"laptime.worker: rank {world.rank}: {record.error}", file=sys.stderr)  # noqa: T201 - its last words
+    return LaptimeError.exit_code
+
+
+def _use_own_log(folder: Path) -> None:
+    """Sends what a rank says, down to messages of C++, to a file of its own; the first speaks for all."""
+    rank = int(os.environ["RANK"])
+    if rank == 0:
+        return
+    log = os.open(rank_log(folder, rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
 
 
 def leave(code: int) -> NoReturn:

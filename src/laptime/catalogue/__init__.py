@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from laptime.catalogue.ladders import DEVICES, LADDERS, RUNGS, STAGES, STATISTICAL, WITHOUT
+from laptime.catalogue.ladders import DEVICES, LADDERS, PARALLEL, RUNGS, STAGES, STATISTICAL, WITHOUT
 from laptime.catalogue.optimizations import OPTIMIZATIONS
 from laptime.catalogue.workloads import WORKLOADS
 from laptime.entries import Class, OptimizationEntry, Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec, Option
 
-__all__ = ["DEVICES", "LADDERS", "OPTIMIZATIONS", "RUNGS", "STAGES", "STATISTICAL", "WITHOUT", "WORKLOADS"]
+CLASSES: tuple[Class, ...] = ("exact", "numeric", "statistical", "model")
+
+__all__ = [
+    "CLASSES",
+    "DEVICES",
+    "LADDERS",
+    "OPTIMIZATIONS",
+    "PARALLEL",
+    "RUNGS",
+    "STAGES",
+    "STATISTICAL",
+    "WITHOUT",
+    "WORKLOADS",
+]
 
 
 def find_workload(name: str) -> WorkloadEntry:
@@ -115,6 +128,22 @@ def in_stage_order(optimizations: tuple[OptimizationSpec, ...]) -> tuple[Optimiz
 
 def classes_of(optimizations: tuple[OptimizationSpec, ...]) -> tuple[Class, ...]:
     """The classes of a list of optimizations, in the order exact, numeric, statistical, model."""
-    found = {find_optimization(o.name).klass for o in optimizations}
-    order: tuple[Class, ...] = ("exact", "numeric", "statistical", "model")
-    return tuple(c for c in order if c in found)
+    found = {class_of(o) for o in optimizations}
+    return tuple(c for c in CLASSES if c in found)
+
+
+def class_of(spec: OptimizationSpec) -> Class:
+    """The class of an optimization with its options: the weakest that one of them brings."""
+    entry, options = find_optimization(spec.name), options_of(spec)
+    brought = [s.klass for s in entry.shifts if options[s.option] == s.value]
+    return max((entry.klass, *brought), key=CLASSES.index)
+
+
+def as_checked(spec: OptimizationSpec) -> OptimizationSpec:
+    """The optimization as the one-step comparison takes it: options that are not comparable give way to ones that are.
+
+    So the exchange of gradients is compared although local BatchNorm statistics are not those of the whole batch.
+    """
+    entry, options = find_optimization(spec.name), options_of(spec)
+    given = {s.option: s.checked_as for s in entry.shifts if s.checked_as is not None and options[s.option] == s.value}
+    return OptimizationSpec(name=spec.name, options={**spec.options, **given})

@@ -23,7 +23,13 @@ STAGES: tuple[tuple[Stage, str], ...] = (
 )
 
 # The machines' side of a variant's device: what stands before the hyphen in a variant's name, and what torch calls it.
-DEVICES: dict[str, Literal["cpu", "cuda"]] = {"cpu": "cpu", "cuda": "cuda"}
+DEVICES: dict[str, Literal["cpu", "cuda"]] = {
+    "cpu": "cpu",
+    "cuda": "cuda",
+    "ddp": "cuda",
+    "cpu-ddp": "cpu",
+    "dp": "cuda",
+}
 
 # Rungs whose optimization has options that differ from its defaults: name of the rung to `name:option=value`.
 RUNGS: dict[str, str] = {}
@@ -54,3 +60,15 @@ LADDERS: dict[str, tuple[str, ...]] = {
 
 # Left out of the optimized variant in turn, for the headline without them.
 WITHOUT: dict[str, tuple[str, ...]] = {"cpu": ("dead-taps",)}
+
+# The variants on several devices: what each puts on the optimized list of its machine's side (see DEVICES), as
+# `name:option=value` joined by `+`. ddp-plain is DDP as torch's tutorials use it.
+PARALLEL: dict[str, dict[str, str]] = {
+    "dp": {"dp": "dp"},
+    "ddp": {"ddp-plain": "ddp", "ddp-tuned": "ddp:tuned=true:reduce=bf16"},
+    "cpu-ddp": {
+        "cpu-ddp-plain": "ddp",
+        "cpu-ddp-tuned": "ddp:tuned=true",
+        "cpu-ddp-flat": "flat-reduce",
+    },
+}

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from laptime.entries import OptimizationEntry, OptionEntry
+from laptime.entries import OptimizationEntry, OptionEntry, Shift
+
+# What all exchanges of gradients share. Local statistics are the default, as in the field: synchronized ones cost two
+# all-reduces a layer.
+_RANKS = (
+    OptionEntry("ranks", 0, "processes; 0 for all GPUs, on a CPU for all cores that this process may use"),
+    OptionEntry("batchnorm", "local", "local (each rank's part of the batch) or sync (all of it: exact)"),
+    OptionEntry("scaling", "strong", "strong (the batch is shared out) or weak (each rank has a whole one)"),
+    OptionEntry("reduce", "fp32", "fp32 or bf16: how gradients travel"),
+)
+_RANKS_SHIFTS = (
+    Shift("batchnorm", "local", "statistical", checked_as="sync"),
+    Shift("scaling", "weak", "statistical"),
+    Shift("reduce", "bf16", "numeric"),
+)
 
 OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
     OptimizationEntry(
@@ -87,6 +101,40 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
             OptionEntry("momentum", 0.9, "share of the last update that goes on"),
         ),
         earned=True,
+    ),
+    OptimizationEntry(
+        "ddp",
+        "exact",
+        "parallel",
+        "DistributedDataParallel",
+        "Several ranks train on parts of each batch; gradients are averaged in buckets while the backward pass runs.",
+        options=(
+            *_RANKS,
+            OptionEntry("tuned", False, "static graph, gradients as views of buckets, no buffers sent in the step"),
+            OptionEntry("bucket_mb", 25, "size of a bucket in MiB where tuned"),
+        ),
+        excludes=("flat-reduce", "dp", "graph"),
+        shifts=_RANKS_SHIFTS,
+    ),
+    OptimizationEntry(
+        "flat-reduce",
+        "exact",
+        "parallel",
+        "one flat all-reduce",
+        "Several ranks without a wrapper: all gradients are averaged as one tensor between backward and optimizer.",
+        options=_RANKS,
+        excludes=("ddp", "dp"),
+        shifts=_RANKS_SHIFTS,
+    ),
+    OptimizationEntry(
+        "dp",
+        "statistical",
+        "parallel",
+        "DataParallel",
+        "One process copies the net to all GPUs in each step: the slow ancestor of DDP, with BatchNorm by each part.",
+        devices=("cuda",),
+        excludes=("ddp", "flat-reduce", "graph", "compile"),
+        only_shown=True,
     ),
     OptimizationEntry(
         "large-batch",

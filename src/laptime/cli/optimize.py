@@ -36,7 +36,7 @@ def optimize(
     weights: WEIGHTS = "none",
     seed: SEED = 0,
     timeout: TIMEOUT = 3600.0,
-    launcher: LAUNCHER = "process",
+    launcher: LAUNCHER = "auto",
     tracking_uri: TRACKING = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the ladder; default: <home>/runs/<id>.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and how long it should take.")] = False,

@@ -34,7 +34,7 @@ def run(
     weights: WEIGHTS = "none",
     seed: SEED = 0,
     timeout: TIMEOUT = 3600.0,
-    launcher: LAUNCHER = "process",
+    launcher: LAUNCHER = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder of spec, record and log; default: <home>/runs/<id>.")] = None,
     as_json: JSON = False,
 ) -> None:

@@ -9,6 +9,7 @@ from laptime.compare.headlines import headlines
 from laptime.compare.model import Comparison, Conditions, VariantRow
 from laptime.compare.quality import Rules
 from laptime.compare.rows import Context, Runs, row_of
+from laptime.compare.scaling import scalings
 from laptime.compare.statistics import Bootstrap
 from laptime.errors import LaptimeError, UsageError
 from laptime.records import Ceilings, LadderRecord, Machine, Rung, RunRecord
@@ -45,6 +46,7 @@ def compare(ladder: LadderRecord, records: Sequence[RunRecord]) -> Comparison:
         conditions=conditions,
         rows=rows,
         headlines=headlines(rows, baseline.rung.variant, conditions),
+        scaling=scalings(runs, rows),
         cautions=tuple(_cautions(context, rows, records)),
     )
 

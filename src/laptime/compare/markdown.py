@@ -37,6 +37,9 @@ def to_markdown(comparison: Comparison) -> str:
         "",
         "Times: median over processes of the median epoch; intervals of 95 %; pp are percentage points.",
     ]
+    if comparison.scaling:
+        lines += ["", "**Scaling**", "", _line(list(words.SCALING)), _line(["---"] * len(words.SCALING))]
+        lines += [_line([escape(c) for c in words.scaling_cells(found)]) for found in comparison.scaling]
     troubles = words.troubles(comparison)
     if troubles:
         lines += ["", "**Without a time, or with a failure**", ""]

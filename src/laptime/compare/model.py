@@ -122,11 +122,33 @@ class Headline(Readable):
     real_data: bool = True
 
 
+class Scaling(Readable):
+    """What a variant on several ranks is worth against one on one rank.
+
+    Attributes:
+        kind: `strong` (the batch is shared out) or `weak` (each rank has a whole one).
+        samples_per_s: of all ranks together.
+        against: the variant on one rank, the same list of optimizations where `same_list`, else the fastest.
+        gain: throughput over that of `against`.
+        efficiency: the gain by rank; 1 is perfect.
+    """
+
+    variant: str
+    ranks: int
+    kind: Literal["strong", "weak"]
+    samples_per_s: float
+    against: str
+    same_list: bool
+    gain: float
+    efficiency: float
+
+
 class Comparison(Readable):
     """A ladder's variants beside their baseline.
 
     Attributes:
         rows: in the order of the ladder; failed, wrong and left-out variants with their reasons.
+        scaling: of the variants on several ranks.
         cautions: what a reader must know before believing a figure.
     """
 
@@ -136,6 +158,7 @@ class Comparison(Readable):
     conditions: Conditions
     rows: tuple[VariantRow, ...]
     headlines: tuple[Headline, ...] = ()
+    scaling: tuple[Scaling, ...] = ()
     cautions: tuple[str, ...] = ()
 
     def row(self, variant: str) -> VariantRow | None:

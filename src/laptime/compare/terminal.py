@@ -58,6 +58,8 @@ def to_terminal(comparison: Comparison, width: int) -> RenderableType:
         notice = given.data_notice or "the data is a generated stand-in."
         parts += [_text(notice, "bold yellow"), Text()]
     parts += [_fitting(comparison, width), Text()]
+    if comparison.scaling:
+        parts += [_scaling(comparison), Text()]
     told = [
         Text.assemble(
             (words.clean(variant), "bold"), " ", (standing, STYLES.get(standing, "")), f": {words.clean(why)}"
@@ -70,6 +72,15 @@ def to_terminal(comparison: Comparison, width: int) -> RenderableType:
     best = comparison.headline("fastest")
     parts.append(_text(words.conditions(given, best.n if best else 0), "dim"))
     return Group(*parts)
+
+
+def _scaling(comparison: Comparison) -> Table:
+    table = Table(title="Scaling", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in words.SCALING:
+        table.add_column(name, overflow="fold")
+    for found in comparison.scaling:
+        table.add_row(*map(Text, words.scaling_cells(found)))
+    return table
 
 
 def _fitting(comparison: Comparison, width: int) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from laptime.compare.model import Comparison, Conditions, VariantRow
+from laptime.compare.model import Comparison, Conditions, Scaling, VariantRow
 
 NONE = "–"
 
@@ -112,6 +112,16 @@ def troubles(comparison: Comparison) -> list[tuple[str, str, str]]:
             partly = row.status == "done" and row.epoch_s is not None
             found.append((row.variant, "partly failed" if partly else standing(row, comparison), why))
     return found
+
+
+SCALING = ("variant", "ranks", "scaling", "images/s", "gain", "efficiency", "against")
+
+
+def scaling_cells(found: Scaling) -> tuple[str, ...]:
+    """A row of the table of scaling, in the order of `SCALING`."""
+    against = clean(found.against) + ("" if found.same_list else " (the fastest on one rank, another list)")
+    rate = (count(found.samples_per_s), ratio(found.gain), percent(found.efficiency))
+    return (clean(found.variant), str(found.ranks), found.kind, *rate, against)
 
 
 def day(at: float | None) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+from laptime.catalogue import find_optimization, options_of
 from laptime.data.tensors import ImageData
 from laptime.errors import UsageError
 from laptime.optimizations import apply
@@ -14,20 +17,32 @@ from laptime.optimizations.optimizer import build_optimizer
 from laptime.optimizations.step import tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.workloads import find
+from laptime.world import ALONE, World
 
 
-def find_device(name: str) -> torch.device:
-    """The device of a spec; raises UsageError where this machine has none."""
+def find_device(name: str, world: World = ALONE) -> torch.device:
+    """The device of a spec, a rank's own where there are several; raises UsageError where this machine has none."""
     if name == "cuda" and not torch.cuda.is_available():
         raise UsageError("device cuda was asked for, but torch finds no CUDA device here: give --device cpu.")
-    return torch.device(name)
+    return world.device if world.grouped else torch.device(name)
 
 
-def make_recipe(spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...]) -> Recipe:
+def make_recipe(
+    spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...], world: World = ALONE
+) -> Recipe:
     """Builds the baseline's recipe and applies optimizations to it.
 
     The model's initial weights depend on the seed alone, so that all variants of a repeat start from the same ones.
+
+    Raises:
+        UsageError: several ranks, and no optimization that makes them train one net.
     """
+    exchanges = [o for o in optimizations if find_optimization(o.name).stage == "parallel"]
+    if world.size > 1 and not exchanges:
+        raise UsageError(
+            f"variant {spec.variant!r} does not train on {world.size} ranks: add ddp or flat-reduce, or give one rank."
+        )
+    copies = world.size if any(options_of(o).get("scaling") == "weak" for o in exchanges) else 1
     workload = find(spec.workload)
     torch.manual_seed(spec.seed)
     model = workload.make_model(len(data.classes), spec.weights)
@@ -36,15 +51,17 @@ def make_recipe(spec: RunSpec, data: ImageData, optimizations: tuple[Optimizatio
         workload=workload,
         model=model,
         data=data,
-        device=find_device(spec.device),
+        device=find_device(spec.device, world),
         image_size=(int(height), int(width)),
-        batch_size=min(spec.batch_size, len(data.train.labels)),
-        learning_rate=spec.learning_rate,
+        batch_size=min(spec.batch_size * copies, len(data.train.labels)),
+        learning_rate=spec.learning_rate * math.sqrt(copies),  # the rule for Adam, see large_batch
         epochs=spec.epochs,
         seed=spec.seed,
         make_loader=items,
         forward=workload.forward,
         step=tutorial_step,
+        world=world,
+        copies=copies,
     )
     return apply(baseline, optimizations)
 

@@ -18,13 +18,14 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from laptime.catalogue import classes_of, find_optimization
+from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe
 from laptime.engine.plain import plain_gradients
 from laptime.optimizations.base import Parts
 from laptime.records import CheckRecord
 from laptime.spec import OptimizationSpec, RunSpec
+from laptime.world import ALONE, World
 
 
 @dataclass(frozen=True)
@@ -60,32 +61,42 @@ class Sharp:
 
 
 def comparable(optimizations: tuple[OptimizationSpec, ...]) -> tuple[OptimizationSpec, ...]:
-    """The exact and numeric ones of a list."""
-    return tuple(o for o in optimizations if find_optimization(o.name).klass in TOLERANCES)
+    """The exact and numeric ones of a list, with options that can be compared."""
+    return tuple(o for o in map(as_checked, optimizations) if class_of(o) in TOLERANCES)
 
 
-def check_one_step(spec: RunSpec, data: ImageData, batch_size: int) -> CheckRecord | None:
-    """Compares loss and gradients of one step with the baseline's.
+def check_one_step(spec: RunSpec, data: ImageData, batch_size: int, world: World = ALONE) -> CheckRecord | None:
+    """Compares loss and gradients of one step with the baseline's; that of several ranks with one process's.
 
     Args:
         spec: the run, with what was chosen by timing written out; its baseline is the same without optimizations.
         data: where the batch comes from: the first one that each side's own loader gives.
         batch_size: the variant's own, for both sides: kernels are chosen by it.
+        world: all ranks take part; rank 0 compares.
 
     Returns:
-        None where the variant has nothing to compare (the baseline itself, or statistical optimizations alone).
+        None where the variant has nothing to compare (the baseline itself, or statistical optimizations alone), and on
+        all ranks but the first.
     """
     chosen = comparable(spec.optimizations)
     if not chosen:
         return None
     sized = spec.model_copy(update={"batch_size": batch_size})
-    loss_before, before = _one_step(sized, data, ())
-    loss_after, after = _one_step(sized, data, chosen)
+    if world.size > 1 and not any(find_optimization(o.name).stage == "parallel" for o in chosen):
+        if not world.first:
+            return None
+        # Weak scaling is another trajectory; what a rank computes is compared on rank 0's part.
+        sized = spec.model_copy(update={"batch_size": -(-batch_size // world.size)})
+        world = ALONE
+    loss_after, after = _one_step(sized, data, chosen, world)
+    if not world.first:
+        return None
+    loss_before, before = _one_step(sized, data, (), ALONE)
     klass = "numeric" if "numeric" in classes_of(chosen) else "exact"
     tolerance = TOLERANCES[klass]
     loss_error = abs(loss_after - loss_before) / max(abs(loss_before), 1e-12)
     gradient_error = relative_error(after, before)
-    sharp = compare_layers(sized, data, chosen)
+    sharp = compare_layers(sized, data, tuple(o for o in chosen if find_optimization(o.name).stage != "parallel"))
     return CheckRecord(
         klass=klass,
         loss_baseline=loss_before,
@@ -106,6 +117,8 @@ def check_one_step(spec: RunSpec, data: ImageData, batch_size: int) -> CheckReco
 def compare_layers(spec: RunSpec, data: ImageData, chosen: tuple[OptimizationSpec, ...]) -> Sharp | None:
     """Compares each layer's gradient with the baseline's in the same precision, BatchNorm's statistics held still.
 
+    One process on its own: what ranks exchange is compared above.
+
     Returns:
         None where there is nothing beside the precision, or where plain autocast gives no finite gradient.
     """
@@ -113,10 +126,10 @@ def compare_layers(spec: RunSpec, data: ImageData, chosen: tuple[OptimizationSpe
     rest = tuple(o for o in chosen if o not in precision)
     if not rest:
         return None
-    _, expected = _one_step(spec, data, precision, frozen=True)
+    _, expected = _one_step(spec, data, precision, ALONE, frozen=True)
     if not all(bool(v.isfinite().all()) for v in expected.values()):
         return None
-    _, found = _one_step(spec, data, chosen, frozen=True)
+    _, found = _one_step(spec, data, chosen, ALONE, frozen=True)
     layer, error = worst_layer(found, expected)
     if "numeric" in classes_of(rest):
         return Sharp(layer, error, SHARP_NUMERIC)
@@ -149,9 +162,9 @@ def _within(error: float, limit: float) -> bool:
 
 
 def _one_step(
-    spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...], frozen: bool = False
+    spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...], world: World, frozen: bool = False
 ) -> tuple[float, dict[str, Tensor]]:
-    recipe = make_recipe(spec, data, optimizations)
+    recipe = make_recipe(spec, data, optimizations, world)
     parts: Parts = build(recipe, mark=lambda _: None)
     if frozen:
         for module in parts.model.modules():
@@ -159,5 +172,8 @@ def _one_step(
                 module.eval()
     output = parts.forward(parts.net, next(iter(parts.loader.epoch(0))))
     output.loss.backward()
+    parts.exchange(parts.model)
     gradients = {k: v.detach().to("cpu", torch.float64) for k, v in plain_gradients(parts.model).items()}
-    return float(output.loss.detach()), gradients
+    # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
+    loss = world.summed(output.loss.detach().double()) / world.size
+    return float(loss), gradients

@@ -13,7 +13,7 @@ EVALUATION_BATCH = 500
 
 
 def evaluate(p: Parts, recipe: Recipe, split: Split) -> Counts:
-    """Runs the model over a split in evaluation mode, in the precision it was trained in.
+    """Runs the model over this rank's part of a split in evaluation mode, in the precision it was trained in.
 
     Args:
         p: the run's parts; what is evaluated is the model or its average, left in training mode.
@@ -21,20 +21,22 @@ def evaluate(p: Parts, recipe: Recipe, split: Split) -> Counts:
         split: images [N, H, W, 3], uint8.
 
     Returns:
-        Summed loss, hits and count, on the device.
+        Summed loss, hits and count of the part, on the device.
     """
+    world = recipe.world
+    images, labels = (t.tensor_split(world.size)[world.rank] for t in (split.images, split.labels))
     normalize = Normalizer(recipe)
-    loss = torch.zeros((), device=p.device)
+    loss = torch.zeros((), dtype=torch.float64, device=p.device)  # ranks add up to the same
     correct = torch.zeros((), dtype=torch.int64, device=p.device)
     model = p.evaluated
     model.eval()
     with torch.inference_mode():
-        for images, labels in zip(
-            split.images.split(EVALUATION_BATCH), split.labels.split(EVALUATION_BATCH), strict=True
-        ):
-            batch = Batch(normalize(images).to(p.device), labels.to(p.device))
+        for some, answers in zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True):
+            if not len(answers):
+                continue  # more ranks than images: the mean loss of none is not a number
+            batch = Batch(normalize(some).to(p.device), answers.to(p.device))
             counts = p.forward(model, batch).detached()
             loss += counts.loss_sum
             correct += counts.correct
     model.train()
-    return Counts(loss, correct, len(split.labels))
+    return Counts(loss, correct, len(labels))

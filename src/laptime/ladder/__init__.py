@@ -9,6 +9,7 @@ from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.request import (
     LadderRequest,
     check_out,
+    check_variant,
     check_weights,
     fitted_preset,
     make_request,
@@ -42,7 +43,7 @@ def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], No
     check_uri(tracking_uri(request, places))
     check_weights(request.weights)
     for name in request.variants or ():
-        resolve(name)
+        check_variant(request, resolve(name))
     data = fetch_data(request.workload, request.data, places, in_words(say))
     fitted_preset(request, data)
     return data

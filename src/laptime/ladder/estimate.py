@@ -6,9 +6,11 @@ from statistics import median
 
 from laptime.catalogue import find_workload
 from laptime.compare.load import load
+from laptime.devices import device_count
 from laptime.entries import WorkloadEntry
 from laptime.errors import LaptimeError
 from laptime.ladder.plan import Climb, make_plan
+from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, settled_preset
 from laptime.ledger import read_ledger
 from laptime.places import Places
@@ -48,6 +50,7 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
     """
     entry, preset = find_workload(request.workload), settled_preset(request)
     plan = make_plan(device, preset, request.variants, ProbeRecord())
+    plan = with_parallel(plan, preset, entry, device_count(device))
     climb = Climb(plan, baseline_of(device))
     names = [v.name for v in plan.fixed]
     for group in plan.rungs:

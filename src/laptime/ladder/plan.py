@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from laptime.catalogue import (
+    DEVICES,
     LADDERS,
     WITHOUT,
     classes_of,
@@ -18,7 +19,7 @@ from laptime.entries import Preset
 from laptime.errors import UsageError
 from laptime.records import LeftOut, ProbeRecord, Rung, RunRecord
 from laptime.spec import OptimizationSpec
-from laptime.variants import OPTIMIZED, Variant, baseline_of, resolve
+from laptime.variants import OPTIMIZED, Variant, baseline_of, on_several, resolve
 
 # A probe's gain below this is noise.
 LEAST_GAIN = 1.05
@@ -33,6 +34,7 @@ class Plan:
             last; empty where the user named the variants.
         fixed: variants that are known beforehand, the baseline first.
         refused: optimizations that a probe refused.
+        parallel: variants on several devices, which take the optimized list (see `ranks.with_parallel`).
     """
 
     device: str
@@ -40,6 +42,7 @@ class Plan:
     fixed: tuple[Variant, ...]
     refused: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    parallel: tuple[str, ...] = ()
 
     @property
     def adaptive(self) -> bool:
@@ -58,10 +61,10 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
     baseline = baseline_of(device)
     if names:
         chosen = [resolve(name, tuple(refused)) for name in dict.fromkeys(names)]
-        foreign = next((v for v in chosen if v.device != device), None)
+        foreign = next((v for v in chosen if DEVICES[v.device] != device), None)
         if foreign:
             raise UsageError(
-                f"variant {foreign.name!r} does not run on device {device!r}: give --device {foreign.device}."
+                f"variant {foreign.name!r} does not run on device {device!r}: give --device {DEVICES[foreign.device]}."
             )
         wanted = [v for v in chosen if v.name not in {left.variant for left in left_out}]
         others = tuple(v for v in wanted if v.name != baseline.name)
@@ -143,7 +146,8 @@ class Climb:
             if any(o.name == dropped for o in kept):
                 rest = Variant(f"{whole.name}-without-{dropped}", device, tuple(o for o in kept if o.name != dropped))
                 found.append((rest, rung_of(rest, on=None)))
-        return found
+        several = (on_several(whole, name) for name in self.plan.parallel)
+        return [*found, *((variant, rung_of(variant, on=whole.name)) for variant in several)]
 
 
 def rung_of(variant: Variant, on: str | None, adds: str | None = None) -> Rung:

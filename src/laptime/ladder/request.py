@@ -12,7 +12,8 @@ from laptime.catalogue import DEVICES, find_preset, find_workload
 from laptime.data.limits import check_limits
 from laptime.entries import Preset
 from laptime.errors import UsageError, shorten
-from laptime.launchers import LAUNCHERS
+from laptime.ladder.ranks import check_ranks
+from laptime.launchers import AUTO, NAMES, launcher_of
 from laptime.places import Places
 from laptime.spec import DataSpec, Frozen, RunSpec, explain
 from laptime.variants import Variant
@@ -36,7 +37,7 @@ class LadderRequest(Frozen):
     weights: str = "none"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
-    launcher: str = "process"
+    launcher: str = AUTO
     tracking_uri: str | None = None
     out: str | None = None
 
@@ -51,9 +52,8 @@ class LadderRequest(Frozen):
     @field_validator("launcher")
     @classmethod
     def _known(cls, value: str) -> str:
-        names = [name for name, _ in LAUNCHERS]
-        if value not in names:
-            raise ValueError(f"launcher must be one of {', '.join(names)}")
+        if value not in NAMES:
+            raise ValueError(f"launcher must be one of {', '.join(NAMES)}")
         return value
 
 
@@ -99,6 +99,7 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
         variant=variant.name,
         optimizations=variant.optimizations,
         device=DEVICES[variant.device],
+        ranks=check_ranks(variant, entry),
         data=data,
         batch_size=entry.batch_size,
         learning_rate=entry.learning_rate,
@@ -114,6 +115,11 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
         check=repeat == 0,
         save_model=repeat == 0,
     )
+
+
+def check_variant(request: LadderRequest, variant: Variant) -> None:
+    """Refuses a variant whose ranks this machine, its batch or the asked launcher can't hold; raises UsageError."""
+    launcher_of(request.launcher, variant.name, check_ranks(variant, find_workload(request.workload)))
 
 
 def check_weights(weights: str) -> None:

@@ -15,10 +15,11 @@ from laptime.compare.comparison import compare
 from laptime.compare.markdown import to_markdown
 from laptime.compare.model import Comparison
 from laptime.compare.write import write_comparison
-from laptime.devices import choose_device
+from laptime.devices import choose_device, device_count
 from laptime.errors import TrackingError
 from laptime.ladder.figures import headline_figures, variant_figures
 from laptime.ladder.plan import Climb, Plan, make_plan, rung_of
+from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, fitted_preset, make_spec, tracking_uri
 from laptime.ladder.surroundings import commit, run_probe
 from laptime.launchers import launch
@@ -210,7 +211,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     catch_up(tracking_uri(request, places), places, say)
     say("Probing this machine (a few seconds)")
     probe = run_probe(request.workload, device, places, say)
-    plan = make_plan(device, preset, request.variants, probe)
+    plan = with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, device_count(device))
     chance = 1 / len(data.classes)
     record = LadderRecord(
         id=f"{time.strftime('%Y%m%d-%H%M%S')}-{request.workload}-{secrets.token_hex(2)}",

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from laptime.catalogue import DEVICES
 from laptime.devices import choose_device
 from laptime.errors import UsageError
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.request import LadderRequest, check_out, check_weights, make_spec
+from laptime.ladder.request import LadderRequest, check_out, check_variant, check_weights, make_spec
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
 from laptime.places import Places
@@ -54,7 +55,8 @@ def run_single(
     variant = chosen_variant(request, settings)
     check_out(request, "record.json")
     check_weights(request.weights)
-    choose_device(variant.device)
+    choose_device(DEVICES[variant.device])
+    check_variant(request, variant)
     data = fetch_data(request.workload, request.data, places, in_words(say))
     spec = make_spec(request, variant, data, 0)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"

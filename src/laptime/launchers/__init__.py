@@ -1,12 +1,12 @@
-"""How a worker is started: in this process, in a fresh one; torchrun and Kubernetes stand beside these."""
+"""How a worker is started: in this process, in a fresh one, as several ranks; Kubernetes stands beside these."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from laptime.errors import unknown
-from laptime.launchers import inline, process
+from laptime.errors import UsageError, unknown
+from laptime.launchers import inline, process, torchrun
 from laptime.launchers.base import Hooks
 from laptime.records import RunRecord
 from laptime.spec import RunSpec
@@ -14,12 +14,28 @@ from laptime.spec import RunSpec
 LAUNCHERS: tuple[tuple[str, Callable[[RunSpec, Path, Hooks], RunRecord]], ...] = (
     ("inline", inline.launch),
     ("process", process.launch),
+    ("torchrun", torchrun.launch),
 )
+
+AUTO = "auto"
+NAMES = (AUTO, *(name for name, _ in LAUNCHERS))
+
+
+def launcher_of(asked: str, variant: str, ranks: int) -> str:
+    """Settles `auto`: a process for one rank, torchrun for several.
+
+    Raises:
+        UsageError: the launcher does not exist or starts one rank only.
+    """
+    if asked not in NAMES:
+        raise unknown("launcher", asked, NAMES)
+    if asked == AUTO:
+        return "process" if ranks == 1 else "torchrun"
+    if ranks > 1 and asked != "torchrun":
+        raise UsageError(f"--launcher {asked} starts one rank, but {variant} has {ranks}: give auto or torchrun.")
+    return asked
 
 
 def launch(name: str, spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     """Runs a spec through a launcher; the record also stands in `folder/record.json`."""
-    for known, start in LAUNCHERS:
-        if known == name:
-            return start(spec, folder, hooks)
-    raise unknown("launcher", name, [n for n, _ in LAUNCHERS])
+    return dict(LAUNCHERS)[launcher_of(name, spec.variant, spec.ranks)](spec, folder, hooks)

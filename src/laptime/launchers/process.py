@@ -32,13 +32,13 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     write_json(folder / SPEC, spec)
     command = [sys.executable, "-m", "laptime.worker", str(folder / SPEC), str(folder / RECORD)]
     with device_lock(spec.device, hooks.say) as lock:
-        outcome = _supervise(command, folder, hooks, lock, spec.timeout_s)
-    record = _record(spec, folder, outcome)
+        outcome = supervise(command, folder, hooks, lock, spec.timeout_s)
+    record = record_of(spec, folder, outcome)
     write_json(folder / RECORD, record)
     return record
 
 
-def _supervise(command: Sequence[str], folder: Path, hooks: Hooks, lock: int, timeout_s: float) -> int | None:
+def supervise(command: Sequence[str], folder: Path, hooks: Hooks, lock: int, timeout_s: float) -> int | None:
     """Runs the command to its end; returns its exit code, None when the time-out ended it."""
     reader = ProgressReader(folder / PROGRESS)
     until = time.monotonic() + timeout_s
@@ -114,7 +114,8 @@ def _pass_on(lines: _Reader, log: IO[str], hooks: Hooks) -> None:
             hooks.on_line(line.rstrip("\n"))
 
 
-def _record(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
+def record_of(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
+    """The record that a worker left, or one that says why it left none; code None for the time-out."""
     if code is None:
         return failed(
             spec,
@@ -125,7 +126,7 @@ def _record(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
             return read_record(folder / RECORD)
         except LaptimeError as error:
             return failed(spec, str(error))
-    return failed(spec, f"{_death(code)}; its last words: {_last_line(folder / LOG)}")
+    return failed(spec, f"{_death(code)}; its last words: {last_line(folder / LOG)}")
 
 
 def _death(code: int) -> str:
@@ -136,8 +137,10 @@ def _death(code: int) -> str:
     return f"the worker ended with exit code {code}"
 
 
-def _last_line(log: Path) -> str:
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+def last_line(log: Path) -> str:
+    """The last line of a log that is not empty."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else "none"
 
 

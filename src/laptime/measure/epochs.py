@@ -16,9 +16,10 @@ from laptime.engine.reset import reset, snapshot
 from laptime.errors import RunError
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
-from laptime.optimizations.base import Parts, Recipe, batches
+from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.records import EpochRecord
 from laptime.workloads.base import Batch, Counts
+from laptime.world import ALONE, World
 
 Progress = Callable[[int, int, int], None]
 """Called after each step with epoch (-1 in warm-up), steps done and steps of the epoch."""
@@ -68,9 +69,10 @@ class Session:
             yield self._epoch(index)
 
     def _epoch(self, index: int) -> EpochRecord:
-        parts, steps, counts = self.parts, len(self.parts.loader), []
+        parts, steps, counts, world = self.parts, len(self.parts.loader), [], self.recipe.world
         reset_peak(parts.device)
         self._wait()
+        world.barrier()
         self.marks.start()
         begin = time.perf_counter()
         for done, step in enumerate(train_epoch(parts, index), start=1):
@@ -78,22 +80,26 @@ class Session:
             self.progress(index, done, steps)
             self.marks.end_step()
         self._wait()
-        epoch_s = time.perf_counter() - begin
-        peak = peak_mib(parts.device)
+        ranks_s = world.gathered(time.perf_counter() - begin)
+        epoch_s = max(ranks_s)
+        peak = max(world.gathered(peak_mib(parts.device)))
         self.train_s += epoch_s
-        train_loss, train_accuracy, samples = totals(counts)
+        train_loss, train_accuracy, samples = totals(counts, world)
         if not math.isfinite(train_loss):
             raise RunError(
                 f"the training loss became {train_loss} in epoch {index}: lower the learning rate or leave out the "
                 "optimization that this variant adds."
             )
         begin = time.perf_counter()
-        test_loss, test_accuracy, _ = totals([evaluate(parts, self.recipe, self.recipe.data.test)])
+        world.same(parts.model, parameters=False)  # each rank has BatchNorm statistics of its own; rank 0's are saved
+        test_loss, test_accuracy, _ = totals([evaluate(parts, self.recipe, self.recipe.data.test)], world)
         evaluate_s = time.perf_counter() - begin
         split = self.marks.parts_s()
         return EpochRecord(
             index=index,
             epoch_s=epoch_s,
+            ranks_s=ranks_s if world.size > 1 else (),
+            skew_s=max(ranks_s) - min(ranks_s) if world.size > 1 else None,
             samples=samples,
             steps=steps,
             samples_per_s=samples / epoch_s,
@@ -122,19 +128,27 @@ class Session:
             self._last_shape(epoch)
 
     def _last_shape(self, epoch: int = 0) -> None:
-        last = len(batches(torch.arange(len(self.recipe.data.train.labels)), self.recipe.batch_size)[-1])
+        recipe = self.recipe
+        last = shares(torch.arange(len(recipe.data.train.labels)), recipe.batch_size, recipe.world)[-1]
         first = next(iter(self.parts.loader.epoch(epoch)))
-        whole = Batch(torch.cat([first.inputs, first.inputs[:1]]), torch.cat([first.labels, first.labels[:1]]))
-        self.parts.step(self.parts, Batch(whole.inputs[:last], whole.labels[:last]))
+        # The last part may be larger than the first, where a small remainder joined it.
+        count = len(last.indices)
+        inputs, labels = (torch.cat([t] * -(-count // len(first)))[:count] for t in (first.inputs, first.labels))
+        self.parts.step(self.parts, Batch(inputs, labels, last.weight))
 
     def _wait(self) -> None:
         if self.parts.device.type == "cuda":
             torch.cuda.synchronize(self.parts.device)  # waits for the device
 
 
-def totals(counts: list[Counts]) -> tuple[float, float, int]:
-    """Mean loss, accuracy and samples of several steps; reads the device once."""
-    samples = sum(c.count for c in counts)
+def totals(counts: list[Counts], world: World = ALONE) -> tuple[float, float, int]:
+    """Mean loss, accuracy and samples of several steps of all ranks; reads the device once.
+
+    Integers are added as such, losses in float64: the ranks' totals are those of one process.
+    """
     loss = torch.stack([torch.as_tensor(c.loss_sum, dtype=torch.float64) for c in counts]).sum()
-    correct = torch.stack([torch.as_tensor(c.correct) for c in counts]).sum()
-    return float(loss) / samples, float(correct) / samples, samples  # waits for the device
+    correct = torch.stack([torch.as_tensor(c.correct) for c in counts]).sum().to(torch.int64)
+    whole = world.summed(loss)
+    numbers = world.summed(torch.stack([correct, correct.new_tensor(sum(c.count for c in counts))]))
+    hits, samples = (int(n) for n in numbers)  # waits for the device
+    return float(whole) / samples, hits / samples, samples

@@ -11,6 +11,7 @@ from laptime.optimizations.dead_taps import dead_taps
 from laptime.optimizations.layout import channels_last
 from laptime.optimizations.loss import label_smoothing
 from laptime.optimizations.optimizer import decay, fused_optimizer, sgd_nesterov
+from laptime.optimizations.parallel import ddp, dp, flat_reduce
 from laptime.optimizations.precision import bf16
 from laptime.optimizations.process import keep_pages, threads
 from laptime.optimizations.products import products
@@ -27,6 +28,9 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("products", products),
     ("channels-last", channels_last),
     ("bf16", bf16),
+    ("ddp", ddp),
+    ("flat-reduce", flat_reduce),
+    ("dp", dp),
     ("fused-optimizer", fused_optimizer),
     ("no-reads", no_reads),
     ("sgd-nesterov", sgd_nesterov),

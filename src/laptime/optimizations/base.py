@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from laptime.data.tensors import ImageData
 from laptime.spec import Option
 from laptime.workloads.base import Batch, Counts, Output, Workload
+from laptime.world import ALONE, World
 
 if TYPE_CHECKING:
     from laptime.optimizations.average import Average
@@ -131,6 +132,8 @@ class Recipe:
         make_average: moving average of a model's weights, from the model and the steps of an epoch.
         wrappers: applied to the model on its device, the innermost first, for the training step alone (compiler, DDP).
         exchange: see `Parts.exchange`.
+        world: this process among the ranks that train together; `batch_size` is that of all ranks together.
+        copies: by how much the batch is that of the spec: the ranks under weak scaling, else 1.
         precision: `fp32` or `bf16`: which ceiling the throughput is compared with.
         settled: options that a transform chose by timing, by optimization; the record writes them out.
         notes: what the user should know, shown with the variant.
@@ -158,6 +161,8 @@ class Recipe:
     wrappers: tuple[Wrap, ...] = ()
     exchange: Exchange = no_exchange
     channels_last: bool = False
+    world: World = ALONE
+    copies: int = 1
     precision: str = "fp32"
     settled: dict[str, dict[str, Option]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -182,12 +187,35 @@ def permutation(count: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(count, generator=generator)
 
 
-def batches(order: Tensor, size: int) -> list[Tensor]:
-    """Cuts an order [count] into batches of `size`; a remainder of one joins the batch before it.
+def batches(order: Tensor, size: int, ranks: int = 1) -> list[Tensor]:
+    """Cuts an order [count] into batches of `size`; a remainder that gives a rank less than two joins the one before.
 
     A single sample has no variance over the batch, so BatchNorm on a 1x1 map would fail or train on noise.
     """
     cut = list(order.split(size))
-    if len(cut) > 1 and len(cut[-1]) == 1:
+    if len(cut) > 1 and len(cut[-1]) < 2 * ranks:
         cut[-2:] = [torch.cat(cut[-2:])]
     return cut
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank takes of a batch.
+
+    Attributes:
+        indices: of its samples [n].
+        weight: n times the ranks over the samples of the whole batch: what its mean loss counts, so that the mean over
+            the ranks is that of the whole batch where the parts are unequal.
+    """
+
+    indices: Tensor
+    weight: float
+
+
+def shares(order: Tensor, size: int, world: World) -> list[Share]:
+    """A rank's parts of an epoch: contiguous parts of the batches of one process, sizes differ by one at most."""
+    return [
+        Share(mine, len(mine) * world.size / len(whole))
+        for whole in batches(order, size, world.size)
+        for mine in (whole.tensor_split(world.size)[world.rank],)
+    ]

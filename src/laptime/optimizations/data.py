@@ -12,8 +12,9 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from laptime.data.tensors import Split
-from laptime.optimizations.base import Loader, Options, Recipe, batches, permutation
+from laptime.optimizations.base import Loader, Options, Recipe, permutation, shares
 from laptime.workloads.base import Batch
+from laptime.world import ALONE, World
 
 
 class ItemDataset(Dataset[tuple[Tensor, int]]):
@@ -32,16 +33,21 @@ class ItemDataset(Dataset[tuple[Tensor, int]]):
 
 
 class EpochBatches:
-    """A batch sampler for DataLoader that follows the run's permutation."""
+    """A batch sampler for DataLoader that follows the run's permutation; each rank takes its part of each batch."""
 
-    def __init__(self, count: int, size: int, seed: int) -> None:
-        self.count, self.size, self.seed, self.epoch = count, size, seed, 0
+    def __init__(self, count: int, size: int, seed: int, world: World = ALONE) -> None:
+        self.count, self.size, self.seed, self.epoch, self.world = count, size, seed, 0, world
 
     def __iter__(self) -> Iterator[list[int]]:
-        return (b.tolist() for b in batches(permutation(self.count, self.seed, self.epoch), self.size))
+        order = permutation(self.count, self.seed, self.epoch)
+        return (share.indices.tolist() for share in shares(order, self.size, self.world))
+
+    def weights(self) -> list[float]:
+        """What each batch of this rank counts; the same in every epoch."""
+        return [share.weight for share in shares(torch.arange(self.count), self.size, self.world)]
 
     def __len__(self) -> int:
-        return len(batches(torch.arange(self.count), self.size))
+        return len(self.weights())
 
 
 class ItemLoader:
@@ -49,7 +55,7 @@ class ItemLoader:
 
     def __init__(self, recipe: Recipe) -> None:
         data = recipe.data
-        self.sampler = EpochBatches(len(data.train.labels), recipe.batch_size, recipe.seed)
+        self.sampler = EpochBatches(len(data.train.labels), recipe.batch_size, recipe.seed, recipe.world)
         dataset = ItemDataset(data.train, data.mean, data.std)
         self.loader: DataLoader[tuple[Tensor, int]] = DataLoader(dataset, batch_sampler=self.sampler)
         self.device = recipe.device
@@ -57,8 +63,8 @@ class ItemLoader:
 
     def epoch(self, index: int) -> Iterator[Batch]:
         self.sampler.epoch = index
-        for images, labels in self.loader:
-            yield Batch(images.to(self.device, memory_format=self.format), labels.to(self.device))
+        for (images, labels), weight in zip(self.loader, self.sampler.weights(), strict=True):
+            yield Batch(images.to(self.device, memory_format=self.format), labels.to(self.device), weight)
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -73,11 +79,12 @@ class ResidentLoader:
 
     def epoch(self, index: int) -> Iterator[Batch]:
         order = permutation(len(self.split.labels), self.recipe.seed, index)
-        for chosen in batches(order, self.recipe.batch_size):
-            yield Batch(self.normalize(self.split.images[chosen]), self.split.labels[chosen])
+        for share in shares(order, self.recipe.batch_size, self.recipe.world):
+            chosen = share.indices
+            yield Batch(self.normalize(self.split.images[chosen]), self.split.labels[chosen], share.weight)
 
     def __len__(self) -> int:
-        return len(batches(torch.arange(len(self.split.labels)), self.recipe.batch_size))
+        return len(shares(torch.arange(len(self.split.labels)), self.recipe.batch_size, self.recipe.world))
 
 
 class Normalizer:

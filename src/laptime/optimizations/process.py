@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from laptime.optimizations.base import Options, Recipe
-from laptime.processes import allowed_cores
+from laptime.world import threads_of
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 1 << 30
@@ -38,8 +38,8 @@ def set_malloc_thresholds(size: int) -> bool:
 
 
 def threads(recipe: Recipe, options: Options) -> Recipe:
-    """Sets torch's threads to the cores that affinity and quota allow, and flushes denormals."""
-    count = int(options["count"]) or allowed_cores()
+    """Sets torch's threads to the cores that affinity and quota allow, divided among the ranks; flushes denormals."""
+    count = int(options["count"]) or threads_of(recipe.world.size)
     torch.set_num_threads(count)
     torch.set_flush_denormal(True)
     return replace(recipe, notes=(*recipe.notes, f"{count} threads"))

@@ -218,7 +218,7 @@ def products(recipe: Recipe, options: Options) -> Recipe:
         if geometry is None or _has_dead_taps(geometry) or route_of(geometry, largest) is None:
             continue
         product = ProductConv2d(conv, geometry, largest)
-        if wanted == "all" or name in wanted.split("/") or (wanted == "probe" and faster(conv, product, recipe)):
+        if wanted == "all" or name in wanted.split("/") or (wanted == "probe" and _gains(conv, product, recipe)):
             model.set_submodule(name, product)
             chosen.append(name)
     missing = set(wanted.split("/")) - {"probe", "all", "none", *chosen}
@@ -233,9 +233,14 @@ def _has_dead_taps(g: Geometry) -> bool:
     return g.padding > 0 and g.out == 1 and g.kernel > 1
 
 
+def _gains(conv: nn.Conv2d, product: ProductConv2d, recipe: Recipe) -> bool:
+    return recipe.world.agreed(faster(conv, product, recipe))  # all ranks: they must train one net
+
+
 def faster(conv: nn.Conv2d, product: ProductConv2d, recipe: Recipe) -> bool:
     """Times forward and backward of one layer both ways, in turn, and compares the fastest rounds."""
-    shape = (recipe.batch_size, conv.in_channels, product.geometry.size, product.geometry.size)
+    local = -(-recipe.batch_size // recipe.world.size)
+    shape = (local, conv.in_channels, product.geometry.size, product.geometry.size)
     images = torch.randn(shape, device=recipe.device)
     if recipe.channels_last:
         images = images.to(memory_format=torch.channels_last)

@@ -21,7 +21,7 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
     size = int(options["size"])
     if size < 1:
         raise UsageError(f"large-batch:size={size} is no batch size: give at least 1.")
-    size = min(size, len(recipe.data.train.labels))
+    size = min(size * recipe.copies, len(recipe.data.train.labels))
     peak = float(options["max_lr"]) or recipe.learning_rate * math.sqrt(size / recipe.batch_size)
     kinds: dict[str, MakeSchedule] = {"onecycle": one_cycle(peak), "constant": constant}
     if options["schedule"] not in kinds:

@@ -21,7 +21,7 @@ def tutorial_step(p: Parts, batch: Batch) -> Counts:
     p.mark("optimizer")
     loss, correct = output.loss.item(), int(output.correct.item())  # waits for the device
     p.mark("read")
-    return Counts(loss * output.count, correct, output.count)
+    return Counts(loss * output.count / output.weight, correct, output.count)
 
 
 def plain_step(p: Parts, batch: Batch) -> Counts:

@@ -17,10 +17,12 @@ class Batch:
     Attributes:
         inputs: images [B, 3, H, W], float32, normalized.
         labels: classes [B], int64.
+        weight: what the mean loss counts in the gradient; not 1 only where ranks hold unequal parts of a batch.
     """
 
     inputs: Tensor
     labels: Tensor
+    weight: float = 1.0
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -49,15 +51,17 @@ class Output:
         loss: mean loss of the batch, a scalar with its graph.
         correct: number of right answers, an int64 scalar.
         count: samples of the batch.
+        weight: what the mean loss was multiplied with, see `Batch.weight`; the counts are without it.
     """
 
     loss: Tensor
     correct: Tensor
     count: int
+    weight: float = 1.0
 
     def detached(self) -> Counts:
         """What is kept after the step; does not wait for the device."""
-        return Counts(self.loss.detach() * self.count, self.correct, self.count)
+        return Counts(self.loss.detach() * (self.count / self.weight), self.correct, self.count)
 
 
 class Workload(Protocol):

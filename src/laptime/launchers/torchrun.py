@@ -1,0 +1,54 @@
+"""Launcher `torchrun`: the ranks of a run as processes of torch's elastic launcher on this machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, failed
+from laptime.launchers.lock import device_lock
+from laptime.launchers.process import last_line, record_of, supervise
+from laptime.processes import RANKS_FILE, rank_log
+from laptime.records import RunRecord, write_json
+from laptime.spec import RunSpec
+
+
+def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
+    """Runs a spec on its ranks while holding the lock of the devices; a rank that dies is named in the record."""
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = [rank_log(folder, rank).name for rank in range(1, spec.ranks)]
+    for stale in (RECORD, LOG, PROGRESS, RANKS_FILE, *logs):
+        (folder / stale).unlink(missing_ok=True)
+    write_json(folder / SPEC, spec)
+    arguments = [str(spec.ranks), str(folder / SPEC), str(folder / RECORD)]
+    with device_lock(spec.device, hooks.say) as lock:
+        outcome = supervise([sys.executable, "-m", "laptime.ranks", *arguments], folder, hooks, lock, spec.timeout_s)
+    record = _record(spec, folder, outcome)
+    write_json(folder / RECORD, record)
+    return record
+
+
+def _record(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
+    """The first rank's record; where a rank died, one that names it, with the first's epochs if it wrote any."""
+    fallen = folder / RANKS_FILE
+    if not fallen.is_file():
+        return record_of(spec, folder, code)
+    found = json.loads(fallen.read_text(encoding="utf-8"))
+    rank, exit_code = int(found["rank"]), int(found["exit_code"])
+    written = record_of(spec, folder, 0) if (folder / RECORD).is_file() else None
+    if written is not None and written.error:
+        return written  # all failed alike, and the first could still say why
+    log = folder / LOG if rank == 0 else rank_log(folder, rank)
+    return failed(
+        spec,
+        f"rank {rank} of {spec.ranks} {_death(exit_code)}, and all others were ended; its last words: "
+        f"{last_line(log)} (see {log.name}).",
+    )
+
+
+def _death(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "was killed (signal 9), which the system does when memory runs out"
+    return f"died of signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -1,0 +1,155 @@
+"""Stage parallel: several ranks train one net, each on its part of every batch.
+
+The ranks' loaders share out the batches of one process (`base.shares`), and gradients are averaged, so the trajectory
+is that of one process. What differs is BatchNorm: with local statistics, as DDP is used in the field and as is faster,
+each rank normalizes by its own part of the batch; with synchronized ones the result is exact.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from laptime.errors import UsageError
+from laptime.optimizations.base import Forward, Options, Recipe, Wrap
+from laptime.optimizations.sync_batchnorm import synchronized
+from laptime.workloads.base import Batch, Output
+from laptime.world import World
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def ddp(recipe: Recipe, options: Options) -> Recipe:
+    """Wraps the net in DistributedDataParallel, as torch's tutorials do or with everything that it offers for speed."""
+    recipe = _joined(recipe, options)
+    if not recipe.world.grouped:
+        return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
+    wrap = _wrapper(recipe.world, bool(options["tuned"]), int(options["bucket_mb"]), _dtype(options))
+    return replace(recipe, wrappers=(*recipe.wrappers, wrap))
+
+
+def _wrapper(world: World, tuned: bool, bucket_mb: int, dtype: torch.dtype) -> Wrap:
+    known = inspect.signature(DistributedDataParallel).parameters
+    # BatchNorm's statistics are evened out before an evaluation, so no step needs to send them.
+    buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    wanted: dict[str, Any] = {
+        "static_graph": True,
+        "gradient_as_bucket_view": True,
+        buffers: False,
+        "bucket_cap_mb": bucket_mb,
+        "batched_grad_copy": True,  # torch >= 2.14: one copy a bucket instead of one a parameter
+    }
+    chosen = {name: value for name, value in wanted.items() if name in known} if tuned else {}
+
+    def wrap(net: nn.Module) -> nn.Module:
+        places = [world.device.index] if world.device.type == "cuda" else None
+        wrapped = DistributedDataParallel(net, device_ids=places, **chosen)
+        if dtype is torch.bfloat16:
+            wrapped.register_comm_hook(None, bf16_compress_hook)
+        return wrapped
+
+    return wrap
+
+
+def flat_reduce(recipe: Recipe, options: Options) -> Recipe:
+    """Averages all gradients in one flat tensor between backward and optimizer; the net is not wrapped.
+
+    Nothing overlaps with the backward pass, but a net of this size is small, and the whole step can be captured in a
+    CUDA graph. Each rank keeps its own BatchNorm statistics while it trains; evaluation and the saved model take rank
+    0's.
+    """
+    recipe = _joined(recipe, options)
+    if not recipe.world.grouped:
+        return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
+
+    def wrap(net: nn.Module) -> nn.Module:
+        recipe.world.same(net)  # all ranks
+        return net
+
+    return replace(recipe, wrappers=(*recipe.wrappers, wrap), exchange=FlatReduce(recipe.world, _dtype(options)))
+
+
+class FlatReduce:
+    """One all-reduce of all gradients: static memory, no wait for the device, so a CUDA graph can hold it."""
+
+    def __init__(self, world: World, dtype: torch.dtype) -> None:
+        self.world, self.dtype = world, dtype
+        self.flat: Tensor | None = None
+        self.views: list[Tensor] = []
+
+    def __call__(self, model: nn.Module) -> None:
+        """Replaces the gradients of a model by their mean over the ranks.  # all ranks"""
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        if self.flat is None or len(self.views) != len(gradients):
+            self._lay_out(gradients)
+        assert self.flat is not None
+        torch._foreach_copy_(self.views, gradients)
+        if self.world.device.type == "cuda":
+            dist.all_reduce(self.flat, op=dist.ReduceOp.AVG)
+        else:  # gloo has no average
+            dist.all_reduce(self.flat)
+            self.flat.div_(self.world.size)
+        torch._foreach_copy_(gradients, self.views)
+
+    def _lay_out(self, gradients: list[Tensor]) -> None:
+        sizes = [g.numel() for g in gradients]
+        # Gradients in float64, as tests of exactness have, stay so.
+        dtype = torch.float64 if gradients[0].dtype is torch.float64 else self.dtype
+        self.flat = torch.empty(sum(sizes), dtype=dtype, device=gradients[0].device)
+        # The strides of each gradient, so that NHWC weights are copied as they lie.
+        self.views = [
+            part.as_strided(g.size(), g.stride()) if _dense(g) else part.view(g.size())
+            for part, g in zip(self.flat.split(sizes), gradients, strict=True)
+        ]
+
+
+def _dense(tensor: Tensor) -> bool:
+    return tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
+
+
+def dp(recipe: Recipe, options: Options) -> Recipe:
+    """Wraps the net in DataParallel: one process, which copies the net to all GPUs in every step. For comparison."""
+    return replace(recipe, wrappers=(*recipe.wrappers, nn.DataParallel))
+
+
+def _joined(recipe: Recipe, asked: Options) -> Recipe:
+    """What all kinds of exchange need: enough samples for each rank, BatchNorm, and weights for unequal parts."""
+    for option, known in (("batchnorm", ("local", "sync")), ("scaling", ("strong", "weak"))):
+        if asked[option] not in known:
+            raise UsageError(f"{option}={asked[option]} is unknown: give {' or '.join(known)}.")
+    batchnorm, ranks = str(asked["batchnorm"]), recipe.world.size
+    if ranks == 1:
+        return recipe
+    if recipe.batch_size < 2 * ranks:
+        raise UsageError(
+            f"a batch of {recipe.batch_size} is too small for {ranks} ranks, each of which needs two samples: give a "
+            f"batch of at least {2 * ranks}, more training images, or fewer ranks."
+        )
+    model = synchronized(recipe.model, recipe.device) if batchnorm == "sync" else recipe.model
+    said = {"local": "BatchNorm normalizes by each rank's part", "sync": "BatchNorm normalizes by the whole batch"}
+    note = f"{ranks} ranks, {recipe.batch_size} samples a step in all; {said[batchnorm]}"
+    return replace(recipe, model=model, forward=_weighted(recipe.forward), notes=(*recipe.notes, note))
+
+
+def _weighted(forward: Forward) -> Forward:
+    def counted(model: nn.Module, batch: Batch) -> Output:
+        found = forward(model, batch)
+        if batch.weight == 1.0:
+            return found
+        return replace(found, loss=found.loss * batch.weight, weight=batch.weight)
+
+    return counted
+
+
+def _dtype(options: Options) -> torch.dtype:
+    name = str(options["reduce"])
+    if name not in _DTYPES:
+        raise UsageError(f"reduce={name} is unknown: give fp32 or bf16.")
+    return _DTYPES[name]

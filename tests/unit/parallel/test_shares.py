@@ -1,0 +1,144 @@
+"""How batches are shared out: nothing lost, nothing twice, the same global batches as in one process."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.conftest import make_data, make_spec
+
+from laptime.catalogue import as_checked, class_of, parse_optimization
+from laptime.engine.build import build, make_recipe
+from laptime.errors import UsageError
+from laptime.optimizations.base import batches, permutation, shares
+from laptime.optimizations.data import EpochBatches, ItemLoader, ResidentLoader
+from laptime.optimizations.parallel import FlatReduce
+from laptime.world import World
+
+
+@given(ranks=st.integers(1, 6), per_rank=st.integers(2, 9), extra=st.integers(0, 5), count=st.integers(1, 150))
+def test_parts_make_up_the_batches_of_one_process(ranks, per_rank, extra, count):
+    size = min(ranks * per_rank + extra, count)
+    order = permutation(count, seed=1, epoch=2)
+    whole = batches(order, size, ranks)
+    parts = [shares(order, size, World(rank, ranks)) for rank in range(ranks)]
+    for step, batch in enumerate(whole):
+        mine = [p[step] for p in parts]
+        assert torch.cat([m.indices for m in mine]).equal(batch)
+        sizes = [len(m.indices) for m in mine]
+        assert max(sizes) - min(sizes) <= 1
+        assert sum(m.weight for m in mine) == pytest.approx(ranks)
+        if count >= 2 * ranks:
+            assert min(sizes) >= 2 or size < 2 * ranks
+    assert torch.cat(whole).sort().values.tolist() == list(range(count))
+
+
+@given(ranks=st.integers(1, 5), count=st.integers(10, 90), epoch=st.integers(0, 3))
+def test_the_sampler_of_single_items_shares_alike(ranks, count, epoch):
+    seen = []
+    for rank in range(ranks):
+        sampler = EpochBatches(count, 10, 7, World(rank, ranks))
+        sampler.epoch = epoch
+        cut = list(sampler)
+        assert len(cut) == len(sampler) == len(sampler.weights())
+        seen += [i for batch in cut for i in batch]
+    assert sorted(seen) == list(range(count))
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_both_loaders_give_a_rank_the_same_samples(rank):
+    recipe = make_recipe(make_spec(batch_size=16), make_data(37), (parse_optimization("flat-reduce"),), World(rank, 3))
+    pairs = list(zip(ItemLoader(recipe).epoch(1), ResidentLoader(recipe).epoch(1), strict=True))
+    assert [len(one) for one, _ in pairs] == [len(p.indices) for p in shares(permutation(37, 0, 1), 16, World(rank, 3))]
+    for one, other in pairs:
+        assert one.labels.equal(other.labels)
+        assert one.inputs.equal(other.inputs)
+        assert one.weight == other.weight
+
+
+def test_a_batch_too_small_for_its_ranks_is_refused():
+    with pytest.raises(UsageError, match="batch of 16 is too small for 9 ranks"):
+        make_recipe(make_spec(batch_size=16), make_data(), (parse_optimization("ddp"),), World(0, 9))
+    with pytest.raises(UsageError, match="2 ranks: add ddp"):
+        make_recipe(make_spec(), make_data(), (), World(0, 2))
+
+
+def test_weak_scaling_keeps_the_batch_of_each_rank_and_scales_the_rate_by_the_whole():
+    weak = make_recipe(
+        make_spec(batch_size=8),
+        make_data(),
+        tuple(map(parse_optimization, ("flat-reduce:scaling=weak", "large-batch:size=12"))),
+        World(1, 2),
+    )
+    strong = make_recipe(make_spec(batch_size=8), make_data(), (parse_optimization("large-batch:size=24"),))
+    assert weak.batch_size == strong.batch_size == 24
+    assert weak.learning_rate == pytest.approx(strong.learning_rate)
+
+
+def test_one_process_alone_exchanges_nothing():
+    spec = make_spec(batch_size=8)
+    alone = make_recipe(spec, make_data(), tuple(map(parse_optimization, ("ddp", "resident"))))
+    assert alone.wrappers == ()
+    parts = build(alone, mark=lambda _: None)
+    assert parts.net is parts.model
+
+
+@pytest.mark.parametrize(
+    ("text", "klass", "checked"),
+    [
+        ("ddp", "statistical", "exact"),
+        ("ddp:batchnorm=sync", "exact", "exact"),
+        ("ddp:batchnorm=sync:reduce=bf16", "numeric", "numeric"),
+        ("ddp:reduce=bf16", "statistical", "numeric"),
+        ("flat-reduce:batchnorm=sync:scaling=weak", "statistical", "statistical"),
+    ],
+)
+def test_the_class_follows_the_options(text, klass, checked):
+    chosen = parse_optimization(text)
+    assert class_of(chosen) == klass
+    assert class_of(as_checked(chosen)) == checked
+
+
+@pytest.mark.parametrize("option", ["batchnorm=none", "reduce=fp8", "scaling=wide"])
+def test_an_unknown_kind_is_refused(option):
+    name, value = option.split("=")
+    with pytest.raises(UsageError, match=f"{name}={value} is unknown"):
+        make_recipe(make_spec(), make_data(), (parse_optimization(f"flat-reduce:{option}"),), World(0, 2, True))
+
+
+@pytest.fixture
+def group():
+    """A group of one: what it sends comes back."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield World(0, 1, True)
+    dist.destroy_process_group()
+
+
+def test_a_flat_reduce_keeps_each_gradient_and_its_own_memory_in_place(group):
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 5, 3)).to(memory_format=torch.channels_last)
+    net(torch.randn(2, 3, 8, 8)).square().sum().backward()
+    before = [p.grad.clone() for p in net.parameters()]
+    reduce = FlatReduce(group, torch.float32)
+    reduce(net)
+    pointer = reduce.flat.data_ptr()
+    assert all(p.grad.equal(b) for p, b in zip(net.parameters(), before, strict=True))
+    reduce(net)
+    assert reduce.flat.data_ptr() == pointer
+    assert reduce.flat.numel() == sum(p.numel() for p in net.parameters())
+
+
+def test_a_group_of_one_wraps_the_net_and_says_the_same(group):
+    assert group.gathered(3.0) == (3.0,)
+    assert group.agreed(("a", 1)) == ("a", 1)
+    recipe = make_recipe(make_spec(batch_size=8), make_data(), (parse_optimization("ddp:tuned=true"),), group)
+    parts = build(recipe, mark=lambda _: None)
+    assert isinstance(parts.net, torch.nn.parallel.DistributedDataParallel)
+    assert parts.net.module is parts.model
+
+
+def test_an_evaluation_with_more_ranks_than_images_stays_a_number():
+    from laptime.engine.evaluate import evaluate
+
+    recipe = make_recipe(make_spec(batch_size=16), make_data(48, 2), (parse_optimization("flat-reduce"),), World(3, 4))
+    counts = evaluate(build(recipe, mark=lambda _: None), recipe, recipe.data.test)
+    assert (float(counts.loss_sum), int(counts.correct), counts.count) == (0.0, 0, 0)

@@ -1,0 +1,90 @@
+"""Two gloo ranks against one process, in float64: exact where BatchNorm is synchronized, near where it is local."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from laptime.processes import free_port
+
+PYTHON_PATH = os.pathsep.join(str(Path(__file__).parents[3] / part) for part in ("src", "."))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    result = tmp_path_factory.mktemp("ranks") / "result.json"
+    shared = {
+        "PYTHONPATH": PYTHON_PATH,
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "TORCHELASTIC_RUN_ID": "test",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "PYTHONWARNINGS": "error",
+    }
+    command = [sys.executable, str(Path(__file__).with_name("two_ranks.py")), str(result)]
+    started = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [process.communicate(timeout=200)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [p.returncode for p in started] == [0, 0], "\n".join(said)
+    return json.loads(result.read_text())
+
+
+@pytest.mark.parametrize("name", ["ddp sync", "tuned sync", "flat sync", "ddp local, no BatchNorm"])
+def test_the_same_global_batches_give_the_losses_of_one_process(found, name):
+    ranks, one = found[name]
+    for mine, theirs in zip(ranks["epochs"], one["epochs"], strict=True):
+        assert mine[0] == pytest.approx(theirs[0], rel=1e-9)
+        assert mine[1] == theirs[1]
+    assert ranks["weights"] == pytest.approx(one["weights"], abs=1e-8)
+    assert ranks["running"] == [pytest.approx(v, abs=1e-8) for v in one["running"]]
+    assert ranks["apart"] == 0
+
+
+def test_local_statistics_stay_near_but_are_another_trajectory(found):
+    ranks, one = found["flat local"]
+    assert ranks["apart"] == 0
+    for mine, theirs in zip(ranks["epochs"], one["epochs"], strict=True):
+        assert mine[0] == pytest.approx(theirs[0], rel=0.1)
+        assert mine[0] != pytest.approx(theirs[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ddp sync", "tuned sync", "flat sync"])
+def test_no_image_is_lost_or_counted_twice(found, name):
+    ranks, one = found[name]
+    assert ranks["samples"] == one["samples"] == [37, 37]
+    assert ranks["test"][2] == one["test"][2] == 13
+    assert ranks["test"][0] == pytest.approx(one["test"][0], rel=1e-9)
+    assert ranks["test"][1] == one["test"][1]
+
+
+def test_bf16_gradients_learn_alike(found):
+    whole = found["flat sync"][0]["epochs"]
+    for mine, theirs in zip(found["bf16"], whole, strict=True):
+        assert mine[0] == pytest.approx(theirs[0], rel=0.01)
+
+
+def test_what_ranks_tell_each_other(found):
+    assert found["gathered"] == [10.0, 11.0]
+    assert found["agreed"] == "rank 0"
+
+
+@pytest.mark.parametrize(("name", "klass"), [("check", "exact"), ("check bf16", "numeric"), ("check weak", "exact")])
+def test_the_exchange_passes_the_one_step_comparison(found, name, klass):
+    assert found[name]["passed"], found[name]
+    assert found[name]["klass"] == klass

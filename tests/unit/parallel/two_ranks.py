@@ -1,0 +1,141 @@
+"""What one rank of two finds out, for test_two_ranks.py; rank 0 writes it as JSON.
+
+python two_ranks.py RESULT.json, with the environment of torch's launcher.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from tests.unit.conftest import CLASSES, make_data, make_spec
+from torch import nn
+
+from laptime.catalogue import parse_optimization
+from laptime.engine.build import build
+from laptime.engine.check import check_one_step
+from laptime.engine.evaluate import evaluate
+from laptime.engine.loop import train_epoch
+from laptime.engine.plain import plain_state
+from laptime.engine.reset import reset, snapshot
+from laptime.measure.epochs import totals
+from laptime.optimizations import apply
+from laptime.optimizations.base import Recipe
+from laptime.optimizations.data import items
+from laptime.optimizations.step import tutorial_step
+from laptime.workloads.base import Batch, classify
+from laptime.world import ALONE, World, opened
+
+# 37 images in batches of 10: full ones are shared out evenly, the last one of 7 as 4 and 3.
+TRAIN, TEST, BATCH = 37, 13, 10
+PARALLEL = ("ddp", "flat-reduce")
+SMALL = "large-batch:size=12"
+
+
+class Tiny:
+    """A net of two convolutions; the second works on a 2x2 map, so that dead taps have something to crop."""
+
+    name = "tiny"
+
+    def __init__(self, norm: bool = True) -> None:
+        self.norm = norm
+
+    def make_model(self, classes: int, weights: str) -> nn.Module:
+        norms = [nn.BatchNorm2d(4), nn.BatchNorm2d(6)] if self.norm else [nn.Identity(), nn.Identity()]
+        first, second = nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.Conv2d(4, 6, 5, padding=2)
+        head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes))
+        return nn.Sequential(first, norms[0], nn.ReLU(), nn.AvgPool2d(4), second, norms[1], nn.ReLU(), *head)
+
+    forward = staticmethod(classify)
+
+
+def recipe_for(workload: Tiny, world: World, *chosen: str) -> Recipe:
+    """In float64, where equal means equal."""
+    torch.manual_seed(3)
+    data = make_data(TRAIN, TEST, size=16)
+
+    def in_double(model: nn.Module, batch: Batch):
+        return classify(model, replace(batch, inputs=batch.inputs.double()))
+
+    base = Recipe(
+        workload=workload,
+        model=workload.make_model(len(CLASSES), "none"),
+        data=data,
+        device=torch.device("cpu"),
+        image_size=(16, 16),
+        batch_size=BATCH,
+        learning_rate=3e-3,
+        epochs=2,
+        seed=5,
+        make_loader=items,
+        forward=in_double,
+        step=tutorial_step,
+        world=world,
+    )
+    specs = tuple(map(parse_optimization, chosen))
+    before = apply(base, tuple(o for o in specs if o.name not in PARALLEL))
+    double = replace(before, model=copy.deepcopy(before.model).double())
+    return apply(double, tuple(o for o in specs if o.name in PARALLEL))
+
+
+def train(workload: Tiny, world: World, *chosen: str) -> dict[str, object]:
+    """Two epochs: losses, accuracies, the test split, the weights."""
+    recipe = recipe_for(workload, world, *chosen)
+    parts = build(recipe, mark=lambda _: None)
+    reset(parts, recipe, snapshot(parts))
+    found = {"epochs": [], "samples": []}
+    for epoch in range(2):
+        loss, accuracy, samples = totals(list(train_epoch(parts, epoch)), world)
+        found["epochs"].append([loss, accuracy])
+        found["samples"].append(samples)
+    state = plain_state(parts.model)
+    weights = torch.cat([v.flatten().double() for k, v in state.items() if "running" not in k and "num_" not in k])
+    found["apart"] = max(world.gathered(float((weights - world.agreed(weights)).abs().max())))
+    found["weights"] = weights.tolist()
+    world.same(parts.model, parameters=False)
+    found["running"] = [v.tolist() for k, v in plain_state(parts.model).items() if "running" in k]
+    found["test"] = totals([evaluate(parts, recipe, recipe.data.test)], world)
+    return found
+
+
+CASES = {
+    "ddp sync": (True, ("ddp:batchnorm=sync",), ()),
+    "tuned sync": (
+        True,
+        ("ddp:batchnorm=sync:tuned=true", "resident", "no-reads", "channels-last", "dead-taps", SMALL),
+        ("resident", "no-reads", SMALL),
+    ),
+    "flat sync": (
+        True,
+        ("flat-reduce:batchnorm=sync", "resident", "channels-last", "fused-optimizer", "dead-taps"),
+        (),
+    ),
+    "ddp local, no BatchNorm": (False, ("ddp",), ()),
+    "flat local": (True, ("flat-reduce",), ()),
+}
+
+
+def main(result: Path) -> None:
+    with opened("cpu") as world:
+        found: dict[str, object] = {"world": [world.rank, world.size, torch.get_num_threads()]}
+        for name, (norm, several, one) in CASES.items():
+            ranks = train(Tiny(norm), world, *several)
+            found[name] = [ranks, train(Tiny(norm), ALONE, *one) if world.first else None]
+        found["bf16"] = train(Tiny(), world, "flat-reduce:batchnorm=sync:reduce=bf16")["epochs"]
+        found["gathered"] = world.gathered(10.0 + world.rank)
+        found["agreed"] = world.agreed(f"rank {world.rank}")
+        chosen = ("ddp:tuned=true", "resident", "channels-last", "dead-taps", "products:layers=all", "large-batch")
+        for name, more in (("check", ()), ("check bf16", ("bf16",)), ("check weak", ("ddp:scaling=weak",))):
+            listed = tuple(map(parse_optimization, (*chosen[bool(more) and "ddp" in more[-1] :], *more)))
+            checked = check_one_step(make_spec(optimizations=listed), make_data(24, 4, size=32), 8, world)
+            found[name] = checked.model_dump() if checked else None
+        if world.first:
+            result.write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
