@@ -15,7 +15,7 @@ def explain(
     as_json: JSON = False,
 ) -> None:
     """Prints a variant's transforms in the order in which they are applied, with the reason of each stage."""
-    from laptime.catalogue import STAGES, classes_of, find_optimization, options_of
+    from laptime.catalogue import STAGES, class_of, classes_of, find_optimization, options_of
     from laptime.variants import resolve
 
     found = resolve(variant)
@@ -27,7 +27,7 @@ def explain(
             {
                 "stage": entry.stage,
                 "optimization": chosen.name,
-                "class": entry.klass,
+                "class": class_of(chosen),
                 "options": options_of(chosen),
                 "what": entry.explanation,
                 "why_here": reasons[entry.stage],
