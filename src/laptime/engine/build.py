@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.amp.grad_scaler import GradScaler
 
 from laptime.data.tensors import ImageData
 from laptime.errors import UsageError
@@ -52,12 +53,14 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
 
     The schedule is not started: warm-up steps don't count, `reset` starts it.
     """
+    recipe.modes.apply()
     model = recipe.model.to(recipe.device)
     model.train()
     net = model
     for wrap in recipe.wrappers:
         net = wrap(net)
-    optimizer = adam(model.parameters(), recipe.learning_rate, **recipe.optimizer_options)
+    rate = torch.tensor(recipe.learning_rate, device=recipe.device) if recipe.rate_on_device else recipe.learning_rate
+    optimizer = adam(model.parameters(), rate, **recipe.optimizer_options)
     return Parts(
         model=model,
         net=net,
@@ -69,4 +72,5 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         mark=mark,
         device=recipe.device,
         exchange=recipe.exchange,
+        scaler=GradScaler(recipe.device.type, enabled=recipe.loss_scaling),
     )

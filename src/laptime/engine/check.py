@@ -2,12 +2,16 @@
 
 Compiled and bf16 kernels have been wrong before. Both start from the same weights and see the same batch; statistical
 and model optimizations change the trajectory on purpose and are left out of the comparison: quality judges them.
+
+On a GPU the baseline's side runs in strict fp32, without the TF32 that torch allows convolutions by default; so does an
+exact variant's, whose other kernels would else differ by TF32's rounding and not by a mistake. Numeric variants keep
+the modes that were timed.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,7 +20,7 @@ from laptime.catalogue import classes_of, find_optimization
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe
 from laptime.engine.plain import plain_gradients
-from laptime.optimizations.base import Parts
+from laptime.optimizations.base import Modes, Parts
 from laptime.records import CheckRecord
 from laptime.spec import OptimizationSpec, RunSpec
 
@@ -34,6 +38,10 @@ class Tolerance:
 # from BatchNorm over few samples at random initialization. A wrong kernel shows errors of about 1, a gradient at half
 # its length one of 0.5: the numeric tolerance stays below that.
 TOLERANCES = {"exact": Tolerance(1e-4, 5e-2), "numeric": Tolerance(3e-2, 0.48)}
+
+# A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
+_LOSS_SCALE = 1024.0
+_STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
 
 def comparable(optimizations: tuple[OptimizationSpec, ...]) -> tuple[OptimizationSpec, ...]:
@@ -56,9 +64,9 @@ def check_one_step(spec: RunSpec, data: ImageData, batch_size: int) -> CheckReco
     if not chosen:
         return None
     sized = spec.model_copy(update={"batch_size": batch_size})
-    loss_before, before = _one_step(sized, data, ())
-    loss_after, after = _one_step(sized, data, chosen)
     klass = "numeric" if "numeric" in classes_of(chosen) else "exact"
+    loss_before, before = _one_step(sized, data, (), strict=True)
+    loss_after, after = _one_step(sized, data, chosen, strict=klass == "exact")
     tolerance = TOLERANCES[klass]
     loss_error = abs(loss_after - loss_before) / max(abs(loss_before), 1e-12)
     gradient_error = relative_error(after, before)
@@ -88,11 +96,14 @@ def _within(error: float, limit: float) -> bool:
 
 
 def _one_step(
-    spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...]
+    spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...], strict: bool
 ) -> tuple[float, dict[str, Tensor]]:
     recipe = make_recipe(spec, data, optimizations)
+    if strict:
+        recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
     parts: Parts = build(recipe, mark=lambda _: None)
     output = parts.forward(parts.net, next(iter(parts.loader.epoch(0))))
-    output.loss.backward()
-    gradients = {k: v.detach().to("cpu", torch.float64) for k, v in plain_gradients(parts.model).items()}
+    scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
+    (scale * output.loss).backward()
+    gradients = {k: v.detach().to("cpu", torch.float64) / scale for k, v in plain_gradients(parts.model).items()}
     return float(output.loss.detach()), gradients

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
 
 from laptime.optimizations.base import Parts, Recipe
 
@@ -14,7 +15,7 @@ def snapshot(p: Parts) -> dict[str, Tensor]:
 
 
 def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
-    """Puts weights, BatchNorm statistics, optimizer, schedule and random state back to the start.
+    """Puts weights, BatchNorm statistics, optimizer, loss scale, schedule and random state back to the start.
 
     In place, since captured graphs and views hold the tensors. Zeroed moments equal fresh ones for Adam and SGD.
     """
@@ -26,8 +27,13 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
                 if isinstance(value, Tensor):
                     value.zero_()
     for group in p.optimizer.param_groups:
-        group["lr"] = recipe.learning_rate
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(recipe.learning_rate)
+        else:
+            group["lr"] = recipe.learning_rate
         group.pop("initial_lr", None)
+    if p.scaler.is_enabled():
+        p.scaler.load_state_dict(GradScaler(p.device.type).state_dict())  # fills its tensors, replaces none
     p.schedule = recipe.make_schedule(p.optimizer, recipe.epochs * len(p.loader))
     torch.manual_seed(recipe.seed)
 

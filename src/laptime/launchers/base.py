@@ -38,6 +38,11 @@ def failed(spec: RunSpec, error: str) -> RunRecord:
     return RunRecord(status="failed", error=error, spec=spec)
 
 
+def with_notes(record: RunRecord, notes: tuple[str, ...]) -> RunRecord:
+    """The record with what its launcher saw beside it."""
+    return record.model_copy(update={"notes": (*record.notes, *notes)}) if notes else record
+
+
 class ProgressReader:
     """Follows a worker's progress.jsonl; a line that is still being written waits for the next look."""
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from laptime.devices import lock_name, others_on
 from laptime.errors import LaptimeError
-from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, failed
+from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, failed, with_notes
 from laptime.launchers.lock import device_lock
 from laptime.processes import child_environment, end_tree
 from laptime.records import RunRecord, read_record, write_json
@@ -31,9 +32,10 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / SPEC, spec)
     command = [sys.executable, "-m", "laptime.worker", str(folder / SPEC), str(folder / RECORD)]
-    with device_lock(spec.device, hooks.say) as lock:
+    with device_lock(lock_name(spec.device), hooks.say) as lock:
+        cautions = others_on(spec.device)
         outcome = _supervise(command, folder, hooks, lock, spec.timeout_s)
-    record = _record(spec, folder, outcome)
+    record = with_notes(_record(spec, folder, outcome), cautions)
     write_json(folder / RECORD, record)
     return record
 

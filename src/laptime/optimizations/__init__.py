@@ -6,10 +6,12 @@ from laptime.catalogue import in_stage_order, options_of
 from laptime.optimizations.base import Recipe, Transform
 from laptime.optimizations.data import resident
 from laptime.optimizations.dead_taps import dead_taps
+from laptime.optimizations.graph import graph
 from laptime.optimizations.layout import channels_last
+from laptime.optimizations.loader import pinned, workers
 from laptime.optimizations.optimizer import fused_optimizer
-from laptime.optimizations.precision import bf16
-from laptime.optimizations.process import keep_pages, threads
+from laptime.optimizations.precision import bf16, fp16
+from laptime.optimizations.process import cudnn_benchmark, evaluate_on_cpu, keep_pages, tf32, threads
 from laptime.optimizations.products import products
 from laptime.optimizations.schedule import large_batch
 from laptime.optimizations.step import no_reads
@@ -26,6 +28,13 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("bf16", bf16),
     ("fused-optimizer", fused_optimizer),
     ("no-reads", no_reads),
+    ("workers", workers),
+    ("pinned", pinned),
+    ("cudnn-benchmark", cudnn_benchmark),
+    ("tf32", tf32),
+    ("fp16", fp16),
+    ("graph", graph),
+    ("evaluate-on-cpu", evaluate_on_cpu),
 )
 
 
