@@ -64,6 +64,7 @@ class Preset:
         rungs: the optimizations that get a rung of their own; those before one in the device's ladder enter with it.
             None for all.
         warmup_steps: steps of a warm-up epoch at most; None for the whole epoch.
+        limit_train, limit_test: images at most, on a CPU; a GPU takes all of them in less time.
     """
 
     name: str

@@ -125,6 +125,7 @@ class RunRecord(Readable):
         startup_s: process start to the first warm-up step (imports, data, model, check).
         settled: the optimizations with what the run chose by timing written out, such as which layers became products.
         removed_parameters: those that dead taps took out.
+        cautions: what was seen beside the run that puts its times in doubt, such as another process on its GPU.
     """
 
     schema_: str = Field(default=RECORD_SCHEMA, alias="schema")
@@ -148,6 +149,7 @@ class RunRecord(Readable):
     ended_at: float | None = None
     commit: str | None = None
     notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[EpochRecord, ...]:

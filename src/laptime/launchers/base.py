@@ -38,9 +38,9 @@ def failed(spec: RunSpec, error: str) -> RunRecord:
     return RunRecord(status="failed", error=error, spec=spec)
 
 
-def with_notes(record: RunRecord, notes: tuple[str, ...]) -> RunRecord:
-    """The record with what its launcher saw beside it."""
-    return record.model_copy(update={"notes": (*record.notes, *notes)}) if notes else record
+def with_cautions(record: RunRecord, cautions: tuple[str, ...]) -> RunRecord:
+    """The record with what its launcher saw that puts its times in doubt."""
+    return record.model_copy(update={"cautions": (*record.cautions, *cautions)})
 
 
 class ProgressReader:

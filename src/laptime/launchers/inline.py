@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from laptime.devices import lock_name, others_on
-from laptime.launchers.base import PROGRESS, RECORD, SPEC, Hooks, ProgressReader, with_notes
+from laptime.launchers.base import PROGRESS, RECORD, SPEC, Hooks, ProgressReader, with_cautions
 from laptime.launchers.lock import device_lock
 from laptime.records import RunRecord, write_json
 from laptime.spec import RunSpec
@@ -20,7 +20,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     worker = importlib.import_module("laptime.worker")
     with device_lock(lock_name(spec.device), hooks.say):
         cautions = others_on(spec.device)
-        record = with_notes(cast(RunRecord, worker.run(spec, folder)), cautions)
+        record = with_cautions(cast(RunRecord, worker.run(spec, folder)), cautions)
     for event in ProgressReader(folder / PROGRESS).events():
         hooks.on_event(event)
     write_json(folder / RECORD, record)

@@ -15,7 +15,7 @@ from typing import IO
 
 from laptime.devices import lock_name, others_on
 from laptime.errors import LaptimeError
-from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, failed, with_notes
+from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, failed, with_cautions
 from laptime.launchers.lock import device_lock
 from laptime.processes import child_environment, end_tree
 from laptime.records import RunRecord, read_record, write_json
@@ -35,7 +35,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     with device_lock(lock_name(spec.device), hooks.say) as lock:
         cautions = others_on(spec.device)
         outcome = _supervise(command, folder, hooks, lock, spec.timeout_s)
-    record = with_notes(_record(spec, folder, outcome), cautions)
+    record = with_cautions(_record(spec, folder, outcome), cautions)
     write_json(folder / RECORD, record)
     return record
 

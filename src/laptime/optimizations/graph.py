@@ -109,7 +109,8 @@ def cuda_record(work: Work) -> Work:
     """Captures work into a CUDA graph."""
     torch.cuda.synchronize()  # waits for the device
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # Other threads may go on: a loader's thread that pins memory would end a capture that watches all of them.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         result = work()
 
     def replay() -> Counts:
