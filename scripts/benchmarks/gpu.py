@@ -111,6 +111,8 @@ class Bench:
         climb.best_s = fastest_s(first) if first else None
         for group in self.plan.rungs:
             variant, rung = climb.next_rung(group)
+            if variant.optimizations == climb.best.optimizations:
+                continue  # a second try of what joined at the first
             record = self._enter(variant, rung)
             if record is not None:
                 self._put(climb.judge(variant, rung, record))

@@ -25,8 +25,14 @@ STAGES: tuple[tuple[Stage, str], ...] = (
 # The machines' side of a variant's device: what stands before the hyphen in a variant's name, and what torch calls it.
 DEVICES: dict[str, Literal["cpu", "cuda"]] = {"cpu": "cpu", "cuda": "cuda"}
 
-# Rungs whose optimization has options that differ from its defaults: name of the rung to `name:option=value`.
-RUNGS: dict[str, str] = {}
+# Rungs whose name is not their optimization's, or that give it options: name of the rung to `name:option=value`.
+# The second tries on a GPU: at batch 32 launches take the time, and what makes the device faster is not seen.
+RUNGS: dict[str, str] = {
+    "channels-last-large": "channels-last",
+    "dead-taps-large": "dead-taps",
+    "bf16-large": "bf16",
+    "products-large": "products",
+}
 
 # The rungs of a device in the order in which they are tried: exact, then numeric, then statistical, so that the last
 # one before the first statistical rung is the fastest at the baseline's own batch and trajectory. keep-pages comes
@@ -61,6 +67,10 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "products",
         "graph",
         "large-batch",
+        "channels-last-large",
+        "dead-taps-large",
+        "bf16-large",
+        "products-large",
         "evaluate-on-cpu",
     ),
 }

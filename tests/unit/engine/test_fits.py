@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.unit.conftest import make_data, make_spec
 
+from laptime import worker
 from laptime.engine.fits import explain_memory, largest_part, out_of_memory
 
 
@@ -48,3 +50,24 @@ def test_another_error_is_not_hidden(recipe):
 
     with pytest.raises(RuntimeError, match="shapes differ"):
         explain_memory(replace(recipe, forward=forward))
+
+
+def test_the_record_of_a_run_names_what_fits(monkeypatch, tmp_path):
+    plain = worker.make_recipe
+
+    def starving(spec, data, optimizations):
+        recipe = plain(spec, data, optimizations)
+
+        def forward(model, batch):
+            if len(batch) > 5:
+                torch.empty(1 << 60, dtype=torch.uint8)
+            return recipe.forward(model, batch)
+
+        return replace(recipe, forward=forward)
+
+    monkeypatch.setattr(worker, "make_recipe", starving)
+    monkeypatch.setattr(worker, "_open", lambda spec: make_data(train=16, test=3))
+    record = worker.run(make_spec(), tmp_path)
+    assert record.status == "failed"
+    assert "batch 16 does not fit" in record.error
+    assert "large-batch.size=4" in record.error

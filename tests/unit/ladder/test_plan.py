@@ -138,10 +138,10 @@ def test_a_rung_that_is_only_shown_never_joins():
 
 def test_what_a_gpu_lacks_leaves_rungs_out_with_the_reason():
     plan = make_plan("cuda", FULL, None, ProbeRecord(lacking={"bf16": "T4 has compute capability 7.5"}))
-    assert [(left.variant, left.reason) for left in plan.left_out] == [("cuda-bf16", "T4 has compute capability 7.5")]
-    names = {o.name for o in Climb(plan, baseline_of("cuda")).optimized()[0][0].optimizations}
-    assert "fp16" in names
-    assert "bf16" not in names
+    assert [left.variant for left in plan.left_out] == ["cuda-bf16", "cuda-bf16-large"]
+    assert {left.reason for left in plan.left_out} == {"T4 has compute capability 7.5"}
+    assert ("fp16",) in plan.rungs
+    assert ("bf16",) not in plan.rungs
 
 
 def test_the_cuda_ladder_ends_with_what_replaced_the_rest():
