@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from laptime.entries import OptimizationEntry, OptionEntry
 
+# What large-batch takes where no size is given: two cores are busy at 512; small steps use a fraction of a GPU.
+LARGE_BATCHES = {"cpu": 512, "cuda": 2048}
+
 OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
     OptimizationEntry(
         "threads",

@@ -8,11 +8,9 @@ from dataclasses import replace
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
 
+from laptime.catalogue.optimizations import LARGE_BATCHES
 from laptime.errors import UsageError
 from laptime.optimizations.base import MakeSchedule, Options, Recipe, Schedule, constant
-
-# Samples a step that fill the device: two cores, and a GPU of which small steps use a fraction.
-_SIZES = {"cpu": 512, "cuda": 2048}
 
 
 def large_batch(recipe: Recipe, options: Options) -> Recipe:
@@ -21,7 +19,7 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
     Sources: square-root scaling for adaptive optimizers, Malladi et al. 2022 (arXiv:2205.10287); OneCycle, Smith and
     Topin 2018 (arXiv:1708.07120).
     """
-    size = int(options["size"]) or _SIZES[recipe.device.type]
+    size = int(options["size"]) or LARGE_BATCHES[recipe.device.type]
     if size < 1:
         raise UsageError(f"large-batch:size={size} is no batch size: give at least 1, or 0 for the device's.")
     settled: dict[str, Options] = {**recipe.settled, "large-batch": {"size": size}}
