@@ -1,27 +1,124 @@
-"""Which devices this machine has, without importing torch."""
+"""Which devices this machine has and who uses them, without importing torch."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from laptime.catalogue import LADDERS
 from laptime.errors import UsageError, unknown
 from laptime.processes import allowed_cores
 
 
-def cuda_devices() -> tuple[str, ...]:
-    """Names of the NVIDIA GPUs that the driver reports; none without a driver."""
-    import pynvml
+@dataclass(frozen=True)
+class Gpu:
+    """One NVIDIA GPU as the driver names it."""
 
+    uuid: str
+    name: str
+
+
+def cuda_devices() -> tuple[str, ...]:
+    """Names of the NVIDIA GPUs that this process may use; none without a driver."""
+    return tuple(gpu.name for gpu in visible_gpus())
+
+
+def visible_gpus() -> tuple[Gpu, ...]:
+    """The GPUs that the driver reports and CUDA_VISIBLE_DEVICES leaves, the one that `cuda` means first."""
+    with _nvml() as nvml:
+        if nvml is None:
+            return ()
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        found = tuple(Gpu(_text(nvml.nvmlDeviceGetUUID(h)), _text(nvml.nvmlDeviceGetName(h))) for h in handles)
+    return chosen(found, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def chosen(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
+    """The GPUs that a value of CUDA_VISIBLE_DEVICES leaves.
+
+    It holds numbers or the first letters of UUIDs; what comes after an entry that names none does not count, as CUDA
+    has it. Numbers are taken in the driver's order, which is CUDA's where all GPUs are of one kind.
+    """
+    if visible is None:
+        return gpus
+    found: list[Gpu] = []
+    for entry in visible.split(","):
+        word = entry.strip()
+        if word.isdecimal() and int(word) < len(gpus):
+            found.append(gpus[int(word)])
+            continue
+        named = [g for g in gpus if word.startswith("GPU-") and g.uuid.startswith(word)]
+        if len(named) != 1:
+            break
+        found += named
+    return tuple(found)
+
+
+def lock_name(device: str) -> str:
+    """The name under which a device is locked: a GPU by its UUID, whatever number it has for this process."""
+    gpus = visible_gpus() if device == "cuda" else ()
+    return gpus[0].uuid if gpus else device
+
+
+def lock_names(device: str, ranks: int, all_gpus: bool = False) -> tuple[str, ...]:
+    """The names under which all devices of a run are locked, always in the same order, so that two runs can't wait for
+    each other.
+    """
+    gpus = visible_gpus() if device == "cuda" else ()
+    return tuple(sorted(g.uuid for g in (gpus if all_gpus else gpus[:ranks]))) or (device,)
+
+
+def others_on(device: str, ranks: int = 1) -> tuple[str, ...]:
+    """One sentence for each process but this one that computes on the device, or on those of several ranks, now.
+
+    They are named and not refused: shared machines exist, some drivers list processes that sleep, and in a container
+    the driver may name processes that can't be looked at. The times beside them are to be read with care.
+    """
+    gpus = visible_gpus() if device == "cuda" else ()
+    with _nvml() as nvml:
+        if nvml is None or not gpus:
+            return ()
+        found: list[str] = []
+        for gpu in gpus[:ranks]:
+            with contextlib.suppress(nvml.NVMLError):
+                running = nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByUUID(gpu.uuid))
+                found += [_sentence(nvml, gpu, p) for p in running if p.pid != os.getpid()]
+    return tuple(found)
+
+
+def _sentence(nvml: Any, gpu: Gpu, process: Any) -> str:
+    name = "unknown"
+    with contextlib.suppress(nvml.NVMLError):
+        name = _text(nvml.nvmlSystemGetProcessName(process.pid))
+    memory = f"{process.usedGpuMemory / 2**20:,.0f} MiB" if process.usedGpuMemory else "unknown memory"
+    return f"{gpu.name} was in use by another process at the start: {name} (process {process.pid}, {memory})"
+
+
+@contextlib.contextmanager
+def _nvml() -> Iterator[Any]:
+    """NVIDIA's management library; None where it is not installed or no driver answers."""
+    try:
+        import pynvml  # not in a worker's slim image, and never needed there
+    except ImportError:
+        yield None
+        return
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        return ()
+        yield None
+        return
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return tuple(str(pynvml.nvmlDeviceGetName(h)) for h in handles)
+        yield pynvml
     finally:
         pynvml.nvmlShutdown()
+
+
+def _text(value: str | bytes) -> str:
+    """Older versions of the library return bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def choose_device(asked: str) -> str:

@@ -84,6 +84,7 @@ class Preset:
             None for all.
         warmup_steps: steps of a warm-up epoch at most; None for the whole epoch.
         parallel: whether the variants on several ranks follow the optimized one, where the machine has the devices.
+        limit_train, limit_test: images at most, on a CPU; a GPU takes all of them in less time.
     """
 
     name: str

@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     """The command: takes a ladder's folder into a ledger."""
     folder, path = map(Path, arguments)
     ladder = read_ladder(folder / "ladder.json")
-    records = [read_record(p) for p in sorted(folder.glob("*/record.json"))]
+    records = [read_record(p) for p in sorted(folder.rglob("record.json"))]
     write_json(path, with_ladder(read_ledger(path), ladder, records))
     return 0
 

@@ -26,6 +26,7 @@ from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 _ROUNDS = 5
 _SAMPLES = 128
 _CLASSES = 10
+_NEEDED_CAPABILITY = {"fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0)}
 
 
 def probe(workload: str, device: str) -> ProbeRecord:
@@ -33,9 +34,29 @@ def probe(workload: str, device: str) -> ProbeRecord:
     begin = time.perf_counter()
     machine()  # notes the load before the probe adds to it
     ceilings = measure_ceilings(find_device(device))
-    probed = [o.name for o in OPTIMIZATIONS if o.probe and o.name in LADDERS.get(device, ())]
+    lacking = lacking_here() if device == "cuda" else {}
+    # A GPU's matrix units are known by its generation; on a CPU only a trial tells.
+    probed = [o.name for o in OPTIMIZATIONS if o.probe and o.name in LADDERS.get(device, ()) and device == "cpu"]
     gains = {name: gain(workload, device, name) for name in probed}
-    return ProbeRecord(machine=with_ceilings(ceilings), gains=gains, seconds=time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    return ProbeRecord(machine=with_ceilings(ceilings), gains=gains, lacking=lacking, seconds=seconds)
+
+
+def lacking_here() -> dict[str, str]:
+    """What the current GPU lacks, by optimization."""
+    return lacks(torch.cuda.get_device_name(), torch.cuda.get_device_capability())
+
+
+def lacks(name: str, capability: tuple[int, int]) -> dict[str, str]:
+    """What a GPU of a compute capability lacks, by optimization (the table of features in NVIDIA's CUDA guide)."""
+    return {
+        optimization: (
+            f"{name} has compute capability {capability[0]}.{capability[1]}, and matrix units for {optimization} "
+            f"begin at {needed[0]}.{needed[1]}"
+        )
+        for optimization, needed in _NEEDED_CAPABILITY.items()
+        if capability < needed
+    }
 
 
 def gain(workload: str, device: str, name: str) -> float:

@@ -9,10 +9,12 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PARENT = "LAPTIME_PARENT"
+_LOOK_EVERY_S = 0.05
 
 # What the ranks of a run and their launcher agree on: which rank died, and the exit code of one that only lost another.
 RANKS_FILE = "ranks.json"
@@ -48,8 +50,11 @@ def end_tree(pid: int, grace_s: float = 3.0) -> None:
 
     The snapshot comes first, since children of a dead process are re-parented and no longer found.
     """
-    import psutil  # not in a worker's slim image, and never needed there
-
+    try:
+        import psutil
+    except ImportError:  # a machine with torch alone, as scripts/bench gpu may have
+        _end_one(pid, grace_s)
+        return
     try:
         root = psutil.Process(pid)
         tree = [*root.children(recursive=True), root]
@@ -60,6 +65,20 @@ def end_tree(pid: int, grace_s: float = 3.0) -> None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
         _, tree = psutil.wait_procs(tree, timeout=patience_s)
+
+
+def _end_one(pid: int, grace_s: float) -> None:
+    """Ends a child of ours without a look at what is below it, which asks the kernel to end with its parent."""
+    for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 1.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        until = time.monotonic() + patience_s
+        while time.monotonic() < until:
+            # Looked at, not reaped: whoever started it reads its exit code.
+            found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if found is not None:
+                return
+            time.sleep(_LOOK_EVERY_S)
 
 
 def free_port() -> int:

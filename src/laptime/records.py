@@ -34,10 +34,10 @@ class Ceilings(Readable):
     copy_gb_s: float | None = None
 
     def best(self, precision: str) -> float | None:
-        """The ceiling in GFLOP/s for a precision (`fp32` or `bf16`)."""
+        """The ceiling in GFLOP/s for a precision (`fp32`, `bf16` or `fp16`); matrix units run both short ones alike."""
         rates = (
             (self.gemm_bf16_gflops, self.conv_bf16_gflops)
-            if precision == "bf16"
+            if precision in ("bf16", "fp16")
             else (self.gemm_fp32_gflops, self.conv_fp32_gflops)
         )
         known = [r for r in rates if r is not None]
@@ -145,12 +145,13 @@ class RunRecord(Readable):
     """What one process of one variant produced.
 
     Attributes:
-        precision: `fp32` or `bf16`: which ceiling the throughput is compared with.
+        precision: `fp32`, `bf16` or `fp16`: which ceiling the throughput is compared with.
         flops_per_sample: floating point operations of one training step by sample, forward and backward.
         startup_s: process start to the first warm-up step (imports, data, model, check).
         settled: the optimizations with what the run chose by timing written out, such as which layers became products.
         removed_parameters: those that dead taps took out.
         ranks: processes that trained together, 1 for an ordinary run.
+        cautions: what was seen beside the run that puts its times in doubt, such as another process on its GPU.
     """
 
     schema_: str = Field(default=RECORD_SCHEMA, alias="schema")
@@ -175,6 +176,7 @@ class RunRecord(Readable):
     ended_at: float | None = None
     commit: str | None = None
     notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[EpochRecord, ...]:
@@ -195,10 +197,12 @@ class ProbeRecord(Readable):
 
     Attributes:
         gains: speed of an optimization over not having it, on small representative shapes.
+        lacking: what the device lacks for an optimization, in words.
     """
 
     machine: Machine = Machine()
     gains: dict[str, float] = Field(default_factory=dict)
+    lacking: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
 
 

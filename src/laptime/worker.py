@@ -11,6 +11,7 @@ spec asks for it, model.pt with a plain state dict. Needs torch, torchvision, nu
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -22,12 +23,11 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-import torch
-
 from laptime.artifacts import ProgressFile, write_model, write_samples, write_summary
 from laptime.data.tensors import ImageData, limit, open_tensors
 from laptime.engine.build import build, make_recipe
 from laptime.engine.check import check_one_step
+from laptime.engine.fits import explain_memory, out_of_memory
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.plain import removed_parameters
 from laptime.errors import LaptimeError, UsageError
@@ -75,6 +75,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
     facts, epochs = Facts(started_at=time.time(), world=world), list[EpochRecord]()
     status: Status = "done"
     error: str | None = None
+    starved = False
     path = folder / "progress.jsonl" if world.first else Path(os.devnull)
     with contextlib.closing(ProgressFile(path)) as progress:
         try:
@@ -93,13 +94,16 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
                 raise PeerLostError(" ".join(str(unexpected).split())[:300]) from unexpected
             traceback.print_exc()
             status, error = "failed", explain(unexpected)
+            starved = out_of_memory(unexpected) and not epochs
+        if starved and facts.recipe is not None:  # only here: the error above held the step's tensors
+            error = explain_memory(facts.recipe) or error
     return _record(spec, facts, tuple(epochs), (status, error))
 
 
 def explain(error: Exception) -> str:
     """One sentence for an unexpected error: out of memory by its name, everything else by type and place."""
     text = " ".join(str(error).split())
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text:
+    if out_of_memory(error):
         return f"out of memory ({text[:200]}): make the batch smaller."
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {text[:300]} (in {Path(frame.filename).name}, line {frame.lineno}; see log.txt)."
@@ -273,8 +277,11 @@ def _use_own_log(folder: Path) -> None:
 def leave(code: int) -> NoReturn:
     """Ends the process without the interpreter's teardown: with torch loaded that takes 0.9 s.
 
-    Everything is written and closed by now.
+    Everything is written and closed by now; loader workers, which that teardown would end, are ended here.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a crash
+    for child in multiprocessing.active_children():
+        child.terminate()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -17,6 +17,7 @@ from laptime.catalogue import (
     in_stage_order,
     options_of,
     parse_optimization,
+    rung_spec,
 )
 from laptime.errors import UsageError
 from laptime.spec import OptimizationSpec
@@ -49,7 +50,7 @@ def test_ladders_and_stages_name_what_exists():
     for rungs in LADDERS.values():
         assert len(set(rungs)) == len(rungs)
         for rung in rungs:
-            assert find_optimization(rung).stage in stages
+            assert find_optimization(rung_spec(rung).name).stage in stages
     for workload in WORKLOADS:
         for preset in workload.presets:
             assert set(preset.rungs or ()) <= {r for rungs in LADDERS.values() for r in rungs}

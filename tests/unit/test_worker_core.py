@@ -1,13 +1,16 @@
 """The worker runs where there is nothing but torch, torchvision, numpy and pydantic, and explains what went wrong."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 import torch
 
+from laptime.processes import end_tree
 from laptime.worker import explain
 
+_PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 _NOT_THERE = (
     "boto3",
     "jinja2",
@@ -52,3 +55,18 @@ def test_another_error_is_one_sentence_with_its_place():
     assert sentence.startswith("ZeroDivisionError: division by zero")
     assert "test_worker_core.py, line" in sentence
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_child_is_ended_where_there_is_no_psutil(monkeypatch, deaf):
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    heed = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" if deaf else ""
+    child = subprocess.Popen([sys.executable, "-c", f"{heed}print('up', flush=True); input()"], **_PIPES)
+    with child:
+        assert child.stdout.readline() == "up\n"
+        end_tree(child.pid, grace_s=0.3)
+        child.stdin.close()
+    assert -child.returncode in (9, 15)
+    assert (child.returncode == -9) == deaf
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.pid, 0)

@@ -18,6 +18,9 @@ _RANKS_SHIFTS = (
     Shift("reduce", "bf16", "numeric"),
 )
 
+# What large-batch takes where no size is given: two cores are busy at 512; small steps use a fraction of a GPU.
+LARGE_BATCHES = {"cpu": 512, "cuda": 2048}
+
 OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
     OptimizationEntry(
         "threads",
@@ -42,6 +45,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "data",
         "resident data",
         "Keeps all images as one uint8 tensor and takes whole batches out of it, instead of item by item.",
+        excludes=("workers", "pinned"),
     ),
     OptimizationEntry(
         "no-reads",
@@ -143,7 +147,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "larger batch, scaled learning rate, OneCycle",
         "Fewer, larger steps; the learning rate grows with the root of the batch and follows OneCycle.",
         options=(
-            OptionEntry("size", 512, "samples a step"),
+            OptionEntry("size", 0, "samples a step; 0 for 512 on a CPU, 2048 on a GPU"),
             OptionEntry("max_lr", 0.0, "peak learning rate; 0 for the baseline's times sqrt(size / baseline's batch)"),
             OptionEntry("schedule", "onecycle", "onecycle or constant"),
         ),
@@ -198,6 +202,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
             OptionEntry("share", 0.5, "share of the epochs below full size, rounded down"),
             OptionEntry("step", 8, "sides are multiples of this"),
         ),
+        excludes=("graph",),  # a graph is recorded for one shape
         earned=True,
     ),
     OptimizationEntry(
@@ -211,5 +216,63 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
             OptionEntry("every", 4, "steps between two updates"),
         ),
         earned=True,
+    ),
+    OptimizationEntry(
+        "workers",
+        "exact",
+        "data",
+        "loader workers",
+        "Processes that fetch and normalize items beside the training; on few cores they take its time instead.",
+        options=(OptionEntry("count", -1, "processes; -1 to try 0, 2, 4 and 8, up to the cores that are allowed"),),
+    ),
+    OptimizationEntry(
+        "pinned",
+        "exact",
+        "data",
+        "pinned memory, copies beside the step",
+        "Page-locked batches that are copied on a stream of their own; the next one arrives while the step runs.",
+        devices=("cuda",),
+    ),
+    OptimizationEntry(
+        "cudnn-benchmark",
+        "exact",
+        "process",
+        "cuDNN's own timing",
+        "cuDNN times its kernels for each new shape and keeps the fastest; the last, smaller batch is timed too.",
+        devices=("cuda",),
+    ),
+    OptimizationEntry(
+        "tf32",
+        "numeric",
+        "process",
+        "TensorFloat-32",
+        "Products of fp32 tensors with 10 bits of mantissa; convolutions do so by default, so little is left to gain.",
+        devices=("cuda",),
+    ),
+    OptimizationEntry(
+        "fp16",
+        "numeric",
+        "precision",
+        "float16 with loss scaling",
+        "Convolutions and products in float16 under autocast, the loss scaled without reading it, a fused optimizer.",
+        devices=("cuda",),
+        excludes=("bf16",),
+    ),
+    OptimizationEntry(
+        "graph",
+        "exact",
+        "step",
+        "whole step as one CUDA graph",
+        "Forward, backward and optimizer are launched at once from a recording; the last, smaller batch is not.",
+        devices=("cuda",),
+    ),
+    OptimizationEntry(
+        "evaluate-on-cpu",
+        "exact",
+        "process",
+        "evaluation on the CPU",
+        "Evaluates on the CPU in the baseline's batch, to show what the device saves there; no epoch is faster.",
+        devices=("cuda",),
+        only_shown=True,
     ),
 )

@@ -208,6 +208,8 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
     unnamed = sum(r.spec is None for r in records)
     if unnamed:
         found.append(f"Records without a spec were passed over: {unnamed}.")
+    seen = dict.fromkeys((r.spec.variant, caution) for r in done if r.spec is not None for caution in r.cautions)
+    found += [f"{variant}: {caution}." for variant, caution in seen]
     alone = [r.variant for r in rows if r.epoch_s is not None and r.n == 1]
     if alone:
         found.append(f"One process, so no interval (n=1): {', '.join(alone)}.")

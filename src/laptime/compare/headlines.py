@@ -21,9 +21,10 @@ KINDS: tuple[tuple[HeadlineKind, str, Filter], ...] = (
 
 
 def headlines(rows: Sequence[VariantRow], baseline: str, conditions: Conditions) -> tuple[Headline, ...]:
-    """Finds the headlines; neither a worse variant nor a slower one is any."""
+    """Finds the headlines; none is a worse variant, a slower one, or a peer (`peer-...`), which is not ours."""
     base = next(r for r in rows if r.variant == baseline)
-    able = [r for r in rows if (r.speedup or 0.0) > 1 and r.variant != baseline and r.verdict != "worse"]
+    ours = [r for r in rows if r.variant != baseline and not r.variant.startswith("peer-")]
+    able = [r for r in ours if (r.speedup or 0.0) > 1 and r.verdict != "worse"]
     return tuple(_headline(kind, title, (base, list(filter(fits, able))), conditions) for kind, title, fits in KINDS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization, options_of
 from laptime.data.tensors import ImageData
@@ -71,6 +72,7 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
 
     The schedule is not started: warm-up steps don't count, `reset` starts it.
     """
+    recipe.modes.apply()
     model = recipe.model.to(recipe.device)
     model.train()
     net = model
@@ -91,4 +93,5 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         device=recipe.device,
         exchange=recipe.exchange,
         average=recipe.make_average(model, len(loader)) if recipe.make_average else None,
+        scaler=GradScaler(recipe.device.type, enabled=recipe.loss_scaling),
     )

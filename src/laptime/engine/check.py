@@ -7,12 +7,16 @@ There are two comparisons. The wide one is a training step beside the fp32 basel
 what it sees in bf16 is rounding that BatchNorm's statistics over few samples enlarge. The sharp one holds BatchNorm's
 statistics still on both sides and compares layer by layer with the baseline *in the variant's own precision*, as plain
 autocast gives it; then next to nothing is left of rounding, and one wrong kernel shows.
+
+On a GPU the baseline's side runs in strict fp32, without the TF32 that torch allows convolutions by default; so does an
+exact variant's, whose other kernels would else differ by TF32's rounding and not by a mistake. Numeric variants keep
+the modes that were timed.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,7 +26,7 @@ from laptime.catalogue import as_checked, class_of, classes_of, find_optimizatio
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe
 from laptime.engine.plain import plain_gradients
-from laptime.optimizations.base import Parts
+from laptime.optimizations.base import Modes, Parts
 from laptime.records import CheckRecord
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.world import ALONE, World
@@ -49,6 +53,9 @@ TOLERANCES = {"exact": Tolerance(1e-4, 5e-2), "numeric": Tolerance(3e-2, 0.48)}
 SHARP_EXACT, SHARP_PRECISION, SHARP_NUMERIC = 5e-2, 0.1, 0.25
 # A layer's error is measured against at least this share of the whole gradient: below it, it can't lead a step astray.
 _LEAST_SHARE = 1e-3
+# A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
+_LOSS_SCALE = 1024.0
+_STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,20 @@ class Sharp:
     layer: str
     error: float
     tolerance: float
+
+
+@dataclass(frozen=True)
+class Side:
+    """How one side of a comparison is computed.
+
+    Attributes:
+        strict: in fp32 without TensorFloat-32.
+        frozen: with BatchNorm's statistics held still.
+    """
+
+    world: World = ALONE
+    strict: bool = True
+    frozen: bool = False
 
 
 def comparable(optimizations: tuple[OptimizationSpec, ...]) -> tuple[OptimizationSpec, ...]:
@@ -88,11 +109,11 @@ def check_one_step(spec: RunSpec, data: ImageData, batch_size: int, world: World
         # Weak scaling is another trajectory; what a rank computes is compared on rank 0's part.
         sized = spec.model_copy(update={"batch_size": -(-batch_size // world.size)})
         world = ALONE
-    loss_after, after = _one_step(sized, data, chosen, world)
+    klass = "numeric" if "numeric" in classes_of(chosen) else "exact"
+    loss_after, after = _one_step(sized, data, chosen, Side(world, strict=klass == "exact"))
     if not world.first:
         return None
-    loss_before, before = _one_step(sized, data, (), ALONE)
-    klass = "numeric" if "numeric" in classes_of(chosen) else "exact"
+    loss_before, before = _one_step(sized, data, (), Side())
     tolerance = TOLERANCES[klass]
     loss_error = abs(loss_after - loss_before) / max(abs(loss_before), 1e-12)
     gradient_error = relative_error(after, before)
@@ -126,10 +147,11 @@ def compare_layers(spec: RunSpec, data: ImageData, chosen: tuple[OptimizationSpe
     rest = tuple(o for o in chosen if o not in precision)
     if not rest:
         return None
-    _, expected = _one_step(spec, data, precision, ALONE, frozen=True)
+    strict = "numeric" not in classes_of(chosen)
+    _, expected = _one_step(spec, data, precision, Side(strict=strict, frozen=True))
     if not all(bool(v.isfinite().all()) for v in expected.values()):
         return None
-    _, found = _one_step(spec, data, chosen, ALONE, frozen=True)
+    _, found = _one_step(spec, data, chosen, Side(strict=strict, frozen=True))
     layer, error = worst_layer(found, expected)
     if "numeric" in classes_of(rest):
         return Sharp(layer, error, SHARP_NUMERIC)
@@ -162,18 +184,21 @@ def _within(error: float, limit: float) -> bool:
 
 
 def _one_step(
-    spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...], world: World, frozen: bool = False
+    spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...], side: Side
 ) -> tuple[float, dict[str, Tensor]]:
-    recipe = make_recipe(spec, data, optimizations, world)
+    recipe = make_recipe(spec, data, optimizations, side.world)
+    if side.strict:
+        recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
     parts: Parts = build(recipe, mark=lambda _: None)
-    if frozen:
+    if side.frozen:
         for module in parts.model.modules():
             if isinstance(module, _BatchNorm):
                 module.eval()
     output = parts.forward(parts.net, next(iter(parts.loader.epoch(0))))
-    output.loss.backward()
+    scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
+    (scale * output.loss).backward()
     parts.exchange(parts.model)
-    gradients = {k: v.detach().to("cpu", torch.float64) for k, v in plain_gradients(parts.model).items()}
+    gradients = {k: v.detach().to("cpu", torch.float64) / scale for k, v in plain_gradients(parts.model).items()}
     # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
-    loss = world.summed(output.loss.detach().double()) / world.size
+    loss = side.world.summed(output.loss.detach().double()) / side.world.size
     return float(loss), gradients

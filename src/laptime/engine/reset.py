@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
 
 from laptime.optimizations.base import Parts, Recipe
 
@@ -14,7 +16,7 @@ def snapshot(p: Parts) -> dict[str, Tensor]:
 
 
 def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
-    """Puts weights, BatchNorm statistics, optimizer, schedule and random state back to the start.
+    """Puts weights, BatchNorm statistics, optimizer, loss scale, schedule and random state back to the start.
 
     In place, since captured graphs and views hold the tensors. Zeroed moments equal fresh ones for Adam and SGD.
     """
@@ -27,11 +29,20 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
             for value in state.values():
                 if isinstance(value, Tensor):
                     value.zero_()
-    for group in p.optimizer.param_groups:
-        group["lr"] = recipe.learning_rate
-        group.pop("initial_lr", None)
+    _reset_rates(p.optimizer, recipe.learning_rate)
+    if p.scaler.is_enabled():
+        p.scaler.load_state_dict(GradScaler(p.device.type).state_dict())  # fills its tensors, replaces none
     p.schedule = recipe.make_schedule(p.optimizer, recipe.epochs * len(p.loader))
     torch.manual_seed(recipe.seed)
+
+
+def _reset_rates(optimizer: Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+        group.pop("initial_lr", None)
 
 
 def _tensors(p: Parts) -> dict[str, Tensor]:

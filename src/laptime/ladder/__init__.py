@@ -1,27 +1,19 @@
-"""Plan, run, publish: what the command line and the flows share. Never reaches torch."""
+"""Plan, run, publish: what the command line and the flows share. Never reaches torch.
+
+The names below are looked up when they are asked for: `scripts/bench gpu` uses the plan, the probe and the data of this
+package on machines that have torch alone, and not what compares and tracks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from laptime.devices import choose_device
-from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.request import (
-    LadderRequest,
-    check_out,
-    check_variant,
-    check_weights,
-    fitted_preset,
-    make_request,
-    settled_preset,
-    tracking_uri,
-)
-from laptime.ladder.run import Ladder, Turn, open_ladder
-from laptime.ladder.single import run_single
-from laptime.places import Places
-from laptime.spec import DataSpec
-from laptime.tracking import check_uri
-from laptime.variants import resolve
+if TYPE_CHECKING:
+    from laptime.ladder.prepare import prepare_data
+    from laptime.ladder.request import LadderRequest, make_request, settled_preset
+    from laptime.ladder.run import Ladder, Turn, open_ladder
+    from laptime.ladder.single import run_single
 
 __all__ = [
     "Ladder",
@@ -34,16 +26,16 @@ __all__ = [
     "settled_preset",
 ]
 
+_HOMES = {
+    "prepare": ("prepare_data",),
+    "request": ("LadderRequest", "make_request", "settled_preset"),
+    "run": ("Ladder", "Turn", "open_ladder"),
+    "single": ("run_single",),
+}
 
-def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], None]) -> DataSpec:
-    """Checks the request as far as that costs nothing, then makes its data stand ready in the local store."""
-    settled_preset(request)
-    check_out(request, "ladder.json")
-    choose_device(request.device)
-    check_uri(tracking_uri(request, places))
-    check_weights(request.weights)
-    for name in request.variants or ():
-        check_variant(request, resolve(name))
-    data = fetch_data(request.workload, request.data, places, in_words(say))
-    fitted_preset(request, data)
-    return data
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"laptime.ladder.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -70,8 +70,17 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
         others = tuple(v for v in wanted if v.name != baseline.name)
         named = tuple(left for left in left_out if left.variant in names)
         return Plan(device, (), (baseline, *others), tuple(refused), named)
-    entering = tuple(r for r in LADDERS[device] if r not in refused)
+    entering = tuple(r for r in LADDERS[device] if r not in refused and _has_place(r, preset.rungs))
     return Plan(device, grouped(entering, preset.rungs), (baseline,), tuple(refused), left_out)
+
+
+def _has_place(rung: str, own: tuple[str, ...] | None) -> bool:
+    """A rung that is only shown enters with no other one."""
+    return own is None or rung in own or not _only_shown(rung)
+
+
+def _only_shown(rung: str) -> bool:
+    return find_optimization(rung_spec(rung).name).only_shown
 
 
 def grouped(ladder: tuple[str, ...], own: tuple[str, ...] | None) -> tuple[tuple[str, ...], ...]:
@@ -89,6 +98,8 @@ def grouped(ladder: tuple[str, ...], own: tuple[str, ...] | None) -> tuple[tuple
 def refusal(name: str, probe: ProbeRecord) -> str | None:
     """Why a probe keeps an optimization out; None where it may enter."""
     entry = find_optimization(rung_spec(name).name)
+    if entry.name in probe.lacking:
+        return probe.lacking[entry.name]
     gain = probe.gains.get(entry.probe) if entry.probe else None
     if gain is None or gain >= LEAST_GAIN:
         return None
@@ -120,6 +131,8 @@ class Climb:
         seconds = fastest_s(record)
         if seconds is None:
             return rung.model_copy(update={"joined": False, "reason": f"{record.status}: {record.error}"})
+        if rung.adds is not None and _only_shown(rung.adds.rpartition("+")[2]):
+            return rung.model_copy(update={"joined": False, "reason": "kept for comparison"})
         if self.best_s is not None and seconds >= self.best_s:
             reason = f"slower in the first round: {seconds:.3g} s an epoch after {self.best_s:.3g} s"
             return rung.model_copy(update={"joined": False, "reason": reason})

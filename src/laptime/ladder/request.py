@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from laptime.catalogue import DEVICES, find_preset, find_workload
 from laptime.data.limits import check_limits
+from laptime.devices import cuda_devices
 from laptime.entries import Preset
 from laptime.errors import UsageError, shorten
 from laptime.ladder.ranks import check_ranks
@@ -68,13 +69,14 @@ def make_request(**options: Any) -> LadderRequest:
 def settled_preset(request: LadderRequest) -> Preset:
     """The preset with the request's own values in it; raises UsageError for unknown names."""
     preset = find_preset(find_workload(request.workload), request.preset)
+    on_gpu = request.device == "cuda" or (request.device == "auto" and bool(cuda_devices()))
     return replace(
         preset,
         epochs=request.epochs or preset.epochs,
         repeats=request.repeats or preset.repeats,
         warmup_epochs=preset.warmup_epochs if request.warmup_epochs is None else request.warmup_epochs,
-        limit_train=request.limit_train or preset.limit_train,
-        limit_test=request.limit_test or preset.limit_test,
+        limit_train=request.limit_train or (None if on_gpu else preset.limit_train),
+        limit_test=request.limit_test or (None if on_gpu else preset.limit_test),
     )
 
 

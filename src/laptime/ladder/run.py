@@ -103,6 +103,8 @@ class Ladder:
         climb.best_s = min((e.epoch_s for r in self.runs for e in r.kept), default=None)
         for group in self.plan.rungs:
             variant, rung = climb.next_rung(group)
+            if variant.optimizations == climb.best.optimizations:
+                continue  # a second try of what joined at the first
             yield self._enter(variant, rung)
             self._replace_rung(climb.judge(variant, rung, self.runs[-1]))
         for variant, rung in climb.optimized():

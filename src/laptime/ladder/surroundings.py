@@ -6,6 +6,7 @@ import secrets
 import subprocess
 from collections.abc import Callable
 
+from laptime.devices import lock_name
 from laptime.errors import RunError
 from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
@@ -18,7 +19,7 @@ def run_probe(workload: str, device: str, places: Places, say: Callable[[str], N
     result = places.home / f"probe-{secrets.token_hex(4)}.json"
     lines: list[str] = []
     try:
-        with device_lock(device, say):
+        with device_lock(lock_name(device), say):
             code = run_child("laptime.probe", [workload, device, str(result)], lines.append)
         if code != 0:
             raise RunError(f"probing this machine failed: {lines[-1] if lines else 'no output'}")

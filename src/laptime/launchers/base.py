@@ -38,6 +38,11 @@ def failed(spec: RunSpec, error: str) -> RunRecord:
     return RunRecord(status="failed", error=error, spec=spec)
 
 
+def with_cautions(record: RunRecord, cautions: tuple[str, ...]) -> RunRecord:
+    """The record with what its launcher saw that puts its times in doubt."""
+    return record.model_copy(update={"cautions": (*record.cautions, *cautions)})
+
+
 class ProgressReader:
     """Follows a worker's progress.jsonl; a line that is still being written waits for the next look."""
 

@@ -6,8 +6,9 @@ import importlib
 from pathlib import Path
 from typing import cast
 
-from laptime.launchers.base import PROGRESS, RECORD, SPEC, Hooks, ProgressReader
-from laptime.launchers.lock import device_lock
+from laptime.devices import others_on
+from laptime.launchers.base import PROGRESS, RECORD, SPEC, Hooks, ProgressReader, with_cautions
+from laptime.launchers.lock import run_locks
 from laptime.records import RunRecord, write_json
 from laptime.spec import RunSpec
 
@@ -17,8 +18,9 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / SPEC, spec)
     worker = importlib.import_module("laptime.worker")
-    with device_lock(spec.device, hooks.say):
-        record = cast(RunRecord, worker.run(spec, folder))
+    with run_locks(spec, hooks.say):
+        cautions = others_on(spec.device)
+        record = with_cautions(cast(RunRecord, worker.run(spec, folder)), cautions)
     for event in ProgressReader(folder / PROGRESS).events():
         hooks.on_event(event)
     write_json(folder / RECORD, record)

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from laptime.devices import lock_names
 from laptime.errors import RunError
 from laptime.places import lock_folder
+from laptime.spec import RunSpec
 
 _LOOK_EVERY_S = 0.2
 
@@ -38,6 +40,14 @@ def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float]
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def run_locks(spec: RunSpec, say: Callable[[str], None]) -> Iterator[tuple[int, ...]]:
+    """Holds the locks of all devices that a run uses; yields their descriptors."""
+    with contextlib.ExitStack() as held:
+        names = lock_names(spec.device, spec.ranks, all_gpus=spec.option("dp") is not None)
+        yield tuple(held.enter_context(device_lock(name, say)) for name in names)
 
 
 def _open(path: Path) -> int:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from laptime.devices import others_on
 from laptime.errors import LaptimeError
-from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, failed
-from laptime.launchers.lock import device_lock
+from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, failed, with_cautions
+from laptime.launchers.lock import run_locks
 from laptime.processes import child_environment, end_tree
 from laptime.records import RunRecord, read_record, write_json
 from laptime.spec import RunSpec
@@ -31,18 +32,21 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / SPEC, spec)
     command = [sys.executable, "-m", "laptime.worker", str(folder / SPEC), str(folder / RECORD)]
-    with device_lock(spec.device, hooks.say) as lock:
-        outcome = supervise(command, folder, hooks, lock, spec.timeout_s)
-    record = record_of(spec, folder, outcome)
+    with run_locks(spec, hooks.say) as locks:
+        cautions = others_on(spec.device)
+        outcome = supervise(command, folder, hooks, locks, spec.timeout_s)
+    record = with_cautions(record_of(spec, folder, outcome), cautions)
     write_json(folder / RECORD, record)
     return record
 
 
-def supervise(command: Sequence[str], folder: Path, hooks: Hooks, lock: int, timeout_s: float) -> int | None:
+def supervise(
+    command: Sequence[str], folder: Path, hooks: Hooks, locks: tuple[int, ...], timeout_s: float
+) -> int | None:
     """Runs the command to its end; returns its exit code, None when the time-out ended it."""
     reader = ProgressReader(folder / PROGRESS)
     until = time.monotonic() + timeout_s
-    with (folder / LOG).open("w", encoding="utf-8") as log, child(command, lock) as process:
+    with (folder / LOG).open("w", encoding="utf-8") as log, child(command, *locks) as process:
         lines = _lines(process)
         while process.poll() is None:
             _pass_on(lines, log, hooks)

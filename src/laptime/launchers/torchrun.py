@@ -7,8 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
-from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, failed
-from laptime.launchers.lock import device_lock
+from laptime.devices import others_on
+from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, failed, with_cautions
+from laptime.launchers.lock import run_locks
 from laptime.launchers.process import last_line, record_of, supervise
 from laptime.processes import RANKS_FILE, rank_log
 from laptime.records import RunRecord, write_json
@@ -23,9 +24,11 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / SPEC, spec)
     arguments = [str(spec.ranks), str(folder / SPEC), str(folder / RECORD)]
-    with device_lock(spec.device, hooks.say) as lock:
-        outcome = supervise([sys.executable, "-m", "laptime.ranks", *arguments], folder, hooks, lock, spec.timeout_s)
-    record = _record(spec, folder, outcome)
+    command = [sys.executable, "-m", "laptime.ranks", *arguments]
+    with run_locks(spec, hooks.say) as locks:
+        cautions = others_on(spec.device, spec.ranks)
+        outcome = supervise(command, folder, hooks, locks, spec.timeout_s)
+    record = with_cautions(_record(spec, folder, outcome), cautions)
     write_json(folder / RECORD, record)
     return record
 

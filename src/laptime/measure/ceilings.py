@@ -12,9 +12,10 @@ from laptime.records import Ceilings
 
 _ROUNDS = 4
 _TOO_LONG_S = 1.0
-_GEMM = 1536
-_CONV = (64, 128, 16)
-_COPY_MIB = 128
+# Large enough for a few milliseconds on a device: batch, channels and size of the convolution's maps.
+_GEMM = {"cpu": 1536, "cuda": 8192}
+_CONV = {"cpu": (64, 128, 16), "cuda": (2048, 256, 16)}
+_COPY_MIB = {"cpu": 128, "cuda": 2048}
 
 
 def measure_ceilings(device: torch.device) -> Ceilings:
@@ -43,12 +44,13 @@ def best_s(work: Callable[[], object], device: torch.device, rounds: int = _ROUN
 
 
 def _gemm(device: torch.device, dtype: torch.dtype) -> float:
-    a = torch.randn(_GEMM, _GEMM, device=device, dtype=dtype)
-    return 2 * _GEMM**3 / best_s(lambda: a @ a, device) / 1e9
+    side = _GEMM[device.type]
+    a = torch.randn(side, side, device=device, dtype=dtype)
+    return 2 * side**3 / best_s(lambda: a @ a, device) / 1e9
 
 
 def _conv(device: torch.device, dtype: torch.dtype) -> float:
-    batch, channels, size = _CONV
+    batch, channels, size = _CONV[device.type]
     images = torch.randn(batch, channels, size, size, device=device, dtype=dtype)
     kernel = torch.randn(channels, channels, 3, 3, device=device, dtype=dtype)
     images, kernel = (t.to(memory_format=torch.channels_last) for t in (images, kernel))
@@ -60,6 +62,6 @@ def _conv(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def _copy(device: torch.device) -> float:
-    source = torch.ones(_COPY_MIB * 2**20, dtype=torch.uint8, device=device)
+    source = torch.ones(_COPY_MIB[device.type] * 2**20, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return 2 * source.numel() / best_s(lambda: target.copy_(source), device) / 1e9

@@ -22,9 +22,12 @@ def reset_peak(device: torch.device) -> None:
 
 
 def peak_mib(device: torch.device) -> float:
-    """The peak since `reset_peak` in MiB: allocated device memory on CUDA, the process's resident memory on a CPU."""
+    """The peak since `reset_peak` in MiB: what the allocator took from a GPU, the process's resident memory on a CPU.
+
+    Taken, not in use: the memory that a captured graph works in counts as free between its replays.
+    """
     if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / _MIB
+        return torch.cuda.max_memory_reserved(device) / _MIB
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):

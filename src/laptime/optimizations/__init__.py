@@ -8,12 +8,14 @@ from laptime.optimizations.average import ema
 from laptime.optimizations.base import Recipe, Transform
 from laptime.optimizations.data import resident
 from laptime.optimizations.dead_taps import dead_taps
+from laptime.optimizations.graph import graph
 from laptime.optimizations.layout import channels_last
+from laptime.optimizations.loader import pinned, workers
 from laptime.optimizations.loss import label_smoothing
 from laptime.optimizations.optimizer import decay, fused_optimizer, sgd_nesterov
 from laptime.optimizations.parallel import ddp, dp, flat_reduce
-from laptime.optimizations.precision import bf16
-from laptime.optimizations.process import keep_pages, threads
+from laptime.optimizations.precision import bf16, fp16
+from laptime.optimizations.process import cudnn_benchmark, evaluate_on_cpu, keep_pages, tf32, threads
 from laptime.optimizations.products import products
 from laptime.optimizations.schedule import large_batch, onecycle
 from laptime.optimizations.step import no_reads
@@ -39,7 +41,14 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("label-smoothing", label_smoothing),
     ("flip", flip),
     ("progressive-resizing", progressive_resizing),
+    ("workers", workers),
+    ("pinned", pinned),
+    ("cudnn-benchmark", cudnn_benchmark),
+    ("tf32", tf32),
+    ("fp16", fp16),
+    ("graph", graph),
     ("ema", ema),
+    ("evaluate-on-cpu", evaluate_on_cpu),
 )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
 from laptime.errors import RunError, UsageError
-from laptime.optimizations.base import Augment, Loader, Options, Recipe, batches, permutation
+from laptime.optimizations.base import Augment, Loader, Options, Recipe, permutation, shares
 from laptime.workloads.base import Batch
 
 # Apart from the seeds of the permutations, so that no coin follows from the order.
@@ -27,8 +27,9 @@ class Augmented:
     def epoch(self, index: int) -> Iterator[Batch]:
         """See `Loader.epoch`."""
         order = permutation(len(self.recipe.data.train.labels), self.recipe.seed, index)
-        held = batches(order, self.recipe.batch_size)
-        for batch, indices in zip(self.loader.epoch(index), held, strict=True):
+        held = shares(order, self.recipe.batch_size, self.recipe.world)
+        for batch, share in zip(self.loader.epoch(index), held, strict=True):
+            indices = share.indices
             if len(batch) != len(indices):
                 raise RunError(
                     f"a batch holds {len(batch)} samples where the run's order has {len(indices)}: leave out flip and "

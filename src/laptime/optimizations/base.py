@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from laptime.data.tensors import ImageData
@@ -77,6 +78,7 @@ class Parts:
         step: one training step, from batch to counts.
         exchange: called between backward and optimizer; where ranks exchange gradients by themselves.
         average: the moving average of the weights, where the recipe has one.
+        scaler: scales the loss for fp16 gradients; switched off, it hands everything through.
         mark: consumer of the borders between a step's parts.
     """
 
@@ -90,6 +92,7 @@ class Parts:
     mark: Mark
     device: torch.device
     exchange: Exchange
+    scaler: GradScaler
     average: Average | None = None
 
     @property
@@ -98,7 +101,7 @@ class Parts:
         return self.model if self.average is None else self.average.model
 
 
-def adam(groups: Groups, learning_rate: float, **options: Any) -> Optimizer:
+def adam(groups: Groups, learning_rate: float | Tensor, **options: Any) -> Optimizer:
     """Adam as the tutorials use it."""
     return torch.optim.Adam(groups, lr=learning_rate, **options)
 
@@ -111,6 +114,39 @@ def one_group(model: nn.Module) -> Groups:
 def constant(optimizer: Optimizer, steps: int) -> Schedule:
     """No schedule."""
     return ConstantRate()
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Number modes of the process on NVIDIA GPUs, as torch has them by default.
+
+    Attributes:
+        matmul_tf32, cudnn_tf32: products and convolutions of fp32 tensors with 10 bits of mantissa.
+        benchmark: cuDNN times its kernels for each new shape.
+    """
+
+    matmul_tf32: bool = False
+    cudnn_tf32: bool = True
+    benchmark: bool = False
+
+    def apply(self) -> None:
+        """Sets them in this process."""
+        torch.set_float32_matmul_precision("high" if self.matmul_tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = self.cudnn_tf32
+        torch.backends.cudnn.benchmark = self.benchmark
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How the loader over single items fetches them.
+
+    Attributes:
+        workers: processes; 0 for none beside the training.
+        pinned: page-locked batches that are copied on a stream of their own while the step before them runs.
+    """
+
+    workers: int = 0
+    pinned: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +170,12 @@ class Recipe:
         exchange: see `Parts.exchange`.
         world: this process among the ranks that train together; `batch_size` is that of all ranks together.
         copies: by how much the batch is that of the spec: the ranks under weak scaling, else 1.
-        precision: `fp32` or `bf16`: which ceiling the throughput is compared with.
+        precision: `fp32`, `bf16` or `fp16`: which ceiling the throughput is compared with.
+        loading: how items are fetched, where the loader works item by item.
+        modes: number modes of the process, set when the parts are built.
+        loss_scaling: whether the loss is scaled so that small fp16 gradients do not vanish.
+        rate_on_device: whether the learning rate is a tensor on the device, as a captured optimizer step needs it.
+        evaluate_on: where the model is evaluated; None for the run's device.
         settled: options that a transform chose by timing, by optimization; the record writes them out.
         notes: what the user should know, shown with the variant.
     """
@@ -164,6 +205,11 @@ class Recipe:
     world: World = ALONE
     copies: int = 1
     precision: str = "fp32"
+    loading: Loading = Loading()
+    modes: Modes = Modes()
+    loss_scaling: bool = False
+    rate_on_device: bool = False
+    evaluate_on: torch.device | None = None
     settled: dict[str, dict[str, Option]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

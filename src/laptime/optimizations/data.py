@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,8 +14,11 @@ from torchvision import transforms
 
 from laptime.data.tensors import Split
 from laptime.optimizations.base import Loader, Options, Recipe, permutation, shares
+from laptime.optimizations.loader import Ahead, SameStream, SideStream
 from laptime.workloads.base import Batch
 from laptime.world import ALONE, World
+
+_RESERVED_SHARE = 0.25
 
 
 class ItemDataset(Dataset[tuple[Tensor, int]]):
@@ -51,19 +55,33 @@ class EpochBatches:
 
 
 class ItemLoader:
-    """DataLoader over single items, without workers."""
+    """DataLoader over single items, with as many workers as the recipe says.
+
+    Workers hold the images on the host alone, so a process that has begun to use its GPU may fork them.
+    """
 
     def __init__(self, recipe: Recipe) -> None:
         data = recipe.data
         self.sampler = EpochBatches(len(data.train.labels), recipe.batch_size, recipe.seed, recipe.world)
         dataset = ItemDataset(data.train, data.mean, data.std)
-        self.loader: DataLoader[tuple[Tensor, int]] = DataLoader(dataset, batch_sampler=self.sampler)
+        count = recipe.loading.workers
+        self.loader: DataLoader[tuple[Tensor, int]] = DataLoader(
+            dataset,
+            batch_sampler=self.sampler,
+            num_workers=count,
+            persistent_workers=count > 0,
+            pin_memory=recipe.loading.pinned and torch.cuda.is_available(),
+        )
         self.device = recipe.device
         self.format = torch.channels_last if recipe.channels_last else torch.contiguous_format
 
     def epoch(self, index: int) -> Iterator[Batch]:
         self.sampler.epoch = index
-        for (images, labels), weight in zip(self.loader, self.sampler.weights(), strict=True):
+        with warnings.catch_warnings():
+            # Python 3.12 warns of forks beside threads; a worker runs one thread and none of this process's locks.
+            warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+            fetched = iter(self.loader)
+        for (images, labels), weight in zip(fetched, self.sampler.weights(), strict=True):
             yield Batch(images.to(self.device, memory_format=self.format), labels.to(self.device), weight)
 
     def __len__(self) -> int:
@@ -71,14 +89,16 @@ class ItemLoader:
 
 
 class ResidentLoader:
-    """Whole batches out of one uint8 tensor, normalized in one pass."""
+    """Whole batches out of one uint8 tensor on the run's device, normalized in one pass."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self.split, self.recipe = recipe.data.train, recipe
+        split = recipe.data.train
+        self.split, self.recipe = Split(split.images.to(recipe.device), split.labels.to(recipe.device)), recipe
         self.normalize = Normalizer(recipe)
 
     def epoch(self, index: int) -> Iterator[Batch]:
-        order = permutation(len(self.split.labels), self.recipe.seed, index)
+        # Made on the CPU for every variant alike; one copy an epoch.
+        order = permutation(len(self.split.labels), self.recipe.seed, index).to(self.recipe.device)
         for share in shares(order, self.recipe.batch_size, self.recipe.world):
             chosen = share.indices
             yield Batch(self.normalize(self.split.images[chosen]), self.split.labels[chosen], share.weight)
@@ -90,26 +110,54 @@ class ResidentLoader:
 class Normalizer:
     """uint8 images [B, H, W, 3] to normalized float32 images [B, 3, H, W] in the run's memory format."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, device: torch.device | None = None) -> None:
         height, width = recipe.image_size
-        mean, std = torch.tensor(recipe.data.mean), torch.tensor(recipe.data.std)
+        on = device or recipe.device
+        mean, std = torch.tensor(recipe.data.mean, device=on), torch.tensor(recipe.data.std, device=on)
         # Repeated over the pixels: broadcasting over a last dimension of 3 would not vectorize.
         self.mean, self.std = mean.repeat(height * width), std.repeat(height * width)
+        # A tensor on the device: CUDA multiplies by the rounded reciprocal of a number, which is another last bit.
+        self.whole = torch.tensor(255.0, device=on)
         self.shape = (-1, height, width, 3)
         self.channels_last = recipe.channels_last
 
     def __call__(self, images: Tensor) -> Tensor:
         # The operations of ToTensor and Normalize in their order, so that the images are equal to the last bit.
-        flat = images.flatten(1).to(torch.float32).div_(255).sub_(self.mean).div_(self.std)
+        flat = images.flatten(1).to(torch.float32).div_(self.whole).sub_(self.mean).div_(self.std)
         nchw = flat.view(self.shape).permute(0, 3, 1, 2)
         return nchw if self.channels_last else nchw.contiguous()
 
 
 def items(recipe: Recipe) -> Loader:
-    """The baseline's loader."""
-    return ItemLoader(recipe)
+    """The baseline's loader; where batches are page-locked, they come one ahead of the step."""
+    if not recipe.loading.pinned:
+        return ItemLoader(recipe)
+    layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+    lane = (SideStream if recipe.device.type == "cuda" else SameStream)(recipe.device, layout)
+    return Ahead(ItemLoader(replace(recipe, device=torch.device("cpu"), channels_last=False)), lane)
 
 
 def resident(recipe: Recipe, options: Options) -> Recipe:
-    """Takes whole batches out of memory; the images are the memory-mapped store, which the page cache holds."""
+    """Takes whole batches out of memory.
+
+    On a CPU the images are the memory-mapped store, which the page cache holds. On a GPU they are copied there once;
+    where they leave too little room, the loader stays as it is.
+    """
+    if recipe.device.type == "cuda":
+        free, whole = torch.cuda.mem_get_info(recipe.device)
+        if (note := no_room(recipe.data.train.images.nbytes, free, whole)) is not None:
+            return replace(recipe, notes=(*recipe.notes, note))
     return replace(recipe, make_loader=ResidentLoader)
+
+
+def no_room(needed: int, free: int, whole: int) -> str | None:
+    """Why images of `needed` bytes stay off a device with `free` of `whole` bytes; None where they fit.
+
+    A quarter of the device is left to the training.
+    """
+    if needed <= free - _RESERVED_SHARE * whole:
+        return None
+    return (
+        f"images stay on the host: {needed / 2**30:.1f} GiB do not fit beside a training into {free / 2**30:.1f} GiB "
+        "of free device memory"
+    )

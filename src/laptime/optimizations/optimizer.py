@@ -51,13 +51,14 @@ def decay(recipe: Recipe, options: Options) -> Recipe:
     )
 
 
-def adamw(groups: Groups, learning_rate: float, **options: Any) -> Optimizer:
+def adamw(groups: Groups, learning_rate: float | Tensor, **options: Any) -> Optimizer:
     """Adam with decoupled weight decay."""
     return torch.optim.AdamW(groups, lr=learning_rate, **options)
 
 
-def sgd(groups: Groups, learning_rate: float, **options: Any) -> Optimizer:
-    """SGD."""
+def sgd(groups: Groups, learning_rate: float | Tensor, **options: Any) -> Optimizer:
+    """SGD; it counts no steps, so it can be captured as it is and has no option for it."""
+    options.pop("capturable", None)
     return torch.optim.SGD(groups, lr=learning_rate, **options)
 
 
@@ -79,7 +80,8 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> Optimizer:
             extra = [factors[id(p)] for p in group["params"] if id(p) in factors]
             group["params"] = [*group["params"], *extra]
             moved += extra
-    optimizer = recipe.make_optimizer(groups, recipe.learning_rate, **recipe.optimizer_options)
+    rate = torch.tensor(recipe.learning_rate, device=recipe.device) if recipe.rate_on_device else recipe.learning_rate
+    optimizer = recipe.make_optimizer(groups, rate, **recipe.optimizer_options)
     if moved:
         optimizer.register_step_pre_hook(_without_gradient(moved))
     return optimizer

@@ -10,15 +10,33 @@ from torch import nn
 from laptime.optimizations.base import Forward, Options, Recipe
 from laptime.workloads.base import Batch, Output
 
+# Formats that autocast knows, by the name that a recipe's precision has.
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
 
 def bf16(recipe: Recipe, options: Options) -> Recipe:
     """Runs the forward pass under bfloat16 autocast; weights, gradients and optimizer state stay fp32."""
-    return replace(recipe, forward=_autocast(recipe.forward, recipe.device.type), precision="bf16")
+    return replace(recipe, forward=_autocast(recipe.forward, recipe.device.type, "bf16"), precision="bf16")
 
 
-def _autocast(forward: Forward, device: str) -> Forward:
+def fp16(recipe: Recipe, options: Options) -> Recipe:
+    """Runs the forward pass under float16 autocast and scales the loss, so that small gradients do not vanish.
+
+    The optimizer is the fused one: it takes the scale and the verdict on infinite gradients as tensors, while any
+    other one makes the scaler read that verdict in each step.
+    """
+    return replace(
+        recipe,
+        forward=_autocast(recipe.forward, recipe.device.type, "fp16"),
+        precision="fp16",
+        loss_scaling=True,
+        optimizer_options={**recipe.optimizer_options, "fused": True},
+    )
+
+
+def _autocast(forward: Forward, device: str, precision: str) -> Forward:
     def under_autocast(model: nn.Module, batch: Batch) -> Output:
-        with torch.autocast(device, torch.bfloat16):
+        with torch.autocast(device, AUTOCAST[precision]):
             return forward(model, batch)
 
     return under_autocast

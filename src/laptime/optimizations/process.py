@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from laptime.optimizations.base import Options, Recipe
+from laptime.optimizations.base import Modes, Options, Recipe
 from laptime.world import threads_of
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -43,3 +43,23 @@ def threads(recipe: Recipe, options: Options) -> Recipe:
     torch.set_num_threads(count)
     torch.set_flush_denormal(True)
     return replace(recipe, notes=(*recipe.notes, f"{count} threads"))
+
+
+def tf32(recipe: Recipe, options: Options) -> Recipe:
+    """Lets products of fp32 tensors round their inputs to 10 bits of mantissa, as convolutions do by default."""
+    return _in_modes(recipe, replace(recipe.modes, matmul_tf32=True, cudnn_tf32=True))
+
+
+def cudnn_benchmark(recipe: Recipe, options: Options) -> Recipe:
+    """Has cuDNN time its kernels for each new shape, in warm-up, and keep the fastest."""
+    return _in_modes(recipe, replace(recipe.modes, benchmark=True))
+
+
+def _in_modes(recipe: Recipe, modes: Modes) -> Recipe:
+    modes.apply()  # later stages time kernels
+    return replace(recipe, modes=modes)
+
+
+def evaluate_on_cpu(recipe: Recipe, options: Options) -> Recipe:
+    """Evaluates a copy of the model on the CPU in the baseline's batch."""
+    return replace(recipe, evaluate_on=torch.device("cpu"))

@@ -23,6 +23,7 @@ from torch.nn import functional as F  # noqa: N812 - the name torch's documentat
 from laptime.errors import UsageError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.dead_taps import Crop, conv_sizes
+from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.shapes import ShapesUnknownError
 
 _ROUNDS = 3
@@ -255,7 +256,8 @@ def faster(conv: nn.Conv2d, product: ProductConv2d, recipe: Recipe) -> bool:
 
 def _layer_s(layer: nn.Module, images: Tensor, recipe: Recipe) -> float:
     begin = time.perf_counter()
-    with torch.autocast(recipe.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+    dtype = AUTOCAST.get(recipe.precision, torch.bfloat16)
+    with torch.autocast(recipe.device.type, dtype, enabled=recipe.precision in AUTOCAST):
         found = layer(images)
     torch.autograd.grad(found, (images, *layer.parameters()), torch.ones_like(found))
     if recipe.device.type == "cuda":

@@ -8,6 +8,7 @@ from dataclasses import replace
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
 
+from laptime.catalogue.optimizations import LARGE_BATCHES
 from laptime.errors import UsageError
 from laptime.optimizations.base import MakeSchedule, Options, Recipe, Schedule, constant
 
@@ -18,15 +19,17 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
     Sources: square-root scaling for adaptive optimizers, Malladi et al. 2022 (arXiv:2205.10287); OneCycle, Smith and
     Topin 2018 (arXiv:1708.07120).
     """
-    size = int(options["size"])
+    size = int(options["size"]) or LARGE_BATCHES[recipe.device.type]
     if size < 1:
-        raise UsageError(f"large-batch:size={size} is no batch size: give at least 1.")
+        raise UsageError(f"large-batch:size={size} is no batch size: give at least 1, or 0 for the device's.")
+    settled: dict[str, Options] = {**recipe.settled, "large-batch": {"size": size}}
     size = min(size * recipe.copies, len(recipe.data.train.labels))
     peak = float(options["max_lr"]) or recipe.learning_rate * math.sqrt(size / recipe.batch_size)
     kinds: dict[str, MakeSchedule] = {"onecycle": one_cycle(peak), "constant": constant}
     if options["schedule"] not in kinds:
         raise UsageError(f"large-batch:schedule={options['schedule']} is unknown: give onecycle or constant.")
-    return replace(recipe, batch_size=size, learning_rate=peak, make_schedule=kinds[str(options["schedule"])])
+    make_schedule = kinds[str(options["schedule"])]
+    return replace(recipe, batch_size=size, learning_rate=peak, make_schedule=make_schedule, settled=settled)
 
 
 def onecycle(recipe: Recipe, options: Options) -> Recipe:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from laptime.catalogue import options_of
+from laptime.catalogue.optimizations import LARGE_BATCHES
 from laptime.records import EpochRecord, LadderRecord, Rung, RunRecord, write_json
 from laptime.spec import DataSpec, RunSpec
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus, Tracker
@@ -172,7 +173,7 @@ def _batch_size(spec: RunSpec) -> object:
     """The batch that was trained with: the spec holds the baseline's, and `large-batch` replaces it."""
     for optimization in spec.optimizations:
         if optimization.name == "large-batch":
-            return options_of(optimization)["size"]
+            return options_of(optimization)["size"] or LARGE_BATCHES[spec.device]
     return spec.batch_size
 
 

@@ -208,3 +208,15 @@ def test_importing_it_reaches_nothing_heavy() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_peer_stands_in_the_table_and_is_no_headline() -> None:
+    found = compare_records([record("cpu-baseline", 85), record("cpu-optimized", 40), record("peer-expert", 20)])
+    assert row(found, "peer-expert").speedup == pytest.approx(4.25, rel=0.05)
+    assert {h.variant for h in found.headlines if h.kind == "fastest"} == {"cpu-optimized"}
+
+
+def test_what_was_seen_beside_a_run_is_a_caution() -> None:
+    shared = record("cpu-optimized", 40).model_copy(update={"cautions": ("H200 was in use by another process",)})
+    found = compare_records([record("cpu-baseline", 85), shared])
+    assert "cpu-optimized: H200 was in use by another process." in found.cautions

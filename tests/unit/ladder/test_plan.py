@@ -8,7 +8,7 @@ from laptime.errors import UsageError
 from laptime.ladder.plan import Climb, make_plan
 from laptime.ladder.request import LadderRequest, make_request, settled_preset
 from laptime.records import EpochRecord, ProbeRecord, RunRecord
-from laptime.variants import baseline_of
+from laptime.variants import baseline_of, resolve
 
 FULL = find_preset(find_workload("cifar"), "full")
 QUICK = find_preset(find_workload("cifar"), "quick")
@@ -128,3 +128,37 @@ def test_variants_come_as_text_or_list():
     assert LadderRequest(variants="a, b,").variants == ("a", "b")
     assert LadderRequest(variants=["a"]).variants == ("a",)
     assert LadderRequest(variants="").variants is None
+
+
+def test_a_rung_that_is_only_shown_never_joins():
+    plan = make_plan("cuda", FULL, None, ProbeRecord())
+    climb = Climb(plan, baseline_of("cuda"), best_s=100.0)
+    assert plan.rungs[-1] == ("evaluate-on-cpu",)
+    variant, rung = climb.next_rung(plan.rungs[-1])
+    judged = climb.judge(variant, rung, done(1.0))
+    assert judged.joined is False
+    assert judged.reason == "kept for comparison"
+    assert climb.best_s == 100.0
+    shown_nowhere_else = make_plan("cuda", QUICK, None, ProbeRecord())
+    assert "evaluate-on-cpu" not in {name for group in shown_nowhere_else.rungs for name in group}
+
+
+def test_what_a_gpu_lacks_leaves_rungs_out_with_the_reason():
+    plan = make_plan("cuda", FULL, None, ProbeRecord(lacking={"bf16": "T4 has compute capability 7.5"}))
+    assert [left.variant for left in plan.left_out] == ["cuda-bf16", "cuda-bf16-large"]
+    assert {left.reason for left in plan.left_out} == {"T4 has compute capability 7.5"}
+    assert ("fp16",) in plan.rungs
+    assert ("bf16",) not in plan.rungs
+
+
+def test_the_cuda_ladder_ends_with_what_replaced_the_rest():
+    names = {o.name for o in resolve("cuda-optimized").optimizations}
+    assert {"resident", "bf16", "graph", "large-batch"} <= names
+    assert not names & {"workers", "pinned", "fp16", "evaluate-on-cpu"}
+    assert "evaluate-on-cpu" in {o.name for o in resolve("cuda-evaluate-on-cpu").optimizations}
+
+
+def test_a_gpu_takes_all_images_where_a_cpu_is_given_a_part():
+    assert settled_preset(LadderRequest(device="cuda")).limit_train is None
+    assert settled_preset(LadderRequest(device="cuda", limit_train=99)).limit_train == 99
+    assert settled_preset(LadderRequest(device="cpu")).limit_train == QUICK.limit_train

@@ -1,0 +1,289 @@
+"""Runs the whole CUDA ladder, its one-step checks and the peers in one go, where there may be nothing but torch.
+
+PYTHONPATH=src python scripts/benchmarks/gpu.py --data DIR --out DIR [--budget-s 500]
+
+DIR of the data is a store's folder (with meta.json), a folder of images (train/<class>, test/<class>), or what
+`laptime optimize --data` takes. The first round tries every rung on the best so far, then the optimized variant and
+the peers run; later rounds repeat all of them while time is left. `ladder.json` and `<variant>/<repeat>/record.json`
+stand under the output folder after each turn, for `laptime compare`. Needs torch, torchvision, numpy, pydantic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from types import FrameType
+
+from laptime.catalogue import LADDERS, find_preset, find_workload
+from laptime.data.meta import META, read_meta
+from laptime.devices import lock_name
+from laptime.errors import LaptimeError, UsageError
+from laptime.ladder.data import fetch_data, in_words
+from laptime.ladder.plan import Climb, fastest_s, make_plan, rung_of
+from laptime.ladder.request import make_request, make_spec
+from laptime.ladder.surroundings import commit, run_probe
+from laptime.launchers import launch
+from laptime.launchers.base import RECORD, Hooks
+from laptime.launchers.lock import device_lock
+from laptime.places import find_places
+from laptime.records import EpochRecord, LadderRecord, ProbeRecord, Rung, RunRecord, write_json
+from laptime.spec import DataSpec
+from laptime.variants import Variant, baseline_of
+
+PEERS = Path(__file__).with_name("peers")
+_LEAST_S = 5.0
+
+
+def say(text: str) -> None:
+    """Prints a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+class Bench:
+    """One go of the ladder, within its budget."""
+
+    def __init__(self, asked: argparse.Namespace, data: DataSpec, probe: ProbeRecord, begin: float) -> None:
+        self.asked, self.data, self.probe, self.begin = asked, data, probe, begin
+        self.folder = asked.out
+        self.request = make_request(
+            workload="cifar",
+            preset="full",
+            device=asked.device,
+            epochs=asked.epochs,
+            limit_train=asked.limit_train,
+            limit_test=asked.limit_test,
+        )
+        preset = find_preset(find_workload("cifar"), "full")
+        preset = replace(preset, rungs=tuple(asked.rungs.split(",")) if asked.rungs else None)
+        self.plan = make_plan(asked.device, preset, None, probe)
+        self.variants: dict[str, Variant] = {}
+        self.runs: dict[str, list[RunRecord]] = {}
+        self.seconds: dict[str, float] = {}
+        self.record = self._ladder_record()
+        self._save()
+
+    def _ladder_record(self) -> LadderRecord:
+        entry = find_workload("cifar")
+        chance = 1 / len(self.data.classes)
+        return LadderRecord(
+            id=f"{time.strftime('%Y%m%d-%H%M%S')}-cifar-gpu",
+            workload="cifar",
+            preset="full",
+            device=self.asked.device,
+            data=self.data,
+            probe=self.probe,
+            left_out=self.plan.left_out,
+            epochs=self.asked.epochs,
+            limit_train=self.asked.limit_train,
+            limit_test=self.asked.limit_test,
+            quality=entry.quality,
+            quality_floor=chance + entry.floor_over_chance * (1 - chance),
+            commit=os.environ.get("LAPTIME_COMMIT") or commit(),
+            started_at=time.time(),
+        )
+
+    def run(self) -> None:
+        """The first round, then further ones while the longest of them still fits."""
+        self._first_round()
+        names = [name for name in self.runs if self.runs[name][0].status == "done"]
+        for repeat in range(1, self.asked.repeats):
+            for name in names:
+                if self.seconds[name] < self.left_s():
+                    self._turn(name, repeat)
+
+    def left_s(self) -> float:
+        """Seconds of the budget that are left."""
+        return float(self.asked.budget_s) - (time.monotonic() - self.begin)
+
+    def _first_round(self) -> None:
+        baseline = baseline_of(self.asked.device)
+        climb = Climb(self.plan, baseline)
+        first = self._enter(baseline, rung_of(baseline, on=None))
+        climb.best_s = fastest_s(first) if first else None
+        for group in self.plan.rungs:
+            variant, rung = climb.next_rung(group)
+            if variant.optimizations == climb.best.optimizations:
+                continue  # a second try of what joined at the first
+            record = self._enter(variant, rung)
+            if record is not None:
+                self._put(climb.judge(variant, rung, record))
+        for variant, rung in climb.optimized():
+            self._enter(variant, rung)
+        for name in ("peer-tutorial", "peer-expert"):
+            self._enter(Variant(name, self.asked.device, ()), Rung(variant=name))
+
+    def _enter(self, variant: Variant, rung: Rung) -> RunRecord | None:
+        """Runs a variant for the first time; None where no time is left."""
+        if self.left_s() < _LEAST_S:
+            say(f"{variant.name}: left out, the budget of {self.asked.budget_s:g} s is spent")
+            return None
+        self.variants[variant.name] = variant
+        self._put(rung)
+        return self._turn(variant.name, 0)
+
+    def _put(self, rung: Rung) -> None:
+        others = [r for r in self.record.rungs if r.variant != rung.variant]
+        place = next((i for i, r in enumerate(self.record.rungs) if r.variant == rung.variant), len(others))
+        self.record = self.record.model_copy(update={"rungs": (*others[:place], rung, *others[place:])})
+        self._save()
+
+    def _turn(self, name: str, repeat: int) -> RunRecord:
+        begin, variant = time.monotonic(), self.variants[name]
+        folder = self.folder / name / str(repeat)
+        spec = make_spec(self.request, variant, self.data, repeat)
+        spec = spec.model_copy(update={"save_model": False, "timeout_s": max(self.left_s(), _LEAST_S)})
+        if name.startswith("peer-"):
+            record = RunRecord(status="done", spec=spec, machine=self.probe.machine, commit=self.record.commit)
+            record = record.model_copy(update=self._peer(name.removeprefix("peer-"), spec.timeout_s))
+            write_json(folder / RECORD, record)
+        else:
+            record = launch("process", spec, folder, Hooks(say=say))
+        self.runs.setdefault(name, []).append(record)
+        self.seconds[name] = time.monotonic() - begin
+        if record.settled:
+            self.variants[name] = replace(variant, optimizations=record.settled)
+        self._save()
+        best = fastest_s(record)
+        outcome = f"{best * 1000:,.1f} ms an epoch" if best is not None else f"{record.status}: {record.error}"
+        say(f"[{self.asked.budget_s - self.left_s():4.0f} s] {name} #{repeat}: {outcome}")
+        return record
+
+    def _peer(self, name: str, timeout_s: float) -> dict[str, object]:
+        """What a peer's own process gives a record."""
+        command = [sys.executable, str(PEERS / f"{name}.py"), self.data.path, "--device", self.asked.device]
+        command += ["--epochs", str(self.asked.epochs)]
+        if self.asked.limit_train:
+            command += ["--images", str(self.asked.limit_train)]
+        if self.asked.limit_test:
+            command += ["--test-images", str(self.asked.limit_test)]
+        if name == "expert" and self.asked.device == "cpu":
+            command += ["--mode", "none", "--batch-size", "512"]
+        begin = time.time()
+        try:
+            with device_lock(lock_name(self.asked.device), say):
+                done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True)
+        except subprocess.TimeoutExpired:
+            return {"status": "failed", "error": f"ran past the {timeout_s:.0f} s that were left"}
+        except subprocess.CalledProcessError as error:
+            words = error.stderr.strip().splitlines() or ["nothing"]
+            return {"status": "failed", "error": f"the peer ended with {error.returncode}; last words: {words[-1]}"}
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        epochs = tuple(EpochRecord(index=index, **row) for index, row in enumerate(rows))
+        return {"epochs": epochs, "started_at": begin, "ended_at": time.time()}
+
+    def finish(self, status: str) -> None:
+        """Writes the end into the ladder's record."""
+        repeats = max((len(r) for r in self.runs.values()), default=1)
+        self.record = self.record.model_copy(update={"status": status, "ended_at": time.time(), "repeats": repeats})
+        self._save()
+
+    def _save(self) -> None:
+        write_json(self.folder / "ladder.json", self.record)
+
+    def table(self) -> list[str]:
+        """One line a variant, the baseline first."""
+        times = {name: _median_s(runs) for name, runs in self.runs.items()}
+        base = times.get(baseline_of(self.asked.device).name)
+        lines = [f"{'variant':<34}{'epoch':>12}{'speed':>9}{'images/s':>12}{'MiB':>8}{'accuracy':>10}  n  joined"]
+        joined = {r.variant: {True: "yes", False: "no", None: ""}[r.joined] for r in self.record.rungs}
+        for name, seconds in times.items():
+            runs = self.runs[name]
+            if seconds is None:
+                lines.append(f"{name:<34}{runs[0].status}: {(runs[0].error or '')[:90]}")
+                continue
+            last = runs[0].kept[-1]
+            speed = f"{base / seconds:.1f}x" if base else ""
+            memory = f"{runs[0].peak_memory_mib:,.0f}" if runs[0].peak_memory_mib else ""
+            quality = f"{last.test_accuracy:.3f}" if last.test_accuracy is not None else ""
+            done = sum(r.status == "done" for r in runs)
+            cells = f"{seconds * 1000:>9,.1f} ms{speed:>9}{last.samples / seconds:>12,.0f}{memory:>8}{quality:>10}"
+            lines.append(f"{name:<34}{cells}{done:>3}  {joined.get(name, '')}")
+        return lines
+
+
+def _median_s(runs: list[RunRecord]) -> float | None:
+    """Median over processes of the median kept epoch; None where the variant is wrong or none ended."""
+    if any(r.status == "wrong" for r in runs):
+        return None
+    times = [median(e.epoch_s for e in r.kept) for r in runs if r.status == "done" and r.kept]
+    return median(times) if times else None
+
+
+def open_data(asked: str) -> DataSpec:
+    """A store's folder as it is, anything else through the data layer."""
+    folder = Path(asked).expanduser().resolve()
+    if not (folder / META).is_file():
+        return fetch_data("cifar", asked, find_places(), in_words(say))
+    meta = read_meta(folder)
+    return DataSpec(
+        asked=asked,
+        kind=meta.kind,
+        digest=meta.digest,
+        path=str(folder),
+        classes=meta.classes,
+        train_count=meta.train_count,
+        test_count=meta.test_count,
+        notice=meta.notice,
+    )
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="auto")
+    parser.add_argument("--device", choices=sorted(LADDERS), default="cuda", help="cpu for a dry exercise")
+    parser.add_argument("--budget-s", type=float, default=500.0)
+    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--epochs", type=int, default=2, help="counted ones of each process")
+    parser.add_argument("--repeats", type=int, default=20, help="rounds at most")
+    parser.add_argument("--rungs", help="those that get a process of their own; all of them unless given")
+    parser.add_argument("--limit-train", type=int)
+    parser.add_argument("--limit-test", type=int)
+    asked = parser.parse_args(arguments)
+    asked.out = (asked.out or find_places().home / "bench" / time.strftime("gpu-%Y%m%d-%H%M%S")).resolve()
+    return asked
+
+
+def main(arguments: list[str]) -> int:
+    """The command; 0 when the baseline and the optimized variant ran."""
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    begin, asked, ending = time.monotonic(), parse(arguments), "done"
+    try:
+        if (asked.out / "ladder.json").exists():
+            raise UsageError(f"--out {asked.out} holds a ladder already: give another folder.")
+        find_places().home.mkdir(parents=True, exist_ok=True)
+        probe = run_probe("cifar", asked.device, find_places(), say)
+        data = open_data(asked.data)
+        bench = Bench(asked, data, probe, begin)
+    except LaptimeError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    if data.notice:
+        say(data.notice)
+    os.environ["LAPTIME_COMMIT"] = bench.record.commit or ""
+    try:
+        bench.run()
+    except KeyboardInterrupt:
+        ending = "interrupted"
+    bench.finish(ending)
+    say("\n".join(["", *bench.table(), "", f"Records: {asked.out} (read them with: laptime compare {asked.out})"]))
+    wanted = {f"{asked.device}-baseline", f"{asked.device}-optimized"}
+    whole = wanted <= {name for name, runs in bench.runs.items() if runs[0].status == "done"}
+    return 130 if ending == "interrupted" else 0 if whole else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,35 @@
+"""Before a ladder: its request is checked as far as that costs nothing, and its data made ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from laptime.devices import choose_device
+from laptime.ladder.data import fetch_data, in_words
+from laptime.ladder.request import (
+    LadderRequest,
+    check_out,
+    check_variant,
+    check_weights,
+    fitted_preset,
+    settled_preset,
+    tracking_uri,
+)
+from laptime.places import Places
+from laptime.spec import DataSpec
+from laptime.tracking import check_uri
+from laptime.variants import resolve
+
+
+def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], None]) -> DataSpec:
+    """Checks the request as far as that costs nothing, then makes its data stand ready in the local store."""
+    settled_preset(request)
+    check_out(request, "ladder.json")
+    choose_device(request.device)
+    check_uri(tracking_uri(request, places))
+    check_weights(request.weights)
+    for name in request.variants or ():
+        check_variant(request, resolve(name))
+    data = fetch_data(request.workload, request.data, places, in_words(say))
+    fitted_preset(request, data)
+    return data

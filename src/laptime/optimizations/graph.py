@@ -1,0 +1,148 @@
+"""Stage step: the whole training step as one CUDA graph.
+
+A step of a small net is hundreds of kernels of a few microseconds each, and the host needs longer to launch them than
+the device to run them. A graph is launched once for all of them. What it needs: inputs and results that stay where they
+are, an optimizer whose state and learning rate are on the device, no reads, one shape.
+
+Source: "CUDA graphs", whole-network capture, in torch's documentation (notes/cuda.html).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from laptime.optimizations.base import Options, Parts, Recipe, shares
+from laptime.workloads.base import Batch, Counts
+
+# Eager steps before the capture: lazy state of optimizer, cuDNN and allocator has to be there by then.
+_EAGER_STEPS = 3
+
+Work = Callable[[], Counts]
+Record = Callable[[Work], Work]
+"""Records work that reads and writes fixed tensors, without doing it; calling the result does it."""
+
+
+def device_work(p: Parts, batch: Batch) -> Counts:
+    """All of a step that the device does; the schedule, which the host counts, is left to the caller.
+
+    Gradients are dropped at the end, so that the next backward writes them instead of adding to them.
+    """
+    output = p.forward(p.net, batch)
+    p.scaler.scale(output.loss).backward()
+    p.exchange(p.model)
+    p.scaler.step(p.optimizer)
+    p.scaler.update()
+    p.optimizer.zero_grad(set_to_none=True)
+    return output.detached()
+
+
+@dataclass
+class Tape:
+    """One recorded shape: its buffers and how to run it again.
+
+    Attributes:
+        inputs: static images [B, 3, H, W].
+        labels: static classes [B].
+        replay: runs the step on the buffers; its result is overwritten by the next replay.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    replay: Work
+
+
+class GraphStep:
+    """A training step that records itself after a few eager ones, and is replayed from then on.
+
+    Only the run's batch size (a rank's share of it) is recorded: the epoch's last, smaller batch runs eagerly on the
+    same parameters. Steps before the recording are ordinary steps, so the result does not depend on when it happens.
+    """
+
+    def __init__(self, kind: tuple[int, float], record: Record, beside: Callable[[Work], Counts]) -> None:
+        """Takes size and weight of the batches that are recorded, how, and how an eager step is run before that."""
+        self._kind, self._record, self._beside = kind, record, beside
+        self._parts: weakref.ref[Parts] | None = None
+        self._eager, self._tape = 0, None  # type: int, Tape | None
+
+    def __call__(self, p: Parts, batch: Batch) -> Counts:
+        """One step; the counts are copies that no later step overwrites."""
+        if self._parts is None or self._parts() is not p:
+            self._parts, self._eager, self._tape = weakref.ref(p), 0, None
+        if (len(batch), batch.weight) != self._kind:
+            counts = device_work(p, batch)
+        elif self._tape is None and self._eager < _EAGER_STEPS:
+            self._eager += 1
+            counts = self._beside(lambda: device_work(p, batch))
+        else:
+            self._tape = self._tape or self._recorded(p, batch)
+            counts = _played(self._tape, batch)
+            # A schedule warns unless it saw the optimizer step, which a replay does without Python.
+            p.optimizer._opt_called = True  # type: ignore[attr-defined]
+        p.schedule.step()
+        p.mark("step")
+        return counts
+
+    def _recorded(self, p: Parts, batch: Batch) -> Tape:
+        # Dense copies in the same memory format.
+        static = replace(batch, inputs=batch.inputs.clone(), labels=batch.labels.clone())
+        return Tape(static.inputs, static.labels, self._record(lambda: device_work(p, static)))
+
+
+def _played(tape: Tape, batch: Batch) -> Counts:
+    tape.inputs.copy_(batch.inputs)
+    tape.labels.copy_(batch.labels)
+    found = tape.replay()
+    return Counts(torch.as_tensor(found.loss_sum).clone(), torch.as_tensor(found.correct).clone(), found.count)
+
+
+def eager_record(work: Work) -> Work:
+    """Where there are no graphs: the work itself, on the same buffers."""
+    return work
+
+
+def cuda_record(work: Work) -> Work:
+    """Captures work into a CUDA graph."""
+    torch.cuda.synchronize()  # waits for the device
+    graph = torch.cuda.CUDAGraph()
+    # Other threads may go on: a loader's thread that pins memory would end a capture that watches all of them.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        result = work()
+
+    def replay() -> Counts:
+        graph.replay()
+        return result
+
+    return replay
+
+
+def directly(work: Work) -> Counts:
+    """Runs work as it is."""
+    return work()
+
+
+def on_side_stream(work: Work) -> Counts:
+    """Runs work on another stream, as the steps before a capture must be; neither waits on the host."""
+    side, current = torch.cuda.Stream(), torch.cuda.current_stream()
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        counts = work()
+    current.wait_stream(side)
+    return counts
+
+
+def graph(recipe: Recipe, options: Options) -> Recipe:
+    """Replays the whole step: forward, backward, exchange, optimizer."""
+    on_cuda = recipe.device.type == "cuda"
+    record, beside = (cuda_record, on_side_stream) if on_cuda else (eager_record, directly)
+    whole = shares(torch.arange(recipe.batch_size), recipe.batch_size, recipe.world)[0]
+    return replace(
+        recipe,
+        step=GraphStep((len(whole.indices), whole.weight), record, beside),
+        rate_on_device=True,
+        optimizer_options={**recipe.optimizer_options, "fused": True, "capturable": True},
+    )

@@ -1,0 +1,144 @@
+"""Stage data: the loader over single items, with worker processes and copies beside the step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch.cuda import Event
+
+from laptime.errors import UsageError
+from laptime.optimizations.base import Loader, Options, Recipe
+from laptime.processes import allowed_cores
+from laptime.workloads.base import Batch
+
+# Four a GPU is the rule of thumb; more than the cores that are allowed only share them.
+_CANDIDATES = (0, 2, 4, 8)
+_TIMED_BATCHES = 8
+_LONGEST_TRIAL_S = 4.0
+
+
+class Lane(Protocol):
+    """A way for batches from the host to the device."""
+
+    def send(self, batch: Batch) -> object:
+        """Starts a copy; returns what `receive` takes."""
+        ...
+
+    def receive(self, sent: object) -> Batch:
+        """The batch, for use by what the current stream runs from here on."""
+        ...
+
+
+@dataclass
+class SameStream:
+    """Copies that take their turn between steps: the only kind on a CPU."""
+
+    device: torch.device
+    format: torch.memory_format
+
+    def send(self, batch: Batch) -> object:
+        """See `Lane`."""
+        inputs = batch.inputs.to(self.device, memory_format=self.format, non_blocking=True)
+        return replace(batch, inputs=inputs, labels=batch.labels.to(self.device, non_blocking=True))
+
+    def receive(self, sent: object) -> Batch:
+        """See `Lane`."""
+        assert isinstance(sent, Batch)
+        return sent
+
+
+class SideStream(SameStream):
+    """Copies on a stream of their own, from page-locked memory; the host waits for none of them."""
+
+    def __init__(self, device: torch.device, format: torch.memory_format) -> None:  # noqa: A002 - torch's own word
+        super().__init__(device, format)
+        self.stream = torch.cuda.Stream(device)
+
+    def send(self, batch: Batch) -> object:
+        """See `Lane`."""
+        with torch.cuda.stream(self.stream):
+            copied = super().send(batch)
+        return copied, self.stream.record_event()
+
+    def receive(self, sent: object) -> Batch:
+        """See `Lane`; the allocator must not give the memory away while the current stream still reads it."""
+        assert isinstance(sent, tuple)
+        copied, arrived = sent
+        assert isinstance(copied, Batch)
+        assert isinstance(arrived, Event)
+        current = torch.cuda.current_stream(self.stream.device)
+        current.wait_event(arrived)
+        copied.inputs.record_stream(current)
+        copied.labels.record_stream(current)
+        return copied
+
+
+class Ahead:
+    """A loader whose next batch is on its way while the step runs."""
+
+    def __init__(self, inner: Loader, lane: Lane) -> None:
+        self.inner, self.lane = inner, lane
+
+    def epoch(self, index: int) -> Iterator[Batch]:
+        """See `Loader`."""
+        sent: object = None
+        for batch in self.inner.epoch(index):
+            following = self.lane.send(batch)
+            if sent is not None:
+                yield self.lane.receive(sent)
+            sent = following
+        if sent is not None:
+            yield self.lane.receive(sent)
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+
+def workers(recipe: Recipe, options: Options) -> Recipe:
+    """Fetches items in worker processes that live as long as the run; how many is tried out where not given.
+
+    What was chosen is noted in `settled`, so that the check and later rounds repeat it.
+    """
+    asked = int(options["count"])
+    if asked < -1:
+        raise UsageError(f"workers:count={asked} is no number of processes: give 0 or more, or -1 to try some.")
+    note, count = "", asked
+    if asked == -1:
+        rates = tried(recipe)
+        count = int(recipe.world.agreed(max(rates, key=lambda n: rates[n])))
+        note = ", ".join(f"{n}: {rate:,.0f} images/s" for n, rate in rates.items())
+    settled: dict[str, Options] = {**recipe.settled, "workers": {"count": count}}
+    notes = (*recipe.notes, f"{count} loader workers" + (f" ({note})" if note else ""))
+    return replace(recipe, loading=replace(recipe.loading, workers=count), settled=settled, notes=notes)
+
+
+def candidates(cores: int) -> tuple[int, ...]:
+    """The numbers of workers that are tried on this many cores."""
+    return tuple(n for n in _CANDIDATES if n <= cores)
+
+
+def tried(recipe: Recipe) -> dict[int, float]:
+    """Images a second by number of workers: a few batches each, timed once every worker has delivered one."""
+    return {count: _rate(recipe, count) for count in candidates(allowed_cores() // recipe.world.size)}
+
+
+def _rate(recipe: Recipe, count: int) -> float:
+    trial = replace(recipe, device=torch.device("cpu"), loading=replace(recipe.loading, workers=count, pinned=False))
+    batches = trial.make_loader(trial).epoch(0)
+    for _, _ in zip(range(max(1, count)), batches, strict=False):
+        pass
+    images, begin = 0, time.perf_counter()
+    for _, batch in zip(range(max(_TIMED_BATCHES, 6 * count)), batches, strict=False):
+        images += len(batch)
+        if time.perf_counter() - begin > _LONGEST_TRIAL_S:
+            break
+    return images / (time.perf_counter() - begin)
+
+
+def pinned(recipe: Recipe, options: Options) -> Recipe:
+    """Puts batches into page-locked memory and copies the next one while the step runs."""
+    return replace(recipe, loading=replace(recipe.loading, pinned=True))

@@ -1,0 +1,73 @@
+"""Out of memory: the largest part of the batch that fits is named."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.unit.conftest import make_data, make_spec
+
+from laptime import worker
+from laptime.engine.fits import explain_memory, largest_part, out_of_memory
+
+
+def test_a_batch_is_halved_until_it_fits():
+    asked = []
+
+    def fits(size):
+        asked.append(size)
+        return size <= 300
+
+    assert largest_part(1000, fits) == 250
+    assert asked == [1000, 500, 250]
+    assert largest_part(8, lambda size: False) is None
+
+
+@pytest.mark.parametrize("limit", [0, 5, 16])
+def test_the_sentence_names_what_fits(recipe, limit):
+    def forward(model, batch):
+        if len(batch) > limit:
+            torch.empty(1 << 60, dtype=torch.uint8)  # what torch does where memory is out
+        return recipe.forward(model, batch)
+
+    sentence = explain_memory(replace(recipe, forward=forward, image_size=(32, 32)))
+    if limit == 16:
+        assert sentence is None
+    elif limit:
+        assert "batch 16 does not fit on this machine's memory; 4 is the largest" in sentence
+        assert "--set large-batch.size=4" in sentence
+    else:
+        assert "neither does a single image" in sentence
+
+
+def test_only_memory_is_taken_for_memory():
+    assert out_of_memory(MemoryError())
+    assert not out_of_memory(RuntimeError("shapes differ"))
+
+
+def test_another_error_is_not_hidden(recipe):
+    def forward(model, batch):
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        explain_memory(replace(recipe, forward=forward))
+
+
+def test_the_record_of_a_run_names_what_fits(monkeypatch, tmp_path):
+    plain = worker.make_recipe
+
+    def starving(spec, data, optimizations):
+        recipe = plain(spec, data, optimizations)
+
+        def forward(model, batch):
+            if len(batch) > 5:
+                torch.empty(1 << 60, dtype=torch.uint8)
+            return recipe.forward(model, batch)
+
+        return replace(recipe, forward=forward)
+
+    monkeypatch.setattr(worker, "make_recipe", starving)
+    monkeypatch.setattr(worker, "_open", lambda spec: make_data(train=16, test=3))
+    record = worker.run(make_spec(), tmp_path)
+    assert record.status == "failed"
+    assert "batch 16 does not fit" in record.error
+    assert "large-batch.size=4" in record.error

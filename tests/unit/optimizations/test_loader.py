@@ -1,0 +1,88 @@
+"""Worker processes and copies beside the step give the batches of the plain loader."""
+
+import multiprocessing
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+
+from laptime.errors import UsageError
+from laptime.optimizations.data import ItemDataset, items, no_room
+from laptime.optimizations.loader import candidates, pinned, workers
+
+
+def all_batches(recipe, epochs=2):
+    loader = items(recipe)
+    return [b for epoch in range(epochs) for b in loader.epoch(epoch)], len(loader)
+
+
+@pytest.mark.parametrize("change", [lambda r: workers(r, {"count": 2}), lambda r: pinned(r, {})])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_the_batches_are_those_of_the_plain_loader(recipe, change, channels_last):
+    plain = replace(recipe, channels_last=channels_last, batch_size=20)
+    expected, steps = all_batches(plain)
+    found, found_steps = all_batches(change(plain))
+    assert found_steps == steps
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.inputs.equal(other.inputs)
+        assert one.inputs.stride() == other.inputs.stride()
+        assert one.labels.equal(other.labels)
+
+
+def test_an_epoch_that_was_left_early_does_not_spoil_the_next(recipe):
+    chosen = workers(recipe, {"count": 2})
+    loader, expected = items(chosen), all_batches(recipe, 1)[0]
+    next(iter(loader.epoch(3)))
+    assert all(a.inputs.equal(b.inputs) for a, b in zip(loader.epoch(0), expected, strict=True))
+    assert len(multiprocessing.active_children()) == 2
+    del loader
+    assert not multiprocessing.active_children()
+
+
+def test_the_number_that_was_tried_out_is_written_down(recipe):
+    chosen = workers(recipe, {"count": -1})
+    count = chosen.settled["workers"]["count"]
+    assert count == chosen.loading.workers
+    assert "images/s" in chosen.notes[-1]
+    assert workers(recipe, {"count": count}).loading == chosen.loading
+    assert not multiprocessing.active_children()
+
+
+def test_candidates_stay_within_the_cores():
+    assert candidates(1) == (0,)
+    assert candidates(4) == (0, 2, 4)
+    assert candidates(64) == (0, 2, 4, 8)
+
+
+def test_a_nonsense_number_of_workers_is_refused(recipe):
+    with pytest.raises(UsageError, match="workers:count=-2"):
+        workers(recipe, {"count": -2})
+
+
+def test_the_dataset_can_be_sent_to_a_spawned_worker(image_data):
+    dataset = ItemDataset(image_data.train, image_data.mean, image_data.std)
+    sent = pickle.loads(pickle.dumps(dataset))
+    assert sent[3][0].equal(dataset[3][0])
+
+
+def test_images_that_leave_no_room_stay_on_the_host():
+    assert no_room(needed=1, free=80, whole=80) is None
+    assert no_room(needed=50, free=80, whole=80) is None
+    assert "do not fit" in no_room(needed=61, free=80, whole=80)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["pinned", "resident"])
+def test_on_a_gpu_the_images_are_equal_to_the_last_bit(recipe, name):
+    from laptime.optimizations.data import resident
+
+    expected, _ = all_batches(recipe)
+    on_gpu = replace(recipe, device=torch.device("cuda"))
+    changed = pinned(on_gpu, {}) if name == "pinned" else resident(on_gpu, {})
+    loader = changed.make_loader(changed)
+    found = [b for epoch in range(2) for b in loader.epoch(epoch)]
+    for one, other in zip(found, expected, strict=True):
+        assert one.inputs.is_cuda
+        assert one.inputs.cpu().equal(other.inputs)
