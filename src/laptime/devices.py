@@ -1,9 +1,14 @@
-"""Which devices this machine has, without importing torch."""
+"""Which devices and compilers this machine has, without importing torch."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+
 from laptime.catalogue import LADDERS
-from laptime.errors import UsageError, unknown
+from laptime.errors import UsageError, shorten, unknown
 
 
 def cuda_devices() -> tuple[str, ...]:
@@ -36,3 +41,20 @@ def choose_device(asked: str) -> str:
     if asked not in LADDERS:
         raise unknown("device", asked, ["auto", *LADDERS])
     return asked
+
+
+def missing_compiler(device: str) -> str | None:
+    """What torch.compile would need on a device and does not find, with the remedy; None where all is there.
+
+    Inductor writes C++ for a CPU. For CUDA it writes Triton, which builds a small C launcher on first use.
+    """
+    if device == "cpu":
+        asked = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+        found = shutil.which(asked.split()[0]) if asked.strip() else None
+        return None if found else f"there is no C++ compiler {shorten(asked)!r}: install it or set CXX"
+    if find_spec("triton") is None:
+        return "there is no triton: install it"
+    named = os.environ.get("CC")
+    compilers = (named,) if named else ("gcc", "clang", "cc")
+    found = next((c for c in compilers if shutil.which(c)), None)
+    return None if found else f"there is no C compiler ({', '.join(compilers)}) for triton: install one or set CC"

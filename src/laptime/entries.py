@@ -42,6 +42,10 @@ class OptimizationEntry:
         probe: key in `ProbeRecord.gains` that must show a gain on this machine before it enters, if it has one.
         excludes: optimizations whose place it takes, and they its: a variant holds only the one that was added last.
         only_shown: a rung that is kept for comparison and never joins the optimized variant.
+        probe_limit_s: seconds after which its probe is ended. Such a probe runs in a process of its own, only for a
+            ladder that tries the rung, and its result is kept; 0 for one that runs within the few seconds before all.
+        earned: in the optimized variant only where a ladder on the machine has shown that it gains: it can lose much,
+            so its name alone never brings it in.
     """
 
     name: str
@@ -54,6 +58,8 @@ class OptimizationEntry:
     probe: str | None = None
     excludes: tuple[str, ...] = ()
     only_shown: bool = False
+    probe_limit_s: float = 0.0
+    earned: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class Preset:
         rungs: the optimizations that get a rung of their own; those before one in the device's ladder enter with it.
             None for all.
         warmup_steps: steps of a warm-up epoch at most; None for the whole epoch.
+        ablation: whether each part of the optimized variant is left out in turn, unless the user says.
     """
 
     name: str
@@ -74,6 +81,7 @@ class Preset:
     warmup_steps: int | None = None
     limit_train: int | None = None
     limit_test: int | None = None
+    ablation: bool = False
 
 
 @dataclass(frozen=True)

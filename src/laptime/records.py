@@ -14,6 +14,8 @@ from laptime.spec import DataSpec, OptimizationSpec, RunSpec, Versioned, read_ve
 
 RECORD_SCHEMA = "laptime.record/1"
 LADDER_SCHEMA = "laptime.ladder/1"
+# The folder of a ladder's trial turns, beside those of its variants.
+TRIALS = "trials"
 
 Status = Literal["done", "failed", "wrong", "left_out"]
 
@@ -77,6 +79,7 @@ class EpochRecord(Readable):
         parts_s: seconds of the epoch by part: data, forward, backward, optimizer, read, rest.
         train_s_so_far: training seconds from the start of the first counted epoch to the end of this one.
         train_accuracy, test_accuracy: shares from 0 to 1.
+        compilations: how often something was compiled within it; such an epoch is not kept.
     """
 
     index: int
@@ -96,6 +99,7 @@ class EpochRecord(Readable):
     train_s_so_far: float | None = None
     parts_s: dict[str, float] = Field(default_factory=dict)
     ended_at: float | None = None
+    compilations: int = 0
 
 
 class CheckRecord(Readable):
@@ -116,6 +120,22 @@ class CheckRecord(Readable):
     passed: bool
 
 
+class CompileRecord(Readable):
+    """What the compiler did from the first warm-up step to the end of the last counted epoch.
+
+    Attributes:
+        graphs: graphs that were compiled, each with its backward.
+        graph_breaks: places where a graph ended because the compiler could not follow.
+        recompiles: graphs that an earlier one of the same code did not fit; the epoch's last, smaller batch makes one.
+        cache_hits: graphs that came from the compiler's cache on disk, which makes `compile_s` smaller.
+    """
+
+    graphs: int = 0
+    graph_breaks: int = 0
+    recompiles: int = 0
+    cache_hits: int = 0
+
+
 class RunRecord(Readable):
     """What one process of one variant produced.
 
@@ -125,6 +145,8 @@ class RunRecord(Readable):
         startup_s: process start to the first warm-up step (imports, data, model, check).
         settled: the optimizations with what the run chose by timing written out, such as which layers became products.
         removed_parameters: those that dead taps took out.
+        compile_s: seconds inside the compiler, for both shapes of batches, forward and backward; None without one.
+        compilation: what the compiler did; None without one.
     """
 
     schema_: str = Field(default=RECORD_SCHEMA, alias="schema")
@@ -143,6 +165,7 @@ class RunRecord(Readable):
     startup_s: float | None = None
     warmup_s: float | None = None
     compile_s: float | None = None
+    compilation: CompileRecord | None = None
     peak_memory_mib: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
@@ -158,11 +181,16 @@ class ProbeRecord(Readable):
     """What a few seconds of probing said about this machine: which numeric rungs may enter.
 
     Attributes:
-        gains: speed of an optimization over not having it, on small representative shapes.
+        gains: speed of an optimization over not having it, by name at the baseline's batch and by `name@batch` at the
+            ladder's large one.
+        costs_s: seconds that it took to get there (compilation), by the same names.
+        refusals: why one can't be had here at all, or why its probe came to no end.
     """
 
     machine: Machine = Machine()
     gains: dict[str, float] = Field(default_factory=dict)
+    costs_s: dict[str, float] = Field(default_factory=dict)
+    refusals: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -194,6 +222,19 @@ class LeftOut(Readable):
     reason: str
 
 
+class Dropped(Readable):
+    """An optimization that left the optimized variant, since that is faster without it.
+
+    Attributes:
+        with_s, without_s: fastest epoch of both sides in the first round and in the trial.
+    """
+
+    name: str
+    with_s: float
+    without_s: float
+    reason: str
+
+
 class LadderRecord(Readable):
     """A ladder: what was planned and decided; the runs' records stand in folders beside it.
 
@@ -213,6 +254,7 @@ class LadderRecord(Readable):
     probe: ProbeRecord = ProbeRecord()
     rungs: tuple[Rung, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
     epochs: int = 1
     repeats: int = 1
     limit_train: int | None = None

@@ -30,6 +30,7 @@ from laptime.engine.check import check_one_step
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.plain import removed_parameters
 from laptime.errors import LaptimeError, UsageError
+from laptime.measure.compiling import CompileWatch, watching
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
@@ -53,6 +54,7 @@ class Facts:
     flops: float | None = None
     startup_s: float | None = None
     warmup_s: float | None = None
+    watch: CompileWatch | None = None
 
 
 class ProgressFile:
@@ -133,8 +135,10 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
     plan = Plan(spec.epochs, spec.warmup_epochs, spec.warmup_steps)
     facts.startup_s = time.time() - facts.started_at
     progress.write({"event": "phase", "phase": "warm-up"})
-    facts.warmup_s = session.warm_up(plan)
-    yield from session.counted(plan)
+    with watching(recipe.compiled) as session.watch:
+        facts.watch = session.watch
+        facts.warmup_s = session.warm_up(plan)
+        yield from session.counted(plan)
     if spec.save_model:
         write_model(parts.model, folder / "model.pt")
     if spec.check:
@@ -194,6 +198,8 @@ def _record(
         flops_per_sample=facts.flops,
         startup_s=facts.startup_s,
         warmup_s=facts.warmup_s,
+        compile_s=facts.watch.seconds if facts.watch else None,
+        compilation=facts.watch.record if facts.watch else None,
         peak_memory_mib=max(peaks) if peaks else None,
         started_at=facts.started_at,
         ended_at=time.time(),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from laptime.catalogue.ladders import DEVICES, LADDERS, RUNGS, STAGES, WITHOUT
+from laptime.catalogue.ladders import COMPILE_RUNGS, DEVICES, LADDERS, RUNGS, STAGES, WITHOUT
 from laptime.catalogue.optimizations import OPTIMIZATIONS
 from laptime.catalogue.workloads import WORKLOADS
 from laptime.entries import Class, OptimizationEntry, Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec, Option
 
-__all__ = ["DEVICES", "LADDERS", "OPTIMIZATIONS", "RUNGS", "STAGES", "WITHOUT", "WORKLOADS"]
+__all__ = ["COMPILE_RUNGS", "DEVICES", "LADDERS", "OPTIMIZATIONS", "RUNGS", "STAGES", "WITHOUT", "WORKLOADS"]
 
 
 def find_workload(name: str) -> WorkloadEntry:
@@ -102,6 +102,17 @@ def options_of(spec: OptimizationSpec) -> dict[str, Option]:
     """All options of an optimization, defaults filled in."""
     entry = find_optimization(spec.name)
     return {o.name: o.default for o in entry.options} | spec.options
+
+
+def batch_of(optimizations: tuple[OptimizationSpec, ...]) -> int | None:
+    """The batch that a list of optimizations asks for; None where it is the baseline's."""
+    found = next((options_of(o)["size"] for o in optimizations if o.name == "large-batch"), None)
+    return None if found is None else int(found)
+
+
+def large_batch_of(device: str) -> int | None:
+    """The batch that a device's ladder comes to; None where it stays at the baseline's."""
+    return batch_of(tuple(map(rung_spec, LADDERS.get(device, ()))))
 
 
 def in_stage_order(optimizations: tuple[OptimizationSpec, ...]) -> tuple[OptimizationSpec, ...]:

@@ -26,11 +26,27 @@ STAGES: tuple[tuple[Stage, str], ...] = (
 DEVICES: dict[str, Literal["cpu", "cuda"]] = {"cpu": "cpu", "cuda": "cuda"}
 
 # Rungs whose optimization has options that differ from its defaults: name of the rung to `name:option=value`.
-RUNGS: dict[str, str] = {}
+RUNGS: dict[str, str] = {
+    "compile-reduce-overhead": "compile:mode=reduce-overhead",
+    "compile-max-autotune": "compile:mode=max-autotune",
+    "compile-max-autotune-no-cudagraphs": "compile:mode=max-autotune-no-cudagraphs",
+    "compile-layout": "compile:layout=channels-last",
+}
+
+# Each of them takes the place of the one before it where it is faster. Two are a GPU's alone: CUDA graphs have no
+# counterpart on a CPU, and nothing is autotuned there.
+COMPILE_RUNGS: tuple[str, ...] = (
+    "compile",
+    "compile-layout",
+    "compile-reduce-overhead",
+    "compile-max-autotune-no-cudagraphs",
+    "compile-max-autotune",
+)
 
 # The rungs of a device in the order in which they are tried: exact, then numeric, then statistical, so that the last
 # one before the first statistical rung is the fastest at the baseline's own batch and trajectory. keep-pages comes
-# last: only large batches make tensors that the allocator hands back.
+# late: only large batches make tensors that the allocator hands back. compile comes last: what it brings depends on
+# the batch and the precision that are left then, and a rung that joined at a small batch would spoil the larger one.
 LADDERS: dict[str, tuple[str, ...]] = {
     "cpu": (
         "resident",
@@ -43,6 +59,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "products",
         "large-batch",
         "keep-pages",
+        "compile",
     ),
 }
 

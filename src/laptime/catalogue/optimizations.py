@@ -77,6 +77,24 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         probe="bf16",
     ),
     OptimizationEntry(
+        "compile",
+        "numeric",
+        "compile",
+        "torch.compile",
+        "The training step's net goes through torch.compile; evaluation and state stay with the plain module.",
+        options=(
+            OptionEntry("mode", "default", "default, reduce-overhead, max-autotune or max-autotune-no-cudagraphs"),
+            OptionEntry("layout", "keep", "keep, or channels-last: inductor lays out convolutions so throughout"),
+            OptionEntry("dynamic", False, "one graph for batches of any size, instead of one for each size"),
+            OptionEntry(
+                "backend", "inductor", "inductor, or another backend of torch.compile for tracking down faults"
+            ),
+        ),
+        probe="compile",
+        probe_limit_s=300.0,
+        earned=True,
+    ),
+    OptimizationEntry(
         "large-batch",
         "statistical",
         "schedule",

@@ -36,6 +36,7 @@ class LadderRequest(Frozen):
     weights: str = "none"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
+    ablation: bool | None = None
     launcher: str = "process"
     tracking_uri: str | None = None
     out: str | None = None
@@ -75,6 +76,7 @@ def settled_preset(request: LadderRequest) -> Preset:
         warmup_epochs=preset.warmup_epochs if request.warmup_epochs is None else request.warmup_epochs,
         limit_train=request.limit_train or preset.limit_train,
         limit_test=request.limit_test or preset.limit_test,
+        ablation=preset.ablation if request.ablation is None else request.ablation,
     )
 
 

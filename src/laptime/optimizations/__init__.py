@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laptime.catalogue import in_stage_order, options_of
 from laptime.optimizations.base import Recipe, Transform
+from laptime.optimizations.compiling import compiled
 from laptime.optimizations.data import resident
 from laptime.optimizations.dead_taps import dead_taps
 from laptime.optimizations.layout import channels_last
@@ -24,6 +25,7 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("products", products),
     ("channels-last", channels_last),
     ("bf16", bf16),
+    ("compile", compiled),
     ("fused-optimizer", fused_optimizer),
     ("no-reads", no_reads),
 )

@@ -108,6 +108,7 @@ class Recipe:
         exchange: see `Parts.exchange`.
         precision: `fp32` or `bf16`: which ceiling the throughput is compared with.
         settled: options that a transform chose by timing, by optimization; the record writes them out.
+        compiled: whether a wrapper compiles, so that compilations are watched.
         notes: what the user should know, shown with the variant.
     """
 
@@ -130,6 +131,7 @@ class Recipe:
     channels_last: bool = False
     precision: str = "fp32"
     settled: dict[str, dict[str, Option]] = field(default_factory=dict)
+    compiled: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -13,7 +13,6 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -171,13 +170,13 @@ class ProductConv2d(nn.Module):
         super().__init__()
         route = route_of(geometry, largest)
         assert route is not None
-        self.geometry, self.largest = geometry, largest
+        self.geometry, self._product = geometry, route
         self.weight, self.bias = conv.weight, conv.bias
         self.crop: Crop | None = getattr(conv, "crop", None)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, Cin, H, W] to [B, Cout, out, out]."""
-        found = _route(self.geometry, self.largest)(images, self.weight)
+        found = self._product(images, self.weight)
         return found if self.bias is None else found + self.bias.view(1, -1, 1, 1).to(found.dtype)
 
     def plain_weight(self, weight: Tensor) -> Tensor:
@@ -187,13 +186,6 @@ class ProductConv2d(nn.Module):
     def plain_gradient(self, gradient: Tensor) -> Tensor:
         """See `PlainLayout`."""
         return gradient if self.crop is None else self.crop.whole_gradient(gradient)
-
-
-@cache
-def _route(geometry: Geometry, largest: int) -> Route:
-    found = route_of(geometry, largest)
-    assert found is not None
-    return found
 
 
 def geometry_of(conv: nn.Conv2d, size: tuple[int, int]) -> Geometry | None:
