@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from laptime.catalogue import WORKLOADS, classes_of
+from laptime.compare.ablation import ablation
 from laptime.compare.headlines import headlines
 from laptime.compare.model import Comparison, Conditions, VariantRow
+from laptime.compare.payback import with_compilation
 from laptime.compare.quality import quality_floor, rules_of
 from laptime.compare.rows import Context, Runs, row_of
 from laptime.compare.statistics import Bootstrap
@@ -37,7 +39,7 @@ def compare(ladder: LadderRecord, records: Sequence[RunRecord]) -> Comparison:
         quality=ladder.quality,
         ceilings=_ceilings(machine, ladder),
     )
-    rows = tuple(row_of(r, context) for r in runs.values())
+    rows = tuple(with_compilation(row_of(r, context), context) for r in runs.values())
     conditions = _conditions(ladder, machine, ran)
     return Comparison(
         id=ladder.id,
@@ -46,6 +48,7 @@ def compare(ladder: LadderRecord, records: Sequence[RunRecord]) -> Comparison:
         rows=rows,
         headlines=headlines(rows, baseline.rung.variant, conditions),
         cautions=tuple(_cautions(context, rows, records)),
+        parts=ablation(context, ladder.dropped),
     )
 
 
@@ -195,6 +198,10 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
     unnamed = sum(r.spec is None for r in records)
     if unnamed:
         found.append(f"Records without a spec were passed over: {unnamed}.")
+    anew = [r for r in done for e in r.epochs if e.compilations]
+    if anew:
+        names = ", ".join(dict.fromkeys(r.spec.variant for r in anew if r.spec))
+        found.append(f"Epochs in which something was compiled anew are not counted: {len(anew)} of {names}.")
     alone = [r.variant for r in rows if r.epoch_s is not None and r.n == 1]
     if alone:
         found.append(f"One process, so no interval (n=1): {', '.join(alone)}.")

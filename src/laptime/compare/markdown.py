@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from laptime.compare import words
+from laptime.compare import ablation, payback, words
 from laptime.compare.model import Comparison, VariantRow
 
 HEADER = (
@@ -37,6 +37,7 @@ def to_markdown(comparison: Comparison) -> str:
         "",
         "Times: median over processes of the median epoch; intervals of 95 %; pp are percentage points.",
     ]
+    lines += [*_parts(comparison), *_compilations(comparison)]
     troubles = words.troubles(comparison)
     if troubles:
         lines += ["", "**Without a time, or with a failure**", ""]
@@ -44,6 +45,21 @@ def to_markdown(comparison: Comparison) -> str:
     if comparison.cautions:
         lines += ["", "**Mind**", "", *(f"- {escape(text)}" for text in comparison.cautions)]
     return "\n".join(lines) + "\n"
+
+
+def _parts(comparison: Comparison) -> list[str]:
+    """The table of the parts of the optimized variant, where there is one."""
+    if not comparison.parts:
+        return []
+    header = [h.format(quality=escape(comparison.conditions.quality)) for h in ablation.HEADER]
+    rows = [[f"`{_code(part.part)}`", *map(escape, ablation.cells(part)[1:])] for part in comparison.parts]
+    lines = [_line(header), _line(["---", *["---:"] * 3, "---"]), *map(_line, rows)]
+    return ["", f"**{ablation.TITLE}**", "", *lines, "", ablation.LEAD]
+
+
+def _compilations(comparison: Comparison) -> list[str]:
+    told = [f"- `{_code(name)}` {escape(text)}" for name, text in payback.sentences(comparison)]
+    return ["", "**What compiling cost**", "", *told] if told else []
 
 
 def escape(text: str) -> str:
