@@ -180,6 +180,12 @@ class Comparison(Readable):
         """The row of a variant, None where there is none."""
         return next((r for r in self.rows if r.variant == variant), None)
 
+    @property
+    def drawn(self) -> tuple[VariantRow, ...]:
+        """The rows that plots show: what only leaves a part out has a table of its own, unless it is a headline."""
+        hidden = {p.variant for p in self.parts} - {h.variant for h in self.headlines}
+        return tuple(r for r in self.rows if r.variant not in hidden)
+
     def figures(self) -> dict[str, float]:
         """The figures of the ladder as a whole, under the names that they have in MLflow."""
         base, best = self.row(self.baseline), self.headline("fastest")

@@ -105,7 +105,11 @@ class Ladder:
     def enter(self, variant: Variant, rung: Rung) -> Turn:
         """Takes a variant into the ladder; its first turn."""
         self.variants[variant.name] = variant
-        self.record = self.record.model_copy(update={"rungs": (*self.record.rungs, rung)})
+        rungs = list(self.record.rungs)
+        # Run again after its parts, it still stands before them.
+        parts = [i for i, r in enumerate(rungs) if r.variant.startswith(f"{variant.name}-without-")]
+        rungs.insert(min(parts, default=len(rungs)), rung)
+        self.record = self.record.model_copy(update={"rungs": tuple(rungs)})
         planned = max(len(self.variants), len(self.plan.fixed) + len(self.plan.rungs) + 2 * self.plan.adaptive)
         return self._turn(variant.name, 0, planned * self.preset.repeats + len(self.trials))
 
