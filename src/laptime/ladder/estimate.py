@@ -64,12 +64,15 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
     warm = preset.warmup_epochs * (min(train, preset.warmup_steps * entry.batch_size) if preset.warmup_steps else train)
     # Evaluation has no backward pass: about three times the speed of training.
     samples = warm + preset.epochs * (train + test / 3)
-    rows = tuple(
-        ExpectedRow(variant=n, seconds=preset.repeats * (_STARTUP_S + samples / rates[n]) if n in rates else None)
-        for n in names
-    )
+    rows, before = [], None
+    for name in names:
+        # What nobody has measured is taken to be as fast as the rung before it, a part's absence as the whole.
+        rate = rates.get(name, before)
+        before = before if "-without-" in name else rate
+        seconds = None if rate is None else preset.repeats * (_STARTUP_S + samples / rate)
+        rows.append(ExpectedRow(variant=name, seconds=seconds))
     known = [r.seconds for r in rows if r.seconds is not None]
-    return Expected(rows=rows, source=source, seconds=sum(known) if len(known) == len(rows) else None)
+    return Expected(rows=tuple(rows), source=source, seconds=sum(known) if len(known) == len(rows) else None)
 
 
 def _rates(entry: WorkloadEntry, places: Places) -> tuple[dict[str, float], str]:
