@@ -65,6 +65,9 @@ def _kept_or_new(probe: ProbeRecord, what: tuple[str, str, str], places: Places,
     limit_s = find_optimization(rung_spec(rung).name).probe_limit_s
     say(f"Probing {rung} at two batch sizes (up to {limit_s:.0f} s, once on this machine)")
     found = _probe(what, with_too, places, limit_s, say)
+    # A limit that was reached in a busy hour would hold for good: the reason says how to ask again.
+    again = {name: f"{why} (to probe again, remove {kept})" for name, why in found.refusals.items()}
+    found = found.model_copy(update={"refusals": again})
     write_json(kept, found)
     return found
 

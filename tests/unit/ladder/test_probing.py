@@ -66,7 +66,12 @@ def test_a_short_preset_probes_nothing_that_takes_long(children, tmp_path):
 @pytest.mark.parametrize(("code", "said"), [(-15, "shown nothing after 300 s"), (1, "no Python.h")])
 def test_a_probe_that_comes_to_no_figure_leaves_the_rung_out(children, tmp_path, code, said):
     children.answers = [code]
-    assert said in probed(tmp_path).refusals["compile"]
+    reason = probed(tmp_path).refusals["compile"]
+    assert said in reason
+    assert probed(tmp_path).refusals["compile"] == reason
+    Path(reason.partition("remove ")[2].rstrip(")")).unlink()
+    children.answers = [{"gains": {"compile": 1.2}}]
+    assert probed(tmp_path).gains["compile"] == 1.2
 
 
 def test_without_a_compiler_no_probe_is_started(children, monkeypatch, tmp_path):
