@@ -121,6 +121,7 @@ def optimize(
     weights: str = "none",
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0,
     timeout: Annotated[float, Field(gt=0)] = 3600.0,
+    ablation: bool | None = None,
     launcher: Literal["auto", "process", "torchrun", "inline"] = "auto",
     tracking_uri: str | None = None,
     out: str | None = None,
@@ -141,6 +142,7 @@ def optimize(
         weights: Initial weights - none, imagenet or a file with a state dict.
         seed: Seed of weights and order; each repeat adds its number.
         timeout: Seconds after which a process is ended and counted as failed.
+        ablation: Whether each part of the optimized variant is left out in turn; empty for the preset's.
         launcher: How processes are started - auto (torchrun for several ranks), process, torchrun or inline.
         tracking_uri: MLflow's tracking URI; empty for MLFLOW_TRACKING_URI, else the embedded store.
         out: Folder for the ladder's files; empty for one under LAPTIME_HOME.
@@ -181,10 +183,10 @@ def run_turns(ladder: Ladder) -> None:
     """Runs the variants in turn; one that fails is a failed task run, and the ladder goes on."""
     progress = Progress()
     for turn in ladder.turns():
-        name = f"{turn.variant}, round {turn.repeat + 1} of {turn.repeats}"
+        name = str(turn)
         get_run_logger().info(f"{turn.number} of {max(turn.number, turn.total)}: {name}")
         state = run_variant.with_options(task_run_name=name)(ladder, turn, return_state=True)
-        if len(ladder.runs) < turn.number:
+        if ladder.finished < turn.number:
             state.result()  # no record, so something is wrong with the ladder itself: raises
         progress.show(turn.number, turn.total)
 

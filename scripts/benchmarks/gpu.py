@@ -23,11 +23,13 @@ from statistics import median
 from types import FrameType
 
 from laptime.catalogue import LADDERS, find_preset, find_workload
+from laptime.compare.quality import quality_floor, rules_of
 from laptime.data.meta import META, read_meta
 from laptime.devices import lock_name
 from laptime.errors import LaptimeError, UsageError
+from laptime.ladder.climb import Climb, fastest_s, standing_of
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.plan import Climb, fastest_s, make_plan, rung_of
+from laptime.ladder.plan import make_plan, rung_of
 from laptime.ladder.request import make_request, make_spec
 from laptime.ladder.surroundings import commit, run_probe
 from laptime.launchers import launch
@@ -73,7 +75,6 @@ class Bench:
 
     def _ladder_record(self) -> LadderRecord:
         entry = find_workload("cifar")
-        chance = 1 / len(self.data.classes)
         return LadderRecord(
             id=f"{time.strftime('%Y%m%d-%H%M%S')}-cifar-gpu",
             workload="cifar",
@@ -86,7 +87,7 @@ class Bench:
             limit_train=self.asked.limit_train,
             limit_test=self.asked.limit_test,
             quality=entry.quality,
-            quality_floor=chance + entry.floor_over_chance * (1 - chance),
+            quality_floor=quality_floor(entry.name, len(self.data.classes)),
             commit=os.environ.get("LAPTIME_COMMIT") or commit(),
             started_at=time.time(),
         )
@@ -106,9 +107,9 @@ class Bench:
 
     def _first_round(self) -> None:
         baseline = baseline_of(self.asked.device)
-        climb = Climb(self.plan, baseline)
         first = self._enter(baseline, rung_of(baseline, on=None))
-        climb.best_s = fastest_s(first) if first else None
+        standing = standing_of(baseline, [first] if first else [], self.record.quality)
+        climb = Climb(self.plan, standing, rules_of(self.record), self.record.quality)
         for group in self.plan.rungs:
             variant, rung = climb.next_rung(group)
             if variant.optimizations == climb.best.optimizations:

@@ -1,15 +1,18 @@
-"""Which devices this machine has and who uses them, without importing torch."""
+"""Which devices and compilers this machine has and who uses them, without importing torch."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from laptime.catalogue import LADDERS
-from laptime.errors import UsageError, unknown
+from laptime.errors import UsageError, shorten, unknown
 from laptime.processes import allowed_cores
 
 
@@ -140,8 +143,21 @@ def choose_device(asked: str) -> str:
 
 def device_count(device: str) -> int:
     """How many ranks this machine holds: its GPUs that CUDA_VISIBLE_DEVICES allows, or its allowed cores."""
-    if device != "cuda":
-        return allowed_cores()
-    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    there = len(cuda_devices())
-    return there if allowed is None else min(there, len([d for d in allowed.split(",") if d.strip()]))
+    return len(visible_gpus()) if device == "cuda" else allowed_cores()
+
+
+def missing_compiler(device: str) -> str | None:
+    """What torch.compile would need on a device and does not find, with the remedy; None where all is there.
+
+    Inductor writes C++ for a CPU. For CUDA it writes Triton, which builds a small C launcher on first use.
+    """
+    if device == "cpu":
+        asked = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+        found = shutil.which(asked.split()[0]) if asked.strip() else None
+        return None if found else f"there is no C++ compiler {shorten(asked)!r}: install it or set CXX"
+    if find_spec("triton") is None:
+        return "there is no triton: install it"
+    named = os.environ.get("CC")
+    compilers = (named,) if named else ("gcc", "clang", "cc")
+    found = next((c for c in compilers if shutil.which(c)), None)
+    return None if found else f"there is no C compiler ({', '.join(compilers)}) for triton: install one or set CC"

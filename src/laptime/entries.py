@@ -59,6 +59,8 @@ class OptimizationEntry:
         only_shown: a rung that is kept for comparison and never joins the optimized variant.
         earned: joins the optimized variant only in a ladder that measured it, never by the variant's name or untried.
         shifts: values of options that make the class a weaker one.
+        probe_limit_s: seconds after which its probe is ended. Such a probe runs in a process of its own, only for a
+            ladder that tries the rung, and its result is kept; 0 for one that runs within the few seconds before all.
     """
 
     name: str
@@ -73,6 +75,7 @@ class OptimizationEntry:
     only_shown: bool = False
     earned: bool = False
     shifts: tuple[Shift, ...] = ()
+    probe_limit_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class Preset:
         warmup_steps: steps of a warm-up epoch at most; None for the whole epoch.
         parallel: whether the variants on several ranks follow the optimized one, where the machine has the devices.
         limit_train, limit_test: images at most, on a CPU; a GPU takes all of them in less time.
+        ablation: whether each part of the optimized variant is left out in turn, unless the user says.
     """
 
     name: str
@@ -96,6 +100,7 @@ class Preset:
     limit_train: int | None = None
     limit_test: int | None = None
     parallel: bool = False
+    ablation: bool = False
 
 
 @dataclass(frozen=True)

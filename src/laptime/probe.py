@@ -1,22 +1,26 @@
 """A few seconds on this machine before a ladder: its ceilings, and whether rungs that can lose would gain.
 
 python -m laptime.probe WORKLOAD DEVICE RESULT.json
+python -m laptime.probe WORKLOAD DEVICE RESULT.json RUNG [NUMERIC RUNG...]    one rung whose probe takes long
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import torch
 
-from laptime.catalogue import LADDERS, OPTIMIZATIONS, find_optimization, find_workload
+from laptime.catalogue import LADDERS, combine, find_optimization, find_workload, large_batch_of, rung_spec
 from laptime.data.tensors import ImageData, Split
 from laptime.engine.build import build, find_device, make_recipe
 from laptime.errors import LaptimeError
 from laptime.measure.ceilings import measure_ceilings
+from laptime.measure.compiling import watching
 from laptime.measure.machine import machine, with_ceilings
 from laptime.optimizations.base import Parts
 from laptime.processes import die_with_parent
@@ -30,16 +34,24 @@ _NEEDED_CAPABILITY = {"fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0)}
 
 
 def probe(workload: str, device: str) -> ProbeRecord:
-    """Measures ceilings and the gain of each optimization of the device's ladder that has a probe."""
+    """Measures ceilings and the gain of each optimization of the device's ladder that has a quick probe."""
     begin = time.perf_counter()
     machine()  # notes the load before the probe adds to it
     ceilings = measure_ceilings(find_device(device))
-    lacking = lacking_here() if device == "cuda" else {}
+    gains: dict[str, float] = {}
     # A GPU's matrix units are known by its generation; on a CPU only a trial tells.
-    probed = [o.name for o in OPTIMIZATIONS if o.probe and o.name in LADDERS.get(device, ()) and device == "cpu"]
-    gains = {name: gain(workload, device, name) for name in probed}
-    seconds = time.perf_counter() - begin
-    return ProbeRecord(machine=with_ceilings(ceilings), gains=gains, lacking=lacking, seconds=seconds)
+    for rung in LADDERS.get(device, ()) if device == "cpu" else ():
+        entry = find_optimization(rung_spec(rung).name)
+        if entry.probe and not entry.probe_limit_s and entry.probe not in gains:
+            before = exact_before(device, rung)
+            for key, batch in places_of(workload, device, entry.probe):
+                gains[key] = Trial(workload, before, rung_spec(rung), batch).gain()
+    return ProbeRecord(
+        machine=with_ceilings(ceilings),
+        gains=gains,
+        refusals=lacking_here() if device == "cuda" else {},
+        seconds=time.perf_counter() - begin,
+    )
 
 
 def lacking_here() -> dict[str, str]:
@@ -59,48 +71,91 @@ def lacks(name: str, capability: tuple[int, int]) -> dict[str, str]:
     }
 
 
-def gain(workload: str, device: str, name: str) -> float:
-    """Speed with an optimization over speed without, on top of the exact rungs before it.
+def slow_probe(workload: str, device: str, rung: str, with_too: Sequence[str], result: Path) -> None:
+    """Measures one rung whose probe takes long; what is known so far is written after each batch.
 
-    Both sides take steps in turn on random images; the ratio is that of the medians.
+    Args:
+        workload: which ladder's.
+        device: that of the ladder.
+        rung: one of the ladder's.
+        with_too: numeric rungs before it that are to stand on both sides, since they would in the ladder.
+        result: file of a ProbeRecord.
     """
+    begin, chosen = time.perf_counter(), rung_spec(rung)
+    before = (*exact_before(device, rung), *map(rung_spec, with_too))
+    found = ProbeRecord(machine=machine())
+    key_of = find_optimization(chosen.name).probe or chosen.name
+    for key, batch in places_of(workload, device, key_of):
+        with watching(True) as watch:
+            gain = Trial(workload, before, chosen, batch).gain()
+        assert watch is not None
+        update = {"gains": {**found.gains, key: gain}, "costs_s": {**found.costs_s, key: watch.seconds}}
+        found = found.model_copy(update={**update, "seconds": time.perf_counter() - begin})
+        write_json(result, found)
+
+
+def places_of(workload: str, device: str, key: str) -> list[tuple[str, int]]:
+    """Where a probe measures: at the baseline's batch and at the ladder's large one, with the names of the gains."""
+    large = large_batch_of(device)
+    return [(key, find_workload(workload).batch_size), *([(f"{key}@{large}", large)] if large else [])]
+
+
+def exact_before(device: str, rung: str) -> tuple[OptimizationSpec, ...]:
+    """The exact rungs before one in its ladder."""
     rungs = LADDERS[device]
-    before = tuple(r for r in rungs[: rungs.index(name)] if find_optimization(r).klass == "exact")
-    sides = [_parts(workload, chosen) for chosen in (before, (*before, name))]
-    times: list[list[float]] = [[], []]
-    for _ in range(_ROUNDS + 1):
-        for parts, seconds in zip(sides, times, strict=True):
-            seconds.append(_steps_s(parts))
-    without, with_it = (median(t[1:]) for t in times)
-    return without / with_it
+    chosen = map(rung_spec, rungs[: rungs.index(rung)])
+    return tuple(o for o in chosen if find_optimization(o.name).klass == "exact")
 
 
-def _parts(workload: str, chosen: tuple[str, ...]) -> Parts:
-    entry = find_workload(workload)
-    data = _random_data(entry.image_size)
-    spec = RunSpec(
-        workload=workload,
-        variant="probe",
-        data=DataSpec(
-            asked="probe",
-            kind="synthetic",
-            digest="",
-            path="",
-            classes=data.classes,
-            train_count=_SAMPLES,
-            test_count=0,
-        ),
-        batch_size=entry.batch_size,
-        learning_rate=entry.learning_rate,
-    )
-    recipe = make_recipe(spec, data, tuple(OptimizationSpec(name=n) for n in chosen))
-    return build(recipe, mark=lambda _: None)
+@dataclass(frozen=True)
+class Trial:
+    """One optimization beside its absence."""
+
+    workload: str
+    before: tuple[OptimizationSpec, ...]
+    added: OptimizationSpec
+    batch: int
+
+    def gain(self) -> float:
+        """Speed with the optimization over speed without.
+
+        Both sides take steps in turn on random images; the ratio is that of the medians. The first round, with all
+        that is done only once, does not count.
+        """
+        sides = [self._parts(chosen) for chosen in (self.before, combine(self.before, self.added))]
+        times: list[list[float]] = [[], []]
+        for _ in range(_ROUNDS + 1):
+            for parts, seconds in zip(sides, times, strict=True):
+                seconds.append(_steps_s(parts))
+        without, with_it = (median(t[1:]) for t in times)
+        return without / with_it
+
+    def _parts(self, chosen: tuple[OptimizationSpec, ...]) -> Parts:
+        entry = find_workload(self.workload)
+        samples = max(_SAMPLES, self.batch)
+        data = _random_data(entry.image_size, samples)
+        spec = RunSpec(
+            workload=self.workload,
+            variant="probe",
+            data=DataSpec(
+                asked="probe",
+                kind="synthetic",
+                digest="",
+                path="",
+                classes=data.classes,
+                train_count=samples,
+                test_count=0,
+            ),
+            batch_size=self.batch,
+            learning_rate=entry.learning_rate,
+        )
+        return build(make_recipe(spec, data, chosen), mark=lambda _: None)
 
 
-def _random_data(size: int) -> ImageData:
+def _random_data(size: int, samples: int) -> ImageData:
     generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (_SAMPLES, size, size, 3), dtype=torch.uint8, generator=generator)
-    labels = torch.arange(_SAMPLES) % _CLASSES
+    images = torch.randint(0, 256, (samples, size, size, 3), dtype=torch.uint8, generator=generator)
+    labels = torch.arange(samples) % _CLASSES
     split = Split(images, labels)
     names = tuple(str(c) for c in range(_CLASSES))
     return ImageData(train=split, test=split, classes=names, mean=(0.5,) * 3, std=(0.25,) * 3)
@@ -118,9 +173,12 @@ def _steps_s(parts: Parts) -> float:
 def main(arguments: list[str]) -> int:
     """The command."""
     die_with_parent()
-    workload, device, result = arguments
+    workload, device, result, *slow = arguments
     try:
-        write_json(Path(result), probe(workload, device))
+        if slow:
+            slow_probe(workload, device, slow[0], slow[1:], Path(result))
+        else:
+            write_json(Path(result), probe(workload, device))
     except LaptimeError as error:
         print(f"laptime.probe: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code

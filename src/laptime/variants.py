@@ -19,6 +19,7 @@ from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec
 
 BASELINE, OPTIMIZED = "baseline", "optimized"
+_WITHOUT = f"{OPTIMIZED}-without-"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
         best = _lasting(DEVICES[side], left_out)
         return on_several(Variant(text, side, combine((), *map(rung_spec, best))), name, tuple(added))
     device = max((d for d in LADDERS if name.startswith(f"{d}-")), key=len, default=None)
-    if device is None or name not in variant_names(device):
+    if device is None or name not in (*variant_names(device), *_ablations(device)):
         raise unknown("variant", name, all_names())
     kept = [rung for rung in _rungs(device, name.removeprefix(f"{device}-")) if rung not in left_out]
     chosen = combine((), *map(rung_spec, kept), *map(parse_optimization, added))
@@ -85,18 +86,33 @@ def _lasting(device: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(r for r in _rungs(device, OPTIMIZED) if r not in left_out) if device in LADDERS else ()
 
 
+def _ablations(device: str) -> tuple[str, ...]:
+    """The optimized variant less any one optimization: too many to list, so only those of `WITHOUT` are."""
+    return tuple(f"{device}-{_WITHOUT}{rung_spec(rung).name}" for rung in LADDERS[device] if joins_by_name(rung))
+
+
 def _rungs(device: str, rung: str) -> tuple[str, ...]:
     ladder = LADDERS[device]
     if rung == BASELINE:
         return ()
-    entries = {r: find_optimization(rung_spec(r).name) for r in ladder}
-    lasting = tuple(r for r in ladder if r == rung or not (entries[r].only_shown or entries[r].earned))
+    lasting = tuple(r for r in ladder if r == rung or joins_by_name(r))
     if rung == OPTIMIZED:
         return lasting
-    if rung.startswith(f"{OPTIMIZED}-without-"):
-        dropped = rung.removeprefix(f"{OPTIMIZED}-without-")
-        return tuple(r for r in lasting if r != dropped)
+    if rung.startswith(_WITHOUT):
+        return tuple(r for r in lasting if rung_spec(r).name != rung.removeprefix(_WITHOUT))
     return lasting[: lasting.index(rung) + 1]
+
+
+def joins_by_name(rung: str) -> bool:
+    """Whether a rung is in the optimized variant before any ladder has measured it."""
+    entry = find_optimization(rung_spec(rung).name)
+    return not (entry.only_shown or entry.earned)
+
+
+def without(whole: Variant, name: str) -> Variant:
+    """A variant less one of its optimizations."""
+    rest = tuple(o for o in whole.optimizations if o.name != name)
+    return Variant(f"{whole.name}-without-{name}", whole.device, rest)
 
 
 def with_options(variant: Variant, settings: tuple[str, ...]) -> Variant:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.conftest import make_spec
 
 from laptime.errors import DataError, UsageError
-from laptime.ladder.plan import fastest_s
+from laptime.ladder.climb import fastest_s
 from laptime.records import EpochRecord, RunRecord, read_record, write_json
 from laptime.spec import read_spec
 

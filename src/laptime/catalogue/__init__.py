@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from laptime.catalogue.ladders import DEVICES, LADDERS, PARALLEL, RUNGS, STAGES, STATISTICAL, WITHOUT
+from laptime.catalogue.ladders import COMPILE_RUNGS, DEVICES, LADDERS, PARALLEL, RUNGS, STAGES, STATISTICAL, WITHOUT
 from laptime.catalogue.optimizations import OPTIMIZATIONS
+from laptime.catalogue.trajectory import LARGE_BATCHES
 from laptime.catalogue.workloads import WORKLOADS
 from laptime.entries import Class, OptimizationEntry, Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten, unknown
@@ -13,8 +14,10 @@ CLASSES: tuple[Class, ...] = ("exact", "numeric", "statistical", "model")
 
 __all__ = [
     "CLASSES",
+    "COMPILE_RUNGS",
     "DEVICES",
     "LADDERS",
+    "LARGE_BATCHES",
     "OPTIMIZATIONS",
     "PARALLEL",
     "RUNGS",
@@ -115,6 +118,17 @@ def options_of(spec: OptimizationSpec) -> dict[str, Option]:
     """All options of an optimization, defaults filled in."""
     entry = find_optimization(spec.name)
     return {o.name: o.default for o in entry.options} | spec.options
+
+
+def batch_of(optimizations: tuple[OptimizationSpec, ...], device: str) -> int | None:
+    """The batch that a list of optimizations asks for on a machine's side; None where it is the baseline's."""
+    found = next((options_of(o)["size"] for o in optimizations if o.name == "large-batch"), None)
+    return None if found is None else int(found) or LARGE_BATCHES[device]
+
+
+def large_batch_of(device: str) -> int | None:
+    """The batch that a device's ladder comes to; None where it stays at the baseline's."""
+    return batch_of(tuple(map(rung_spec, LADDERS.get(device, ()))), device)
 
 
 def in_stage_order(optimizations: tuple[OptimizationSpec, ...]) -> tuple[OptimizationSpec, ...]:

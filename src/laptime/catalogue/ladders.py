@@ -38,7 +38,20 @@ RUNGS: dict[str, str] = {
     "dead-taps-large": "dead-taps",
     "bf16-large": "bf16",
     "products-large": "products",
+    "compile-layout": "compile:layout=channels-last",
+    "compile-max-autotune-no-cudagraphs": "compile:mode=max-autotune-no-cudagraphs",
+    "compile-reduce-overhead": "compile-graphed",
+    "compile-max-autotune": "compile-graphed:mode=max-autotune",
 }
+
+# Each of them takes the place of the one before it where it is faster; the last two take the whole-step graph's too.
+COMPILE_RUNGS: tuple[str, ...] = (
+    "compile",
+    "compile-layout",
+    "compile-max-autotune-no-cudagraphs",
+    "compile-reduce-overhead",
+    "compile-max-autotune",
+)
 
 # Rungs of another trajectory beside the batch's, for any device, last in its ladder: they change what is learnt more
 # than how fast, so each must earn its place there. OneCycle comes with large-batch, sgd-nesterov is another optimizer;
@@ -47,7 +60,8 @@ STATISTICAL: tuple[str, ...] = ("label-smoothing", "flip", "decay", "ema", "prog
 
 # The rungs of a device in the order in which they are tried: exact, then numeric, then statistical, so that the last
 # one before the first statistical rung is the fastest at the baseline's own batch and trajectory. keep-pages comes
-# last: only large batches make tensors that the allocator hands back.
+# late: only large batches make tensors that the allocator hands back. compile comes last: what it brings depends on
+# the batch and the precision that are left then, and a rung that joined at a small batch would spoil the larger one.
 LADDERS: dict[str, tuple[str, ...]] = {
     "cpu": (
         "resident",
@@ -61,6 +75,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "large-batch",
         "keep-pages",
         *STATISTICAL,
+        "compile",
     ),
     # Exact, then numeric at the baseline's own batch; the graph last among them, since it records what the others left.
     # bf16 comes after fp16, whose place it takes where it is as fast: it needs no loss scale.
@@ -83,6 +98,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "dead-taps-large",
         "bf16-large",
         "products-large",
+        *COMPILE_RUNGS,
         *STATISTICAL,
         "evaluate-on-cpu",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laptime.catalogue.trajectory import TRAJECTORY
 from laptime.entries import OptimizationEntry, OptionEntry, Shift
 
 # What all exchanges of gradients share. Local statistics are the default, as in the field: synchronized ones cost two
@@ -18,8 +19,12 @@ _RANKS_SHIFTS = (
     Shift("reduce", "bf16", "numeric"),
 )
 
-# What large-batch takes where no size is given: two cores are busy at 512; small steps use a fraction of a GPU.
-LARGE_BATCHES = {"cpu": 512, "cuda": 2048}
+# What both ways to compile share.
+_COMPILER = (
+    OptionEntry("layout", "keep", "keep, or channels-last: inductor lays out convolutions so throughout"),
+    OptionEntry("dynamic", False, "one graph for batches of any size, instead of one for each size"),
+    OptionEntry("backend", "inductor", "inductor, or another backend of torch.compile for tracking down faults"),
+)
 
 OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
     OptimizationEntry(
@@ -95,18 +100,6 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         probe="bf16",
     ),
     OptimizationEntry(
-        "sgd-nesterov",
-        "model",
-        "schedule",
-        "SGD with Nesterov momentum",
-        "Another optimizer than Adam, with a learning rate of its own.",
-        options=(
-            OptionEntry("lr", 0.02, "learning rate at the baseline's batch"),
-            OptionEntry("momentum", 0.9, "share of the last update that goes on"),
-        ),
-        earned=True,
-    ),
-    OptimizationEntry(
         "ddp",
         "exact",
         "parallel",
@@ -137,84 +130,35 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "DataParallel",
         "One process copies the net to all GPUs in each step: the slow ancestor of DDP, with BatchNorm by each part.",
         devices=("cuda",),
-        excludes=("ddp", "flat-reduce", "graph", "compile"),
+        excludes=("ddp", "flat-reduce", "graph", "compile", "compile-graphed"),
         only_shown=True,
     ),
     OptimizationEntry(
-        "large-batch",
-        "statistical",
-        "schedule",
-        "larger batch, scaled learning rate, OneCycle",
-        "Fewer, larger steps; the learning rate grows with the root of the batch and follows OneCycle.",
+        "compile",
+        "numeric",
+        "compile",
+        "torch.compile",
+        "The training step's net goes through torch.compile; evaluation and state stay with the plain module.",
         options=(
-            OptionEntry("size", 0, "samples a step; 0 for 512 on a CPU, 2048 on a GPU"),
-            OptionEntry("max_lr", 0.0, "peak learning rate; 0 for the baseline's times sqrt(size / baseline's batch)"),
-            OptionEntry("schedule", "onecycle", "onecycle or constant"),
+            OptionEntry("mode", "default", "default or max-autotune-no-cudagraphs"),
+            *_COMPILER,
         ),
-    ),
-    OptimizationEntry(
-        "onecycle",
-        "statistical",
-        "schedule",
-        "OneCycle learning rate",
-        "The learning rate rises over 30 % of the steps and then falls to nearly zero; large-batch brings it too.",
-        options=(OptionEntry("factor", 1.0, "peak as a multiple of the learning rate it finds"),),
+        probe="compile",
+        probe_limit_s=300.0,
         earned=True,
     ),
     OptimizationEntry(
-        "decay",
-        "statistical",
-        "schedule",
-        "weight decay",
-        "Decoupled weight decay (AdamW; in the gradient under SGD), none on norms and biases.",
+        "compile-graphed",
+        "numeric",
+        "compile",
+        "torch.compile with CUDA graphs",
+        "torch.compile whose graphs are launched at once; the optimizer stays outside, so no graph of the whole step.",
+        devices=("cuda",),
         options=(
-            OptionEntry("amount", 0.05, "decay, times the learning rate in each step"),
-            OptionEntry("norms", False, "whether norms and biases are decayed too"),
+            OptionEntry("mode", "reduce-overhead", "reduce-overhead or max-autotune"),
+            *_COMPILER,
         ),
-        earned=True,
-    ),
-    OptimizationEntry(
-        "label-smoothing",
-        "statistical",
-        "loss",
-        "label smoothing",
-        "A share of each label is spread over all classes, in the training loss alone.",
-        options=(OptionEntry("amount", 0.1, "share of a label that is spread"),),
-        earned=True,
-    ),
-    OptimizationEntry(
-        "flip",
-        "statistical",
-        "data",
-        "mirrored images",
-        "Mirrors half of the images in each epoch, whole batches at once.",
-        options=(OptionEntry("mode", "alternating", "alternating (each image every second epoch) or random"),),
-        earned=True,
-    ),
-    OptimizationEntry(
-        "progressive-resizing",
-        "statistical",
-        "data",
-        "progressive resizing",
-        "The first epochs train on smaller images, which then grow to full size.",
-        options=(
-            OptionEntry("smallest", 0.75, "side of the first images as a share of the full one"),
-            OptionEntry("share", 0.5, "share of the epochs below full size, rounded down"),
-            OptionEntry("step", 8, "sides are multiples of this"),
-        ),
-        excludes=("graph",),  # a graph is recorded for one shape
-        earned=True,
-    ),
-    OptimizationEntry(
-        "ema",
-        "statistical",
-        "step",
-        "average of the weights",
-        "Evaluation and the saved model use an exponential moving average of weights and BatchNorm statistics.",
-        options=(
-            OptionEntry("epochs", 0.25, "memory of the average, in epochs"),
-            OptionEntry("every", 4, "steps between two updates"),
-        ),
+        excludes=("compile", "graph", "flat-reduce"),
         earned=True,
     ),
     OptimizationEntry(
@@ -275,4 +219,5 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         devices=("cuda",),
         only_shown=True,
     ),
+    *TRAJECTORY,
 )

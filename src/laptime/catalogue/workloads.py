@@ -26,7 +26,7 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
                 limit_train=2000,
                 limit_test=1000,
             ),
-            Preset("full", epochs=4, repeats=3, warmup_steps=50, parallel=True),
+            Preset("full", epochs=4, repeats=3, warmup_steps=50, parallel=True, ablation=True),
         ),
     ),
 )

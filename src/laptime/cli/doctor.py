@@ -14,7 +14,7 @@ from laptime.cli.options import JSON
 
 def doctor(as_json: JSON = False) -> None:
     """Looks at this machine; measures its ceilings and whether bf16 gains (a few seconds)."""
-    from laptime.devices import cuda_devices
+    from laptime.devices import cuda_devices, missing_compiler
     from laptime.ladder.plan import LEAST_GAIN
     from laptime.ladder.surroundings import run_probe
     from laptime.places import find_places, lock_folder
@@ -35,9 +35,10 @@ def doctor(as_json: JSON = False) -> None:
         ("cuda", bool(gpus), ", ".join(gpus) or "no NVIDIA driver answers: CPU variants only"),
         (
             "bf16",
-            probe.gains.get("bf16", 0) >= LEAST_GAIN,
-            _bf16(probe.gains.get("bf16"), machine.instruction_sets),
+            _best(probe.gains) >= LEAST_GAIN,
+            _bf16(_best(probe.gains), machine.instruction_sets),
         ),
+        ("compile", missing_compiler("cpu") is None, missing_compiler("cpu") or "a C++ compiler is there"),
         ("ceilings", True, _ceilings(probe.machine.ceilings.model_dump())),
         ("disk", free > 1, f"{free:.0f} GiB free under {places.home}"),
         ("locks", os.access(locks, os.W_OK), f"device locks in {locks}"),
@@ -54,8 +55,13 @@ def doctor(as_json: JSON = False) -> None:
         typer.echo(f"{'yes' if ok else 'no':<4}{what:<10}{detail}")
 
 
-def _bf16(gain: float | None, sets: tuple[str, ...]) -> str:
-    if gain is None:
+def _best(gains: dict[str, float]) -> float:
+    """The gain at the batch where it is larger."""
+    return max((g for name, g in gains.items() if name.partition("@")[0] == "bf16"), default=0.0)
+
+
+def _bf16(gain: float, sets: tuple[str, ...]) -> str:
+    if not gain:
         return "not probed"
     has = ", ".join(s for s in sets if "bf16" in s) or "no bf16 instructions"
     return f"{gain:.2f}x the speed of fp32 in a probe ({has})"

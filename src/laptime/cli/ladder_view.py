@@ -42,7 +42,7 @@ class View:
 
     def turn(self, turn: Turn) -> None:
         """Shows what runs now."""
-        text = f"{turn.number}/{max(turn.total, turn.number)} {turn.variant}, round {turn.repeat + 1} of {turn.repeats}"
+        text = f"{turn.number}/{turn.total} {turn}"
         if self._progress is None or self._task is None:
             typer.echo(text, err=True)
         else:

@@ -36,6 +36,13 @@ def optimize(
     weights: WEIGHTS = "none",
     seed: SEED = 0,
     timeout: TIMEOUT = 3600.0,
+    ablation: Annotated[
+        bool | None,
+        typer.Option(
+            "--ablation/--no-ablation",
+            help="Leave each part of the optimized variant out in turn; default: the preset's.",
+        ),
+    ] = None,
     launcher: LAUNCHER = "auto",
     tracking_uri: TRACKING = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the ladder; default: <home>/runs/<id>.")] = None,
@@ -60,6 +67,7 @@ def optimize(
         weights=weights,
         seed=seed,
         timeout=timeout,
+        ablation=ablation,
         launcher=launcher,
         tracking_uri=tracking_uri,
         out=str(out) if out else None,

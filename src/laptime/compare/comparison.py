@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from laptime.catalogue import WORKLOADS, classes_of
+from laptime.compare.ablation import ablation
 from laptime.compare.headlines import headlines
 from laptime.compare.model import Comparison, Conditions, VariantRow
-from laptime.compare.quality import Rules
+from laptime.compare.payback import with_compilation
+from laptime.compare.quality import quality_floor, rules_of
 from laptime.compare.rows import Context, Runs, row_of
 from laptime.compare.scaling import scalings
 from laptime.compare.statistics import Bootstrap
@@ -34,11 +36,11 @@ def compare(ladder: LadderRecord, records: Sequence[RunRecord]) -> Comparison:
         baseline=baseline,
         runs=runs,
         bootstrap=Bootstrap(seed=ladder.seed),
-        rules=Rules(ladder.quality_floor, ladder.real_data, _test_count(ladder)),
+        rules=rules_of(ladder),
         quality=ladder.quality,
         ceilings=_ceilings(machine, ladder),
     )
-    rows = tuple(row_of(r, context) for r in runs.values())
+    rows = tuple(with_compilation(row_of(r, context), context) for r in runs.values())
     conditions = _conditions(ladder, machine, ran)
     return Comparison(
         id=ladder.id,
@@ -48,6 +50,7 @@ def compare(ladder: LadderRecord, records: Sequence[RunRecord]) -> Comparison:
         headlines=headlines(rows, baseline.rung.variant, conditions),
         scaling=scalings(runs, rows),
         cautions=tuple(_cautions(context, rows, records)),
+        parts=ablation(context, ladder.dropped),
     )
 
 
@@ -87,7 +90,7 @@ def ladder_of(records: Sequence[RunRecord]) -> LadderRecord:
         limit_test=first.limit_test,
         seed=first.seed,
         quality=next((w.quality for w in WORKLOADS if w.name == first.workload), "accuracy"),
-        quality_floor=_floor(first),
+        quality_floor=quality_floor(first.workload, len(first.data.classes)),
         commit=next((r.commit for r in records if r.commit), None),
         started_at=min((r.started_at for r in records if r.started_at), default=None),
         status="done",
@@ -142,17 +145,6 @@ def with_specs(records: Sequence[RunRecord]) -> list[RunRecord]:
     ]
 
 
-def _floor(spec: RunSpec) -> float:
-    """The workload's floor: a share of the way from chance to perfect."""
-    share = next((w.floor_over_chance for w in WORKLOADS if w.name == spec.workload), 0.0)
-    chance = 1 / len(spec.data.classes) if spec.data.classes else 0.0
-    return chance + share * (1 - chance) if share else 0.0
-
-
-def _test_count(ladder: LadderRecord) -> int:
-    return min(ladder.limit_test or ladder.data.test_count, ladder.data.test_count)
-
-
 def _machine(records: Iterable[RunRecord]) -> Machine | None:
     return next((r.machine for r in records if r.machine.cpu or r.machine.torch or r.machine.fingerprint), None)
 
@@ -182,7 +174,7 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
         data_notice=data.notice,
         real_data=ladder.real_data,
         train_count=min(ladder.limit_train or data.train_count, data.train_count),
-        test_count=_test_count(ladder),
+        test_count=rules_of(ladder).test_count,
         epochs=ladder.epochs,
         repeats=ladder.repeats,
         quality=ladder.quality,
@@ -210,6 +202,10 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
         found.append(f"Records without a spec were passed over: {unnamed}.")
     seen = dict.fromkeys((r.spec.variant, caution) for r in done if r.spec is not None for caution in r.cautions)
     found += [f"{variant}: {caution}." for variant, caution in seen]
+    anew = [r for r in done for e in r.epochs if e.compilations]
+    if anew:
+        names = ", ".join(dict.fromkeys(r.spec.variant for r in anew if r.spec))
+        found.append(f"Epochs in which something was compiled anew are not counted: {len(anew)} of {names}.")
     alone = [r.variant for r in rows if r.epoch_s is not None and r.n == 1]
     if alone:
         found.append(f"One process, so no interval (n=1): {', '.join(alone)}.")

@@ -31,11 +31,11 @@ class Curve:
 
 
 def curves(comparison: Comparison, records: Sequence[RunRecord]) -> list[Curve]:
-    """The curves of all variants that finished, in the order of the table."""
+    """The curves of all variants that finished and are drawn, in the order of the table."""
     tested = any(e.test_loss is not None for r in records for e in r.epochs)
     loss = "test_loss" if tested else "train_loss"
     found = []
-    for row in comparison.rows:
+    for row in comparison.drawn:
         mine = [r for r in records if r.status == "done" and r.spec and r.spec.variant == row.variant]
         if row.epoch_s is not None and mine:
             found.append(_curve(row.variant, mine, loss, f"test_{comparison.conditions.quality}"))

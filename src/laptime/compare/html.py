@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from laptime.catalogue import OPTIMIZATIONS
-from laptime.compare import plots, words
+from laptime.compare import ablation, payback, plots, words
 from laptime.compare.curves import curves
 from laptime.compare.headlines import quality_phrase
 from laptime.compare.model import Comparison, VariantRow
@@ -29,7 +29,9 @@ def to_html(comparison: Comparison, ladder: LadderRecord | None, records: Sequen
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals.update(w=words, standing=words.standing, optimization=_optimizations())
+    environment.globals.update(
+        w=words, worth=ablation, payback=payback, standing=words.standing, optimization=_optimizations()
+    )
     page: str = environment.get_template("comparison.html.j2").render(
         c=comparison,
         base=comparison.row(comparison.baseline),

@@ -5,19 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from laptime.errors import DataError
-from laptime.records import LadderRecord, RunRecord, read_ladder, read_record
+from laptime.records import TRIALS, LadderRecord, RunRecord, read_ladder, read_record
 
 
 def load(folder: Path) -> tuple[LadderRecord | None, list[RunRecord]]:
     """Reads `ladder.json`, where there is one, and every `record.json` below; a record file may be given.
+
+    A ladder's trials only decided what joined: they are no part of the comparison.
 
     Raises:
         DataError: the ladder or a record can't be read; all that can't are named in one sentence.
     """
     if folder.is_file():
         return None, [read_record(folder)]
-    ladder = folder / "ladder.json"
-    return (read_ladder(ladder) if ladder.is_file() else None), _read_all(sorted(folder.rglob("record.json")), folder)
+    ladder, paths = folder / "ladder.json", sorted(folder.rglob("record.json"))
+    if not ladder.is_file():
+        return None, _read_all(paths, folder)
+    return read_ladder(ladder), _read_all([p for p in paths if folder / TRIALS not in p.parents], folder)
 
 
 def _read_all(paths: list[Path], folder: Path) -> list[RunRecord]:

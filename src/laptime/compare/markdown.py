@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from laptime.compare import words
+from laptime.compare import ablation, payback, words
 from laptime.compare.model import Comparison, VariantRow
 
 HEADER = (
@@ -40,6 +40,7 @@ def to_markdown(comparison: Comparison) -> str:
     if comparison.scaling:
         lines += ["", "**Scaling**", "", _line(list(words.SCALING)), _line(["---"] * len(words.SCALING))]
         lines += [_line([escape(c) for c in words.scaling_cells(found)]) for found in comparison.scaling]
+    lines += [*_parts(comparison), *_compilations(comparison)]
     troubles = words.troubles(comparison)
     if troubles:
         lines += ["", "**Without a time, or with a failure**", ""]
@@ -47,6 +48,21 @@ def to_markdown(comparison: Comparison) -> str:
     if comparison.cautions:
         lines += ["", "**Mind**", "", *(f"- {escape(text)}" for text in comparison.cautions)]
     return "\n".join(lines) + "\n"
+
+
+def _parts(comparison: Comparison) -> list[str]:
+    """The table of the parts of the optimized variant, where there is one."""
+    if not comparison.parts:
+        return []
+    header = [h.format(quality=escape(comparison.conditions.quality)) for h in ablation.HEADER]
+    rows = [[f"`{_code(part.part)}`", *map(escape, ablation.cells(part)[1:])] for part in comparison.parts]
+    lines = [_line(header), _line(["---", *["---:"] * 3, "---"]), *map(_line, rows)]
+    return ["", f"**{ablation.TITLE}**", "", *lines, "", ablation.LEAD]
+
+
+def _compilations(comparison: Comparison) -> list[str]:
+    told = [f"- `{_code(name)}` {escape(text)}" for name, text in payback.sentences(comparison)]
+    return ["", "**What compiling cost**", "", *told] if told else []
 
 
 def escape(text: str) -> str:

@@ -7,9 +7,38 @@ from typing import Literal
 from pydantic import Field
 
 from laptime.compare.quality import Verdict
-from laptime.records import CheckRecord, Readable, Status
+from laptime.records import CheckRecord, CompileRecord, Readable, Status
 
+Worth = Literal["earns its place", "within noise", "costs", "left", "needed"]
 HeadlineKind = Literal["fastest", "without_dead_taps", "exact_and_numeric"]
+
+
+class PartWorth(Readable):
+    """One part of the optimized variant.
+
+    Attributes:
+        part: the optimization.
+        variant: the optimized variant without it.
+        epoch_s: seconds of an epoch without it; None where that variant came to no time.
+        ratio: seconds without it over seconds with it: above 1 it brings something. With its interval of 95 %.
+        n: processes that the ratio rests on.
+        quality_points: quality without it less quality with it, in percentage points.
+        quality_noise_points: half the interval of that difference.
+        worth: `left` where it was taken out in the first round, `needed` where the variant does not run without it.
+        reason: why it left, or what went wrong.
+    """
+
+    part: str
+    variant: str
+    epoch_s: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    n: int = 0
+    quality_points: float | None = None
+    quality_noise_points: float | None = None
+    worth: Worth
+    reason: str = ""
 
 
 class Conditions(Readable):
@@ -63,6 +92,9 @@ class VariantRow(Readable):
         parts: shares of an epoch by part, they add up to 1.
         warmup_s, startup_s: medians over processes.
         time_to_accuracy_s: training seconds until the baseline's final quality was first reached.
+        compile_s: seconds inside the compiler, the most that a process spent; None without one.
+        break_even_epochs: counted epochs after which compiling has paid, None where it never does.
+        break_even_on: the variant without compilation that this was reckoned against.
     """
 
     variant: str
@@ -102,6 +134,10 @@ class VariantRow(Readable):
     warmup_s: float | None = None
     startup_s: float | None = None
     time_to_accuracy_s: float | None = None
+    compile_s: float | None = None
+    compilation: CompileRecord | None = None
+    break_even_epochs: int | None = None
+    break_even_on: str | None = None
     check: CheckRecord | None = None
     removed_parameters: int = 0
     notes: tuple[str, ...] = ()
@@ -150,6 +186,7 @@ class Comparison(Readable):
         rows: in the order of the ladder; failed, wrong and left-out variants with their reasons.
         scaling: of the variants on several ranks.
         cautions: what a reader must know before believing a figure.
+        parts: what each part of the optimized variant is worth, where they were left out in turn.
     """
 
     schema_: Literal["laptime.comparison/1"] = Field(default="laptime.comparison/1", alias="schema")
@@ -160,10 +197,17 @@ class Comparison(Readable):
     headlines: tuple[Headline, ...] = ()
     scaling: tuple[Scaling, ...] = ()
     cautions: tuple[str, ...] = ()
+    parts: tuple[PartWorth, ...] = ()
 
     def row(self, variant: str) -> VariantRow | None:
         """The row of a variant, None where there is none."""
         return next((r for r in self.rows if r.variant == variant), None)
+
+    @property
+    def drawn(self) -> tuple[VariantRow, ...]:
+        """The rows that plots show: what only leaves a part out has a table of its own, unless it is a headline."""
+        hidden = {p.variant for p in self.parts} - {h.variant for h in self.headlines}
+        return tuple(r for r in self.rows if r.variant not in hidden)
 
     def figures(self) -> dict[str, float]:
         """The figures of the ladder as a whole, under the names that they have in MLflow."""

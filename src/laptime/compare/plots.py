@@ -26,6 +26,10 @@ LINE_IN = 0.34
 WIDE_IN = 6.4
 PHONE_IN = 4.0
 
+# An interval that ends further out than this many times the fastest is cut there, with an arrow: two processes that
+# disagree would otherwise squeeze all bars into nothing.
+BEYOND = 1.5
+
 Measure = Literal["quality", "loss"]
 Over = Literal["seconds", "epochs"]
 
@@ -55,14 +59,15 @@ STYLE: Any = {
 
 def speedup_svg(comparison: Comparison, width_in: float = WIDE_IN) -> str:
     """The ladder: a bar for each variant's speed-up with its interval, from the baseline down."""
-    rows = [r for r in comparison.rows if r.status != "left_out"]
+    rows = [r for r in comparison.drawn if r.status != "left_out"]
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         series = series_of(comparison)
-        longest = max((r.speedup_high or r.speedup or 0.0 for r in rows), default=1.0) or 1.0
+        reach = BEYOND * max((r.speedup or 0.0 for r in rows), default=1.0)
+        longest = max((min(r.speedup_high or r.speedup or 0.0, reach) for r in rows), default=1.0) or 1.0
         for place, row in enumerate(rows):
-            _bar(axes, (place, row), series[row.variant], words.standing(row, comparison))
+            _bar(axes, (place, row), (series[row.variant], longest), words.standing(row, comparison))
         axes.axvline(1.0, color=MUTED, linewidth=0.9, linestyle=(0, (2, 3)), zorder=1)
         axes.set_xlim(0, longest * 1.38)
         ticks = MaxNLocator(5, integer=longest >= 3).tick_values(0, longest)
@@ -76,7 +81,7 @@ def speedup_svg(comparison: Comparison, width_in: float = WIDE_IN) -> str:
 
 def parts_svg(comparison: Comparison, width_in: float = WIDE_IN) -> str:
     """Where an epoch goes: seconds by part, stacked, a bar for each variant. Empty without recorded parts."""
-    rows = [r for r in comparison.rows if r.epoch_s is not None and r.parts]
+    rows = [r for r in comparison.drawn if r.epoch_s is not None and r.parts]
     if not rows:
         return ""
     order = dict.fromkeys(name for r in rows for name in r.parts)
@@ -128,8 +133,8 @@ def curves_svg(comparison: Comparison, found: Sequence[Curve]) -> str:
     return _svg(draw, 9.0, 3.0 * max(len(measures), 1) + 0.25 * math.ceil(len(found) / 4) + 0.2)
 
 
-def _bar(axes: Axes, placed: tuple[int, VariantRow], series: Series, standing: str) -> None:
-    place, row = placed
+def _bar(axes: Axes, placed: tuple[int, VariantRow], look: tuple[Series, float], standing: str) -> None:
+    (place, row), (series, longest) = placed, look
     if row.speedup is None:
         box = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
         offset: Any = {"xytext": (5, 0), "textcoords": "offset points", "bbox": box}
@@ -147,10 +152,13 @@ def _bar(axes: Axes, placed: tuple[int, VariantRow], series: Series, standing: s
     )
     end = row.speedup
     if row.speedup_low is not None and row.speedup_high is not None:
-        axes.plot([row.speedup_low, row.speedup_high], [place, place], color=INK, linewidth=1.1, zorder=3)
-        for edge in (row.speedup_low, row.speedup_high):
+        high = min(row.speedup_high, longest)
+        axes.plot([row.speedup_low, high], [place, place], color=INK, linewidth=1.1, zorder=3)
+        for edge in (row.speedup_low, high) if high == row.speedup_high else (row.speedup_low,):
             axes.plot([edge, edge], [place - 0.13, place + 0.13], color=INK, linewidth=1.1, zorder=3)
-        end = max(end, row.speedup_high)
+        if high < row.speedup_high:
+            axes.plot([high], [place], marker=">", markersize=3.5, color=INK, zorder=3)
+        end = max(end, high)
     text = axes.annotate(
         words.ratio(row.speedup, "×"),
         (end, place),

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean, variance
 from typing import Literal
 
+from laptime.catalogue import WORKLOADS
 from laptime.compare.statistics import CONFIDENCE, median, student
-from laptime.records import RunRecord
+from laptime.records import LadderRecord, RunRecord
 
 Verdict = Literal["kept", "better", "worse", "unclear", "not judged"]
 
@@ -43,6 +44,19 @@ class Rules:
     floor: float
     real_data: bool
     test_count: int
+
+
+def quality_floor(workload: str, classes: int) -> float:
+    """From where on a baseline has learnt enough to lose something: a share of the way from chance to perfect."""
+    share = next((w.floor_over_chance for w in WORKLOADS if w.name == workload), 0.0)
+    chance = 1 / classes if classes else 0.0
+    return chance + share * (1 - chance) if share else 0.0
+
+
+def rules_of(ladder: LadderRecord) -> Rules:
+    """The rules of a ladder's data."""
+    tested = min(ladder.limit_test or ladder.data.test_count, ladder.data.test_count)
+    return Rules(ladder.quality_floor, ladder.real_data, tested)
 
 
 @dataclass(frozen=True)
@@ -139,6 +153,11 @@ def difference(baseline: Scores, contender: Scores, test_count: int) -> tuple[fl
     if error is not None:
         half = max(half, student(0.5 + CONFIDENCE / 2, n - 1) * math.sqrt(error))
     return diff, half * 100
+
+
+def noise_points(quality: float, test_count: int) -> float:
+    """Two binomial standard errors of the difference of two trainings, in percentage points; infinite without tests."""
+    return 200 * math.sqrt(2 * _spread(quality) / test_count) if test_count else math.inf
 
 
 def time_to_quality(records: Sequence[RunRecord], quality: str, target: float | None) -> float | None:

@@ -47,7 +47,7 @@ class Runs:
         """What went wrong in the first process that did not end well, and how many did not."""
         bad = [r for r in self.records if r.status in ("failed", "wrong")]
         if not bad:
-            return "no epoch was kept" if self.done and self.laps is None else None
+            return _none_kept(self.done) if self.done and self.laps is None else None
         first = next((r for r in bad if r.status == self.status), bad[0])
         text = _wrong(first) if first.status == "wrong" else first.error or "it failed without a message"
         return text if len(bad) == len(self.records) else f"{len(bad)} of {len(self.records)} processes: {text}"
@@ -204,6 +204,12 @@ def _counts(epoch: EpochRecord) -> bool:
 def _middle(values: Iterable[float | None]) -> float | None:
     known = [v for v in values if v is not None and math.isfinite(v)]
     return median(known) if known else None
+
+
+def _none_kept(done: Sequence[RunRecord]) -> str:
+    if any(e.compilations for r in done for e in r.epochs):
+        return "no epoch was kept, since each of them compiled anew: give it a warm-up epoch"
+    return "no epoch was kept"
 
 
 def _reason(runs: Runs) -> str:

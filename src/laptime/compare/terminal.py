@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from laptime.compare import words
+from laptime.compare import ablation, payback, words
 from laptime.compare.model import Comparison, VariantRow
 
 STYLES = {"fastest": "bold green", "worse": "red", "failed": "red", "wrong": "bold red", "left out": "yellow"}
@@ -60,12 +60,15 @@ def to_terminal(comparison: Comparison, width: int) -> RenderableType:
     parts += [_fitting(comparison, width), Text()]
     if comparison.scaling:
         parts += [_scaling(comparison), Text()]
+    if comparison.parts:
+        parts += [_text(ablation.TITLE, "bold"), _worths(comparison), Text()]
     told = [
         Text.assemble(
             (words.clean(variant), "bold"), " ", (standing, STYLES.get(standing, "")), f": {words.clean(why)}"
         )
         for variant, standing, why in words.troubles(comparison)
     ]
+    told += [_text(f"{variant} {text}", "") for variant, text in payback.sentences(comparison)]
     told += [_text(text, "yellow") for text in comparison.cautions]
     parts += [*told, Text()] if told else []
     parts += [_text(h.sentence, "bold" if h.kind == "fastest" else "") for h in comparison.headlines]
@@ -100,6 +103,18 @@ def _table(comparison: Comparison, layout: Layout) -> Table:
     table.add_column("status", no_wrap=True)
     for row in comparison.rows:
         table.add_row(*_cells(row, comparison, layout))
+    return table
+
+
+def _worths(comparison: Comparison) -> Table:
+    """What each part of the optimized variant is worth; its verdict folds where the terminal is narrow."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    header = [h.format(quality=words.clean(comparison.conditions.quality)) for h in ablation.HEADER]
+    for place, name in enumerate(header):
+        table.add_column(name, justify="left" if place in (0, len(header) - 1) else "right", overflow="fold")
+    for part in comparison.parts:
+        style = "yellow" if part.worth in ("costs", "left") else ""
+        table.add_row(*(Text(words.clean(cell), style=style) for cell in ablation.cells(part)))
     return table
 
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from laptime.compare.model import Comparison, Conditions, Scaling, VariantRow
 
 NONE = "–"
+# Two processes that disagree by half give such an interval: its ends would be read as measured, and are not.
+UNKNOWN = 1000.0
 
 
 def clean(text: str) -> str:
@@ -51,9 +53,11 @@ def points(value: float | None) -> str:
 
 
 def span(low: float | None, high: float | None, write: Callable[[float | None], str]) -> str:
-    """An interval; `n=1` where there is none."""
+    """An interval; `n=1` where there is none, and `unknown` where it is so wide that its ends mean nothing."""
     if low is None or high is None:
         return "n=1"
+    if write is not points and high > low * UNKNOWN:
+        return "unknown"
     between = " to " if write is points else "–"
     return f"{write(low)}{between}{write(high)}"
 

@@ -6,16 +6,18 @@ from statistics import median
 
 from laptime.catalogue import find_workload
 from laptime.compare.load import load
+from laptime.compare.quality import Rules
 from laptime.devices import device_count
 from laptime.entries import WorkloadEntry
 from laptime.errors import LaptimeError
-from laptime.ladder.plan import Climb, make_plan
+from laptime.ladder.climb import Climb, Standing
+from laptime.ladder.plan import make_plan
 from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, settled_preset
 from laptime.ledger import read_ledger
 from laptime.places import Places
 from laptime.records import ProbeRecord, Readable
-from laptime.variants import baseline_of
+from laptime.variants import baseline_of, without
 
 # Start of a process: imports, data, model, one-step check.
 _STARTUP_S = 8.0
@@ -51,24 +53,29 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
     entry, preset = find_workload(request.workload), settled_preset(request)
     plan = make_plan(device, preset, request.variants, ProbeRecord())
     plan = with_parallel(plan, preset, entry, device_count(device))
-    climb = Climb(plan, baseline_of(device))
+    climb = Climb(plan, Standing(baseline_of(device)), Rules(0.0, False, 0))
     names = [v.name for v in plan.fixed]
     for group in plan.rungs:
-        climb.best, _ = climb.next_rung(group)  # as if every rung joined
+        climb.top = Standing(climb.next_rung(group)[0])  # as if every rung joined
         names.append(climb.best.name)
     if plan.adaptive:
-        names += [variant.name for variant, _ in climb.optimized()]
+        (whole, _), *others = climb.optimized()
+        parts = [without(whole, o.name) for o in whole.optimizations] if preset.ablation else [v for v, _ in others]
+        names += [whole.name, *(part.name for part in parts), *plan.parallel]
     rates, source = _rates(entry, places)
     train, test = preset.limit_train or entry.train_count, preset.limit_test or entry.test_count
     warm = preset.warmup_epochs * (min(train, preset.warmup_steps * entry.batch_size) if preset.warmup_steps else train)
     # Evaluation has no backward pass: about three times the speed of training.
     samples = warm + preset.epochs * (train + test / 3)
-    rows = tuple(
-        ExpectedRow(variant=n, seconds=preset.repeats * (_STARTUP_S + samples / rates[n]) if n in rates else None)
-        for n in names
-    )
+    rows, before = [], None
+    for name in names:
+        # What nobody has measured is taken to be as fast as the rung before it, a part's absence as the whole.
+        rate = rates.get(name, before)
+        before = before if "-without-" in name else rate
+        seconds = None if rate is None else preset.repeats * (_STARTUP_S + samples / rate)
+        rows.append(ExpectedRow(variant=name, seconds=seconds))
     known = [r.seconds for r in rows if r.seconds is not None]
-    return Expected(rows=rows, source=source, seconds=sum(known) if len(known) == len(rows) else None)
+    return Expected(rows=tuple(rows), source=source, seconds=sum(known) if len(known) == len(rows) else None)
 
 
 def _rates(entry: WorkloadEntry, places: Places) -> tuple[dict[str, float], str]:

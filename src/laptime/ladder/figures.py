@@ -17,6 +17,7 @@ def variant_figures(row: VariantRow) -> dict[str, float]:
             "speedup_ci_high": row.speedup_high,
             "time_to_accuracy_s": row.time_to_accuracy_s,
             "mfu": row.ceiling_share,
+            "break_even_epochs": row.break_even_epochs,
         }
     )
 

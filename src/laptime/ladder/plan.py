@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from laptime.catalogue import (
     DEVICES,
     LADDERS,
-    WITHOUT,
     classes_of,
-    combine,
     find_optimization,
+    large_batch_of,
     options_of,
     rung_spec,
 )
 from laptime.entries import Preset
 from laptime.errors import UsageError
-from laptime.records import LeftOut, ProbeRecord, Rung, RunRecord
+from laptime.records import LeftOut, ProbeRecord, Rung
 from laptime.spec import OptimizationSpec
-from laptime.variants import OPTIMIZED, Variant, baseline_of, on_several, resolve
+from laptime.variants import Variant, baseline_of, joins_by_name, resolve
 
 # A probe's gain below this is noise.
 LEAST_GAIN = 1.05
@@ -35,6 +34,7 @@ class Plan:
         fixed: variants that are known beforehand, the baseline first.
         refused: optimizations that a probe refused.
         parallel: variants on several devices, which take the optimized list (see `ranks.with_parallel`).
+        probe: what it showed of the machine.
     """
 
     device: str
@@ -43,6 +43,7 @@ class Plan:
     refused: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     parallel: tuple[str, ...] = ()
+    probe: ProbeRecord = field(default_factory=ProbeRecord)
 
     @property
     def adaptive(self) -> bool:
@@ -57,30 +58,51 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
         UsageError: a variant that does not exist or belongs to another device.
     """
     refused = {n: reason for n in LADDERS[device] if (reason := refusal(n, probe))}
-    left_out = tuple(LeftOut(variant=f"{device}-{name}", reason=reason) for name, reason in refused.items())
-    baseline = baseline_of(device)
+    untried = {n: _too_short(preset) for n in LADDERS[device] if n not in tried_rungs(device, preset)}
+    left_out = tuple(LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried).items())
     if names:
-        chosen = [resolve(name, tuple(refused)) for name in dict.fromkeys(names)]
-        foreign = next((v for v in chosen if DEVICES[v.device] != device), None)
-        if foreign:
-            raise UsageError(
-                f"variant {foreign.name!r} does not run on device {device!r}: give --device {DEVICES[foreign.device]}."
-            )
-        wanted = [v for v in chosen if v.name not in {left.variant for left in left_out}]
-        others = tuple(v for v in wanted if v.name != baseline.name)
-        named = tuple(left for left in left_out if left.variant in names)
-        return Plan(device, (), (baseline, *others), tuple(refused), named)
-    entering = tuple(r for r in LADDERS[device] if r not in refused and _has_place(r, preset.rungs))
-    return Plan(device, grouped(entering, preset.rungs), (baseline,), tuple(refused), left_out)
+        return _named(device, names, tuple(refused), left_out)
+    entering = tuple(r for r in tried_rungs(device, preset) if r not in refused)
+    groups = grouped(gains_at_last(device, entering, probe), preset.rungs)
+    return Plan(device, groups, (baseline_of(device),), tuple(refused), left_out, probe=probe)
 
 
-def _has_place(rung: str, own: tuple[str, ...] | None) -> bool:
-    """A rung that is only shown enters with no other one."""
-    return own is None or rung in own or not _only_shown(rung)
+def _named(device: str, names: Sequence[str], refused: tuple[str, ...], left_out: tuple[LeftOut, ...]) -> Plan:
+    chosen = [resolve(name, refused) for name in dict.fromkeys(names)]
+    foreign = next((v for v in chosen if DEVICES[v.device] != device), None)
+    if foreign:
+        raise UsageError(
+            f"variant {foreign.name!r} does not run on device {device!r}: give --device {DEVICES[foreign.device]}."
+        )
+    away = {f"{device}-{name}" for name in refused}
+    others = tuple(v for v in chosen if v.name not in away and v.name != baseline_of(device).name)
+    named = tuple(left for left in left_out if left.variant in names and left.variant in away)
+    return Plan(device, (), (baseline_of(device), *others), refused, named)
 
 
-def _only_shown(rung: str) -> bool:
-    return find_optimization(rung_spec(rung).name).only_shown
+def tried_rungs(device: str, preset: Preset) -> tuple[str, ...]:
+    """The rungs that a preset tries; one that must first earn its place is tried only under its own name."""
+    own = preset.rungs
+    return tuple(r for r in LADDERS[device] if own is None or r in own or joins_by_name(r))
+
+
+def _too_short(preset: Preset) -> str:
+    return (
+        f"not tried: it joins only where a ladder has measured it, for which preset {preset.name} is too short; "
+        "give --preset full"
+    )
+
+
+def gains_at_last(device: str, rungs: tuple[str, ...], probe: ProbeRecord) -> tuple[str, ...]:
+    """Moves rungs that gain only at the ladder's large batch behind the rung that brings it."""
+    key = f"@{large_batch_of(device)}"
+    bringer = next((r for r in rungs if rung_spec(r).name == "large-batch"), None)
+    late = [r for r in rungs if bringer and (g := gains_of(r, probe)) and not _gains(g, "") and _gains(g, key)]
+    early = [r for r in rungs if r not in late]
+    if bringer is None:
+        return rungs
+    place = early.index(bringer) + 1
+    return (*early[:place], *late, *early[place:])
 
 
 def grouped(ladder: tuple[str, ...], own: tuple[str, ...] | None) -> tuple[tuple[str, ...], ...]:
@@ -96,71 +118,50 @@ def grouped(ladder: tuple[str, ...], own: tuple[str, ...] | None) -> tuple[tuple
 
 
 def refusal(name: str, probe: ProbeRecord) -> str | None:
-    """Why a probe keeps an optimization out; None where it may enter."""
-    entry = find_optimization(rung_spec(name).name)
-    if entry.name in probe.lacking:
-        return probe.lacking[entry.name]
-    gain = probe.gains.get(entry.probe) if entry.probe else None
-    if gain is None or gain >= LEAST_GAIN:
+    """Why a probe keeps a rung out; None where it may enter, which one gain at either batch is enough for."""
+    chosen = rung_spec(name).name
+    if chosen in probe.refusals:
+        return probe.refusals[chosen]
+    gains = gains_of(name, probe)
+    if not gains or max(gains.values()) >= LEAST_GAIN:
         return None
-    return f"a probe on this machine showed {gain:.2f}x, less than the {LEAST_GAIN:.2f}x that would be a gain"
+    return f"a probe on this machine showed {_figures(gains)}, less than the {LEAST_GAIN:.2f}x that would be a gain"
 
 
-def enters_untried(name: str) -> bool:
-    """Whether a rung belongs to the optimized variant of a ladder that did not try it."""
-    entry = find_optimization(rung_spec(name).name)
-    return not (entry.only_shown or entry.earned)
+def hopeless(name: str, batch: int | None, probe: ProbeRecord) -> str | None:
+    """Why a rung is not worth a process at the batch that the best so far has (None for the baseline's)."""
+    gains = gains_of(name, probe)
+    key = "" if batch is None else f"@{batch}"
+    if key not in gains or _gains(gains, key):
+        return None
+    return f"a probe on this machine showed {_figures(gains)}, and the best so far has {_batch(key)}"
 
 
-@dataclass
-class Climb:
-    """The first round: each rung joins the best so far and stays only if it is faster and right."""
+def gains_of(name: str, probe: ProbeRecord) -> dict[str, float]:
+    """The gains that a probe found for a rung: by `` at the baseline's batch, by `@512` at a batch of 512."""
+    key = find_optimization(rung_spec(name).name).probe
+    found = {k.partition("@"): gain for k, gain in probe.gains.items()}
+    return {at + batch: gain for (own, at, batch), gain in found.items() if own == key}
 
-    plan: Plan
-    best: Variant
-    best_s: float | None = None
 
-    def next_rung(self, group: tuple[str, ...]) -> tuple[Variant, Rung]:
-        """The variant that tries a group of optimizations on the best so far; it is named after the last."""
-        chosen = combine(self.best.optimizations, *map(rung_spec, group))
-        variant = Variant(f"{self.plan.device}-{group[-1]}", self.plan.device, chosen)
-        return variant, rung_of(variant, on=self.best.name, adds="+".join(group))
+def _gains(gains: dict[str, float], key: str) -> bool:
+    return gains.get(key, 0.0) >= LEAST_GAIN
 
-    def judge(self, variant: Variant, rung: Rung, record: RunRecord) -> Rung:
-        """Decides whether the added optimization stays, by the fastest kept epoch: others only ever add time."""
-        seconds = fastest_s(record)
-        if seconds is None:
-            return rung.model_copy(update={"joined": False, "reason": f"{record.status}: {record.error}"})
-        if rung.adds is not None and _only_shown(rung.adds.rpartition("+")[2]):
-            return rung.model_copy(update={"joined": False, "reason": "kept for comparison"})
-        if self.best_s is not None and seconds >= self.best_s:
-            reason = f"slower in the first round: {seconds:.3g} s an epoch after {self.best_s:.3g} s"
-            return rung.model_copy(update={"joined": False, "reason": reason})
-        before = f" after {self.best_s:.3g} s" if self.best_s is not None else ""
-        self.best, self.best_s = variant, seconds
-        return rung.model_copy(
-            update={"joined": True, "reason": f"faster in the first round: {seconds:.3g} s an epoch{before}"}
-        )
 
-    def optimized(self) -> list[tuple[Variant, Rung]]:
-        """The best combination, and the same without the optimizations whose share is shown apart.
+def _figures(gains: dict[str, float]) -> str:
+    if gains.keys() == {""}:
+        return f"{gains['']:.2f}x"
+    return " and ".join(f"{gain:.2f}x at {_batch(key)}" for key, gain in gains.items())
 
-        A short ladder does not try every rung; those not tried enter too, unless a probe refused them or they must
-        earn their place.
-        """
-        device = self.plan.device
-        tried = {name for group in self.plan.rungs for name in group}
-        known = (*tried, *self.plan.refused)
-        untried = [r for r in LADDERS[device] if r not in known and enters_untried(r)]
-        kept = combine(self.best.optimizations, *map(rung_spec, untried))
-        whole = Variant(f"{device}-{OPTIMIZED}", device, kept)
-        found = [(whole, rung_of(whole, on=self.best.name))]
-        for dropped in WITHOUT.get(device, ()):
-            if any(o.name == dropped for o in kept):
-                rest = Variant(f"{whole.name}-without-{dropped}", device, tuple(o for o in kept if o.name != dropped))
-                found.append((rest, rung_of(rest, on=None)))
-        several = (on_several(whole, name) for name in self.plan.parallel)
-        return [*found, *((variant, rung_of(variant, on=whole.name)) for variant in several)]
+
+def _batch(key: str) -> str:
+    return f"a batch of {key.removeprefix('@')}" if key else "the baseline's batch"
+
+
+def untried(plan: Plan) -> list[str]:
+    """Rungs that a short ladder does not try, which the optimized variant holds all the same."""
+    tried = {name for group in plan.rungs for name in group}
+    return [r for r in LADDERS[plan.device] if r not in tried and r not in plan.refused and joins_by_name(r)]
 
 
 def rung_of(variant: Variant, on: str | None, adds: str | None = None) -> Rung:
@@ -172,10 +173,3 @@ def rung_of(variant: Variant, on: str | None, adds: str | None = None) -> Rung:
         on=on,
         adds=adds,
     )
-
-
-def fastest_s(record: RunRecord) -> float | None:
-    """The fastest kept epoch of a run that is done, see `RunRecord.laps`; None otherwise."""
-    if record.status != "done" or not record.kept:
-        return None
-    return min(record.laps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from laptime.catalogue import DEVICES, PARALLEL, find_optimization, options_of
+from laptime.catalogue import DEVICES, PARALLEL, batch_of, find_optimization, options_of
 from laptime.devices import device_count
 from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError
@@ -43,7 +43,7 @@ def ranks_of(variant: Variant, there: int | None = None) -> int:
 def check_ranks(variant: Variant, entry: WorkloadEntry, there: int | None = None) -> int:
     """The ranks of a variant whose batch gives each of them at least two samples; raises UsageError."""
     ranks = ranks_of(variant, there)
-    spread, batch = _spread(variant.optimizations), _batch_size(variant.optimizations, entry)
+    spread, batch = _spread(variant.optimizations), _batch_size(variant, entry)
     weak = spread is not None and options_of(spread)["scaling"] == "weak"
     if ranks > 1 and not weak and batch < 2 * ranks:
         raise UsageError(
@@ -95,6 +95,5 @@ def _spread(optimizations: tuple[OptimizationSpec, ...]) -> OptimizationSpec | N
     return next(ranked, None)
 
 
-def _batch_size(optimizations: tuple[OptimizationSpec, ...], entry: WorkloadEntry) -> int:
-    sizes = (options_of(o).get("size") for o in optimizations if o.name == "large-batch")
-    return int(next((s for s in sizes if s is not None), entry.batch_size))
+def _batch_size(variant: Variant, entry: WorkloadEntry) -> int:
+    return batch_of(variant.optimizations, DEVICES[variant.device]) or entry.batch_size

@@ -38,6 +38,7 @@ class LadderRequest(Frozen):
     weights: str = "none"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
+    ablation: bool | None = None
     launcher: str = AUTO
     tracking_uri: str | None = None
     out: str | None = None
@@ -77,6 +78,7 @@ def settled_preset(request: LadderRequest) -> Preset:
         warmup_epochs=preset.warmup_epochs if request.warmup_epochs is None else request.warmup_epochs,
         limit_train=request.limit_train or (None if on_gpu else preset.limit_train),
         limit_test=request.limit_test or (None if on_gpu else preset.limit_test),
+        ablation=preset.ablation if request.ablation is None else request.ablation,
     )
 
 

@@ -14,18 +14,21 @@ from laptime.catalogue import find_workload
 from laptime.compare.comparison import compare
 from laptime.compare.markdown import to_markdown
 from laptime.compare.model import Comparison
+from laptime.compare.quality import quality_floor
 from laptime.compare.write import write_comparison
 from laptime.devices import choose_device, device_count
 from laptime.errors import TrackingError
 from laptime.ladder.figures import headline_figures, variant_figures
-from laptime.ladder.plan import Climb, Plan, make_plan, rung_of
+from laptime.ladder.first_round import first_round
+from laptime.ladder.plan import Plan, make_plan
+from laptime.ladder.probing import probe_slow_rungs
 from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, fitted_preset, make_spec, tracking_uri
 from laptime.ladder.surroundings import commit, run_probe
 from laptime.launchers import launch
 from laptime.launchers.base import RECORD, Hooks, failed, ignore
 from laptime.places import Places
-from laptime.records import LadderRecord, ProbeRecord, Rung, RunRecord, write_json
+from laptime.records import TRIALS, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung, RunRecord, write_json
 from laptime.spec import DataSpec
 from laptime.tracking import Journal
 from laptime.tracking.publish import (
@@ -37,7 +40,7 @@ from laptime.tracking.publish import (
 )
 from laptime.tracking.reach import require_answer
 from laptime.tracking.sync import sync, target_of
-from laptime.variants import Variant, baseline_of
+from laptime.variants import Variant
 
 Say = Callable[[str], None]
 Ending = Literal["done", "failed", "interrupted"]
@@ -50,6 +53,7 @@ class Turn:
     Attributes:
         number: from 1, of `total`, which is an estimate until the first round has settled what stays.
         repeat: the round, from 0.
+        trial: whether it only helps to decide what joins; its record is no part of the comparison.
     """
 
     variant: str
@@ -57,6 +61,12 @@ class Turn:
     number: int
     total: int
     repeats: int
+    trial: bool = False
+
+    def __str__(self) -> str:
+        """What runs, in words."""
+        place = "trial" if self.trial else f"round {self.repeat + 1} of {self.repeats}"
+        return f"{self.variant}, {place}"
 
 
 class Ladder:
@@ -68,6 +78,9 @@ class Ladder:
         self.preset = fitted_preset(request, record.data)
         self.variants: dict[str, Variant] = {}
         self.runs: list[RunRecord] = []
+        self.trials: list[RunRecord] = []
+        self.number = 0
+        self._trying: Variant | None = None
         self.journal: Journal | None = None
         self.comparison: Comparison | None = None
         self.files: dict[str, Path] = {}
@@ -83,53 +96,85 @@ class Ladder:
 
     def turns(self) -> Iterator[Turn]:
         """Yields what to run next, one at a time; `run` must have been called before the next is asked for."""
-        yield from self._first_round()
-        number = len(self.variants)
-        total = number * self.preset.repeats
-        for repeat in range(1, self.preset.repeats):
-            for name in list(self.variants):
-                if self._failed(name):
-                    continue
-                number += 1
-                yield Turn(name, repeat, number, total, self.preset.repeats)
+        yield from first_round(self)
+        waiting = [(r, name) for r in range(1, self.preset.repeats) for name in self.variants]
+        total = self.number + len(waiting)
+        for repeat, name in waiting:
+            if not self._failed(name):
+                yield self._turn(name, repeat, total)
 
-    def _first_round(self) -> Iterator[Turn]:
-        for variant in self.plan.fixed:
-            on = None if variant.name == self.plan.fixed[0].name else self.plan.fixed[0].name
-            yield self._enter(variant, rung_of(variant, on=on))
-        if not self.plan.adaptive:
-            return
-        climb = Climb(self.plan, baseline_of(self.plan.device))
-        climb.best_s = min((e.epoch_s for r in self.runs for e in r.kept), default=None)
-        for group in self.plan.rungs:
-            variant, rung = climb.next_rung(group)
-            if variant.optimizations == climb.best.optimizations:
-                continue  # a second try of what joined at the first
-            yield self._enter(variant, rung)
-            self._replace_rung(climb.judge(variant, rung, self.runs[-1]))
-        for variant, rung in climb.optimized():
-            yield self._enter(variant, rung)
-
-    def _enter(self, variant: Variant, rung: Rung) -> Turn:
+    def enter(self, variant: Variant, rung: Rung) -> Turn:
+        """Takes a variant into the ladder; its first turn."""
         self.variants[variant.name] = variant
-        self.record = self.record.model_copy(update={"rungs": (*self.record.rungs, rung)})
+        rungs = list(self.record.rungs)
+        # Run again after its parts, it still stands before them.
+        parts = [i for i, r in enumerate(rungs) if r.variant.startswith(f"{variant.name}-without-")]
+        rungs.insert(min(parts, default=len(rungs)), rung)
+        self.record = self.record.model_copy(update={"rungs": tuple(rungs)})
         planned = max(len(self.variants), len(self.plan.fixed) + len(self.plan.rungs) + 2 * self.plan.adaptive)
-        return Turn(variant.name, 0, len(self.variants), planned * self.preset.repeats, self.preset.repeats)
+        return self._turn(variant.name, 0, planned * self.preset.repeats + len(self.trials))
+
+    def trial(self, variant: Variant) -> Turn:
+        """One more process of a variant, to decide what joins."""
+        known = self.variants.get(variant.name, variant)  # with what its first process chose by timing
+        same = {o.name for o in known.optimizations} == {o.name for o in variant.optimizations}
+        self._trying = known if same else variant
+        planned = (len(self.plan.fixed) + len(self.plan.rungs) + 2) * self.preset.repeats
+        return self._turn(variant.name, 0, planned + len(self.trials) + 1, trial=True)
+
+    def _turn(self, name: str, repeat: int, total: int, trial: bool = False) -> Turn:
+        self.number += 1
+        return Turn(name, repeat, self.number, max(self.number, total), self.preset.repeats, trial)
 
     def run(self, turn: Turn, hooks: Hooks) -> RunRecord:
         """Runs one turn to its record, whatever becomes of it."""
-        spec = make_spec(self.request, self.variants[turn.variant], self.record.data, turn.repeat)
-        folder = run_folder(self.folder, turn.variant, turn.repeat)
+        variant = self._trying if turn.trial and self._trying else self.variants[turn.variant]
+        spec = make_spec(self.request, variant, self.record.data, turn.repeat)
+        folder, records = run_folder(self.folder, turn.variant, turn.repeat), self.runs
+        if turn.trial:
+            # Two epochs tell a time; check, model and quality are the first process's.
+            short = {"check": False, "save_model": False, "epochs": min(spec.epochs, 2)}
+            spec, records = spec.model_copy(update=short), self.trials
+            folder = run_folder(self.folder / TRIALS, turn.variant, turn.number)
         try:
             record = launch(self.request.launcher, spec, folder, hooks)
         except BaseException:
-            self.runs.append(failed(spec, "interrupted"))
-            write_json(folder / RECORD, self.runs[-1])
+            records.append(failed(spec, "interrupted"))
+            write_json(folder / RECORD, records[-1])
             raise
-        self.runs.append(record)
-        self._settle(record)
+        records.append(record)
+        if not turn.trial:
+            self._settle(record)
         self._save()
         return record
+
+    @property
+    def finished(self) -> int:
+        """Turns that have a record."""
+        return len(self.runs) + len(self.trials)
+
+    def leave_out(self, variant: str, reason: str) -> None:
+        """Notes a rung that is not run after all."""
+        left = LeftOut(variant=variant, reason=reason)
+        self.record = self.record.model_copy(update={"left_out": (*self.record.left_out, left)})
+        self._save()
+
+    def drop(self, dropped: Dropped) -> None:
+        """Notes a part that leaves the optimized variant."""
+        self.record = self.record.model_copy(update={"dropped": (*self.record.dropped, dropped)})
+
+    def retract(self, name: str) -> None:
+        """Takes a variant back that the first round has changed or made needless; what it ran becomes a trial."""
+        self.variants.pop(name)
+        rungs = tuple(r for r in self.record.rungs if r.variant != name)
+        self.record = self.record.model_copy(update={"rungs": rungs})
+        mine = [r for r in self.runs if r.spec is not None and r.spec.variant == name]
+        self.runs = [r for r in self.runs if r not in mine]
+        self.trials += mine
+        target = run_folder(self.folder / TRIALS, f"{name}-retracted", self.number)
+        target.parent.mkdir(exist_ok=True)
+        run_folder(self.folder, name, 0).rename(target)
+        self._save()
 
     def _settle(self, record: RunRecord) -> None:
         """Later rounds repeat what the first one fixed, down to the layers that a timing chose."""
@@ -192,7 +237,8 @@ class Ladder:
     def _failed(self, name: str) -> bool:
         return any(r.spec is not None and r.spec.variant == name and r.status != "done" for r in self.runs)
 
-    def _replace_rung(self, rung: Rung) -> None:
+    def replace_rung(self, rung: Rung) -> None:
+        """Notes what was decided about a rung."""
         rungs = tuple(rung if r.variant == rung.variant else r for r in self.record.rungs)
         self.record = self.record.model_copy(update={"rungs": rungs})
         self._save()
@@ -213,8 +259,9 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     catch_up(tracking_uri(request, places), places, say)
     say("Probing this machine (a few seconds)")
     probe = run_probe(request.workload, device, places, say)
+    if not request.variants:
+        probe = probe_slow_rungs(probe, (request.workload, device, preset), places, say)
     plan = with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, device_count(device))
-    chance = 1 / len(data.classes)
     record = LadderRecord(
         id=f"{time.strftime('%Y%m%d-%H%M%S')}-{request.workload}-{secrets.token_hex(2)}",
         workload=request.workload,
@@ -229,7 +276,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
         limit_test=preset.limit_test,
         seed=request.seed,
         quality=entry.quality,
-        quality_floor=chance + entry.floor_over_chance * (1 - chance),
+        quality_floor=quality_floor(request.workload, len(data.classes)),
         commit=commit(),
         started_at=time.time(),
     )

@@ -148,11 +148,23 @@ def last_line(log: Path) -> str:
     return lines[-1][:300] if lines else "none"
 
 
-def run_child(module: str, arguments: Sequence[str], on_line: Callable[[str], None]) -> int:
-    """Runs a module of ours that needs torch in a fresh process; returns its exit code."""
+def run_child(
+    module: str, arguments: Sequence[str], on_line: Callable[[str], None], limit_s: float | None = None
+) -> int:
+    """Runs a module of ours that needs torch in a fresh process; returns its exit code.
+
+    Past `limit_s` its whole tree is ended, which shows as a negative code.
+    """
     with child([sys.executable, "-m", module, *arguments]) as process:
         assert process.stdout is not None
-        with process.stdout as lines:
-            for line in lines:
-                on_line(line.rstrip("\n"))
-        return process.wait()
+        limit = threading.Timer(limit_s or 0.0, end_tree, (process.pid,))
+        limit.daemon = True
+        if limit_s is not None:
+            limit.start()
+        try:
+            with process.stdout as lines:
+                for line in lines:
+                    on_line(line.rstrip("\n"))
+            return process.wait()
+        finally:
+            limit.cancel()

@@ -14,6 +14,7 @@ from laptime.engine.evaluate import evaluate
 from laptime.engine.loop import train_epoch
 from laptime.engine.reset import reset, snapshot
 from laptime.errors import RunError
+from laptime.measure.compiling import CompileWatch
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
 from laptime.optimizations.base import Parts, Recipe, shares
@@ -40,6 +41,7 @@ class Session:
     def __init__(self, parts: Parts, recipe: Recipe, marks: StepMarks, progress: Progress) -> None:
         self.parts, self.recipe, self.marks, self.progress = parts, recipe, marks, progress
         self.train_s = 0.0
+        self.watch: CompileWatch | None = None
 
     def warm_up(self, plan: Plan) -> float:
         """Runs the warm-up epochs and puts all state back; returns their seconds.
@@ -70,6 +72,7 @@ class Session:
 
     def _epoch(self, index: int) -> EpochRecord:
         parts, steps, counts, world = self.parts, len(self.parts.loader), [], self.recipe.world
+        compiled = self.watch.events if self.watch else 0
         reset_peak(parts.device)
         self._wait()
         world.barrier()
@@ -95,8 +98,11 @@ class Session:
         test_loss, test_accuracy, _ = totals([evaluate(parts, self.recipe, self.recipe.data.test)], world)
         evaluate_s = time.perf_counter() - begin
         split = self.marks.parts_s()
+        late = self.watch.events - compiled if self.watch else 0
         return EpochRecord(
             index=index,
+            kept=not late,
+            compilations=late,
             epoch_s=epoch_s,
             ranks_s=ranks_s if world.size > 1 else (),
             skew_s=max(ranks_s) - min(ranks_s) if world.size > 1 else None,

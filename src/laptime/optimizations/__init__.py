@@ -6,6 +6,7 @@ from laptime.catalogue import in_stage_order, options_of
 from laptime.optimizations.augment import flip, progressive_resizing
 from laptime.optimizations.average import ema
 from laptime.optimizations.base import Recipe, Transform
+from laptime.optimizations.compiling import compiled, compiled_graphed
 from laptime.optimizations.data import resident
 from laptime.optimizations.dead_taps import dead_taps
 from laptime.optimizations.graph import graph
@@ -33,6 +34,8 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("ddp", ddp),
     ("flat-reduce", flat_reduce),
     ("dp", dp),
+    ("compile", compiled),
+    ("compile-graphed", compiled_graphed),
     ("fused-optimizer", fused_optimizer),
     ("no-reads", no_reads),
     ("sgd-nesterov", sgd_nesterov),

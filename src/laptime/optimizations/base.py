@@ -177,6 +177,7 @@ class Recipe:
         rate_on_device: whether the learning rate is a tensor on the device, as a captured optimizer step needs it.
         evaluate_on: where the model is evaluated; None for the run's device.
         settled: options that a transform chose by timing, by optimization; the record writes them out.
+        compiled: whether a wrapper compiles, so that compilations are watched.
         notes: what the user should know, shown with the variant.
     """
 
@@ -211,6 +212,7 @@ class Recipe:
     rate_on_device: bool = False
     evaluate_on: torch.device | None = None
     settled: dict[str, dict[str, Option]] = field(default_factory=dict)
+    compiled: bool = False
     notes: tuple[str, ...] = ()
 
     @property

@@ -13,7 +13,6 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -173,21 +172,14 @@ class ProductConv2d(nn.Module):
         super().__init__()
         route = route_of(geometry, largest)
         assert route is not None
-        self.geometry, self.largest = geometry, largest
+        self.geometry, self._product = geometry, route
         self.weight, self.bias = conv.weight, conv.bias
         self.crop: Crop | None = getattr(conv, "crop", None)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, Cin, H, W] to [B, Cout, out, out]."""
-        found = _route(self.geometry, self.largest)(images, self.weight)
+        found = self._product(images, self.weight)
         return found if self.bias is None else found + self.bias.view(1, -1, 1, 1).to(found.dtype)
-
-
-@cache
-def _route(geometry: Geometry, largest: int) -> Route:
-    found = route_of(geometry, largest)
-    assert found is not None
-    return found
 
 
 def geometry_of(conv: nn.Conv2d, size: tuple[int, int]) -> Geometry | None:

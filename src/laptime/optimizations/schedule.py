@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
 
-from laptime.catalogue.optimizations import LARGE_BATCHES
+from laptime.catalogue import LARGE_BATCHES
 from laptime.errors import UsageError
 from laptime.optimizations.base import MakeSchedule, Options, Recipe, Schedule, constant
 

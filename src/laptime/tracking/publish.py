@@ -8,8 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from laptime.catalogue import options_of
-from laptime.catalogue.optimizations import LARGE_BATCHES
+from laptime.catalogue import LARGE_BATCHES, options_of
 from laptime.records import EpochRecord, LadderRecord, Rung, RunRecord, write_json
 from laptime.spec import DataSpec, RunSpec
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus, Tracker

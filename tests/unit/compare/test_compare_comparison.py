@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import io
 import math
 import subprocess
 import sys
 
 import pytest
 from compare_examples import MACHINE, STEPS, broken, data, epochs, ladder, record, records, spec
+from rich.console import Console
 
 from laptime.compare import Comparison, compare, compare_records, words
+from laptime.compare.html import to_html
+from laptime.compare.markdown import to_markdown
 from laptime.compare.statistics import Bootstrap
+from laptime.compare.terminal import to_terminal
 from laptime.errors import UsageError
-from laptime.records import EpochRecord, LadderRecord, LeftOut, Rung, RunRecord
+from laptime.records import CompileRecord, Dropped, EpochRecord, LadderRecord, LeftOut, Rung, RunRecord
 
 
 @pytest.fixture(scope="module")
@@ -220,3 +225,72 @@ def test_what_was_seen_beside_a_run_is_a_caution() -> None:
     shared = record("cpu-optimized", 40).model_copy(update={"cautions": ("H200 was in use by another process",)})
     found = compare_records([record("cpu-baseline", 85), shared])
     assert "cpu-optimized: H200 was in use by another process." in found.cautions
+
+
+def compiled(seconds: float, compile_s: float, repeat: int) -> RunRecord:
+    done = CompileRecord(graphs=2, recompiles=1, cache_hits=repeat)
+    return record("cpu-compile", seconds, 0.66, repeat, ("compile",)).model_copy(
+        update={"compile_s": compile_s, "compilation": done}
+    )
+
+
+@pytest.mark.parametrize(("seconds", "epochs_", "said"), [(60.0, 2, "pays after 2 epochs"), (90.0, None, "never pays")])
+def test_compilation_is_held_against_what_an_epoch_saves(seconds, epochs_, said) -> None:
+    on = [record("cpu-baseline", 85, 0.66, r) for r in range(3)]
+    runs = [*on, *(compiled(seconds, 40.0 / (r + 1), r) for r in range(3))]
+    rungs = (Rung(variant="cpu-baseline"), Rung(variant="cpu-compile", on="cpu-baseline", adds="compile"))
+    found = compare(ladder().model_copy(update={"rungs": rungs, "left_out": ()}), runs)
+    mine = row(found, "cpu-compile")
+    assert (mine.compile_s, mine.break_even_on) == (40.0, "cpu-baseline")
+    assert mine.break_even_epochs == epochs_
+    for text in (to_markdown(found), to_html(found, None, runs), printed(found)):
+        assert said in " ".join(text.split())
+        assert "recompilations 1" in " ".join(text.split())
+
+
+def printed(found: Comparison) -> str:
+    text = io.StringIO()
+    Console(width=120, file=text).print(to_terminal(found, 120))
+    return text.getvalue()
+
+
+def test_what_each_part_is_worth_stands_in_every_report() -> None:
+    worth = {"bf16": 24.0, "threads": 12.5, "resident": 9.0}
+    names = ("resident", "threads", "bf16", "products")
+    runs = [record("cpu-baseline", 85, 0.66, r) for r in range(3)]
+    runs += [record("cpu-optimized", 12.5, 0.74, r, names) for r in range(3)]
+    for name, seconds in worth.items():
+        rest = tuple(n for n in names if n != name)
+        runs += [record(f"cpu-optimized-without-{name}", seconds, 0.74, r, rest) for r in range(3)]
+    runs.append(broken("cpu-optimized-without-products", "failed", "boom", names[:3]))
+    left = Dropped(name="keep-pages", with_s=13.0, without_s=12.0, reason="13 s with it, 12 s without")
+    found = compare(ladder().model_copy(update={"rungs": (), "left_out": (), "dropped": (left,)}), runs)
+    assert {p.part: p.worth for p in found.parts} == {
+        "bf16": "earns its place",
+        "threads": "within noise",
+        "resident": "costs",
+        "products": "needed",
+        "keep-pages": "left",
+    }
+    assert found.parts[0].part == "bf16"
+    assert found.parts[0].ratio_low > 1.5
+    for text in (to_markdown(found), to_html(found, None, runs), printed(found)):
+        assert "What each part is worth" in text
+        for said in ("earns its place", "within noise", "costs", "needed: boom", "left: 13 s with it"):
+            assert said in " ".join(text.split())
+    assert "cpu-optimized-without-threads" not in {r.variant for r in found.drawn}
+
+
+def test_a_part_that_costs_time_earns_its_place_by_quality() -> None:
+    runs = [record("cpu-baseline", 85, 0.66, r) for r in range(3)]
+    runs += [record("cpu-optimized", 12.5, 0.74, r, ("large-batch",)) for r in range(3)]
+    runs += [record("cpu-optimized-without-large-batch", 11.0, 0.66, r) for r in range(3)]
+    (part,) = compare_records(runs).parts
+    assert part.ratio < 1
+    assert part.quality_points == pytest.approx(-8.0)
+    assert part.worth == "earns its place"
+
+
+def test_an_interval_without_meaning_is_not_written_out() -> None:
+    assert words.span(0.001, 500.0, words.seconds) == "unknown"
+    assert words.span(0.5, 50.0, words.seconds) == "0.5–50.0"

@@ -20,8 +20,8 @@ def run(variant: str, seconds: float, *chosen: OptimizationSpec, ranks: int = 1)
 
 
 RESIDENT = OptimizationSpec(name="resident")
-BATCH = OptimizationSpec(name="large-batch", options={"size": 512})
-PLAIN = OptimizationSpec(name="large-batch")
+BATCH = OptimizationSpec(name="large-batch", options={"size": 512, "schedule": "onecycle"})
+PLAIN = OptimizationSpec(name="large-batch", options={"size": 512})
 DDP = OptimizationSpec(name="ddp", options={"tuned": True})
 WEAK = OptimizationSpec(name="flat-reduce", options={"scaling": "weak"})
 

@@ -20,8 +20,16 @@ AS_ON_CUDA = ("pinned", "graph")
 JUDGED = [o.name for o in OPTIMIZATIONS if o.klass in TOLERANCES and ("cpu" in o.devices or o.name in AS_ON_CUDA)]
 
 
+# Tracing is what these tests are about; inductor would spend a minute in the C++ compiler.
+QUICKER = {"compile": {"backend": "eager"}}
+
+
+def chosen(names):
+    return tuple(OptimizationSpec(name=n, options=QUICKER.get(n, {})) for n in names)
+
+
 def spec_with(*names: str, **changes):
-    return make_spec(optimizations=tuple(OptimizationSpec(name=n) for n in names), **changes)
+    return make_spec(optimizations=chosen(names), **changes)
 
 
 @pytest.mark.parametrize("name", JUDGED)
@@ -99,7 +107,7 @@ def test_a_gradient_that_is_not_finite_is_the_worst():
 def trained(*names: str):
     """Losses and final weights of one epoch in float64, where exact means equal up to reordering."""
     data = make_data(train=32)
-    recipe = make_recipe(spec_with(*names), data, tuple(OptimizationSpec(name=n) for n in names))
+    recipe = make_recipe(spec_with(*names), data, chosen(names))
     parts = build(recipe, mark=lambda _: None)
     parts.model.double()
     parts.optimizer = type(parts.optimizer)(parts.model.parameters(), lr=1e-3, **recipe.optimizer_options)
@@ -126,7 +134,7 @@ def test_numeric_ones_learn_as_well_in_a_short_training(name):
     reached = {}
     for names in ((), (name,)):
         data = make_data(train=96)
-        recipe = make_recipe(spec_with(*names), data, tuple(OptimizationSpec(name=n) for n in names))
+        recipe = make_recipe(spec_with(*names), data, chosen(names))
         parts = build(recipe, mark=lambda _: None)
         counts = [list(train_epoch(parts, epoch)) for epoch in range(4)]
         reached[names] = totals(counts[-1])

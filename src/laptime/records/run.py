@@ -1,19 +1,14 @@
-"""What came out of a run, as data: neither torch nor MLflow is needed to read it (field by field: docs/record.md)."""
+"""What came out of one process of one variant (field by field: docs/record.md)."""
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from laptime.errors import DataError
-from laptime.spec import DataSpec, OptimizationSpec, RunSpec, Versioned, read_versioned
+from laptime.spec import OptimizationSpec, RunSpec
 
 RECORD_SCHEMA = "laptime.record/1"
-LADDER_SCHEMA = "laptime.ladder/1"
 
 Status = Literal["done", "failed", "wrong", "left_out"]
 
@@ -80,6 +75,7 @@ class EpochRecord(Readable):
         image_side: height of the training images where it grows with the epochs; None where all are alike.
         ranks_s: seconds of each rank where there are several; the largest is `epoch_s`.
         skew_s: the slowest rank's seconds less the fastest's.
+        compilations: how often something was compiled within it; such an epoch is not kept.
     """
 
     index: int
@@ -102,6 +98,7 @@ class EpochRecord(Readable):
     parts_s: dict[str, float] = Field(default_factory=dict)
     ended_at: float | None = None
     image_side: int | None = None
+    compilations: int = 0
 
 
 class CheckRecord(Readable):
@@ -130,15 +127,32 @@ class CheckRecord(Readable):
     def findings(self) -> str:
         """Both errors beside what is allowed, in words; each report says the same."""
         text = (
-            f"loss by {self.loss_error:.2g} (tolerance {self.loss_tolerance:.2g}), "
-            f"gradients by {self.gradient_error:.2g} (tolerance {self.gradient_tolerance:.2g})"
+            f"loss {self.loss_variant:.6g} instead of {self.loss_baseline:.6g}, off by {self.loss_error:.2g} "
+            f"(tolerance {self.loss_tolerance:.2g}), gradients off by {self.gradient_error:.2g} "
+            f"(tolerance {self.gradient_tolerance:.2g})"
         )
         if self.layer is None or self.layer_error is None or self.layer_tolerance is None:
             return text
         return (
-            f"{text}, and from the baseline in its own precision by {self.layer_error:.2g} in {self.layer} "
+            f"{text}, and off from the baseline in its own precision by {self.layer_error:.2g} in {self.layer} "
             f"(tolerance {self.layer_tolerance:.2g})"
         )
+
+
+class CompileRecord(Readable):
+    """What the compiler did from the first warm-up step to the end of the last counted epoch.
+
+    Attributes:
+        graphs: graphs that were compiled, each with its backward.
+        graph_breaks: places where a graph ended because the compiler could not follow.
+        recompiles: graphs that an earlier one of the same code did not fit; the epoch's last, smaller batch makes one.
+        cache_hits: graphs that came from the compiler's cache on disk, which makes `compile_s` smaller.
+    """
+
+    graphs: int = 0
+    graph_breaks: int = 0
+    recompiles: int = 0
+    cache_hits: int = 0
 
 
 class RunRecord(Readable):
@@ -152,6 +166,8 @@ class RunRecord(Readable):
         removed_parameters: those that dead taps took out.
         ranks: processes that trained together, 1 for an ordinary run.
         cautions: what was seen beside the run that puts its times in doubt, such as another process on its GPU.
+        compile_s: seconds inside the compiler, for both shapes of batches, forward and backward; None without one.
+        compilation: what the compiler did; None without one.
     """
 
     schema_: str = Field(default=RECORD_SCHEMA, alias="schema")
@@ -171,6 +187,7 @@ class RunRecord(Readable):
     startup_s: float | None = None
     warmup_s: float | None = None
     compile_s: float | None = None
+    compilation: CompileRecord | None = None
     peak_memory_mib: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
@@ -190,107 +207,3 @@ class RunRecord(Readable):
         """
         seconds = tuple(e.epoch_s for e in self.kept)
         return (sum(seconds) / len(seconds),) if len({e.image_side for e in self.kept}) > 1 else seconds
-
-
-class ProbeRecord(Readable):
-    """What a few seconds of probing said about this machine: which numeric rungs may enter.
-
-    Attributes:
-        gains: speed of an optimization over not having it, on small representative shapes.
-        lacking: what the device lacks for an optimization, in words.
-    """
-
-    machine: Machine = Machine()
-    gains: dict[str, float] = Field(default_factory=dict)
-    lacking: dict[str, str] = Field(default_factory=dict)
-    seconds: float = 0.0
-
-
-class Rung(Readable):
-    """One variant of a ladder, as it was decided.
-
-    Attributes:
-        optimizations: the list that the variant's name stands for.
-        classes: the classes of its optimizations, without doubles.
-        on: the variant that it is one thing more than; None for the baseline.
-        adds: the optimization that it adds to `on`; None for the baseline and for `optimized`.
-        joined: whether the added optimization stayed in the best so far; None where that was not the question.
-        reason: why it stayed or not, in words.
-    """
-
-    variant: str
-    optimizations: tuple[OptimizationSpec, ...] = ()
-    classes: tuple[str, ...] = ()
-    on: str | None = None
-    adds: str | None = None
-    joined: bool | None = None
-    reason: str = ""
-
-
-class LeftOut(Readable):
-    """A variant that was not run, and why."""
-
-    variant: str
-    reason: str
-
-
-class LadderRecord(Readable):
-    """A ladder: what was planned and decided; the runs' records stand in folders beside it.
-
-    Attributes:
-        id: unique, sortable by time.
-        quality: name of the quality metric (`accuracy`), as `test_<quality>` in the epochs.
-        quality_floor: below it quality is not judged.
-        real_data: whether the data is what it claims to be; parity is never claimed on a stand-in.
-    """
-
-    schema_: str = Field(default=LADDER_SCHEMA, alias="schema")
-    id: str
-    workload: str
-    preset: str
-    device: str
-    data: DataSpec
-    probe: ProbeRecord = ProbeRecord()
-    rungs: tuple[Rung, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    epochs: int = 1
-    repeats: int = 1
-    limit_train: int | None = None
-    limit_test: int | None = None
-    seed: int = 0
-    quality: str = "accuracy"
-    quality_floor: float = 0.0
-    commit: str | None = None
-    started_at: float | None = None
-    ended_at: float | None = None
-    status: Literal["running", "done", "failed", "interrupted"] = "running"
-
-    @property
-    def real_data(self) -> bool:
-        return self.data.kind != "synthetic"
-
-
-def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:
-    """Writes beside and renames, so that a reader never sees half a file."""
-    body = model.model_dump(mode="json", by_alias=True) if isinstance(model, BaseModel) else model
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-RECORD_FILE = Versioned("record", RECORD_SCHEMA, "run the variant again with this version", DataError)
-LADDER_FILE = Versioned("ladder", LADDER_SCHEMA, "run the ladder again with this version", DataError)
-
-
-def read_record(path: Path) -> RunRecord:
-    """Reads a record that a worker, or any training loop, wrote; raises DataError, see `read_versioned`."""
-    return read_versioned(path, RunRecord, RECORD_FILE)
-
-
-def read_ladder(path: Path) -> LadderRecord:
-    """Reads a ladder; raises DataError, see `read_versioned`."""
-    return read_versioned(path, LadderRecord, LADDER_FILE)

@@ -1,0 +1,100 @@
+"""The optimizations of another trajectory: batch, schedule, loss, augmentation, optimizer; quality judges them."""
+
+from __future__ import annotations
+
+from laptime.entries import OptimizationEntry, OptionEntry
+
+# What large-batch takes where no size is given: two cores are busy at 512; small steps use a fraction of a GPU.
+LARGE_BATCHES = {"cpu": 512, "cuda": 2048}
+
+TRAJECTORY: tuple[OptimizationEntry, ...] = (
+    OptimizationEntry(
+        "sgd-nesterov",
+        "model",
+        "schedule",
+        "SGD with Nesterov momentum",
+        "Another optimizer than Adam, with a learning rate of its own.",
+        options=(
+            OptionEntry("lr", 0.02, "learning rate at the baseline's batch"),
+            OptionEntry("momentum", 0.9, "share of the last update that goes on"),
+        ),
+        earned=True,
+    ),
+    OptimizationEntry(
+        "large-batch",
+        "statistical",
+        "schedule",
+        "larger batch, scaled learning rate, OneCycle",
+        "Fewer, larger steps; the learning rate grows with the root of the batch and follows OneCycle.",
+        options=(
+            OptionEntry("size", 0, "samples a step; 0 for 512 on a CPU, 2048 on a GPU"),
+            OptionEntry("max_lr", 0.0, "peak learning rate; 0 for the baseline's times sqrt(size / baseline's batch)"),
+            OptionEntry("schedule", "onecycle", "onecycle or constant"),
+        ),
+    ),
+    OptimizationEntry(
+        "onecycle",
+        "statistical",
+        "schedule",
+        "OneCycle learning rate",
+        "The learning rate rises over 30 % of the steps and then falls to nearly zero; large-batch brings it too.",
+        options=(OptionEntry("factor", 1.0, "peak as a multiple of the learning rate it finds"),),
+        earned=True,
+    ),
+    OptimizationEntry(
+        "decay",
+        "statistical",
+        "schedule",
+        "weight decay",
+        "Decoupled weight decay (AdamW; in the gradient under SGD), none on norms and biases.",
+        options=(
+            OptionEntry("amount", 0.05, "decay, times the learning rate in each step"),
+            OptionEntry("norms", False, "whether norms and biases are decayed too"),
+        ),
+        earned=True,
+    ),
+    OptimizationEntry(
+        "label-smoothing",
+        "statistical",
+        "loss",
+        "label smoothing",
+        "A share of each label is spread over all classes, in the training loss alone.",
+        options=(OptionEntry("amount", 0.1, "share of a label that is spread"),),
+        earned=True,
+    ),
+    OptimizationEntry(
+        "flip",
+        "statistical",
+        "data",
+        "mirrored images",
+        "Mirrors half of the images in each epoch, whole batches at once.",
+        options=(OptionEntry("mode", "alternating", "alternating (each image every second epoch) or random"),),
+        earned=True,
+    ),
+    OptimizationEntry(
+        "progressive-resizing",
+        "statistical",
+        "data",
+        "progressive resizing",
+        "The first epochs train on smaller images, which then grow to full size.",
+        options=(
+            OptionEntry("smallest", 0.75, "side of the first images as a share of the full one"),
+            OptionEntry("share", 0.5, "share of the epochs below full size, rounded down"),
+            OptionEntry("step", 8, "sides are multiples of this"),
+        ),
+        excludes=("graph",),  # a graph is recorded for one shape
+        earned=True,
+    ),
+    OptimizationEntry(
+        "ema",
+        "statistical",
+        "step",
+        "average of the weights",
+        "Evaluation and the saved model use an exponential moving average of weights and BatchNorm statistics.",
+        options=(
+            OptionEntry("epochs", 0.25, "memory of the average, in epochs"),
+            OptionEntry("every", 4, "steps between two updates"),
+        ),
+        earned=True,
+    ),
+)

@@ -1,0 +1,101 @@
+"""What each part of the optimized variant is worth: it beside itself with one part left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from laptime.compare import words
+from laptime.compare.model import PartWorth, Worth
+from laptime.compare.quality import difference, scores_of
+from laptime.compare.rows import Context, Runs
+from laptime.compare.statistics import Estimate
+from laptime.records import Dropped
+
+
+def ablation(context: Context, dropped: Iterable[Dropped]) -> tuple[PartWorth, ...]:
+    """The worth of each part that was left out in turn, the most valuable first; then those that left."""
+    found = [_part(runs, context, whole) for runs in context.runs.values() if (whole := _whole(runs, context))]
+    found.sort(key=lambda p: -(p.ratio or 0.0))
+    return (*found, *(_left(d) for d in dropped))
+
+
+def _whole(runs: Runs, context: Context) -> Runs | None:
+    """The variant that another is one thing less than, by their names."""
+    name, without, _ = runs.rung.variant.rpartition("-without-")
+    return context.runs.get(name) if without else None
+
+
+def _part(runs: Runs, context: Context, whole: Runs) -> PartWorth:
+    part = runs.rung.variant.rpartition("-without-")[2]
+    laps, beside = runs.laps, whole.laps
+    if laps is None or beside is None:
+        reason = runs.error if laps is None else "the optimized variant came to no time"
+        worth: Worth = "needed" if laps is None and beside is not None else "within noise"
+        return PartWorth(part=part, variant=runs.rung.variant, worth=worth, reason=reason or "it did not run")
+    ratio = context.bootstrap.ratio(laps, beside)
+    points, noise = _quality(runs, context, whole)
+    return PartWorth(
+        part=part,
+        variant=runs.rung.variant,
+        epoch_s=context.bootstrap.time(laps).point,
+        ratio=ratio.point,
+        ratio_low=ratio.low,
+        ratio_high=ratio.high,
+        n=ratio.n,
+        quality_points=points,
+        quality_noise_points=noise,
+        worth=_worth(ratio, points, noise),
+    )
+
+
+def _quality(runs: Runs, context: Context, whole: Runs) -> tuple[float | None, float | None]:
+    own, beside = scores_of(runs.done, context.quality), scores_of(whole.done, context.quality)
+    if own is None or beside is None or not context.rules.real_data:
+        return None, None
+    return difference(beside, own, context.rules.test_count)
+
+
+def _worth(ratio: Estimate, points: float | None, noise: float | None) -> Worth:
+    """By the interval of the time; a part that costs time may earn its place by the quality that falls without it."""
+    if ratio.low is not None and ratio.low > 1:
+        return "earns its place"
+    if points is not None and noise is not None and points < -noise:
+        return "earns its place"
+    if ratio.high is not None and ratio.high < 1:
+        return "costs"
+    return "within noise"
+
+
+def _left(dropped: Dropped) -> PartWorth:
+    ratio = dropped.without_s / dropped.with_s
+    return PartWorth(
+        part=dropped.name,
+        variant="",
+        epoch_s=dropped.without_s,
+        ratio=ratio,
+        n=2,
+        worth="left",
+        reason=dropped.reason,
+    )
+
+
+# How the table is headed in every report.
+TITLE = "What each part is worth"
+LEAD = (
+    "The optimized variant without one part at a time, in turn with all others. Times as long: seconds without the "
+    "part over seconds with all. A part that left was slower in the first round and in a trial, and is in no figure "
+    "above."
+)
+HEADER = ("left out", "s/epoch", "times as long", "{quality}, points", "verdict")
+
+
+def cells(part: PartWorth) -> list[str]:
+    """A part as the words of a table's row."""
+    ratio = words.ratio(part.ratio)
+    if part.ratio is not None and part.worth != "left":
+        ratio += f" ({words.span(part.ratio_low, part.ratio_high, words.bare_ratio)})"
+    points = words.points(part.quality_points)
+    if part.quality_noise_points is not None:
+        points += f" ± {part.quality_noise_points:.1f}"
+    verdict = f"{part.worth}: {part.reason}" if part.reason else part.worth
+    return [part.part, words.seconds(part.epoch_s), ratio, points, verdict]

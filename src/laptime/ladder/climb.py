@@ -1,0 +1,195 @@
+"""The first round's judge: a rung joins the best so far where it is right, faster, and as good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from laptime.catalogue import WITHOUT, batch_of, combine, find_optimization, rung_spec
+from laptime.compare.quality import Rules, Scores, final_quality, judge, noise_points
+from laptime.ladder.plan import Plan, hopeless, rung_of, untried
+from laptime.records import Rung, RunRecord
+from laptime.variants import OPTIMIZED, Variant, without
+
+# One process against another: on a shared machine both times wander by tens of percent (docs/log.md, "a ladder in a
+# noisy hour"), so a rung this close to the best so far, on either side, is run beside it once more.
+CLOSE = 1.25
+# A statistical rung within this of the best so far is as fast: what is left to decide it is quality.
+AS_FAST = 1.03
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A variant with what it reached in the first round.
+
+    Attributes:
+        seconds: its fastest kept epoch; None where nothing ran yet.
+        quality: its final quality, from 0 to 1.
+    """
+
+    variant: Variant
+    seconds: float | None = None
+    quality: float | None = None
+
+
+class Climb:
+    """The best so far, and the decision about each rung on top of it.
+
+    Args:
+        plan: what is tried.
+        baseline: where the climb begins.
+        rules: what decides whether quality can be judged.
+        quality: the metric's name.
+    """
+
+    def __init__(self, plan: Plan, baseline: Standing, rules: Rules, quality: str = "accuracy") -> None:
+        self.plan, self.baseline, self.top = plan, baseline, baseline
+        self.rules, self.metric = rules, quality
+
+    @property
+    def best(self) -> Variant:
+        """The best so far."""
+        return self.top.variant
+
+    def next_rung(self, group: tuple[str, ...]) -> tuple[Variant, Rung]:
+        """The variant that tries a group of optimizations on the best so far; it is named after the last."""
+        chosen = combine(self.best.optimizations, *map(rung_spec, group))
+        variant = Variant(f"{self.plan.device}-{group[-1]}", self.plan.device, chosen)
+        return variant, rung_of(variant, on=self.best.name, adds="+".join(group))
+
+    def hopeless(self, group: tuple[str, ...]) -> str | None:
+        """Why a rung is left out at the batch of the best so far, by its probe; None where it is tried."""
+        alone = len(group) == 1
+        return (
+            hopeless(group[0], batch_of(self.best.optimizations, self.plan.device), self.plan.probe) if alone else None
+        )
+
+    def close(self, group: tuple[str, ...], record: RunRecord) -> bool:
+        """Whether a rung is so near to the best so far that both are to run once more."""
+        seconds, best = fastest_s(record), self.top.seconds
+        if seconds is None or best is None or _only_shown(group):
+            return False
+        return best / CLOSE <= seconds <= best * CLOSE
+
+    def judge(
+        self, variant: Variant, rung: Rung, record: RunRecord, trial: tuple[RunRecord, RunRecord] | None = None
+    ) -> Rung:
+        """Decides whether the added optimizations stay.
+
+        By the fastest kept epoch of each side over its processes: on a shared machine others only ever add time.
+
+        Args:
+            variant: what was tried.
+            rung: its place.
+            record: what its process produced.
+            trial: one more process of the best so far and one of the variant, run in turn; None where not needed.
+        """
+        own = Standing(variant, fastest_s(record), final_quality(record, self.metric))
+        if own.seconds is None:
+            return _decided(rung, False, without_time(record))
+        top, said = self.top, "in the first round"
+        if trial is not None:
+            top, own, said = with_trial(top, own, trial)
+        joined, reason = self._verdict(rung, top, own)
+        before = f" after {top.seconds:.3g} s" if top.seconds is not None else ""
+        replaced = _replaced(self.best, variant)
+        self.top = own if joined else top
+        return _decided(rung, joined, f"{replaced}{reason[0]} {said}: {own.seconds:.3g} s an epoch{before}{reason[1]}")
+
+    def _verdict(self, rung: Rung, top: Standing, own: Standing) -> tuple[bool, tuple[str, str]]:
+        """Whether it joins, and why: what stands before and behind the times."""
+        assert own.seconds is not None
+        added = (rung.adds or "").split("+")
+        faster = top.seconds is None or own.seconds < top.seconds
+        if _only_shown(added):
+            return False, (f"kept for comparison, {'faster' if faster else 'slower'}", "")
+        if self._judges_quality() and _statistical(added):
+            return self._by_quality(top, own)
+        return faster, ("faster" if faster else "slower", "")
+
+    def _judges_quality(self) -> bool:
+        reached = self.baseline.quality
+        return self.rules.real_data and reached is not None and reached >= self.rules.floor
+
+    def _by_quality(self, top: Standing, own: Standing) -> tuple[bool, tuple[str, str]]:
+        """A statistical rung: faster and not worse than the baseline, or as fast and better than the best so far."""
+        base, found, seconds = self.baseline.quality, own.quality, own.seconds
+        if found is None or base is None or top.seconds is None or seconds is None:
+            return False, ("no quality was measured", "")
+        values = f"{self.metric} {found * 100:.1f} %, baseline {base * 100:.1f} %"
+        if seconds > top.seconds * AS_FAST:
+            return False, ("slower", f"; {values}")
+        if judge(Scores((0,), (base,)), Scores((0,), (found,)), self.rules).verdict == "worse":
+            return False, ("fast, but worse,", f"; {values}")
+        if seconds * AS_FAST < top.seconds:
+            return True, ("faster", f"; {values}")
+        gain, noise = (found - (top.quality or base)) * 100, noise_points(top.quality or base, self.rules.test_count)
+        beside = f"; {self.metric} {gain:+.1f} points beside the best so far, of which {noise:.1f} may be noise"
+        if gain > noise:
+            return True, ("as fast, and better,", beside)
+        return False, ("no faster, and not better,", beside)
+
+    def optimized(self) -> list[tuple[Variant, Rung]]:
+        """The best combination, and the same without the optimizations whose share is shown apart.
+
+        A short ladder does not try every rung; those not tried enter too, unless a probe refused them or what they
+        would replace has been measured.
+        """
+        device = self.plan.device
+        chosen = self.best.optimizations
+        for name in untried(self.plan):
+            grown = combine(chosen, rung_spec(name))
+            if {o.name for o in chosen} < {o.name for o in grown}:
+                chosen = grown
+        whole = Variant(f"{device}-{OPTIMIZED}", device, chosen)
+        parts = [n for n in WITHOUT.get(device, ()) if any(o.name == n for o in chosen)]
+        rest = [without(whole, name) for name in parts]
+        return [(whole, rung_of(whole, on=self.best.name)), *((v, rung_of(v, on=None)) for v in rest)]
+
+
+def standing_of(variant: Variant, records: Sequence[RunRecord], quality: str) -> Standing:
+    """What a variant reached in some processes."""
+    times = [s for r in records if (s := fastest_s(r)) is not None]
+    reached = next((q for r in records if (q := final_quality(r, quality)) is not None), None)
+    return Standing(variant, min(times, default=None), reached)
+
+
+def fastest_s(record: RunRecord) -> float | None:
+    """The fastest kept epoch of a run that is done, see `RunRecord.laps`; None otherwise."""
+    if record.status != "done" or not record.kept:
+        return None
+    return min(record.laps)
+
+
+def without_time(record: RunRecord) -> str:
+    """Why a run has no time to be judged by."""
+    if record.status == "done":
+        return "no epoch was kept, since each of them compiled anew: give it a warm-up epoch"
+    return f"{record.status}: {record.error}"
+
+
+def with_trial(top: Standing, own: Standing, trial: tuple[RunRecord, RunRecord]) -> tuple[Standing, Standing, str]:
+    """Both sides of a comparison with their second process; a trial without a time leaves the first round's."""
+    again = [fastest_s(r) for r in trial]
+    if None in again or top.seconds is None or own.seconds is None:
+        return top, own, "in the first round (a trial of both came to no time)"
+    seconds = [min(first, second or first) for first, second in zip((top.seconds, own.seconds), again, strict=True)]
+    return replace(top, seconds=seconds[0]), replace(own, seconds=seconds[1]), "in two processes each, in turn"
+
+
+def _replaced(before: Variant, after: Variant) -> str:
+    names = {o.name: o for o in after.optimizations}
+    gone = [o.text() for o in before.optimizations if names.get(o.name) != o]
+    return f"in place of {', '.join(gone)}: " if gone else ""
+
+
+def _decided(rung: Rung, joined: bool, reason: str) -> Rung:
+    return rung.model_copy(update={"joined": joined, "reason": reason})
+
+
+def _only_shown(added: Sequence[str]) -> bool:
+    return any(find_optimization(rung_spec(name).name).only_shown for name in added)
+
+
+def _statistical(added: Sequence[str]) -> bool:
+    return any(find_optimization(rung_spec(name).name).klass == "statistical" for name in added)

@@ -1,0 +1,105 @@
+"""Rungs whose probe takes minutes: each in a process of its own, with a time limit, and once for each machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from laptime.catalogue import LADDERS, find_optimization, large_batch_of, rung_spec
+from laptime.devices import missing_compiler
+from laptime.entries import Preset
+from laptime.ladder.plan import LEAST_GAIN, tried_rungs
+from laptime.launchers.lock import device_lock
+from laptime.launchers.process import run_child
+from laptime.places import Places
+from laptime.records import ProbeRecord, write_json
+
+Say = Callable[[str], None]
+
+
+def probe_slow_rungs(
+    probe: ProbeRecord, ladder: tuple[str, str, Preset], places: Places, say: Say = lambda _: None
+) -> ProbeRecord:
+    """Adds to a probe what the rungs that a ladder will try need to know, from an earlier ladder where there was one.
+
+    Args:
+        probe: the quick probe; its machine is the key of what is kept.
+        ladder: workload, device and preset.
+        places: where results are kept.
+        say: takes sentences.
+    """
+    workload, device, preset = ladder
+    for rung in tried_rungs(device, preset):
+        entry = find_optimization(rung_spec(rung).name)
+        if not entry.probe or not entry.probe_limit_s or entry.probe in {k.partition("@")[0] for k in probe.gains}:
+            continue
+        missing = missing_compiler(device) if entry.stage == "compile" else None
+        if missing:
+            found = ProbeRecord(refusals={entry.probe: f"it can't run here: {missing}"})
+        else:
+            found = _kept_or_new(probe, (workload, device, rung), places, say)
+        probe = probe.model_copy(
+            update={
+                "gains": {**probe.gains, **found.gains},
+                "costs_s": {**probe.costs_s, **found.costs_s},
+                "refusals": {**probe.refusals, **found.refusals},
+                "seconds": probe.seconds + found.seconds,
+            }
+        )
+    return probe
+
+
+def _kept_or_new(probe: ProbeRecord, what: tuple[str, str, str], places: Places, say: Say) -> ProbeRecord:
+    _, device, rung = what
+    with_too = _numeric_before(probe, device, rung)
+    key = [probe.machine.fingerprint, probe.machine.torch, *what, LADDERS[device], with_too, large_batch_of(device)]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    kept = places.home / "probes" / f"{rung}-{digest}.json"
+    try:
+        return ProbeRecord.model_validate_json(kept.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        pass  # none yet, or cut off: it is probed anew
+    limit_s = find_optimization(rung_spec(rung).name).probe_limit_s
+    say(f"Probing {rung} at two batch sizes (up to {limit_s:.0f} s, once on this machine)")
+    found = _probe(what, with_too, places, limit_s, say)
+    # A limit that was reached in a busy hour would hold for good: the reason says how to ask again.
+    again = {name: f"{why} (to probe again, remove {kept})" for name, why in found.refusals.items()}
+    found = found.model_copy(update={"refusals": again})
+    write_json(kept, found)
+    return found
+
+
+def _numeric_before(probe: ProbeRecord, device: str, rung: str) -> list[str]:
+    """The numeric rungs that will stand below this one, since their probe showed a gain."""
+    rungs = LADDERS[device]
+    before = [(r, find_optimization(rung_spec(r).name)) for r in rungs[: rungs.index(rung)]]
+    numeric = [(r, e) for r, e in before if e.klass == "numeric" and e.probe and not e.probe_limit_s]
+    return [r for r, e in numeric if probe.gains.get(e.probe or "", 0.0) >= LEAST_GAIN]
+
+
+def _probe(what: tuple[str, str, str], with_too: list[str], places: Places, limit_s: float, say: Say) -> ProbeRecord:
+    workload, device, rung = what
+    result = places.home / f"probe-{secrets.token_hex(4)}.json"
+    lines: list[str] = []
+    try:
+        with device_lock(device, say):
+            arguments = [workload, device, str(result), rung, *with_too]
+            code = run_child("laptime.probe", arguments, lines.append, limit_s)
+        return _result(result, rung, code, lines, limit_s)
+    finally:
+        result.unlink(missing_ok=True)
+
+
+def _result(result: Path, rung: str, code: int, lines: list[str], limit_s: float) -> ProbeRecord:
+    """What was written, whole or in part; without a figure, why there is none."""
+    key = find_optimization(rung_spec(rung).name).probe or rung
+    if result.is_file():
+        return ProbeRecord.model_validate_json(result.read_text(encoding="utf-8"))
+    if code < 0:
+        reason = f"its probe had shown nothing after {limit_s:.0f} s, so it would cost more than it brings"
+    else:
+        reason = f"its probe failed: {lines[-1][:300] if lines else 'no output'}"
+    return ProbeRecord(refusals={key: reason})

@@ -1,0 +1,41 @@
+"""Records as files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from laptime.errors import DataError
+from laptime.records.ladder import LADDER_SCHEMA, LadderRecord
+from laptime.records.run import RECORD_SCHEMA, RunRecord
+from laptime.spec import Versioned, read_versioned
+
+
+def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:
+    """Writes beside and renames, so that a reader never sees half a file."""
+    body = model.model_dump(mode="json", by_alias=True) if isinstance(model, BaseModel) else model
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+RECORD_FILE = Versioned("record", RECORD_SCHEMA, "run the variant again with this version", DataError)
+LADDER_FILE = Versioned("ladder", LADDER_SCHEMA, "run the ladder again with this version", DataError)
+
+
+def read_record(path: Path) -> RunRecord:
+    """Reads a record that a worker, or any training loop, wrote; raises DataError, see `read_versioned`."""
+    return read_versioned(path, RunRecord, RECORD_FILE)
+
+
+def read_ladder(path: Path) -> LadderRecord:
+    """Reads a ladder; raises DataError, see `read_versioned`."""
+    return read_versioned(path, LadderRecord, LADDER_FILE)

@@ -1,0 +1,109 @@
+"""A ladder: what was planned, probed and decided; the runs' records stand in folders beside it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from laptime.records.run import Machine, Readable
+from laptime.spec import DataSpec, OptimizationSpec
+
+LADDER_SCHEMA = "laptime.ladder/1"
+# The folder of a ladder's trial turns, beside those of its variants.
+TRIALS = "trials"
+
+
+class ProbeRecord(Readable):
+    """What a few seconds of probing said about this machine: which numeric rungs may enter.
+
+    Attributes:
+        gains: speed of an optimization over not having it, by name at the baseline's batch and by `name@batch` at the
+            ladder's large one.
+        costs_s: seconds that it took to get there (compilation), by the same names.
+        refusals: by optimization, why it can't be had here at all, or why its probe came to no end.
+    """
+
+    machine: Machine = Machine()
+    gains: dict[str, float] = Field(default_factory=dict)
+    costs_s: dict[str, float] = Field(default_factory=dict)
+    refusals: dict[str, str] = Field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class Rung(Readable):
+    """One variant of a ladder, as it was decided.
+
+    Attributes:
+        optimizations: the list that the variant's name stands for.
+        classes: the classes of its optimizations, without doubles.
+        on: the variant that it is one thing more than; None for the baseline.
+        adds: the optimization that it adds to `on`; None for the baseline and for `optimized`.
+        joined: whether the added optimization stayed in the best so far; None where that was not the question.
+        reason: why it stayed or not, in words.
+    """
+
+    variant: str
+    optimizations: tuple[OptimizationSpec, ...] = ()
+    classes: tuple[str, ...] = ()
+    on: str | None = None
+    adds: str | None = None
+    joined: bool | None = None
+    reason: str = ""
+
+
+class LeftOut(Readable):
+    """A variant that was not run, and why."""
+
+    variant: str
+    reason: str
+
+
+class Dropped(Readable):
+    """An optimization that left the optimized variant, since that is faster without it.
+
+    Attributes:
+        with_s, without_s: fastest epoch of both sides in the first round and in the trial.
+    """
+
+    name: str
+    with_s: float
+    without_s: float
+    reason: str
+
+
+class LadderRecord(Readable):
+    """A ladder: what was planned and decided; the runs' records stand in folders beside it.
+
+    Attributes:
+        id: unique, sortable by time.
+        quality: name of the quality metric (`accuracy`), as `test_<quality>` in the epochs.
+        quality_floor: below it quality is not judged.
+        real_data: whether the data is what it claims to be; parity is never claimed on a stand-in.
+    """
+
+    schema_: str = Field(default=LADDER_SCHEMA, alias="schema")
+    id: str
+    workload: str
+    preset: str
+    device: str
+    data: DataSpec
+    probe: ProbeRecord = ProbeRecord()
+    rungs: tuple[Rung, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    epochs: int = 1
+    repeats: int = 1
+    limit_train: int | None = None
+    limit_test: int | None = None
+    seed: int = 0
+    quality: str = "accuracy"
+    quality_floor: float = 0.0
+    commit: str | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    status: Literal["running", "done", "failed", "interrupted"] = "running"
+
+    @property
+    def real_data(self) -> bool:
+        return self.data.kind != "synthetic"

@@ -1,0 +1,26 @@
+"""How long a ladder should take, before any ran on this machine."""
+
+from laptime.ladder.estimate import expected
+from laptime.ladder.request import LadderRequest
+from laptime.places import Places
+from laptime.variants import resolve
+
+
+def seconds_of(tmp_path, **options):
+    found = expected(LadderRequest(**options), "cpu", Places(tmp_path))
+    assert found.seconds == sum(r.seconds for r in found.rows)
+    return {r.variant: r.seconds for r in found.rows}
+
+
+def test_a_full_ladder_counts_each_part_that_is_left_out(tmp_path):
+    rows = seconds_of(tmp_path, preset="full")
+    parts = {o.name for o in resolve("cpu-optimized").optimizations}
+    assert rows.keys() >= {f"cpu-optimized-without-{name}" for name in parts}
+    assert rows["cpu-optimized-without-threads"] == rows["cpu-optimized"] < rows["cpu-optimized-without-dead-taps"]
+    short = seconds_of(tmp_path, preset="full", ablation=False)
+    assert set(rows) - set(short) == {n for n in rows if "-without-" in n} - {"cpu-optimized-without-dead-taps"}
+
+
+def test_a_quick_ladder_leaves_no_part_out_unless_asked(tmp_path):
+    assert len(seconds_of(tmp_path)) == 5
+    assert len(seconds_of(tmp_path, ablation=True)) > 10

@@ -1,0 +1,89 @@
+"""A rung whose probe takes long: probed once for a machine, ended at its limit, left out where it can't run."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+
+from laptime.catalogue import find_preset, find_workload
+from laptime.ladder import probing
+from laptime.launchers.process import run_child
+from laptime.places import Places
+from laptime.records import Machine, ProbeRecord
+
+FULL = find_preset(find_workload("cifar"), "full")
+QUICK = find_preset(find_workload("cifar"), "quick")
+QUICKLY = ProbeRecord(machine=Machine(fingerprint="f1", torch="2.15"), gains={"bf16": 1.4})
+
+
+@pytest.fixture
+def children(monkeypatch):
+    """Answers for the children that would probe: what they write and how they end."""
+    started = []
+
+    def child(module, arguments, on_line, limit_s):
+        started.append([module, *arguments, limit_s])
+        answer = child.answers.pop(0)
+        if isinstance(answer, dict):
+            Path(arguments[2]).write_text(json.dumps(answer))
+            return 0
+        on_line("laptime.probe: no Python.h")
+        return answer
+
+    child.answers, child.started = [], started
+    monkeypatch.setattr(probing, "run_child", child)
+    monkeypatch.setattr(probing, "missing_compiler", lambda _: None)
+    # The real lock is machine-wide: a training elsewhere on this machine would hold the test up.
+    monkeypatch.setattr(probing, "device_lock", lambda _device, _say: contextlib.nullcontext())
+    return child
+
+
+def probed(tmp_path, preset=FULL, probe=QUICKLY):
+    tmp_path.mkdir(exist_ok=True)
+    return probing.probe_slow_rungs(probe, ("cifar", "cpu", preset), Places(tmp_path))
+
+
+def test_the_second_ladder_on_a_machine_does_not_probe_again(children, tmp_path):
+    children.answers = [{"gains": {"compile": 1.3, "compile@512": 0.1}, "costs_s": {"compile": 40.0}}] * 2
+    first, second = probed(tmp_path), probed(tmp_path)
+    assert first.gains == second.gains == {"bf16": 1.4, "compile": 1.3, "compile@512": 0.1}
+    assert first.costs_s == {"compile": 40.0}
+    ((module, *arguments, limit_s),) = children.started
+    assert module == "laptime.probe"
+    assert arguments[3:] == ["compile", "bf16"]  # bf16 gained, so it stands on both sides
+    assert limit_s > 60
+    other = QUICKLY.model_copy(update={"machine": Machine(fingerprint="f1", torch="2.16")})
+    probed(tmp_path, probe=other)
+    assert len(children.started) == 2
+
+
+def test_a_short_preset_probes_nothing_that_takes_long(children, tmp_path):
+    assert probed(tmp_path, QUICK) == QUICKLY
+    assert children.started == []
+
+
+@pytest.mark.parametrize(("code", "said"), [(-15, "shown nothing after 300 s"), (1, "no Python.h")])
+def test_a_probe_that_comes_to_no_figure_leaves_the_rung_out(children, tmp_path, code, said):
+    children.answers = [code]
+    reason = probed(tmp_path).refusals["compile"]
+    assert said in reason
+    assert probed(tmp_path).refusals["compile"] == reason
+    Path(reason.partition("remove ")[2].rstrip(")")).unlink()
+    children.answers = [{"gains": {"compile": 1.2}}]
+    assert probed(tmp_path).gains["compile"] == 1.2
+
+
+def test_without_a_compiler_no_probe_is_started(children, monkeypatch, tmp_path):
+    monkeypatch.setattr(probing, "missing_compiler", lambda _: "there is no C++ compiler 'g++': install it")
+    assert "install it" in probed(tmp_path).refusals["compile"]
+    assert children.started == []
+
+
+def test_a_child_past_its_limit_is_ended(tmp_path, monkeypatch):
+    (tmp_path / "endless.py").write_text("print('on', flush=True)\nimport time\ntime.sleep(60)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    lines: list[str] = []
+    assert run_child("endless", [], lines.append, 3.0) < 0
+    assert lines == ["on"]
