@@ -151,7 +151,7 @@ def _indented(log: str) -> list[str]:
 
 
 def _code(text: str) -> str:
-    return "".join(c if c.isprintable() and c not in "`|<>" else "'" for c in text)
+    return "".join(c if c.isprintable() and c not in "`|<>@" else "'" for c in text)
 
 
 def _xml(text: str) -> str:
