@@ -44,7 +44,7 @@ def gate(
     limit_test: LIMIT_TEST = None,
     data: Annotated[str, typer.Option(help="As in laptime run.")] = "auto",
     device: Annotated[
-        str, typer.Option(help="auto, cpu or cuda: whose lock is held, and which variant by default.")
+        str, typer.Option(help="auto, cpu or cuda: whose lock is held; none of them for a command that uses neither.")
     ] = "auto",
     seed: SEED = 0,
     timeout: TIMEOUT = 3600.0,
@@ -65,7 +65,7 @@ def gate(
             raise typer.Exit(_finish(_replayed(replay), places, github))
         if history:
             raise typer.Exit(_list(workload))
-        chosen = _device(device)
+        chosen = _device(device, bool(command or command_base))
         request = make_gate_request(
             workload=workload,
             variant=variant or f"{chosen}-optimized",
@@ -103,9 +103,11 @@ class _never_one(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads
         raise typer.Exit(INVALID) from None
 
 
-def _device(asked: str) -> str:
+def _device(asked: str, by_command: bool) -> str:
     from laptime.devices import choose_device
 
+    if asked == "none" and by_command:
+        return asked
     return choose_device(asked)
 
 

@@ -209,7 +209,7 @@ def _questioned(side: Side, info: SideInfo, python: str) -> bool:
     """Whether a side's `laptime run` can leave out the check and the model; makes sure that it is the side's own."""
     place = _ask(side, info, python, "-c", "import laptime; print(laptime.__path__[0])").strip()
     if not Path(place).resolve().is_relative_to(Path(info.folder).resolve()):
-        raise SideError(side, f"{side} would train with the laptime in {place}, not its own: it has no src/laptime.")
+        raise SideError(side, f"{side} would train with the laptime in {place}, not its own: use --command.")
     return "--bare" in _ask(side, info, python, "-m", "laptime", "run", "--help")
 
 
