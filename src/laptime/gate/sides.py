@@ -17,7 +17,6 @@ from laptime.errors import RunError, UsageError
 from laptime.gate.git import commit_of, find_base, is_dirty, top_of, worktree
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
-from laptime.processes import child_environment
 from laptime.spec import OptimizationSpec
 
 Say = Callable[[str], None]
@@ -50,7 +49,7 @@ class Ready:
     def environ(self, record: Path, seed: int) -> dict[str, str]:
         """The environment of one process."""
         own = {"LAPTIME_RECORD": str(record), "LAPTIME_SEED": str(seed), "LAPTIME_SIDE": self.side}
-        return {**child_environment(), "PYTHONUNBUFFERED": "1", **own, **dict(self.environment)}
+        return {**os.environ, "PYTHONUNBUFFERED": "1", **own, **dict(self.environment)}
 
 
 @contextlib.contextmanager
