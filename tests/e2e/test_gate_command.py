@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from tests.samples import write_folder
 
+from laptime.processes import free_port
+from laptime.tracking.journal import is_settled
+
 # Trains nothing: writes a record with the epoch that the file `epoch_s` of its checkout says.
 TRAINER = """
 import json, os, sys, time
@@ -63,7 +66,7 @@ def gate(project: Path, *arguments: str, command: str = COMMAND) -> subprocess.C
     # No device, so no lock: another test's training on this machine is none of these gates' business.
     with_command = ("--command", command, "--device", "none") if command else ()
     return subprocess.run(
-        [sys.executable, "-m", "laptime", "gate", "tiny", *with_command, *arguments],
+        [sys.executable, "-m", "laptime", "gate", "tiny", *with_command, "--no-track", *arguments],
         capture_output=True,
         text=True,
         cwd=project,
@@ -214,6 +217,7 @@ def test_an_interruption_leaves_a_report_and_no_process(project, tmp_path):
             COMMAND,
             "--device",
             "none",
+            "--no-track",
             "--json",
             str(report),
         ],
@@ -238,11 +242,23 @@ def test_an_interruption_leaves_a_report_and_no_process(project, tmp_path):
     assert gate(project, "--replay", str(report)).returncode == 3
 
 
+def test_a_gate_is_tracked_and_a_server_that_is_away_costs_no_verdict(project):
+    home = project.parent / "home"
+    uri = f"http://127.0.0.1:{free_port()}"
+    away = gate(project, "--track", "--tracking-uri", uri)
+    told(away, 0, "not regressed", uri)
+    told(gate(project, "--track", "--tracking-uri", f"sqlite:///{home / 'mlflow.db'}"), 0, "not regressed")
+    settled = [is_settled(path) for path in sorted((home / "journal").glob("*.jsonl"))]
+    assert settled.count(True) == 1
+    assert len(settled) == 2
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # eighteen processes where every pair is repeated, and they wait for the device
 def test_both_sides_run_their_own_laptime(tmp_path):
     images = write_folder(tmp_path / "images", train=24, test=8)
     here = str(Path(__file__).resolve().parents[2])
-    arguments = ["--base-dir", here, "--head-dir", here, "--variant", "cpu-channels-last", "--device", "cpu"]
+    arguments = ["--base-dir", here, "--head-dir", here, "--variant", "cpu-resident", "--device", "cpu"]
     more = ["--data", str(images), "--limit-train", "32", "--epochs", "1", "--max-pairs", "4", "--budget", "1h"]
     report = tmp_path / "g.json"
     done = subprocess.run(
@@ -251,7 +267,7 @@ def test_both_sides_run_their_own_laptime(tmp_path):
         text=True,
         cwd=tmp_path,
         env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
-        timeout=290,
+        timeout=580,
         check=False,
     )
     # What the clock said of so short epochs is nobody's business; that it was a whole gate is.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from laptime.cli.options import LIMIT_TEST, LIMIT_TRAIN, SEED, TIMEOUT
+from laptime.cli.options import LIMIT_TEST, LIMIT_TRAIN, SEED, TIMEOUT, TRACKING
 from laptime.errors import LaptimeError, UsageError
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def gate(
     json: Annotated[PATH, typer.Option(help="Writes the gate with all pairs.")] = None,
     junit: Annotated[PATH, typer.Option(help="Writes JUnit XML.")] = None,
     markdown: Annotated[PATH, typer.Option(help="Writes Markdown.")] = None,
+    tracking_uri: TRACKING = None,
+    tracked: Annotated[bool, typer.Option("--track/--no-track", help="Sends the gate to MLflow.")] = True,
     github: Annotated[bool, typer.Option("--github", help="Step summary and annotation of a GitHub workflow.")] = False,
 ) -> None:
     """Is head slower than base? 0 no, 1 yes, 2 usage, 3 inconclusive, 4 invalid, 5 head crashes, 6 quality lost."""
@@ -87,7 +89,10 @@ def gate(
             timeout=timeout,
             aa=aa,
         )
-        raise typer.Exit(_run(request, places, github))
+        code, record = _run(request, places, github)
+        if tracked and record is not None and record.pairs:
+            _track(record, tracking_uri)
+        raise typer.Exit(code)
 
 
 class _never_one(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
@@ -96,7 +101,9 @@ class _never_one(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads
     def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
         """Turns what was raised into an exit code."""
         debug = "--debug" in sys.argv
-        if error is None or debug or isinstance(error, typer.Exit | UsageError | KeyboardInterrupt | SystemExit):
+        if isinstance(error, KeyboardInterrupt):
+            raise typer.Exit(INTERRUPTED) from None
+        if error is None or debug or isinstance(error, typer.Exit | UsageError | SystemExit):
             return
         words = str(error) if isinstance(error, LaptimeError) else f"{type(error).__name__}: {error}"
         typer.echo(f"laptime: {words}", err=True)
@@ -111,7 +118,7 @@ def _device(asked: str, by_command: bool) -> str:
     return choose_device(asked)
 
 
-def _run(request: GateRequest, places: dict[str, Path | None], github: bool) -> int:
+def _run(request: GateRequest, places: dict[str, Path | None], github: bool) -> tuple[int, GateRecord | None]:
     from laptime.catalogue import find_workload
     from laptime.gate.reports import write_reports
     from laptime.gate.whole import run_gate
@@ -135,12 +142,24 @@ def _run(request: GateRequest, places: dict[str, Path | None], github: bool) -> 
         typer.echo("laptime: interrupted; what was measured stands in the reports that were asked for.", err=True)
         if last:
             _finish(last[0], places, github)
-        return INTERRUPTED
+        return INTERRUPTED, last[0] if last else None
     code = _finish(record, places, github)
     if record.mode == "aa" and code in (0, 1, 3, 6):
         typer.echo(_noise_words(record))
-        return 0
-    return code
+        return 0, record
+    return code, record
+
+
+def _track(record: GateRecord, uri: str | None) -> None:
+    """Whatever becomes of the tracking, the verdict stays."""
+    from laptime.gate.track import track
+    from laptime.places import find_places
+
+    places = find_places()
+    try:
+        track(record, places, uri or places.mlflow_uri, lambda text: typer.echo(text, err=True))
+    except Exception as error:  # a broken store says nothing about the change
+        typer.echo(f"laptime: the gate was not tracked: {type(error).__name__}: {error}", err=True)
 
 
 def _finish(record: GateRecord, places: dict[str, Path | None], github: bool) -> int:
