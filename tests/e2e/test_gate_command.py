@@ -273,7 +273,7 @@ def test_both_sides_run_their_own_laptime(tmp_path):
     # What the clock said of so short epochs is nobody's business; that it was a whole gate is.
     assert done.returncode in (0, 1, 3), done.stdout + done.stderr
     found = json.loads(report.read_text())
-    assert found["variant"].startswith("cpu-baseline+threads:count=0")
+    assert found["variant"].startswith("cpu-baseline+resident")
     assert sum(p["counted"] for p in found["pairs"]) == 4
     both = [p[side] for p in found["pairs"] for side in ("base", "head")]
     assert {p["samples"][0] for p in both} == {32}
