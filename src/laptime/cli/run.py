@@ -36,6 +36,7 @@ def run(
     timeout: TIMEOUT = 3600.0,
     launcher: LAUNCHER = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder of spec, record and log; default: <home>/runs/<id>.")] = None,
+    bare: Annotated[bool, typer.Option("--bare", help="Times alone: no check against the baseline, no model.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Trains one variant and writes its record; nothing is compared or published."""
@@ -59,7 +60,7 @@ def run(
         out=str(out) if out else None,
     )
     with view() as shown:
-        record, folder = run_single(request, tuple(settings or ()), find_places(), (shown.say, shown.event))
+        record, folder = run_single(request, tuple(settings or ()), find_places(), (shown.say, shown.event), bare)
         shown.result(record)
     if as_json:
         typer.echo(record.model_dump_json(by_alias=True, indent=1))

@@ -1,0 +1,84 @@
+"""The flow `gate`: does head train slower than base? docs/gate.md tells what it promises.
+
+prefect deployment run gate/cifar --param base=main --watch
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from prefect import flow, get_run_logger
+from prefect.artifacts import create_markdown_artifact
+from prefect.states import Failed
+from pydantic import Field
+
+from laptime.devices import choose_device
+from laptime.errors import LaptimeError
+from laptime.gate.reports import to_markdown
+from laptime.gate.request import make_gate_request, seconds, share
+from laptime.gate.whole import run_gate
+from laptime.places import find_places
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+@flow(name="gate", flow_run_name="{workload} against {base}", validate_parameters=True)
+def gate(
+    *,
+    workload: str = "cifar",
+    variant: str | None = None,
+    base: str | None = None,
+    base_dir: str | None = None,
+    head_dir: str | None = None,
+    max_slowdown: str = "10%",
+    budget: str = "15m",
+    max_pairs: Annotated[int, Field(ge=4)] = 24,
+    limit_train: Positive | None = None,
+    limit_test: Positive | None = None,
+    data: str = "auto",
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0,
+) -> Any:
+    """Trains base and head by turns and fails when, and only when, head's epochs are slower, or nothing was shown.
+
+    Args:
+        workload: What is trained; laptime list workloads shows the names.
+        variant: What both sides train; empty for the optimized one of this machine.
+        base: The target; base is where head left it. Empty for the main branch.
+        base_dir: Base's checkout, instead of a ref; with head_dir.
+        head_dir: Head's checkout.
+        max_slowdown: The slowdown that must not pass, such as 10%.
+        budget: Time for all pairs, such as 15m.
+        max_pairs: Pairs at most.
+        limit_train: Training images at most; empty for all.
+        limit_test: Test images at most; empty for a fifth of the training images.
+        data: auto, official, synthetic, a folder or archive, s3://… or http(s)://….
+        seed: Seed of the first processes; each pair takes the next.
+    """
+    logger = get_run_logger()
+    try:
+        device = choose_device("auto")
+        request = make_gate_request(
+            workload=workload,
+            variant=variant or f"{device}-optimized",
+            base=base,
+            base_dir=base_dir,
+            head_dir=head_dir,
+            max_slowdown=share(max_slowdown),
+            budget_s=seconds(budget),
+            max_pairs=max_pairs,
+            limit_train=limit_train,
+            limit_test=limit_test,
+            data=data,
+            device=device,
+            seed=seed,
+        )
+        # In the main thread, where a cancellation reaches it, and never submitted: a timed run stands alone.
+        record = run_gate(request, find_places(), logger.info)
+    except LaptimeError as error:
+        return Failed(message=str(error))
+    outcome = record.outcome
+    assert outcome is not None
+    create_markdown_artifact(to_markdown(record), key="gate", description=outcome.sentence[:200])
+    if outcome.exit_code:
+        return Failed(message=f"{outcome.kind}: {outcome.sentence}")
+    return outcome.sentence

@@ -1,0 +1,158 @@
+"""How the gate does on this machine: pairs without a change, gates drawn from them, whole gates with a change in head.
+
+    scripts/bench gate --pairs 150 [-- OPTIONS]             pairs of base against base until there are so many;
+                                                            cut off, it goes on where it was
+    scripts/bench gate --resample                           draws 10,000 gates from them, in blocks
+    scripts/bench gate --whole 8 --change 0.10 [-- OPTIONS] whole gates; head computes so much longer in each step,
+                                                            or with -0.10 base does
+
+OPTIONS are those of `laptime gate cifar`. Let nothing else run meanwhile. All of it stands in .laptime/bench/gate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from laptime.gate.decision import decide
+from laptime.gate.history import resampled
+from laptime.gate.noise import known_noise
+from laptime.gate.policy import LOOKS, Policy
+from laptime.gate.records import GateRecord, ProcessRecord, read_gate
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".laptime" / "bench" / "gate"
+SOME = 10
+# Put at the end of a step's file: after each training step it computes for a share of that step's own time. The step's
+# last value is read first, so that on a GPU the wait counts as the step's.
+LONGER = """
+
+def _longer(train_epoch):
+    import time
+
+    def slowed(p, epoch):
+        begin = time.perf_counter()
+        for output in train_epoch(p, epoch):
+            float(output.loss_sum)
+            until = time.perf_counter() + {share} * (time.perf_counter() - begin)
+            while time.perf_counter() < until:
+                pass
+            yield output
+            begin = time.perf_counter()
+
+    return slowed
+
+
+train_epoch = _longer(train_epoch)
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    own, options = _split(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int)
+    parser.add_argument("--resample", action="store_true")
+    parser.add_argument("--whole", type=int)
+    parser.add_argument("--change", type=float, default=0.10)
+    given = parser.parse_args(own)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if given.pairs:
+        _take(given.pairs, options)
+    if given.resample:
+        _draw()
+    if given.whole:
+        _gates(given.whole, given.change, options)
+    return 0
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    place = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:place], arguments[place + 1 :]
+
+
+def _taken() -> list[GateRecord]:
+    return [read_gate(path) for path in sorted(FOLDER.glob("aa-*.json"))]
+
+
+def _take(wanted: int, options: Sequence[str]) -> None:
+    """Some pairs at a time, each batch a file of its own: an interruption costs no pair that was measured."""
+    while (have := sum(len(r.counted) for r in _taken())) < wanted:
+        path = FOLDER / f"aa-{len(_taken()):03}.json"
+        _say(f"{have} of {wanted} pairs")
+        code = _gate(["--aa", str(min(SOME, wanted - have)), "--json", str(path), *options])
+        if not path.is_file() or not read_gate(path).pairs:
+            path.unlink(missing_ok=True)
+            raise SystemExit(f"no pairs were taken (exit code {code})")
+
+
+def _draw() -> None:
+    """Error rates of 10,000 gates from all pairs, with and without known noise; and with 10 % added to head."""
+    records = _taken()
+    d = [value for record in records for value in record.log_ratios]
+    policy, noise = Policy(), known_noise(d)
+    walls = [(p.base, p.head) for r in records for p in r.counted]
+    costs = [sum(s.wall_s for s in pair) / sum(_trained_s(s) for s in pair) for pair in walls]
+    flagged = sum(1 for r in records for p in r.pairs if p.flags)
+    _say(f"{len(d)} pairs, {flagged} flagged; s0 {100 * (noise or 0):.2f} %, sd {100 * statistics.stdev(d):.2f} %")
+    _say(f"a pair costs {statistics.median(costs):.2f} times its training")
+    for name, known in (("known noise", noise), ("unknown noise", None)):
+        for change in (0.0, policy.limit, -policy.limit):
+            found = resampled([value + change for value in d], known, policy)
+            shares = ", ".join(f"{kind} {100 * n / found.total():.2f} %" for kind, n in sorted(found.items()))
+            _say(f"{name}, change {change:+.3f}: {shares}; {_mean_pairs(d, change, known):.1f} pairs")
+
+
+def _trained_s(process: ProcessRecord) -> float:
+    """Training of one process: its kept epochs and the dropped one, which takes about as long."""
+    return sum(process.epoch_s) + statistics.median(process.epoch_s)
+
+
+def _mean_pairs(d: Sequence[float], change: float, noise: float | None) -> float:
+    """Mean pairs of gates over consecutive pairs, one beginning at each."""
+    starts = range(max(1, len(d) - LOOKS[-1]))
+    verdicts = [decide([value + change for value in d[i : i + LOOKS[-1]]], noise) for i in starts]
+    return statistics.fmean(v.state.n for v in verdicts if v.state is not None)
+
+
+def _gates(count: int, change: float, options: Sequence[str]) -> None:
+    """Whole gates of two folders, one of which computes longer."""
+    base, head = (FOLDER / name for name in ("base", "head"))
+    for folder in (base, head):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("pyproject.toml", "constraints.txt"):
+            shutil.copy(ROOT / name, folder / name)
+    slowed = head if change > 0 else base
+    loop = slowed / "src" / "laptime" / "engine" / "loop.py"
+    share = change if change > 0 else 1 / (1 + change) - 1
+    loop.write_text(loop.read_text(encoding="utf-8") + LONGER.format(share=share), encoding="utf-8")
+    found: Counter[str] = Counter()
+    for number in range(count):
+        path = FOLDER / f"whole{change:+.2f}-{number:02}.json"
+        _gate(["--base-dir", str(base), "--head-dir", str(head), "--json", str(path), *options])
+        outcome = read_gate(path).outcome
+        assert outcome is not None
+        found[outcome.kind] += 1
+        _say(f"{number + 1} of {count}: {outcome.sentence}")
+    _say(f"change {change:+.0%}: {dict(found)}")
+
+
+def _gate(arguments: Sequence[str]) -> int:
+    command = [sys.executable, "-m", "laptime", "gate", "cifar", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,230 @@
+"""`laptime gate`: base against head; its exit codes are its own (docs/gate.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from laptime.cli.options import LIMIT_TEST, LIMIT_TRAIN, SEED, TIMEOUT, TRACKING
+from laptime.errors import LaptimeError, UsageError
+
+if TYPE_CHECKING:
+    from laptime.gate.records import GateRecord
+    from laptime.gate.request import GateRequest
+
+INVALID = 4
+INTERRUPTED = 130
+
+PATH = Path | None
+
+
+def gate(
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A workload, or any name with --command.")],
+    variant: Annotated[str, typer.Option(help="What both sides train; default: <device>-optimized.")] = "",
+    base: Annotated[str | None, typer.Option(help="The target; base is where head left it. Default: main.")] = None,
+    base_dir: Annotated[str | None, typer.Option(help="Base's checkout, with --head-dir instead of --base.")] = None,
+    head_dir: Annotated[str | None, typer.Option(help="Head's checkout.")] = None,
+    command: Annotated[
+        str | None, typer.Option(help="Trains either side and writes {record}; see docs/gate.md.")
+    ] = None,
+    command_base: Annotated[str | None, typer.Option(help="The same for base alone.")] = None,
+    command_head: Annotated[str | None, typer.Option(help="The same for head alone.")] = None,
+    max_slowdown: Annotated[str, typer.Option(help="The slowdown that must not pass.")] = "10%",
+    budget: Annotated[str, typer.Option(help="Time for all pairs: 900s, 15m, 1h.")] = "15m",
+    max_pairs: Annotated[int, typer.Option(help="Pairs at most.")] = 24,
+    epochs: Annotated[int, typer.Option(help="Kept epochs of each process, after one that is not.")] = 3,
+    limit_train: LIMIT_TRAIN = None,
+    limit_test: LIMIT_TEST = None,
+    data: Annotated[str, typer.Option(help="As in laptime run.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto, cpu or cuda: whose lock is held; none of them for a command that uses neither.")
+    ] = "auto",
+    seed: SEED = 0,
+    timeout: TIMEOUT = 3600.0,
+    aa: Annotated[int, typer.Option(help="So many pairs of base against itself: measures the noise.")] = 0,
+    replay: Annotated[PATH, typer.Option(help="Says the verdict of a written gate again; nothing runs.")] = None,
+    history: Annotated[bool, typer.Option("--history", help="Lists the earlier gates here; nothing runs.")] = False,
+    json: Annotated[PATH, typer.Option(help="Writes the gate with all pairs.")] = None,
+    junit: Annotated[PATH, typer.Option(help="Writes JUnit XML.")] = None,
+    markdown: Annotated[PATH, typer.Option(help="Writes Markdown.")] = None,
+    tracking_uri: TRACKING = None,
+    tracked: Annotated[bool, typer.Option("--track/--no-track", help="Sends the gate to MLflow.")] = True,
+    github: Annotated[bool, typer.Option("--github", help="Step summary and annotation of a GitHub workflow.")] = False,
+) -> None:
+    """Is head slower than base? 0 no, 1 yes, 2 usage, 3 inconclusive, 4 invalid, 5 head crashes, 6 quality lost."""
+    from laptime.gate.request import make_gate_request, seconds, share
+
+    places: dict[str, Path | None] = {"json": json, "junit": junit, "markdown": markdown}
+    with _never_one():
+        if replay is not None:
+            raise typer.Exit(_finish(_replayed(replay), places, github))
+        if history:
+            raise typer.Exit(_list(workload))
+        chosen = _device(device, bool(command or command_base))
+        request = make_gate_request(
+            workload=workload,
+            variant=variant or f"{chosen}-optimized",
+            base=base,
+            base_dir=base_dir,
+            head_dir=head_dir,
+            command=command,
+            command_base=command_base,
+            command_head=command_head,
+            max_slowdown=share(max_slowdown),
+            budget_s=seconds(budget),
+            max_pairs=max_pairs,
+            epochs=epochs,
+            limit_train=limit_train,
+            limit_test=limit_test,
+            data=data,
+            device=chosen,
+            seed=seed,
+            timeout=timeout,
+            aa=aa,
+        )
+        code, record = _run(request, places, github)
+        if tracked and record is not None and record.pairs:
+            _track(record, tracking_uri)
+        raise typer.Exit(code)
+
+
+class _never_one(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
+    """Exit code 1 belongs to a measured regression: every error that is no usage error ends with 4."""
+
+    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
+        """Turns what was raised into an exit code."""
+        debug = "--debug" in sys.argv
+        if isinstance(error, KeyboardInterrupt):
+            raise typer.Exit(INTERRUPTED) from None
+        if error is None or debug or isinstance(error, typer.Exit | UsageError | SystemExit):
+            return
+        words = str(error) if isinstance(error, LaptimeError) else f"{type(error).__name__}: {error}"
+        typer.echo(f"laptime: {words}", err=True)
+        raise typer.Exit(INVALID) from None
+
+
+def _device(asked: str, by_command: bool) -> str:
+    from laptime.devices import choose_device
+
+    if asked == "none" and by_command:
+        return asked
+    return choose_device(asked)
+
+
+def _run(request: GateRequest, places: dict[str, Path | None], github: bool) -> tuple[int, GateRecord | None]:
+    from laptime.catalogue import find_workload
+    from laptime.gate.reports import write_reports
+    from laptime.gate.whole import run_gate
+    from laptime.places import find_places
+    from laptime.variants import resolve
+
+    if not request.command_base:
+        find_workload(request.workload)
+        resolve(request.variant)
+    # An end from outside is an end like Ctrl-C: the training goes too, and the report stays.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    last: list[GateRecord] = []
+
+    def save(record: GateRecord) -> None:
+        last[:] = [record]
+        write_reports(record, places)
+
+    try:
+        record = run_gate(request, find_places(), lambda text: typer.echo(text, err=True), save)
+    except KeyboardInterrupt:
+        typer.echo("laptime: interrupted; what was measured stands in the reports that were asked for.", err=True)
+        if last:
+            _finish(last[0], places, github)
+        return INTERRUPTED, last[0] if last else None
+    code = _finish(record, places, github)
+    if record.mode == "aa" and code in (0, 1, 3, 6):
+        typer.echo(_noise_words(record))
+        return 0, record
+    return code, record
+
+
+def _track(record: GateRecord, uri: str | None) -> None:
+    """Whatever becomes of the tracking, the verdict stays."""
+    from laptime.gate.track import track
+    from laptime.places import find_places
+
+    places = find_places()
+    try:
+        track(record, places, uri or places.mlflow_uri, lambda text: typer.echo(text, err=True))
+    except Exception as error:  # a broken store says nothing about the change
+        typer.echo(f"laptime: the gate was not tracked: {type(error).__name__}: {error}", err=True)
+
+
+def _finish(record: GateRecord, places: dict[str, Path | None], github: bool) -> int:
+    """Writes and prints a concluded gate; returns its exit code."""
+    from laptime.gate.reports import to_annotation, to_markdown, write_reports
+    from laptime.gate.words import TITLES, conditions
+
+    outcome = record.outcome
+    assert outcome is not None
+    write_reports(record, places)
+    typer.echo(f"{TITLES[outcome.kind]}: {outcome.sentence}\n{conditions(record)}")
+    for text in (record.advisory, *outcome.not_shown):
+        if text:
+            typer.echo(text)
+    if record.trouble is not None and record.trouble.log:
+        typer.echo(f"\nThe last lines of the log:\n{record.trouble.log}", err=True)
+    if github:
+        typer.echo(to_annotation(record))
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if summary:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(to_markdown(record))
+    return outcome.exit_code
+
+
+def _replayed(path: Path) -> GateRecord:
+    from laptime.gate.conclude import conclude
+    from laptime.gate.records import read_gate
+
+    record = read_gate(path)
+    return record.model_copy(update={"outcome": conclude(record)})
+
+
+def _noise_words(record: GateRecord) -> str:
+    """What pairs without a change say about this machine."""
+    from laptime.gate.decision import spread_of
+    from laptime.gate.history import resampled
+    from laptime.gate.noise import known_noise, pairs_needed
+
+    d, policy = record.log_ratios, record.policy.policy()
+    if len(d) < 4:
+        return "Four pairs are the fewest that say anything about the noise."
+    noise = known_noise(d)
+    sd = noise or spread_of(d, None).variance ** 0.5
+    found = resampled(d, noise, policy)
+    low, high = pairs_needed(sd, policy)
+    return (
+        f"Noise of a pair: {sd * 100:.1f} % ({len(d)} pairs); a gate takes about {low} to {high} pairs here. Of 10,000 "
+        f"gates drawn from these pairs {found['regressed'] / 100:.2f} % were regressed and "
+        f"{found['inconclusive'] / 100:.1f} % inconclusive."
+    )
+
+
+def _list(workload: str) -> int:
+    from laptime.gate.records import read_gate
+    from laptime.gate.words import TITLES, percent
+    from laptime.places import find_places
+
+    echo: Callable[[str], None] = typer.echo
+    for path in sorted((find_places().home / "gates").glob("*.json")):
+        record = read_gate(path)
+        outcome = record.outcome
+        if record.workload != workload or outcome is None:
+            continue
+        state = outcome.decision.state if outcome.decision else None
+        ratio = percent(state.ratio) if state else ""
+        echo(f"{record.id}  {record.head.sha[:12]:<12}  {record.mode:<4}  {TITLES[outcome.kind]:<14} {ratio}")
+    return 0

@@ -1,0 +1,120 @@
+"""Beside the epoch: memory, steps, waiting, compilation, the first step, quality, and what a regression is made of.
+
+None of these ever makes a gate `regressed`: they are shown, and a loss of quality makes it `parity`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean, median, stdev
+
+from laptime.gate.decision import decide
+from laptime.gate.policy import Policy
+from laptime.gate.records import Cause, CheckRecord, PairRecord, ProcessRecord
+from laptime.gate.student import quantile
+
+MEMORY_LIMIT = 1.05
+STARTUP = Policy(max_slowdown=0.20)
+# One percentage point, as in the comparison of variants: two seeds of one training differ by about as much.
+QUALITY_TOLERANCE = 0.01
+_FEWEST = 4
+_CERTAIN = 0.01
+
+Of = Callable[[ProcessRecord], float | None]
+
+
+def check_all(pairs: Sequence[PairRecord]) -> tuple[CheckRecord, ...]:
+    """All figures that both sides of every pair have; none without pairs."""
+    found = (
+        _memory(pairs),
+        _startup(pairs),
+        _plain(pairs, "step, median", "ms", lambda p: p.step_ms),
+        _plain(pairs, "waiting for data", "%", _waiting),
+        _plain(pairs, "compilation", "s", lambda p: p.compile_s),
+        _plain(pairs, "test accuracy", "%", _accuracy),
+    )
+    return tuple(check for check in found if check is not None)
+
+
+def find_cause(pairs: Sequence[PairRecord]) -> Cause | None:
+    """The part of the epoch that grew most, by its median over pairs; None without a breakdown or without growth."""
+    names = {name for pair in pairs for name in (*pair.base.parts_s, *pair.head.parts_s)}
+    parts = {name: _part(pairs, name) for name in sorted(names)}
+    growth = {name: head - base for name, (base, head) in parts.items()}
+    total = sum(seconds for seconds in growth.values() if seconds > 0)
+    if not total:
+        return None
+    part = max(growth, key=lambda name: growth[name])
+    base_s, head_s = parts[part]
+    return Cause(part=part, base_s=base_s, head_s=head_s, share=growth[part] / total)
+
+
+def quality_loss(pairs: Sequence[PairRecord]) -> str | None:
+    """One sentence where head's accuracy is shown to be worse by more than the tolerance, pair by pair; else None.
+
+    The mean loss must exceed the tolerance, and a bound at 1 % must exclude that there is none.
+    """
+    both = [(p.base.test_accuracy, p.head.test_accuracy) for p in pairs]
+    losses = [base - head for base, head in both if base is not None and head is not None]
+    if len(losses) < _FEWEST or len(losses) < len(pairs) or any(p.base.stand_in for p in pairs):
+        return None
+    mean = fmean(losses)
+    low = mean - quantile(_CERTAIN, len(losses) - 1) * stdev(losses) / math.sqrt(len(losses))
+    if mean <= QUALITY_TOLERANCE or low <= 0:
+        return None
+    return (
+        f"head is not slower, but its test accuracy is {mean * 100:.1f} percentage points below base's over "
+        f"{len(losses)} pairs, more than the tolerance of {QUALITY_TOLERANCE * 100:g}: see what it no longer learns."
+    )
+
+
+def _both(pairs: Sequence[PairRecord], of: Of) -> tuple[list[float], list[float]] | None:
+    base, head = [of(p.base) for p in pairs], [of(p.head) for p in pairs]
+    known = [[v for v in side if v is not None] for side in (base, head)]
+    return (known[0], known[1]) if pairs and all(len(k) == len(pairs) for k in known) else None
+
+
+def _plain(pairs: Sequence[PairRecord], name: str, unit: str, of: Of) -> CheckRecord | None:
+    found = _both(pairs, of)
+    return CheckRecord(name=name, unit=unit, base=median(found[0]), head=median(found[1])) if found else None
+
+
+def _memory(pairs: Sequence[PairRecord]) -> CheckRecord | None:
+    found = _plain(pairs, "peak memory", "MiB", lambda p: p.peak_memory_mib)
+    if found is None:
+        return None
+    return found.model_copy(update={"limit": "+5 %", "ok": found.head <= MEMORY_LIMIT * found.base})
+
+
+def _startup(pairs: Sequence[PairRecord]) -> CheckRecord | None:
+    """A gate of its own, with a wider limit: starting a process scatters more than an epoch does."""
+    found = _both(pairs, lambda p: p.startup_s if p.startup_s else None)
+    if found is None:
+        return None
+    ratios = [math.log(head / base) for base, head in zip(*found, strict=True)]
+    slower = decide(ratios, None, STARTUP).kind == "regressed"
+    return CheckRecord(
+        name="time to the first step",
+        unit="s",
+        base=median(found[0]),
+        head=median(found[1]),
+        limit="+20 %",
+        ok=not slower,
+    )
+
+
+def _waiting(process: ProcessRecord) -> float | None:
+    wait = process.parts_s.get("data")
+    return 100 * wait / median(process.epoch_s) if wait is not None else None
+
+
+def _accuracy(process: ProcessRecord) -> float | None:
+    return None if process.test_accuracy is None else 100 * process.test_accuracy
+
+
+def _part(pairs: Sequence[PairRecord], name: str) -> tuple[float, float]:
+    return (
+        median([p.base.parts_s.get(name, 0.0) for p in pairs]),
+        median([p.head.parts_s.get(name, 0.0) for p in pairs]),
+    )

@@ -1,0 +1,224 @@
+"""A gate as data: every process, pair, flag and figure, so that the verdict can be made again from the file alone."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+from pydantic import Field
+
+from laptime.errors import DataError
+from laptime.gate.decision import Verdict
+from laptime.gate.policy import LOOKS, Policy
+from laptime.records import Machine, Readable
+from laptime.spec import Versioned, read_versioned
+
+GATE_SCHEMA = "laptime.gate/1"
+
+Side = Literal["base", "head"]
+Kind = Literal["not_regressed", "improved", "regressed", "inconclusive", "invalid", "error", "parity"]
+
+EXIT_CODES: dict[Kind, int] = {
+    "not_regressed": 0,
+    "improved": 0,
+    "regressed": 1,
+    "inconclusive": 3,
+    "invalid": 4,
+    "error": 5,
+    "parity": 6,
+}
+
+
+class PolicyRecord(Readable):
+    """The rule, as it was fixed before the first pair; see `laptime.gate.policy.Policy`."""
+
+    max_slowdown: float = 0.10
+    alpha: float = 0.01
+    beta: float = 0.05
+    looks: tuple[int, ...] = LOOKS
+
+    def policy(self) -> Policy:
+        """The policy; raises UsageError where a file holds one that makes no sense."""
+        return Policy(self.max_slowdown, self.alpha, self.beta, self.looks)
+
+
+class SideInfo(Readable):
+    """One of the two checkouts.
+
+    Attributes:
+        ref: what the user named; empty for a folder.
+        sha: the commit, empty outside version control.
+        dirty: whether it was gated with changes that are not committed.
+        python: its interpreter's environment: `shared` or `own`.
+    """
+
+    ref: str = ""
+    sha: str = ""
+    dirty: bool = False
+    folder: str = ""
+    environment: Literal["shared", "own"] = "shared"
+
+
+class ProcessRecord(Readable):
+    """One training process, cut down to what the gate needs of its record.
+
+    Attributes:
+        epoch_s: seconds of the kept epochs.
+        samples: samples of the kept epochs, as a set in order.
+        wall_s: seconds from the start of the process to its end.
+        spec: digest of what was trained, seed and places apart.
+        hardware: CPU, cores, memory and GPUs in words; two sides must agree in it.
+        startup_s: seconds to the first step.
+        parts_s: seconds of one epoch by part, medians over the kept ones.
+    """
+
+    side: Side
+    seed: int = 0
+    epoch_s: tuple[float, ...] = ()
+    samples: tuple[int, ...] = ()
+    wall_s: float = 0.0
+    started_at: float = 0.0
+    spec: str = ""
+    data: str = ""
+    stand_in: bool = False
+    hardware: str = ""
+    startup_s: float | None = None
+    compile_s: float | None = None
+    step_ms: float | None = None
+    peak_memory_mib: float | None = None
+    test_accuracy: float | None = None
+    parts_s: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def z(self) -> float:
+        """Logarithm of the median kept epoch."""
+        return math.log(median(self.epoch_s))
+
+
+class PairRecord(Readable):
+    """One process of each side, one after the other.
+
+    Attributes:
+        number: from 1, in the order of time, repeated pairs included.
+        order: `AB` where base ran first.
+        flags: what was seen on the machine before anybody looked at the times.
+        counted: whether it is among the pairs that decide; a flagged pair that was repeated is not.
+    """
+
+    number: int
+    order: Literal["AB", "BA"]
+    seed: int
+    base: ProcessRecord
+    head: ProcessRecord
+    flags: tuple[str, ...] = ()
+    counted: bool = True
+
+    @property
+    def log_ratio(self) -> float:
+        return self.head.z - self.base.z
+
+
+class Trouble(Readable):
+    """Why a gate has no verdict from pairs; `log` holds the last lines of the process that failed."""
+
+    kind: Literal["invalid", "error", "inconclusive"]
+    reason: str
+    log: str = ""
+
+
+class CheckRecord(Readable):
+    """A figure beside the epoch time.
+
+    Attributes:
+        ok: whether it is within its limit; None where it has none.
+    """
+
+    name: str
+    base: float
+    head: float
+    unit: str = ""
+    limit: str = ""
+    ok: bool | None = None
+
+
+class Cause(Readable):
+    """The part of the step that grew most: seconds of an epoch."""
+
+    part: str
+    base_s: float
+    head_s: float
+    share: float
+
+
+class Outcome(Readable):
+    """What a gate says.
+
+    Attributes:
+        sentence: the verdict in words.
+        decision: the figures; None where there were too few pairs for any.
+        not_shown: what the gate did not show, a sentence each.
+    """
+
+    kind: Kind
+    exit_code: int
+    sentence: str
+    decision: Verdict | None = None
+    checks: tuple[CheckRecord, ...] = ()
+    cause: Cause | None = None
+    not_shown: tuple[str, ...] = ()
+
+
+class GateRecord(Readable):
+    """A gate, whole or as far as it came.
+
+    Attributes:
+        mode: `gate`, or `aa` where base was compared with itself.
+        variant: what both sides train, written out; or their commands.
+        noise: known standard deviation of a pair's log ratio (s0), None where unknown.
+        fingerprint: of what decides speed and noise: machine, versions, what is trained.
+        pair_s: expected seconds of one pair, from the unmeasured processes.
+        advisory: why this gate will hardly come to a verdict; empty when it should.
+        notices: what the user must know.
+    """
+
+    schema_: str = Field(default=GATE_SCHEMA, alias="schema")
+    id: str
+    mode: Literal["gate", "aa"] = "gate"
+    workload: str
+    variant: str = ""
+    base: SideInfo = SideInfo()
+    head: SideInfo = SideInfo()
+    policy: PolicyRecord = PolicyRecord()
+    noise: float | None = None
+    noise_source: str = ""
+    fingerprint: str = ""
+    machine: Machine = Machine()
+    budget_s: float = 900.0
+    limit_train: int | None = None
+    pair_s: float | None = None
+    advisory: str = ""
+    notices: tuple[str, ...] = ()
+    pairs: tuple[PairRecord, ...] = ()
+    trouble: Trouble | None = None
+    outcome: Outcome | None = None
+    status: Literal["running", "done", "interrupted"] = "running"
+    started_at: float = 0.0
+    ended_at: float | None = None
+
+    @property
+    def counted(self) -> tuple[PairRecord, ...]:
+        return tuple(p for p in self.pairs if p.counted)
+
+    @property
+    def log_ratios(self) -> list[float]:
+        return [p.log_ratio for p in self.counted]
+
+
+GATE_FILE = Versioned("gate", GATE_SCHEMA, "replay it with the version that wrote it", DataError)
+
+
+def read_gate(path: Path) -> GateRecord:
+    """Reads a gate that `--json` wrote; raises DataError, see `read_versioned`."""
+    return read_versioned(path, GateRecord, GATE_FILE)

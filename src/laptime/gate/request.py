@@ -1,0 +1,109 @@
+"""What a user asks of a gate: the options of `laptime gate` and the parameters of the Prefect flow."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from laptime.errors import UsageError, shorten
+from laptime.gate.policy import make_policy
+from laptime.gate.records import PolicyRecord
+from laptime.spec import Frozen, explain
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+
+
+class GateRequest(Frozen):
+    """The request.
+
+    Attributes:
+        workload: a workload, or any name where commands are given.
+        budget_s: seconds for all measured pairs; making ready costs none of it.
+        epochs: kept epochs of each process, after one that is not kept.
+        aa: pairs of base against itself, 0 for a gate.
+    """
+
+    workload: str
+    variant: str = ""
+    base: str | None = None
+    base_dir: str | None = None
+    head_dir: str | None = None
+    command_base: str | None = None
+    command_head: str | None = None
+    max_slowdown: float = 0.10
+    budget_s: Annotated[float, Field(gt=0)] = 900.0
+    max_pairs: int = 24
+    epochs: Annotated[int, Field(ge=1)] = 3
+    limit_train: Annotated[int, Field(ge=1)] | None = None
+    limit_test: Annotated[int, Field(ge=1)] | None = None
+    data: str = "auto"
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    timeout: Annotated[float, Field(gt=0)] = 3600.0
+    device: str = "cpu"
+    aa: Annotated[int, Field(ge=0)] = 0
+
+    def policy(self) -> PolicyRecord:
+        """The rule; raises UsageError where it promises nothing."""
+        made = make_policy(self.max_slowdown, self.max_pairs)
+        return PolicyRecord(max_slowdown=made.max_slowdown, alpha=made.alpha, beta=made.beta, looks=made.looks)
+
+    @property
+    def tests_limit(self) -> int | None:
+        """Test images of each evaluation, which stands outside the epoch but not outside a pair's cost."""
+        if self.limit_test is not None or self.limit_train is None:
+            return self.limit_test
+        return max(1, self.limit_train // 5)
+
+    def run_options(self, variant: str, bare: bool) -> tuple[str, ...]:
+        """The options of each side's `laptime run`, but for the placeholders of one process."""
+        given = {
+            "--variant": variant,
+            "--epochs": self.epochs,
+            "--warmup-epochs": 1,
+            "--limit-train": self.limit_train,
+            "--limit-test": self.tests_limit,
+            "--data": str(Path(self.data).resolve()) if Path(self.data).exists() else self.data,
+            "--timeout": self.timeout,
+            "--seed": "{seed}",
+            "--out": "{folder}",
+        }
+        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        return (*words, "--bare") if bare else tuple(words)
+
+
+def make_gate_request(**options: Any) -> GateRequest:
+    """Builds a request; raises UsageError in one sentence where an option makes no sense."""
+    command = options.pop("command", None)
+    for side in ("command_base", "command_head"):
+        options[side] = options.get(side) or command
+    try:
+        request = GateRequest(**options)
+    except ValidationError as error:
+        raise UsageError(f"{explain(error)}.") from error
+    for one, other in (("command_base", "command_head"), ("base_dir", "head_dir")):
+        if bool(getattr(request, one)) != bool(getattr(request, other)):
+            names = [f"--{name.replace('_', '-')}" for name in (one, other)]
+            raise UsageError(f"{names[0]} and {names[1]} belong together: give both.")
+    if request.base and request.base_dir:
+        raise UsageError("--base and --base-dir exclude each other: give a ref, or two folders.")
+    request.policy()
+    return request
+
+
+def seconds(text: str) -> float:
+    """Reads `90`, `90s`, `15m` or `1.5h` as seconds; raises UsageError."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", text.strip())
+    if not found or float(found[1]) == 0:
+        raise UsageError(f"--budget {shorten(text)!r} is no duration above 0: give 15m, 900s or 1h.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def share(text: str) -> float:
+    """Reads `10%` or `0.1` as a share; raises UsageError."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)", text.strip())
+    if not found:
+        raise UsageError(f"--max-slowdown {shorten(text)!r} is no share: give 10% or 0.1.")
+    return float(found[1]) / (100 if found[2] else 1)

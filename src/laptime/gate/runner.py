@@ -1,0 +1,197 @@
+"""A gate on its way: unmeasured processes, pairs in turned orders, looks at planned counts, a verdict in every case."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal, Protocol
+
+from laptime.gate import words
+from laptime.gate.conclude import conclude, difference
+from laptime.gate.decision import Verdict, decide
+from laptime.gate.noise import pairs_needed
+from laptime.gate.policy import FEWEST
+from laptime.gate.process import Trained
+from laptime.gate.records import GateRecord, PairRecord, Side, Trouble
+from laptime.gate.sides import SideError
+from laptime.launchers.base import ignore
+
+Train = Callable[[Side, int], Trained]
+
+
+class KnownNoise(Protocol):
+    """Finds the noise of a fingerprint in earlier gates: s0, or None, and where it is from."""
+
+    def __call__(self, fingerprint: str) -> tuple[float | None, str]:
+        """Looks it up."""
+        ...
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a gate tells while it runs; the clock is given, so that tests need no time."""
+
+    say: Callable[[str], None] = ignore
+    save: Callable[[GateRecord], None] = ignore
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass
+class Gate:
+    """A gate that is being run; `record` is whole after each pair.
+
+    Attributes:
+        train: trains one process of a side with a seed; raises SideError.
+        noise: finds the known noise once the fingerprint is known.
+        fingerprint: says what decides speed and noise here.
+        first_seed: of the unmeasured processes; each pair takes the next.
+        max_aa: pairs of base against itself, which no look ends; 0 for a gate.
+    """
+
+    record: GateRecord
+    train: Train
+    noise: KnownNoise
+    fingerprint: Callable[[Trained], str]
+    told: Told = field(default_factory=Told)
+    first_seed: int = 0
+    max_aa: int = 0
+
+    def run(self) -> GateRecord:
+        """Runs to a verdict. An interruption is noted in the record, and raised again."""
+        try:
+            self._make_ready()
+            if self.record.trouble is None:
+                self._measure()
+        except SideError as error:
+            # Base has come through once before head is ever started, so a crash of head is head's own.
+            self._stop("error" if error.side == "head" else "invalid", str(error), error.log)
+        except KeyboardInterrupt:
+            self._end("interrupted")
+            raise
+        self._end("done")
+        return self.record
+
+    def _make_ready(self) -> None:
+        """One unmeasured process of each side fills caches, and tells what a pair costs and where this runs."""
+        self.told.say("One unmeasured process of each side")
+        base = self.train("base", self.first_seed)
+        head = self.train("head", self.first_seed)
+        pair = PairRecord(
+            number=0, order="AB", seed=self.first_seed, base=base.process, head=head.process, counted=False
+        )
+        found = self.fingerprint(base)
+        noise, source = self.noise(found)
+        self._update(
+            machine=base.machine,
+            fingerprint=found,
+            noise=noise,
+            noise_source=source,
+            pair_s=base.process.wall_s + head.process.wall_s,
+        )
+        different = difference(pair)
+        if different:
+            self._stop("invalid", different.replace("in pair 0", "before the first pair"))
+            return
+        self._note_short(base)
+        self._weigh_budget()
+
+    def _note_short(self, base: Trained) -> None:
+        shortest = min(base.process.epoch_s)
+        if shortest < 2:
+            self._notice(
+                f"Epochs of {shortest:.2f} s are short: below 2 s the clock sees more of the machine than of head."
+            )
+
+    def _weigh_budget(self) -> None:
+        """Says before spending it whether the budget can do."""
+        record, cost = self.record, self.record.pair_s or 0.0
+        affordable = min(record.policy.looks[-1], math.floor(record.budget_s / cost)) if cost else 0
+        if self.max_aa:
+            return
+        if cost * FEWEST > record.budget_s:
+            self._stop(
+                "inconclusive",
+                f"The budget of {record.budget_s:.0f} s holds no {FEWEST} pairs at {cost:.1f} s each: give --budget "
+                f"{math.ceil(cost * record.policy.looks[-1] / 60)}m, or shorten epochs with --limit-train.",
+            )
+            return
+        self.told.say(f"A pair takes about {cost:.1f} s, so the budget holds {affordable}.")
+        if record.noise is None:
+            return
+        low, high = pairs_needed(record.noise, record.policy.policy())
+        if low > affordable:
+            text = (
+                f"At the known noise of {record.noise * 100:.1f} % a pair this gate needs about {low} to {high} pairs, "
+                f"and its budget holds {affordable}: it is advisory, and a verdict is not to be expected."
+            )
+            self._update(advisory=text)
+            self.told.say(text)
+
+    def _measure(self) -> None:
+        """Pairs until a look decides, the plan ends, or the next look can't be reached within the budget."""
+        begin, verdict = self.told.clock(), self._verdict()
+        while not self._finished(verdict):
+            if not self.max_aa and not self._reaches_next_look(verdict, self.told.clock() - begin):
+                self._stop("inconclusive", f"The budget of {self.record.budget_s:.0f} s ended before the next look.")
+                return
+            self._pair()
+            if difference(self.record.pairs[-1]):
+                return  # what can't be compared does not become comparable
+            verdict = self._verdict()
+            self.told.say(words.progress(verdict))
+
+    def _finished(self, verdict: Verdict) -> bool:
+        if self.max_aa:
+            return verdict.pairs >= self.max_aa
+        return verdict.decided or verdict.next_look is None
+
+    def _reaches_next_look(self, verdict: Verdict, spent_s: float) -> bool:
+        """Pairs that lead to no look would be wasted."""
+        costs = [p.base.wall_s + p.head.wall_s for p in self.record.pairs] or [self.record.pair_s or 0.0]
+        missing = (verdict.next_look or verdict.pairs) - verdict.pairs
+        return spent_s + missing * median(costs) <= self.record.budget_s
+
+    def _pair(self) -> None:
+        """One pair; one that was disturbed is repeated once, and the second counts whatever was seen."""
+        pair = self._one_pair()
+        if pair.flags:
+            self.told.say(f"Pair {pair.number} is repeated: {'; '.join(pair.flags)}.")
+            self._add(pair.model_copy(update={"counted": False}))
+            pair = self._one_pair()
+        self._add(pair)
+
+    def _one_pair(self) -> PairRecord:
+        counted = len(self.record.counted)
+        order: Literal["AB", "BA"] = "AB" if counted % 2 == 0 else "BA"
+        seed = self.first_seed + counted + 1
+        sides: tuple[Side, Side] = ("base", "head") if order == "AB" else ("head", "base")
+        found = {side: self.train(side, seed) for side in sides}
+        flags = [f"{side}: {flag}" for side in sides for flag in found[side].flags]
+        number = len(self.record.pairs) + 1
+        base, head = found["base"].process, found["head"].process
+        return PairRecord(number=number, order=order, seed=seed, base=base, head=head, flags=tuple(flags))
+
+    def _verdict(self) -> Verdict:
+        return decide(self.record.log_ratios, self.record.noise, self.record.policy.policy())
+
+    def _add(self, pair: PairRecord) -> None:
+        self._update(pairs=(*self.record.pairs, pair))
+
+    def _notice(self, text: str) -> None:
+        self._update(notices=(*self.record.notices, text))
+        self.told.say(text)
+
+    def _stop(self, kind: Literal["invalid", "error", "inconclusive"], reason: str, log: str = "") -> None:
+        self._update(trouble=Trouble(kind=kind, reason=reason, log=log))
+
+    def _end(self, status: Literal["done", "interrupted"]) -> None:
+        self._update(status=status, ended_at=time.time())
+
+    def _update(self, **fields: object) -> None:
+        """Every state that is saved is a valid report: it is concluded as if the gate ended here."""
+        changed = self.record.model_copy(update=fields)
+        self.record = changed.model_copy(update={"outcome": conclude(changed)})
+        self.told.save(self.record)

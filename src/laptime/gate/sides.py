@@ -1,0 +1,219 @@
+"""The two sides made ready: checkouts, environments, and the command that trains each. All of it before the clock."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from laptime.errors import RunError, UsageError
+from laptime.gate.git import commit_of, find_base, is_dirty, top_of, worktree
+from laptime.gate.records import Side, SideInfo
+from laptime.gate.request import GateRequest
+from laptime.spec import OptimizationSpec
+
+Say = Callable[[str], None]
+_QUESTION_S = 120.0
+
+
+class SideError(RunError):
+    """One side can't be trained; what the gate makes of it depends on the side."""
+
+    def __init__(self, side: Side, reason: str, log: str = "") -> None:
+        super().__init__(reason)
+        self.side, self.log = side, log
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A side that can be trained.
+
+    Attributes:
+        command: words with the placeholders {seed}, {record} and {folder}.
+        environment: variables on top of this process's own.
+    """
+
+    side: Side
+    info: SideInfo
+    folder: Path
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def environ(self, record: Path, seed: int) -> dict[str, str]:
+        """The environment of one process."""
+        own = {"LAPTIME_RECORD": str(record), "LAPTIME_SEED": str(seed), "LAPTIME_SIDE": self.side}
+        return {**os.environ, "PYTHONUNBUFFERED": "1", **own, **dict(self.environment)}
+
+
+@contextlib.contextmanager
+def checkouts(request: GateRequest, here: Path, room: Path, say: Say) -> Iterator[tuple[SideInfo, SideInfo]]:
+    """Both checkouts, as the request names them: two folders, or two commits of the repository in `here`.
+
+    Raises:
+        UsageError: they can't be found, or are the same.
+        SideError: a commit can't be checked out.
+    """
+    if request.base_dir and request.head_dir:
+        yield _folder("base", request.base_dir), _folder("head", request.head_dir)
+        return
+    top = top_of(here)
+    if request.command_base != request.command_head and not request.base:
+        yield _folder("base", str(here)), _folder("head", str(here))
+        return
+    if top is None:
+        raise UsageError(f"{here} is no git checkout: go into one, or give --base-dir and --head-dir.")
+    head, dirty = commit_of(top) or "", is_dirty(top)
+    ref, base = ("HEAD", head) if request.aa else find_base(top, request.base)
+    if base == head and not dirty and not request.aa:
+        raise UsageError(
+            f"--base {ref!r} leads to {base[:12]}, which is head itself: commit the change first, give another base, "
+            "or measure the noise with --aa 20."
+        )
+    with contextlib.ExitStack() as stack:
+        try:
+            base_folder = stack.enter_context(worktree(top, base, room / "base"))
+        except RunError as error:
+            raise SideError("base", str(error)) from error
+        head_folder = base_folder if request.aa else top
+        if not dirty and not request.aa:
+            head_folder = stack.enter_context(worktree(top, head, room / "head"))
+        if dirty and not request.aa:
+            say(f"{top} has changes that are not committed: head is gated as it is.")
+        yield (
+            SideInfo(ref=ref, sha=base, folder=str(base_folder)),
+            SideInfo(ref="HEAD", sha=head, dirty=dirty and not request.aa, folder=str(head_folder)),
+        )
+
+
+def _folder(side: Side, name: str) -> SideInfo:
+    folder = Path(name).expanduser().resolve()
+    if not folder.is_dir():
+        raise UsageError(f"--{side}-dir {name!r} is no folder: give {side}'s checkout.")
+    inside = top_of(folder) is not None
+    return SideInfo(
+        sha=(commit_of(folder) or "") if inside else "", dirty=inside and is_dirty(folder), folder=str(folder)
+    )
+
+
+def make_ready(
+    request: GateRequest, infos: tuple[SideInfo, SideInfo], home: Path, say: Say
+) -> tuple[Ready, Ready, str]:
+    """Environments and commands of both sides, and what they train in words.
+
+    Raises:
+        SideError: a side does not build, or is from before what the gate calls.
+    """
+    base, head = infos
+    commands = (request.command_base, request.command_head)
+    if commands[0] and commands[1]:
+        split = [tuple(shlex.split(command)) for command in (commands[0], commands[1])]
+        ready = (
+            Ready("base", base, Path(base.folder), split[0]),
+            Ready("head", head, Path(head.folder), split[1]),
+        )
+        return *ready, commands[0] if commands[0] == commands[1] else f"{commands[0]} against {commands[1]}"
+    shared = pins(Path(base.folder)) == pins(Path(head.folder))
+    python = _python("base", base, shared, say)
+    written = _written_out(request, base, python)
+    return (
+        _own_laptime("base", base, python, (request, written, home)),
+        _own_laptime("head", head, _python("head", head, shared, say), (request, written, home)),
+        written,
+    )
+
+
+def _own_laptime(side: Side, info: SideInfo, python: str, what: tuple[GateRequest, str, Path]) -> Ready:
+    """A side that trains with its own `laptime run`."""
+    request, written, home = what
+    bare = _questioned(side, info, python)
+    kept = info.model_copy(update={"environment": "shared" if python == sys.executable else "own"})
+    command = (python, "-m", "laptime", "run", request.workload, *request.run_options(written, bare))
+    return Ready(side, kept, Path(info.folder), command, _variables(info, home))
+
+
+def pins(folder: Path) -> tuple[str, ...]:
+    """What decides a side's environment: its constraints and its declared dependencies."""
+    constraints = folder / "constraints.txt"
+    text = constraints.read_text(encoding="utf-8") if constraints.is_file() else ""
+    lines = sorted(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    try:
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
+    except (OSError, tomllib.TOMLDecodeError):
+        project = {}
+    return (*lines, *sorted(project.get("dependencies", ())), str(project.get("requires-python", "")))
+
+
+def _python(side: Side, info: SideInfo, shared: bool, say: Say) -> str:
+    """The interpreter of a side: this one where both pin the same, else one that the side's own set-up makes."""
+    folder = Path(info.folder)
+    own = folder / ".venv" / "bin" / "python"
+    if shared:
+        return sys.executable
+    if own.is_file():
+        return str(own)
+    if not (folder / "scripts" / "setup").is_file():
+        raise SideError(
+            side, f"{side} pins other dependencies and has no scripts/setup to install them: give --command."
+        )
+    say(f"{side} pins other dependencies: its environment is installed beside it, which takes some minutes.")
+    done = subprocess.run(
+        [str(folder / "scripts" / "setup")], cwd=folder, capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode != 0:
+        raise SideError(side, f"{side}'s scripts/setup ended with {done.returncode}.", done.stdout + done.stderr)
+    return str(own)
+
+
+def _variables(info: SideInfo, home: Path) -> tuple[tuple[str, str], ...]:
+    """The side's own code before what is installed; one home, so that both read the same stored data."""
+    return (
+        ("PYTHONPATH", str(Path(info.folder) / "src")),
+        ("LAPTIME_HOME", str(home)),
+        ("LAPTIME_COMMIT", info.sha[:12] + ("+" if info.dirty else "")),
+    )
+
+
+def _ask(side: Side, info: SideInfo, python: str, *arguments: str) -> str:
+    """What a side's own laptime answers; raises SideError where it has no answer."""
+    environment = {**os.environ, **dict(_variables(info, Path(info.folder))), "COLUMNS": "200"}
+    done = subprocess.run(
+        [python, *arguments],
+        cwd=info.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_QUESTION_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
+        raise SideError(
+            side,
+            f"{side}'s own laptime ({info.sha[:12] or info.folder}) does not answer {' '.join(arguments[1:4])}: "
+            f"{last[:200]}; --command gates any training that writes a record.json.",
+            done.stdout + done.stderr,
+        )
+    return done.stdout
+
+
+def _questioned(side: Side, info: SideInfo, python: str) -> bool:
+    """Whether a side's `laptime run` can leave out the check and the model; makes sure that it is the side's own."""
+    place = _ask(side, info, python, "-c", "import laptime; print(laptime.__path__[0])").strip()
+    if not Path(place).resolve().is_relative_to(Path(info.folder).resolve()):
+        raise SideError(side, f"{side} would train with the laptime in {place}, not its own: use --command.")
+    return "--bare" in _ask(side, info, python, "-m", "laptime", "run", "--help")
+
+
+def _written_out(request: GateRequest, base: SideInfo, python: str) -> str:
+    """Base's variant as the list that it stands for there, so that head can't mean another one by its name."""
+    told = json.loads(_ask("base", base, python, "-m", "laptime", "explain", request.variant, "--json"))
+    chosen = [OptimizationSpec(name=t["optimization"], options=t["options"]).text() for t in told["transforms"]]
+    return "+".join([f"{told['device']}-baseline", *chosen])

@@ -1,0 +1,103 @@
+"""A finished gate in the journal, and from there in MLflow: one run, each pair a step of its metrics."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from laptime.errors import TrackingError
+from laptime.gate.records import GateRecord
+from laptime.gate.reports import write_reports
+from laptime.places import Places
+from laptime.tracking import Journal
+from laptime.tracking.base import MetricRow, RunStart, Tracker
+from laptime.tracking.owner import this_process
+from laptime.tracking.sync import sync, target_of
+
+
+def track(record: GateRecord, places: Places, uri: str, say: Callable[[str], None]) -> None:
+    """Writes a gate into a journal and sends that; a server that does not answer costs no verdict.
+
+    Args:
+        record: a concluded gate.
+        places: the stores.
+        uri: MLflow's tracking URI.
+        say: told in one sentence when the gate waits in the journal.
+    """
+    folder = places.home / "gates" / record.id
+    files: dict[str, Path | None] = {
+        name: folder / f"gate.{end}" for name, end in (("json", "json"), ("markdown", "md"))
+    }
+    try:
+        write_reports(record, files)
+        with Journal(places.journal / f"{record.id}.jsonl", target_of(uri, places)) as journal:
+            tell(journal, record, [path for path in files.values() if path])
+        sync(places, uri, say)
+    except TrackingError as error:
+        say(str(error))
+
+
+def tell(tracker: Tracker, record: GateRecord, files: list[Path]) -> None:
+    """Tells a whole gate: tags and parameters, each pair, the outcome, the files."""
+    outcome = record.outcome
+    assert outcome is not None
+    tags = {
+        "laptime.kind": "gate",
+        "laptime.workload": record.workload,
+        "laptime.variant": record.variant,
+        "laptime.machine": record.machine.fingerprint,
+        "laptime.fingerprint": record.fingerprint,
+        "laptime.commit": record.head.sha[:12],
+        "laptime.verdict": outcome.kind,
+        **this_process().tags(),
+    }
+    parameters = {
+        "workload": record.workload,
+        "variant": record.variant,
+        "mode": record.mode,
+        "base": record.base.sha,
+        "head": record.head.sha,
+        "max_slowdown": record.policy.max_slowdown,
+        "budget_s": record.budget_s,
+        "limit_train": record.limit_train,
+        "noise": record.noise,
+    }
+    tracker.start_run(
+        RunStart(
+            key=record.id,
+            name=record.id,
+            experiment=record.workload,
+            started_at=record.started_at,
+            tags={name: value for name, value in tags.items() if value},
+            params={name: str(value) for name, value in parameters.items() if value not in (None, "")},
+        )
+    )
+    tracker.log_metrics(record.id, list(_rows(record)))
+    tracker.set_note(record.id, outcome.sentence)
+    for path in files:
+        tracker.log_artifact(record.id, path)
+    tracker.end_run(
+        record.id, "KILLED" if record.status == "interrupted" else "FINISHED", record.ended_at or time.time()
+    )
+
+
+def _rows(record: GateRecord) -> Iterator[MetricRow]:
+    for pair in record.pairs:
+        at = max(p.started_at + p.wall_s for p in (pair.base, pair.head))
+        values = {
+            "pair_ratio": math.exp(pair.log_ratio),
+            "base_epoch_s": math.exp(pair.base.z),
+            "head_epoch_s": math.exp(pair.head.z),
+            "pair_seed": pair.seed,
+            "pair_head_first": pair.order == "BA",
+            "pair_flags": len(pair.flags),
+            "pair_counted": pair.counted,
+        }
+        yield from (MetricRow(name, float(value), pair.number, at) for name, value in values.items())
+    decision = record.outcome.decision if record.outcome else None
+    if decision is not None and decision.state is not None:
+        state, at = decision.state, record.ended_at or time.time()
+        figures = {"ratio": state.ratio, "ratio_low": state.low, "ratio_high": state.high, "pair_sd": state.sd}
+        yield from (MetricRow(name, value, 0, at) for name, value in figures.items())

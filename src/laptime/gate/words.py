@@ -1,0 +1,115 @@
+"""The gate in words: every sentence says ratio, interval, pairs, and what was not shown."""
+
+from __future__ import annotations
+
+import math
+
+from laptime.errors import shorten
+from laptime.gate.decision import Look, Verdict
+from laptime.gate.records import CheckRecord, GateRecord, Kind, PairRecord
+
+TITLES: dict[Kind, str] = {
+    "not_regressed": "not regressed",
+    "improved": "improved",
+    "regressed": "regressed",
+    "inconclusive": "inconclusive",
+    "invalid": "invalid",
+    "error": "error",
+    "parity": "quality lost",
+}
+
+
+def percent(ratio: float) -> str:
+    """A ratio as a change: 1.126 is +12.6 %, 0.9 is -10.0 %; beyond tenfold it is a factor."""
+    return f"{(ratio - 1) * 100:+.1f} %" if ratio < 10 else "more than tenfold"
+
+
+def interval(look: Look) -> str:
+    """The interval of the ratio, as changes."""
+    return f"{percent(look.low)} to {percent(look.high)}"
+
+
+def pairs(count: int) -> str:
+    """A count of pairs."""
+    return f"{count} pair" if count == 1 else f"{count} pairs"
+
+
+def verdict_sentence(verdict: Verdict, record: GateRecord) -> str:
+    """The verdict of the pairs, in one or two sentences."""
+    look, limit = verdict.state, f"{record.policy.max_slowdown:.0%}".replace("%", " %")
+    if look is None:
+        return f"After {pairs(verdict.pairs)} there is nothing to judge yet: four are the fewest."
+    if verdict.kind == "regressed":
+        return f"Head's epochs are slower: {percent(look.ratio)} ({interval(look)}, {pairs(look.n)})."
+    if verdict.kind == "improved":
+        return f"Head's epochs are faster: {percent(look.ratio)} ({interval(look)}, {pairs(look.n)})."
+    if verdict.kind == "not_regressed":
+        return (
+            f"Head's epochs are not slower by {limit}: measured {percent(look.ratio)}, at most "
+            f"{percent(look.pass_bound)} ({pairs(look.n)})."
+        )
+    found = f"{percent(look.ratio)} ({interval(look)}, {pairs(look.n)})"
+    return f"The pairs do not decide: measured {found}; {_expected(verdict)}."
+
+
+def _expected(verdict: Verdict) -> str:
+    if verdict.expected is None:
+        return "at this noise no count of pairs within reason would"
+    return f"about {pairs(verdict.expected)} more would have, at this ratio and noise"
+
+
+def progress(verdict: Verdict) -> str:
+    """Where a running gate stands: the interval and the pairs still expected."""
+    if verdict.state is None:
+        return f"{pairs(verdict.pairs)}; nothing to estimate yet"
+    now = f"{pairs(verdict.pairs)}: {percent(verdict.state.ratio)} ({interval(verdict.state)})"
+    if verdict.decided:
+        return f"{now}; {TITLES[verdict.kind]}"
+    more = "more than within reason" if verdict.expected is None else f"about {verdict.expected} more"
+    return f"{now}; {more} expected, next look at {verdict.next_look or 'no further count'}"
+
+
+def not_shown(kind: Kind, record: GateRecord) -> tuple[str, ...]:
+    """What the gate did not show, so that nobody reads more into it."""
+    least, limit = record.policy.max_slowdown / 2, record.policy.max_slowdown
+    found: list[str] = []
+    if kind == "not_regressed":
+        found.append(f"A slowdown below {limit:.0%} may still be there.".replace("%", " %"))
+    if kind == "inconclusive":
+        found.append("That head is as fast as base was not shown, and neither was the contrary.")
+    if kind == "regressed":
+        found.append(f"Changes below {least:.1%} are never called a regression.".replace("%", " %"))
+    if record.limit_train is not None and kind not in ("invalid", "error"):
+        found.append(f"Epochs were shortened to {record.limit_train:,} samples; whole ones were not run.")
+    if record.noise is None and record.pairs:
+        found.append("The noise of this machine was not known, so the pairs' own scatter stands for it.")
+    return tuple(found)
+
+
+def conditions(record: GateRecord) -> str:
+    """Pairs, noise and machine in one line."""
+    noise = f"known noise of a pair {record.noise:.1%}" if record.noise else "noise not known before"
+    decision = record.outcome.decision if record.outcome else None
+    scatter = f", {decision.state.sd:.1%} as judged" if decision and decision.state else ""
+    flagged = sum(1 for p in record.pairs if p.flags)
+    flags = f", {flagged} flagged" if flagged else ""
+    machine = record.machine.cpu or "machine not described"
+    gpus = f", {', '.join(record.machine.gpus)}" if record.machine.gpus else ""
+    cores = f", {record.machine.cores} cores" if record.machine.cores else ""
+    text = f"{pairs(len(record.pairs))}{flags}; {noise}{scatter}; {machine}{cores}{gpus}"
+    return text.replace("%", " %")
+
+
+def figure(check: CheckRecord) -> tuple[str, str]:
+    """Both sides' figures of a check."""
+    return f"{check.base:,.4g} {check.unit}".strip(), f"{check.head:,.4g} {check.unit}".strip()
+
+
+def short(value: object) -> str:
+    """A value in a message."""
+    return shorten(str(value), 80) or "none"
+
+
+def ratio(pair: PairRecord) -> float:
+    """A pair's ratio of head's time to base's."""
+    return math.exp(pair.log_ratio)

@@ -1,0 +1,64 @@
+"""Times a loop over epochs that is not laptime's, and writes the record that `laptime gate` and `compare` read."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_SCHEMA = "laptime.record/1"
+
+
+def epochs(
+    loop: Iterable[T],
+    record: str | Path | None = None,
+    samples: int = 0,
+    warmup: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[T]:
+    """Wraps a loop over epochs: `for epoch in laptime.epochs(range(4), samples=50_000): ...`.
+
+    The body of the loop is what is timed, so evaluate outside of it or in every epoch alike. The clock waits for the
+    GPU at an epoch's ends, where torch is loaded and CUDA in use, and nowhere inside. An epoch that is left by `break`
+    is not recorded.
+
+    Args:
+        loop: what is looped over.
+        record: the file; default LAPTIME_RECORD, which the gate sets, else record.json here.
+        samples: samples of one epoch; both sides of a gate must have the same.
+        warmup: epochs at the start that are written down but not kept.
+        clock: seconds.
+    """
+    path = Path(record or os.environ.get("LAPTIME_RECORD") or "record.json")
+    done: list[dict[str, object]] = []
+    started_at = time.time()
+    items = iter(loop)
+    for index, item in enumerate(items):
+        _wait()
+        begin = clock()
+        yield item
+        _wait()
+        seconds = clock() - begin
+        done.append({"index": index, "kept": index >= warmup, "epoch_s": seconds, "samples": samples})
+        body = {"schema": _SCHEMA, "status": "done", "epochs": done, "started_at": started_at, "ended_at": time.time()}
+        _write(path, body)
+
+
+def _wait() -> None:
+    """Waits for the GPU; a loop without torch pays nothing."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()  # waits for the device
+
+
+def _write(path: Path, body: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(body) + "\n", encoding="utf-8")
+    part.replace(path)

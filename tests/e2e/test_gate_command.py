@@ -1,0 +1,282 @@
+"""`laptime gate` as a user types it, with trainings that write given times: no verdict here hangs on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.samples import write_folder
+
+from laptime.processes import free_port
+from laptime.tracking.journal import is_settled
+
+# Trains nothing: writes a record with the epoch that the file `epoch_s` of its checkout says.
+TRAINER = """
+import json, os, sys, time
+from pathlib import Path
+seed = int(os.environ["LAPTIME_SEED"])
+if Path("crash").exists():
+    sys.exit("a tensor went missing")
+time.sleep(float(Path("sleep").read_text()) if Path("sleep").exists() else 0)
+epoch_s = float(Path("epoch_s").read_text()) * (1 + 0.002 * (seed % 3))
+kept = not Path("unkept").exists()
+epochs = [{"index": i, "kept": kept and i > 0, "epoch_s": epoch_s, "samples": 100} for i in range(4)]
+text = {"schema": "laptime.record/1", "status": "done", "epochs": epochs}
+Path(sys.argv[1]).write_text(json.dumps(text))
+"""
+COMMAND = f"{sys.executable} train.py {{record}}"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", "-C", str(folder), *who, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path, **files: str) -> str:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "a change")
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A repository whose main trains epochs of 3 s, and whose branch has one commit more."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "train.py").write_text(TRAINER)
+    commit(folder, epoch_s="3.0")
+    git(folder, "switch", "-q", "-c", "change")
+    commit(folder, note="nothing that matters")
+    return folder
+
+
+def gate(project: Path, *arguments: str, command: str = COMMAND) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LAPTIME_HOME": str(project.parent / "home")}
+    environment.pop("GITHUB_STEP_SUMMARY", None)
+    # No device, so no lock: another test's training on this machine is none of these gates' business.
+    with_command = ("--command", command, "--device", "none") if command else ()
+    return subprocess.run(
+        [sys.executable, "-m", "laptime", "gate", "tiny", *with_command, "--no-track", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env=environment,
+        timeout=120,
+        check=False,
+    )
+
+
+def told(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    for word in words:
+        assert word in done.stdout + done.stderr
+
+
+def test_a_slower_head_is_regressed_and_its_file_says_so_again(project, tmp_path):
+    sha = commit(project, epoch_s="3.6")
+    base = git(project, "rev-parse", "main")
+    (project / "later").mkdir()
+    git(project, "switch", "-q", "main")
+    commit(project, epoch_s="9.0")  # the target's tip moves on; base stays where head left it
+    git(project, "switch", "-q", "change")
+    reports = (
+        "--json",
+        str(tmp_path / "g.json"),
+        "--junit",
+        str(tmp_path / "g.xml"),
+        "--markdown",
+        str(tmp_path / "g.md"),
+    )
+    done = gate(project, *reports, "--github")
+    told(done, 1, "regressed: Head's epochs are slower: +20.0 %", "4 pairs", "::error title=laptime gate tiny")
+    found = json.loads((tmp_path / "g.json").read_text())
+    assert (found["base"]["sha"], found["head"]["sha"]) == (base, sha)
+    assert [p["order"] for p in found["pairs"] if p["counted"]] == ["AB", "BA", "AB", "BA"]
+    assert "<failure" in (tmp_path / "g.xml").read_text()
+    assert (tmp_path / "g.md").read_text().startswith("<!-- laptime gate: tiny -->")
+    again = gate(project, "--replay", str(tmp_path / "g.json"))
+    told(again, 1, done.stdout.splitlines()[0])
+    assert git(project, "worktree", "list").count("\n") == 0
+    assert "regressed" in gate(project, "--history").stdout
+
+
+def test_the_same_speed_passes_and_a_faster_one_is_improved(project):
+    told(gate(project, "--base", "main"), 0, "not regressed", "A slowdown below 10 %")
+    commit(project, epoch_s="2.4")
+    told(gate(project), 0, "improved: Head's epochs are faster: -20.0 %")
+
+
+def test_a_dirty_tree_is_gated_as_it_is(project):
+    (project / "epoch_s").write_text("3.6")
+    told(gate(project), 1, "changes that are not committed")
+    assert (project / "epoch_s").read_text() == "3.6"
+
+
+def test_two_folders(project, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "train.py").write_text(TRAINER)
+    (other / "epoch_s").write_text("3.6")
+    told(gate(project, "--base-dir", str(project), "--head-dir", str(other)), 1, "regressed")
+    told(gate(project, "--base-dir", str(project), "--head-dir", str(tmp_path / "gone")), 2, "gone", "no folder")
+    told(gate(project, "--base-dir", str(project)), 2, "--head-dir")
+
+
+def test_head_that_crashes_and_base_that_crashes(project):
+    commit(project, crash="")
+    told(gate(project), 5, "error: head's training ended with 1", "a tensor went missing")
+    git(project, "switch", "-q", "main")
+    commit(project, crash="")
+    git(project, "switch", "-q", "-c", "mend")
+    git(project, "rm", "-q", "crash")
+    commit(project, note="mended")
+    told(gate(project), 4, "invalid: base's training ended with 1", "a tensor went missing")
+
+
+def test_records_that_can_not_be_used(project):
+    commit(project, unkept="")
+    told(gate(project), 5, "no kept epochs")
+    told(gate(project, command=f"{sys.executable} -c pass"), 4, "no usable record")
+    told(gate(project, command="/no/such/trainer {record}"), 4, "/no/such/trainer")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--base", "nowhere"), ("nowhere", "no commit")),
+        (("--base", "HEAD"), ("head itself", "--aa 20")),
+        (("--budget", "soon"), ("soon", "15m")),
+        (("--budget", "0m"), ("0m",)),
+        (("--max-slowdown", "much"), ("much", "10%")),
+        (("--max-slowdown", "300%"), ("300", "10%")),
+        (("--max-pairs", "3"), ("--max-pairs 3",)),
+        (("--limit-train", "0"), ("limit_train", "0")),
+        (("--base", "main", "--base-dir", ".", "--head-dir", "."), ("exclude",)),
+    ],
+)
+def test_usage(project, arguments, words):
+    told(gate(project, *arguments), 2, *words)
+
+
+def test_what_is_no_checkout_and_what_is_no_gate(project, tmp_path):
+    (tmp_path / "plain").mkdir()
+    told(gate(tmp_path / "plain"), 2, "no git checkout")
+    told(gate(project, "--replay", str(project / "train.py")), 4, "train.py")
+    told(gate(project, command=""), 2, "tiny")
+
+
+def test_a_base_from_before_laptime_run(project):
+    done = gate(project, "--variant", "cpu-baseline", command="")
+    told(done, 2, "tiny")  # not one of laptime's workloads
+    environment = {**os.environ, "LAPTIME_HOME": str(project.parent / "home")}
+    arguments = ["gate", "cifar", "--variant", "cpu-baseline", "--device", "cpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "laptime", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env=environment,
+        timeout=120,
+        check=False,
+    )
+    told(done, 4, "invalid", "--command")
+
+
+def test_a_budget_too_small_for_four_pairs(project):
+    commit(project, sleep="0.3")
+    told(gate(project, "--budget", "1s"), 3, "inconclusive", "holds no 4 pairs", "--budget")
+
+
+def test_base_against_itself_measures_noise(project):
+    done = gate(project, "--aa", "6")
+    told(done, 0, "Noise of a pair", "of 10,000".replace("of", "Of"))
+
+
+def test_an_interruption_leaves_a_report_and_no_process(project, tmp_path):
+    commit(project, sleep="0.2")
+    report = tmp_path / "g.json"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "laptime",
+            "gate",
+            "tiny",
+            "--command",
+            COMMAND,
+            "--device",
+            "none",
+            "--no-track",
+            "--json",
+            str(report),
+        ],
+        cwd=project,
+        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    until = time.monotonic() + 60
+    while not (report.exists() and json.loads(report.read_text())["pairs"]):
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    text = process.communicate(timeout=30)[0]
+    assert process.returncode == 130, text
+    assert "Traceback" not in text
+    found = json.loads(report.read_text())
+    assert (found["status"], found["outcome"]["exit_code"]) == ("interrupted", 3)
+    assert git(project, "worktree", "list").count("\n") == 0
+    assert gate(project, "--replay", str(report)).returncode == 3
+
+
+def test_a_gate_is_tracked_and_a_server_that_is_away_costs_no_verdict(project):
+    home = project.parent / "home"
+    uri = f"http://127.0.0.1:{free_port()}"
+    away = gate(project, "--track", "--tracking-uri", uri)
+    told(away, 0, "not regressed", uri)
+    told(gate(project, "--track", "--tracking-uri", f"sqlite:///{home / 'mlflow.db'}"), 0, "not regressed")
+    settled = [is_settled(path) for path in sorted((home / "journal").glob("*.jsonl"))]
+    assert settled.count(True) == 1
+    assert len(settled) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # eighteen processes where every pair is repeated, and they wait for the device
+def test_both_sides_run_their_own_laptime(tmp_path):
+    images = write_folder(tmp_path / "images", train=24, test=8)
+    here = str(Path(__file__).resolve().parents[2])
+    arguments = ["--base-dir", here, "--head-dir", here, "--variant", "cpu-resident", "--device", "cpu"]
+    more = ["--data", str(images), "--limit-train", "32", "--epochs", "1", "--max-pairs", "4", "--budget", "1h"]
+    report = tmp_path / "g.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "laptime", "gate", "cifar", *arguments, *more, "--json", str(report)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
+        timeout=580,
+        check=False,
+    )
+    # What the clock said of so short epochs is nobody's business; that it was a whole gate is.
+    assert done.returncode in (0, 1, 3), done.stdout + done.stderr
+    found = json.loads(report.read_text())
+    assert found["variant"].startswith("cpu-baseline+resident")
+    assert sum(p["counted"] for p in found["pairs"]) == 4
+    both = [p[side] for p in found["pairs"] for side in ("base", "head")]
+    assert {p["samples"][0] for p in both} == {32}
+    assert len({(p["data"], p["hardware"], p["spec"]) for p in both}) == 1
+    assert found["machine"]["cpu"]
+    assert all(p["parts_s"]["forward"] > 0 for p in both)

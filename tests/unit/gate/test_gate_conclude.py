@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+from gate_examples import WORKED, gate, pairs
+
+from laptime.errors import DataError
+from laptime.gate.conclude import conclude
+from laptime.gate.records import EXIT_CODES, Trouble, read_gate
+from laptime.gate.reports import to_json
+
+SAME = (0.01, -0.01, 0.005, -0.004)
+
+
+def kind(**changes):
+    outcome = gate(**changes).outcome
+    assert outcome is not None
+    assert outcome.exit_code == EXIT_CODES[outcome.kind]
+    return outcome.kind
+
+
+def test_each_verdict_has_its_exit_code():
+    assert kind() == "regressed"
+    assert kind(log_ratios=[-d for d in WORKED]) == "improved"
+    assert kind(log_ratios=SAME) == "not_regressed"
+    assert kind(log_ratios=WORKED[:3]) == "inconclusive"
+    assert kind(log_ratios=()) == "inconclusive"
+    assert [code for k, code in EXIT_CODES.items() if k not in ("improved", "not_regressed")] == [1, 3, 4, 5, 6]
+    assert {EXIT_CODES["improved"], EXIT_CODES["not_regressed"]} == {0}
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"data": "other"}, "data"),
+        ({"hardware": "another CPU"}, "machine"),
+        ({"spec": "other"}, "spec"),
+        ({"samples": (1999, 1999)}, "samples"),
+    ],
+)
+def test_what_differs_is_invalid_even_when_it_is_slower(changed, word):
+    outcome = gate(pairs=pairs(WORKED, **changed)).outcome
+    assert outcome is not None
+    assert outcome.kind == "invalid"
+    assert word in outcome.sentence
+
+
+def test_trouble_decides_before_times_do():
+    assert kind(trouble=Trouble(kind="error", reason="head crashed", log="boom")) == "error"
+    assert kind(trouble=Trouble(kind="invalid", reason="base crashed")) == "invalid"
+    # A budget that ran out is no trouble where the pairs had decided.
+    assert kind(trouble=Trouble(kind="inconclusive", reason="The budget ended.")) == "regressed"
+    assert kind(log_ratios=WORKED[:2], trouble=Trouble(kind="inconclusive", reason="The budget ended.")) == (
+        "inconclusive"
+    )
+
+
+def test_lost_quality_is_parity_only_where_it_is_shown():
+    assert kind(pairs=pairs(SAME, test_accuracy=0.45)) == "parity"
+    assert kind(pairs=pairs(SAME, test_accuracy=0.495)) == "not_regressed"
+    assert kind(pairs=pairs(WORKED, test_accuracy=0.1)) == "regressed"
+    assert kind(pairs=pairs(SAME, test_accuracy=None)) == "not_regressed"
+    scattered = [p.model_copy(update={"head": p.head.model_copy(update={"test_accuracy": a})})
+                 for p, a in zip(pairs(SAME), (0.2, 0.6, 0.45, 0.6), strict=True)]  # fmt: skip
+    assert kind(pairs=tuple(scattered)) == "not_regressed"
+
+
+def test_a_regression_names_what_grew():
+    grown = pairs(WORKED, parts_s={"data": 0.9, "forward": 0.6, "backward": 1.0})
+    outcome = gate(pairs=grown).outcome
+    assert outcome is not None
+    assert outcome.cause is not None
+    assert (outcome.cause.part, outcome.cause.share) == ("data", 1.0)
+    assert outcome.cause.head_s == pytest.approx(0.9)
+    assert gate(log_ratios=SAME).outcome.cause is None
+
+
+def test_checks_beside_the_epoch():
+    heavy = gate(pairs=pairs(SAME, peak_memory_mib=960.0, startup_s=4.0)).outcome
+    assert heavy is not None
+    found = {c.name: c for c in heavy.checks}
+    assert found["peak memory"].ok is False
+    assert found["time to the first step"].ok is False
+    assert found["waiting for data"].base == pytest.approx(20)
+    assert "compilation" not in found
+    light = {c.name: c for c in gate(log_ratios=SAME).outcome.checks}
+    assert light["peak memory"].ok
+    assert light["time to the first step"].ok
+
+
+def test_pairs_that_were_repeated_do_not_count():
+    wild = pairs((2.0, *SAME))
+    flagged = wild[0].model_copy(update={"flags": ("swap",), "counted": False})
+    record = gate(pairs=(flagged, *wild[1:]))
+    assert record.outcome.kind == "not_regressed"
+    assert record.outcome.decision.pairs == 4
+
+
+@pytest.mark.parametrize("log_ratios", [WORKED, SAME, WORKED[:3], (0.3, -0.3) * 12])
+def test_a_written_gate_says_the_same_again(tmp_path, log_ratios):
+    record = gate(log_ratios)
+    (tmp_path / "gate.json").write_text(to_json(record))
+    again = read_gate(tmp_path / "gate.json")
+    assert conclude(again) == record.outcome
+    assert again == record
+
+
+def test_another_schema_is_refused(tmp_path):
+    (tmp_path / "gate.json").write_text(to_json(gate()).replace("laptime.gate/1", "laptime.gate/9"))
+    with pytest.raises(DataError, match=r"laptime\.gate/9"):
+        read_gate(tmp_path / "gate.json")

@@ -1,0 +1,126 @@
+"""What stands around the decision: flags of a pair, pinned environments, commits, earlier gates, durations."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+
+import pytest
+from gate_examples import WORKED, gate
+
+from laptime.errors import UsageError
+from laptime.gate.git import commit_of, find_base, is_dirty, worktree
+from laptime.gate.history import History, resampled
+from laptime.gate.policy import Policy
+from laptime.gate.request import make_gate_request, seconds, share
+from laptime.gate.sides import pins
+from laptime.gate.validity import Snapshot, compared, snapshot
+
+QUIET = (0.01, -0.01, 0.005, -0.004)
+
+
+def test_flags_of_a_pair():
+    begin = Snapshot(at=0.0, busy_s=0.0, steal_s=0.0, swapped_pages=0, ours_s=0.0)
+    ours = replace(begin, at=10.0, busy_s=18.0, ours_s=17.5)
+    assert compared(begin, ours, 2) == ()
+    assert "25 % of all cores" in compared(begin, replace(ours, ours_s=13.0), 2)[0]
+    assert "took 5 % of the time" in compared(begin, replace(ours, steal_s=1.0), 2)[0]
+    assert compared(begin, replace(ours, swapped_pages=10_000), 2) == ("the machine was swapping",)
+    assert compared(None, ours, 2) == ()
+
+
+def test_counters_are_those_of_the_system(tmp_path, monkeypatch):
+    monkeypatch.setattr("laptime.gate.validity.allowed_cores", lambda: 10**6)
+    (tmp_path / "stat").write_text("cpu  100 50 50 900 10 100 100 700 0 0\ncpu0 1 1\n")
+    (tmp_path / "vmstat").write_text("pswpin 3\npswpout 4\npgpgin 9\n")
+    found = snapshot(tmp_path)
+    assert found is not None
+    assert found.busy_s * 7 == pytest.approx(found.steal_s * 4)
+    assert found.swapped_pages == 7
+    assert snapshot(tmp_path / "nowhere") is None
+
+
+def test_environments_are_shared_where_pins_agree(tmp_path):
+    for name, constraint in (
+        ("a", "torch==2.15.0\n# of a day\n"),
+        ("b", "\ntorch==2.15.0\n"),
+        ("c", "torch==2.14.0\n"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "constraints.txt").write_text(constraint)
+        (tmp_path / name / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=2"]\n')
+    assert pins(tmp_path / "a") == pins(tmp_path / "b")
+    assert pins(tmp_path / "a") != pins(tmp_path / "c")
+    (tmp_path / "b" / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=3"]\n')
+    assert pins(tmp_path / "a") != pins(tmp_path / "b")
+
+
+def test_base_is_where_head_left_its_target(tmp_path):
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+        return subprocess.run(
+            ["git", "-C", str(tmp_path), *who, *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    git("init", "-q", "-b", "main")
+    git("commit", "-q", "--allow-empty", "-m", "one")
+    left = git("rev-parse", "HEAD")
+    git("switch", "-q", "-c", "change")
+    git("commit", "-q", "--allow-empty", "-m", "mine")
+    git("switch", "-q", "main")
+    git("commit", "-q", "--allow-empty", "-m", "two")
+    tip = git("rev-parse", "HEAD")
+    git("switch", "-q", "change")
+    assert find_base(tmp_path, None) == ("main", left)
+    assert find_base(tmp_path, "main") == ("main", left)
+    git("merge", "-q", "--no-ff", "-m", "together", "main")
+    assert find_base(tmp_path, "main")[1] == tip
+    # The first parent of a merge commit, as a pull request's merge has its target there.
+    git("switch", "-q", "main")
+    git("merge", "-q", "--no-ff", "-m", "merged", "change")
+    assert find_base(tmp_path, None) == ("HEAD^1", tip)
+    git("switch", "-q", "--orphan", "alone")
+    git("commit", "-q", "--allow-empty", "-m", "else")
+    with pytest.raises(UsageError, match="no history"):
+        find_base(tmp_path, "main")
+    assert not is_dirty(tmp_path)
+    with worktree(tmp_path, tip, tmp_path.parent / "there") as folder:
+        assert commit_of(folder) == tip
+    assert not (tmp_path.parent / "there").exists()
+
+
+def test_noise_comes_from_earlier_gates_of_the_same_machine(tmp_path):
+    history = History(tmp_path, now=1_700_000_000.0)
+    assert history.noise("f" * 16)[0] is None
+    for number in range(5):
+        history.keep(gate(QUIET, id=f"same-{number}"))
+    assert history.noise("f" * 16) == (pytest.approx(1.4826 * 0.007), "20 earlier pairs of this fingerprint")
+    before = history.noise("f" * 16)
+    (tmp_path / "zz.json").write_text("half a fi")
+    history.keep(gate(WORKED, id="regressed"))
+    history.keep(gate(QUIET, id="elsewhere", fingerprint="0" * 16))
+    history.keep(gate(QUIET, id="old", started_at=1_690_000_000.0))
+    assert history.noise("f" * 16) == before
+
+
+def test_gates_drawn_from_pairs_without_a_change():
+    found = resampled(QUIET * 5, 0.01, Policy(), gates=200)
+    assert found == {"not_regressed": 200}
+    worse = resampled([d + 0.12 for d in QUIET * 5], 0.01, Policy(), gates=200)
+    assert worse == {"regressed": 200}
+
+
+def test_durations_and_shares():
+    assert [seconds(text) for text in ("90", "90s", "15m", "1.5h")] == [90, 90, 900, 5400]
+    assert [share(text) for text in ("10%", "0.1", "5 %")] == [0.1, 0.1, 0.05]
+
+
+def test_what_each_side_is_called_with():
+    request = make_gate_request(workload="cifar", limit_train=2000, data="synthetic", epochs=3)
+    options = request.run_options("cpu-baseline+resident", bare=True)
+    assert options[-1] == "--bare"
+    given = dict(zip(options[:-1:2], options[1:-1:2], strict=True))
+    assert given["--variant"] == "cpu-baseline+resident"
+    assert (given["--epochs"], given["--warmup-epochs"], given["--seed"]) == ("3", "1", "{seed}")
+    assert (given["--limit-train"], given["--limit-test"]) == ("2000", "400")
+    assert "--bare" not in request.run_options("cpu-baseline", bare=False)

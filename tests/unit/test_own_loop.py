@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import json
+
+import laptime
+from laptime.records import read_record
+
+
+def test_a_loop_of_the_users_own(tmp_path):
+    ticks = iter([0.0, 5.0, 10.0, 12.0, 20.0, 23.0])
+    path = tmp_path / "runs" / "record.json"
+    seen = list(laptime.epochs("abc", record=path, samples=7, clock=lambda: next(ticks)))
+    record = read_record(path)
+    assert seen == ["a", "b", "c"]
+    assert [e.epoch_s for e in record.epochs] == [5.0, 2.0, 3.0]
+    assert [e.kept for e in record.epochs] == [False, True, True]
+    assert {e.samples for e in record.epochs} == {7}
+    assert [p.name for p in path.parent.iterdir()] == ["record.json"]
+
+
+def test_an_epoch_that_is_left_is_not_recorded(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAPTIME_RECORD", str(tmp_path / "mine.json"))
+    for epoch in laptime.epochs(range(5), warmup=0):
+        if epoch == 2:
+            break
+    assert [e["index"] for e in json.loads((tmp_path / "mine.json").read_text())["epochs"]] == [0, 1]
