@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from laptime.devices import lock_name
 from laptime.errors import DataError
 from laptime.gate.records import ProcessRecord, Side
 from laptime.gate.sides import Ready, SideError
@@ -109,7 +110,7 @@ class Trainer:
             yield ()
             return
         with contextlib.ExitStack() as stack:
-            lock = stack.enter_context(device_lock(self.device, self.say))
+            lock = stack.enter_context(device_lock(lock_name(self.device), self.say))
             if "laptime" in ready.command[1:3]:
                 stack.close()
                 yield ()
