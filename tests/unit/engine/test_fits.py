@@ -55,8 +55,8 @@ def test_another_error_is_not_hidden(recipe):
 def test_the_record_of_a_run_names_what_fits(monkeypatch, tmp_path):
     plain = worker.make_recipe
 
-    def starving(spec, data, optimizations):
-        recipe = plain(spec, data, optimizations)
+    def starving(*given):
+        recipe = plain(*given)
 
         def forward(model, batch):
             if len(batch) > 5:

@@ -15,7 +15,7 @@ from laptime.compare.markdown import to_markdown
 from laptime.devices import missing_compiler
 from laptime.engine.build import build
 from laptime.errors import RunError, UsageError
-from laptime.optimizations.compiling import compiled, inductor_options
+from laptime.optimizations.compiling import compiled, compiled_graphed, inductor_options
 from laptime.records import RunRecord
 from laptime.spec import OptimizationSpec
 
@@ -102,11 +102,17 @@ def test_modes_and_layouts_become_options_that_this_torch_has():
 
 
 @pytest.mark.parametrize(
-    ("mode", "layout", "named"), [("fast", "keep", "mode=fast"), ("default", "nhcw", "layout=nhcw")]
+    ("transform", "mode", "layout", "named"),
+    [
+        (compiled, "fast", "keep", "mode=fast"),
+        (compiled, "reduce-overhead", "keep", "give one of default, max-autotune-no-cudagraphs"),
+        (compiled_graphed, "default", "keep", "give one of reduce-overhead, max-autotune"),
+        (compiled, "default", "nhcw", "layout=nhcw"),
+    ],
 )
-def test_an_unknown_option_is_refused(mode, layout, named):
+def test_an_unknown_option_is_refused(recipe, transform, mode, layout, named):
     with pytest.raises(UsageError, match=named):
-        inductor_options(mode, layout)
+        transform(recipe, {"mode": mode, "layout": layout, "dynamic": False, "backend": "inductor"})
 
 
 def test_a_layout_that_this_torch_does_not_have_is_refused(monkeypatch):
