@@ -17,5 +17,7 @@ def use_embedded_server() -> None:
     os.environ.setdefault("PREFECT_HOME", str(places.prefect))
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "ERROR")
+    # Its default of 20 s is what a busy machine needs for imports alone.
+    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     os.environ.setdefault("DO_NOT_TRACK", "true")
     places.prefect.mkdir(parents=True, exist_ok=True)
