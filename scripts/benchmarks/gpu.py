@@ -3,18 +3,18 @@
 PYTHONPATH=src python scripts/benchmarks/gpu.py --data DIR --out DIR [--budget-s 500]
 
 DIR of the data is a store's folder (with meta.json), a folder of images (train/<class>, test/<class>), or what
-`laptime optimize --data` takes. The first round tries every rung on the best so far, then the optimized variant and
-the peers run; later rounds repeat all of them while time is left. `ladder.json` and `<variant>/<repeat>/record.json`
-stand under the output folder after each turn, for `laptime compare`. Needs torch, torchvision, numpy, pydantic.
+`laptime optimize --data` takes. The first round tries rungs on the best so far (not the statistical ones, and of
+torch.compile two modes, unless --rungs names others), as long as that leaves time for the optimized variant and the
+peers, which run then; later rounds repeat all of them while time is left. `ladder.json` and
+`<variant>/<repeat>/record.json` stand under the output folder after each turn, for `laptime compare`. Needs torch,
+torchvision, numpy, pydantic.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -22,26 +22,29 @@ from pathlib import Path
 from statistics import median
 from types import FrameType
 
-from laptime.catalogue import LADDERS, find_preset, find_workload
+from gpu_peers import run_peer
+
+from laptime.catalogue import COMPILE_RUNGS, LADDERS, STATISTICAL, find_preset, find_workload
 from laptime.compare.quality import quality_floor, rules_of
 from laptime.data.meta import META, read_meta
-from laptime.devices import lock_name
 from laptime.errors import LaptimeError, UsageError
 from laptime.ladder.climb import Climb, fastest_s, standing_of
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.plan import make_plan, rung_of
+from laptime.ladder.plan import Plan, make_plan, rung_of
+from laptime.ladder.probing import probe_slow_rungs
 from laptime.ladder.request import make_request, make_spec
 from laptime.ladder.surroundings import commit, run_probe
 from laptime.launchers import launch
 from laptime.launchers.base import RECORD, Hooks
-from laptime.launchers.lock import device_lock
 from laptime.places import find_places
-from laptime.records import EpochRecord, LadderRecord, ProbeRecord, Rung, RunRecord, write_json
+from laptime.records import LadderRecord, ProbeRecord, Rung, RunRecord, write_json
 from laptime.spec import DataSpec
 from laptime.variants import Variant, baseline_of
 
-PEERS = Path(__file__).with_name("peers")
 _LEAST_S = 5.0
+# Shares of the budget: kept for the optimized variant and the peers, and the most that one rung may take.
+_KEPT, _RUNG = 0.3, 0.15
+_COMPILED = ("compile", "compile-reduce-overhead")
 
 
 def say(text: str) -> None:
@@ -54,7 +57,7 @@ class Bench:
     """One go of the ladder, within its budget."""
 
     def __init__(self, asked: argparse.Namespace, data: DataSpec, probe: ProbeRecord, begin: float) -> None:
-        self.asked, self.data, self.probe, self.begin = asked, data, probe, begin
+        self.asked, self.data, self.begin = asked, data, begin
         self.folder = asked.out
         self.request = make_request(
             workload="cifar",
@@ -64,9 +67,7 @@ class Bench:
             limit_train=asked.limit_train,
             limit_test=asked.limit_test,
         )
-        preset = find_preset(find_workload("cifar"), "full")
-        preset = replace(preset, rungs=tuple(asked.rungs.split(",")) if asked.rungs else None)
-        self.plan = make_plan(asked.device, preset, None, probe)
+        self.plan, self.probe = plan_of(asked, probe)
         self.variants: dict[str, Variant] = {}
         self.runs: dict[str, list[RunRecord]] = {}
         self.seconds: dict[str, float] = {}
@@ -99,7 +100,7 @@ class Bench:
         for repeat in range(1, self.asked.repeats):
             for name in names:
                 if self.seconds[name] < self.left_s():
-                    self._turn(name, repeat)
+                    self._turn(name, repeat, self.left_s())
 
     def left_s(self) -> float:
         """Seconds of the budget that are left."""
@@ -114,7 +115,7 @@ class Bench:
             variant, rung = climb.next_rung(group)
             if variant.optimizations == climb.best.optimizations:
                 continue  # a second try of what joined at the first
-            record = self._enter(variant, rung)
+            record = self._enter(variant, rung, self._rung_limit_s(climb.best.name))
             if record is not None:
                 self._put(climb.judge(variant, rung, record))
         for variant, rung in climb.optimized():
@@ -122,14 +123,20 @@ class Bench:
         for name in ("peer-tutorial", "peer-expert"):
             self._enter(Variant(name, self.asked.device, ()), Rung(variant=name))
 
-    def _enter(self, variant: Variant, rung: Rung) -> RunRecord | None:
+    def _rung_limit_s(self, best: str) -> float:
+        """The most that a rung may take: one that takes far longer than what it stands on will not join."""
+        most = max(_RUNG * self.asked.budget_s, 1.5 * self.seconds.get(best, 0.0))
+        return min(most, self.left_s() - _KEPT * self.asked.budget_s)
+
+    def _enter(self, variant: Variant, rung: Rung, limit_s: float | None = None) -> RunRecord | None:
         """Runs a variant for the first time; None where no time is left."""
-        if self.left_s() < _LEAST_S:
-            say(f"{variant.name}: left out, the budget of {self.asked.budget_s:g} s is spent")
+        limit_s = self.left_s() if limit_s is None else limit_s
+        if limit_s < _LEAST_S:
+            say(f"{variant.name}: left out, its part of the budget of {self.asked.budget_s:g} s is spent")
             return None
         self.variants[variant.name] = variant
         self._put(rung)
-        return self._turn(variant.name, 0)
+        return self._turn(variant.name, 0, limit_s)
 
     def _put(self, rung: Rung) -> None:
         others = [r for r in self.record.rungs if r.variant != rung.variant]
@@ -137,14 +144,16 @@ class Bench:
         self.record = self.record.model_copy(update={"rungs": (*others[:place], rung, *others[place:])})
         self._save()
 
-    def _turn(self, name: str, repeat: int) -> RunRecord:
+    def _turn(self, name: str, repeat: int, limit_s: float) -> RunRecord:
         begin, variant = time.monotonic(), self.variants[name]
         folder = self.folder / name / str(repeat)
         spec = make_spec(self.request, variant, self.data, repeat)
-        spec = spec.model_copy(update={"save_model": False, "timeout_s": max(self.left_s(), _LEAST_S)})
+        spec = spec.model_copy(update={"save_model": False, "timeout_s": max(limit_s, _LEAST_S)})
         if name.startswith("peer-"):
             record = RunRecord(status="done", spec=spec, machine=self.probe.machine, commit=self.record.commit)
-            record = record.model_copy(update=self._peer(name.removeprefix("peer-"), spec.timeout_s))
+            record = record.model_copy(
+                update=run_peer(name.removeprefix("peer-"), self.asked, self.data.path, spec.timeout_s, say)
+            )
             write_json(folder / RECORD, record)
         else:
             record = launch("process", spec, folder, Hooks(say=say))
@@ -157,29 +166,6 @@ class Bench:
         outcome = f"{best * 1000:,.1f} ms an epoch" if best is not None else f"{record.status}: {record.error}"
         say(f"[{self.asked.budget_s - self.left_s():4.0f} s] {name} #{repeat}: {outcome}")
         return record
-
-    def _peer(self, name: str, timeout_s: float) -> dict[str, object]:
-        """What a peer's own process gives a record."""
-        command = [sys.executable, str(PEERS / f"{name}.py"), self.data.path, "--device", self.asked.device]
-        command += ["--epochs", str(self.asked.epochs)]
-        if self.asked.limit_train:
-            command += ["--images", str(self.asked.limit_train)]
-        if self.asked.limit_test:
-            command += ["--test-images", str(self.asked.limit_test)]
-        if name == "expert" and self.asked.device == "cpu":
-            command += ["--mode", "none", "--batch-size", "512"]
-        begin = time.time()
-        try:
-            with device_lock(lock_name(self.asked.device), say):
-                done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True)
-        except subprocess.TimeoutExpired:
-            return {"status": "failed", "error": f"ran past the {timeout_s:.0f} s that were left"}
-        except subprocess.CalledProcessError as error:
-            words = error.stderr.strip().splitlines() or ["nothing"]
-            return {"status": "failed", "error": f"the peer ended with {error.returncode}; last words: {words[-1]}"}
-        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        epochs = tuple(EpochRecord(index=index, **row) for index, row in enumerate(rows))
-        return {"epochs": epochs, "started_at": begin, "ended_at": time.time()}
 
     def finish(self, status: str) -> None:
         """Writes the end into the ladder's record."""
@@ -209,6 +195,20 @@ class Bench:
             cells = f"{seconds * 1000:>9,.1f} ms{speed:>9}{last.samples / seconds:>12,.0f}{memory:>8}{quality:>10}"
             lines.append(f"{name:<34}{cells}{done:>3}  {joined.get(name, '')}")
         return lines
+
+
+def plan_of(asked: argparse.Namespace, probe: ProbeRecord) -> tuple[Plan, ProbeRecord]:
+    """What is tried: what --rungs names, else what a budget can hold; with what is known of the compiler here."""
+    known = [r for r in LADDERS[asked.device] if r not in STATISTICAL and (r not in COMPILE_RUNGS or r in _COMPILED)]
+    rungs = tuple(asked.rungs.split(",") if asked.rungs else known)
+    preset = replace(find_preset(find_workload("cifar"), "full"), rungs=rungs)
+    if asked.device == "cuda":
+        probe = probe_slow_rungs(probe, ("cifar", "cuda", preset), find_places(), say)
+    plan = make_plan(asked.device, preset, None, probe)
+    refused = {f"{asked.device}-{name}" for name in plan.refused}
+    why = "not tried, to keep within the budget: name it in --rungs"
+    left_out = (o if o.variant in refused else o.model_copy(update={"reason": why}) for o in plan.left_out)
+    return replace(plan, left_out=tuple(left_out)), probe
 
 
 def _median_s(runs: list[RunRecord]) -> float | None:
@@ -250,7 +250,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--epochs", type=int, default=2, help="counted ones of each process")
     parser.add_argument("--repeats", type=int, default=20, help="rounds at most")
-    parser.add_argument("--rungs", help="those that get a process of their own; all of them unless given")
+    parser.add_argument("--rungs", help="those that get a process of their own; unless given, what a budget can hold")
     parser.add_argument("--limit-train", type=int)
     parser.add_argument("--limit-test", type=int)
     asked = parser.parse_args(arguments)

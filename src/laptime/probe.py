@@ -82,7 +82,7 @@ def slow_probe(workload: str, device: str, rung: str, with_too: Sequence[str], r
         result: file of a ProbeRecord.
     """
     begin, chosen = time.perf_counter(), rung_spec(rung)
-    before = (*exact_before(device, rung), *map(rung_spec, with_too))
+    before = combine(exact_before(device, rung), *map(rung_spec, with_too))
     found = ProbeRecord(machine=machine())
     key_of = find_optimization(chosen.name).probe or chosen.name
     for key, batch in places_of(workload, device, key_of):
@@ -101,15 +101,15 @@ def places_of(workload: str, device: str, key: str) -> list[tuple[str, int]]:
 
 
 def exact_before(device: str, rung: str) -> tuple[OptimizationSpec, ...]:
-    """The exact rungs before one in its ladder."""
+    """What the exact rungs before one in its ladder come to."""
     rungs = LADDERS[device]
     chosen = map(rung_spec, rungs[: rungs.index(rung)])
-    return tuple(o for o in chosen if find_optimization(o.name).klass == "exact")
+    return combine((), *(o for o in chosen if find_optimization(o.name).klass == "exact"))
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One optimization beside its absence."""
+    """One optimization beside its absence, on the CPU: on a GPU no rung is tried before its ladder."""
 
     workload: str
     before: tuple[OptimizationSpec, ...]

@@ -1,16 +1,22 @@
 """`scripts/bench gpu` runs where there is nothing but torch, torchvision, numpy and pydantic."""
 
+import importlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 from tests.samples import write_folder
+from tests.unit.conftest import make_data_spec
 
+from laptime.catalogue import STATISTICAL
 from laptime.compare.comparison import compare
 from laptime.compare.load import load
+from laptime.records import ProbeRecord, Rung
+from laptime.variants import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_THERE = (
@@ -58,6 +64,37 @@ def test_a_dry_exercise_on_the_cpu_leaves_a_ladder_that_compare_reads(tmp_path):
     rows = {row.variant: row for row in compare(ladder, records).rows}
     assert rows["peer-expert"].speedup > 0
     assert done.stdout.rstrip().endswith(f"laptime compare {out})")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "benchmarks"))
+    module = importlib.import_module("gpu")
+    monkeypatch.setattr(module, "probe_slow_rungs", lambda probe, *_: probe)
+    return module
+
+
+def test_it_tries_what_a_budget_holds_and_says_so_of_the_rest(gpu):
+    plan, _ = gpu.plan_of(gpu.parse(["--out", "."]), ProbeRecord(refusals={"bf16": "no units"}))
+    tried = {name for group in plan.rungs for name in group}
+    assert {"graph", "large-batch", "compile", "compile-reduce-overhead", "evaluate-on-cpu"} <= tried
+    assert not tried & {*STATISTICAL, "compile-max-autotune", "bf16"}
+    reasons = {left.variant: left.reason for left in plan.left_out}
+    assert reasons["cuda-bf16"] == "no units"
+    assert "--rungs" in reasons["cuda-flip"]
+    plan, _ = gpu.plan_of(gpu.parse(["--out", ".", "--rungs", "workers,flip"]), ProbeRecord())
+    assert [group[-1] for group in plan.rungs] == ["workers", "flip"]
+
+
+def test_rungs_leave_time_for_the_optimized_variant_and_the_peers(gpu, tmp_path):
+    asked = gpu.parse(["--out", str(tmp_path), "--budget-s", "500"])
+    data = make_data_spec(train=100, test=10)
+    bench = gpu.Bench(asked, data, ProbeRecord(), time.monotonic())
+    assert 0 < bench._rung_limit_s("cuda-baseline") <= 75
+    late = gpu.Bench(asked, data, ProbeRecord(), time.monotonic() - 360)
+    assert late.left_s() > 130
+    assert late._rung_limit_s("cuda-baseline") < 0
+    assert late._enter(resolve("cuda-flip"), Rung(variant="cuda-flip"), late._rung_limit_s("cuda-baseline")) is None
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")

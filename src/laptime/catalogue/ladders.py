@@ -53,15 +53,16 @@ COMPILE_RUNGS: tuple[str, ...] = (
     "compile-max-autotune",
 )
 
-# Rungs of another trajectory beside the batch's, for any device, last in its ladder: they change what is learnt more
+# Rungs of another trajectory beside the batch's, for any device, late in its ladder: they change what is learnt more
 # than how fast, so each must earn its place there. OneCycle comes with large-batch, sgd-nesterov is another optimizer;
 # both are used alone.
 STATISTICAL: tuple[str, ...] = ("label-smoothing", "flip", "decay", "ema", "progressive-resizing")
 
 # The rungs of a device in the order in which they are tried: exact, then numeric, then statistical, so that the last
 # one before the first statistical rung is the fastest at the baseline's own batch and trajectory. keep-pages comes
-# late: only large batches make tensors that the allocator hands back. compile comes last: what it brings depends on
-# the batch and the precision that are left then, and a rung that joined at a small batch would spoil the larger one.
+# late: only large batches make tensors that the allocator hands back. compile comes after the batch, on a CPU last:
+# what it brings depends on the batch and the precision that are left then, and a rung that joined at a small batch
+# would spoil the larger one.
 LADDERS: dict[str, tuple[str, ...]] = {
     "cpu": (
         "resident",
@@ -78,7 +79,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "compile",
     ),
     # Exact, then numeric at the baseline's own batch; the graph last among them, since it records what the others left.
-    # bf16 comes after fp16, whose place it takes where it is as fast: it needs no loss scale.
+    # bf16 comes after fp16, whose place it takes where it is faster.
     "cuda": (
         "workers",
         "pinned",

@@ -83,8 +83,8 @@ def _left(dropped: Dropped) -> PartWorth:
 TITLE = "What each part is worth"
 LEAD = (
     "The optimized variant without one part at a time, in turn with all others. Times as long: seconds without the "
-    "part over seconds with all. A part that left was slower in the first round and in a trial, and is in no figure "
-    "above."
+    "part over seconds with all. With a part that left, the variant was slower in the first round and in a trial; it "
+    "is in no figure above."
 )
 HEADER = ("left out", "s/epoch", "times as long", "{quality}, points", "verdict")
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from laptime.catalogue import OPTIMIZATIONS
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.rows import Context, Runs
 from laptime.compare.statistics import epoch_seconds
+
+_COMPILERS = tuple(o.name for o in OPTIMIZATIONS if o.stage == "compile")
 
 
 def with_compilation(row: VariantRow, context: Context) -> VariantRow:
@@ -32,8 +35,9 @@ def with_compilation(row: VariantRow, context: Context) -> VariantRow:
 
 def _uncompiled(runs: Runs, context: Context) -> Runs | None:
     """What a variant's epochs are held against: the rung it stands on, or itself without compile."""
-    found = (context.runs.get(name) for name in (runs.rung.on or "", f"{runs.rung.variant}-without-compile"))
-    return next((r for r in found if r and all(o.name != "compile" for o in r.rung.optimizations)), None)
+    without = (f"{runs.rung.variant}-without-{name}" for name in _COMPILERS)
+    found = (context.runs.get(name) for name in (runs.rung.on or "", *without))
+    return next((r for r in found if r and all(o.name not in _COMPILERS for o in r.rung.optimizations)), None)
 
 
 def pays(row: VariantRow) -> str:

@@ -10,6 +10,7 @@ from laptime.compare.rows import Runs
 from laptime.errors import LaptimeError
 from laptime.spec import OptimizationSpec
 
+_TIMED = {("products", "layers"), ("workers", "count")}
 _PARALLEL = {o.name for o in OPTIMIZATIONS if o.stage == "parallel"}
 
 
@@ -24,7 +25,7 @@ def scalings(runs: dict[str, Runs], rows: Sequence[VariantRow]) -> tuple[Scaling
     fastest = max(one, key=lambda r: r.samples_per_s or 0.0, default=None)
     found = []
     for row in several:
-        same = next((r for r in one if _alone(r) == _alone(row)), None)
+        same = next((r for r in one if _alone(runs[r.variant]) == _alone(runs[row.variant])), None)
         against = same or fastest
         if against is not None:
             found.append(_scaling(row, ranks[row.variant], against, same is not None))
@@ -45,9 +46,13 @@ def _scaling(row: VariantRow, ranks: int, against: VariantRow, same: bool) -> Sc
     )
 
 
-def _alone(row: VariantRow) -> frozenset[str]:
-    """The optimizations without the exchange, each with all its options."""
-    return frozenset(text for text in map(_whole, row.optimizations) if text.partition(":")[0] not in _PARALLEL)
+def _alone(runs: Runs) -> frozenset[str]:
+    """The optimizations without the exchange, each with all its options.
+
+    As the runs settled them: a rung stands as it was before its run, the variants on several ranks take what it left.
+    """
+    settled = next((r.settled for r in runs.done if r.settled), runs.rung.optimizations)
+    return frozenset(_whole(o.text()) for o in settled if o.name not in _PARALLEL)
 
 
 def _whole(text: str) -> str:
@@ -57,7 +62,7 @@ def _whole(text: str) -> str:
     except LaptimeError:
         return text
     # What a timing chose differs from run to run and is no other list.
-    chosen = {k: v for k, v in options_of(spec).items() if not (spec.name == "products" and k == "layers")}
+    chosen = {k: v for k, v in options_of(spec).items() if (spec.name, k) not in _TIMED}
     return OptimizationSpec(name=spec.name, options=chosen).text()
 
 

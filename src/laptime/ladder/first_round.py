@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from laptime.catalogue import find_optimization
 from laptime.compare.quality import noise_points, rules_of
+from laptime.errors import UsageError
 from laptime.ladder.climb import Climb, Standing, fastest_s, standing_of, with_trial
 from laptime.ladder.plan import rung_of
+from laptime.ladder.request import check_variant
 from laptime.records import Dropped, Rung
-from laptime.variants import on_several, without
+from laptime.variants import Variant, on_several, without
 
 if TYPE_CHECKING:
     from laptime.ladder.run import Ladder, Turn
@@ -36,8 +38,18 @@ def first_round(ladder: Ladder) -> Iterator[Turn]:
         for variant, rung in others:
             yield ladder.enter(variant, rung)
     best = ladder.variants[whole.name]  # as the ablation left it
+    yield from _on_several(ladder, best)
+
+
+def _on_several(ladder: Ladder, best: Variant) -> Iterator[Turn]:
+    """The list that was kept, on several devices; it may lack the large batch that gave each rank its two samples."""
     for variant in (on_several(best, name) for name in ladder.plan.parallel):
-        yield ladder.enter(variant, rung_of(variant, on=best.name))
+        try:
+            check_variant(ladder.request, variant)
+        except UsageError as error:
+            ladder.leave_out(variant.name, str(error))
+        else:
+            yield ladder.enter(variant, rung_of(variant, on=best.name))
 
 
 def _try(ladder: Ladder, climb: Climb, group: tuple[str, ...]) -> Iterator[Turn]:

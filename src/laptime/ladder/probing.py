@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from laptime.catalogue import LADDERS, find_optimization, large_batch_of, rung_spec
-from laptime.devices import missing_compiler
+from laptime.devices import lock_name, missing_compiler
 from laptime.entries import Preset
 from laptime.ladder.plan import LEAST_GAIN, tried_rungs
 from laptime.launchers.lock import device_lock
@@ -34,13 +34,14 @@ def probe_slow_rungs(
     workload, device, preset = ladder
     for rung in tried_rungs(device, preset):
         entry = find_optimization(rung_spec(rung).name)
-        if not entry.probe or not entry.probe_limit_s or entry.probe in {k.partition("@")[0] for k in probe.gains}:
-            continue
         missing = missing_compiler(device) if entry.stage == "compile" else None
         if missing:
-            found = ProbeRecord(refusals={entry.probe: f"it can't run here: {missing}"})
-        else:
+            found = ProbeRecord(refusals={entry.name: f"it can't run here: {missing}"})
+        elif device == "cpu" and entry.probe_limit_s and entry.probe not in {k.partition("@")[0] for k in probe.gains}:
             found = _kept_or_new(probe, (workload, device, rung), places, say)
+        else:
+            # A GPU's rungs need no slow probe: its compiler takes tens of seconds, and the climb times the rung itself.
+            continue
         probe = probe.model_copy(
             update={
                 "gains": {**probe.gains, **found.gains},
@@ -85,7 +86,7 @@ def _probe(what: tuple[str, str, str], with_too: list[str], places: Places, limi
     result = places.home / f"probe-{secrets.token_hex(4)}.json"
     lines: list[str] = []
     try:
-        with device_lock(device, say):
+        with device_lock(lock_name(device), say):
             arguments = [workload, device, str(result), rung, *with_too]
             code = run_child("laptime.probe", arguments, lines.append, limit_s)
         return _result(result, rung, code, lines, limit_s)
@@ -95,11 +96,10 @@ def _probe(what: tuple[str, str, str], with_too: list[str], places: Places, limi
 
 def _result(result: Path, rung: str, code: int, lines: list[str], limit_s: float) -> ProbeRecord:
     """What was written, whole or in part; without a figure, why there is none."""
-    key = find_optimization(rung_spec(rung).name).probe or rung
     if result.is_file():
         return ProbeRecord.model_validate_json(result.read_text(encoding="utf-8"))
     if code < 0:
         reason = f"its probe had shown nothing after {limit_s:.0f} s, so it would cost more than it brings"
     else:
         reason = f"its probe failed: {lines[-1][:300] if lines else 'no output'}"
-    return ProbeRecord(refusals={key: reason})
+    return ProbeRecord(refusals={rung_spec(rung).name: reason})

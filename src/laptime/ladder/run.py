@@ -132,8 +132,9 @@ class Ladder:
         spec = make_spec(self.request, variant, self.record.data, turn.repeat)
         folder, records = run_folder(self.folder, turn.variant, turn.repeat), self.runs
         if turn.trial:
-            # Two epochs tell a time; check, model and quality are the first process's.
-            short = {"check": False, "save_model": False, "epochs": min(spec.epochs, 2)}
+            # Two epochs tell a time, except where they differ by design; check, model and quality are the first's.
+            epochs = spec.epochs if spec.option("progressive-resizing") is not None else min(spec.epochs, 2)
+            short = {"check": False, "save_model": False, "epochs": epochs}
             spec, records = spec.model_copy(update=short), self.trials
             folder = run_folder(self.folder / TRIALS, turn.variant, turn.number)
         try:

@@ -18,8 +18,8 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / SPEC, spec)
     worker = importlib.import_module("laptime.worker")
-    with run_locks(spec, hooks.say):
-        cautions = others_on(spec.device)
+    with run_locks(spec, hooks.say) as locks:
+        cautions = others_on(spec.device, len(locks))
         record = with_cautions(cast(RunRecord, worker.run(spec, folder)), cautions)
     for event in ProgressReader(folder / PROGRESS).events():
         hooks.on_event(event)

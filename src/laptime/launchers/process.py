@@ -33,7 +33,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     write_json(folder / SPEC, spec)
     command = [sys.executable, "-m", "laptime.worker", str(folder / SPEC), str(folder / RECORD)]
     with run_locks(spec, hooks.say) as locks:
-        cautions = others_on(spec.device)
+        cautions = others_on(spec.device, len(locks))
         outcome = supervise(command, folder, hooks, locks, spec.timeout_s)
     record = with_cautions(record_of(spec, folder, outcome), cautions)
     write_json(folder / RECORD, record)
@@ -157,7 +157,13 @@ def run_child(
     """
     with child([sys.executable, "-m", module, *arguments]) as process:
         assert process.stdout is not None
-        limit = threading.Timer(limit_s or 0.0, end_tree, (process.pid,))
+        past = threading.Event()
+
+        def end() -> None:
+            past.set()
+            end_tree(process.pid)
+
+        limit = threading.Timer(limit_s or 0.0, end)
         limit.daemon = True
         if limit_s is not None:
             limit.start()
@@ -165,6 +171,8 @@ def run_child(
             with process.stdout as lines:
                 for line in lines:
                     on_line(line.rstrip("\n"))
-            return process.wait()
+            code = process.wait()
+            # Whoever ended the tree may have read the exit code first; Popen then takes it for 0.
+            return -signal.SIGTERM if past.is_set() else code
         finally:
             limit.cancel()

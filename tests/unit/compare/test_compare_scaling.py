@@ -47,6 +47,19 @@ def test_the_same_list_on_one_rank_is_the_reference_whatever_is_faster(compared)
     assert tuned.efficiency == pytest.approx(0.8, rel=0.02)
 
 
+def test_what_a_run_settled_is_the_same_list_although_the_rung_was_recorded_before():
+    workers, size = OptimizationSpec(name="workers"), OptimizationSpec(name="large-batch")
+    chosen = (
+        OptimizationSpec(name="workers", options={"count": 4}),
+        OptimizationSpec(name="large-batch", options={"size": 512}),
+    )
+    whole = run("cpu-optimized", 40, workers, size).model_copy(update={"settled": chosen})
+    several = run("cpu-ddp-tuned", 25, *chosen, DDP, ranks=2).model_copy(update={"settled": (*chosen, DDP)})
+    other = run("cpu-large-batch", 20, OptimizationSpec(name="large-batch", options={"size": 256}))
+    (found,) = compare_records([run("cpu-baseline", 80), other, whole, several]).scaling
+    assert (found.against, found.same_list) == ("cpu-optimized", True)
+
+
 def test_without_the_same_list_the_fastest_is_and_that_is_said(compared):
     flat = next(s for s in compared[0].scaling if s.variant == "cpu-ddp-flat")
     assert (flat.kind, flat.against, flat.same_list) == ("weak", "cpu-resident", False)

@@ -8,6 +8,7 @@ from tests.unit.conftest import make_data_spec
 from laptime.catalogue import LADDERS, find_preset, find_workload
 from laptime.compare.load import load
 from laptime.errors import UsageError
+from laptime.ladder import ranks
 from laptime.ladder import run as ladder_module
 from laptime.ladder.plan import make_plan
 from laptime.ladder.request import LadderRequest
@@ -67,6 +68,30 @@ def test_variants_on_several_ranks_come_last_on_the_list_that_was_kept(tmp_path,
     assert rungs["cpu-ddp-flat"].on == "cpu-optimized"
     assert {o.name for o in rungs["cpu-ddp-flat"].optimizations} == {*WORTH, "flat-reduce"}
     assert [r.spec.variant for r in ladder.runs].count("cpu-ddp-plain") == 2
+
+
+def test_variants_that_the_launcher_or_the_batch_can_not_hold_are_left_out_of_a_ladder_that_goes_on(
+    tmp_path, monkeypatch
+):
+    cases = (("process", 2, "--launcher process starts one rank"), ("auto", 20, "the batch of 32"))
+    for launcher, cores, said in cases:
+        # large-batch loses, so the plan's batch of 512 becomes one of 32.
+        monkeypatch.setattr(ranks, "device_count", lambda _, cores=cores: cores)
+        ladder = make_ladder(tmp_path / launcher, monkeypatch, product, ablation=False, launcher=launcher)
+        ladder.plan = replace(ladder.plan, parallel=("cpu-ddp-plain",))
+        through(ladder)
+        (left,) = [o for o in ladder.record.left_out if o.variant == "cpu-ddp-plain"]
+        assert said in left.reason
+        assert "cpu-ddp-plain" not in {r.variant for r in ladder.record.rungs}
+        assert [r.spec.variant for r in ladder.runs].count("cpu-optimized") == 2
+
+
+def test_a_trial_is_not_shortened_where_epochs_differ_by_design(tmp_path, monkeypatch):
+    ladder = make_ladder(tmp_path, monkeypatch, product)
+    for name, epochs in (("flip", 2), ("progressive-resizing", 3)):
+        turn = ladder.trial(resolve(f"cpu-baseline+{name}"))
+        assert ladder.run(turn, Hooks()).spec.epochs == epochs
+    ladder.journal.close()
 
 
 def product(names) -> float:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from laptime.catalogue import find_preset, find_workload
+from laptime.catalogue import COMPILE_RUNGS, find_preset, find_workload
 from laptime.ladder import probing
+from laptime.ladder.plan import make_plan
 from laptime.launchers.process import run_child
 from laptime.places import Places
+from laptime.probe import exact_before
 from laptime.records import Machine, ProbeRecord
 
 FULL = find_preset(find_workload("cifar"), "full")
@@ -78,6 +80,26 @@ def test_without_a_compiler_no_probe_is_started(children, monkeypatch, tmp_path)
     monkeypatch.setattr(probing, "missing_compiler", lambda _: "there is no C++ compiler 'g++': install it")
     assert "install it" in probed(tmp_path).refusals["compile"]
     assert children.started == []
+
+
+def test_a_gpu_needs_no_slow_probe_but_a_compiler_for_each_rung_that_compiles(children, monkeypatch, tmp_path):
+    def on_cuda():
+        return probing.probe_slow_rungs(QUICKLY, ("cifar", "cuda", FULL), Places(tmp_path))
+
+    assert on_cuda() == QUICKLY
+    monkeypatch.setattr(probing, "missing_compiler", lambda _: "there is no triton: install it")
+    found = on_cuda()
+    assert set(found.refusals) == {"compile", "compile-graphed"}
+    assert children.started == []
+    plan = make_plan("cuda", FULL, None, found)
+    assert set(COMPILE_RUNGS) <= set(plan.refused)
+
+
+def test_the_exact_rungs_before_one_exclude_each_other_as_in_a_ladder():
+    names = [o.name for o in exact_before("cuda", "compile")]
+    assert len(names) == len(set(names))
+    assert "resident" in names
+    assert not {"workers", "pinned"} & set(names)
 
 
 def test_a_child_past_its_limit_is_ended(tmp_path, monkeypatch):

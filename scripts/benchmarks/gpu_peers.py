@@ -1,0 +1,51 @@
+"""A peer of `scripts/bench gpu`: a script of its own in `peers/`, which prints one line of JSON for each epoch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from laptime.devices import lock_name
+from laptime.launchers.lock import device_lock
+from laptime.records import EpochRecord
+
+PEERS = Path(__file__).with_name("peers")
+
+
+def run_peer(
+    name: str, asked: argparse.Namespace, data: str, timeout_s: float, say: Callable[[str], None]
+) -> dict[str, object]:
+    """What a peer's own process gives a record.
+
+    Args:
+        name: of its script.
+        asked: the bench's options.
+        data: a store's folder.
+        timeout_s: seconds after which it is ended.
+        say: takes sentences.
+    """
+    command = [sys.executable, str(PEERS / f"{name}.py"), data, "--device", asked.device]
+    command += ["--epochs", str(asked.epochs)]
+    if asked.limit_train:
+        command += ["--images", str(asked.limit_train)]
+    if asked.limit_test:
+        command += ["--test-images", str(asked.limit_test)]
+    if name == "expert" and asked.device == "cpu":
+        command += ["--mode", "none", "--batch-size", "512"]
+    begin = time.time()
+    try:
+        with device_lock(lock_name(asked.device), say):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True)
+    except subprocess.TimeoutExpired:
+        return {"status": "failed", "error": f"ran past the {timeout_s:.0f} s that were left"}
+    except subprocess.CalledProcessError as error:
+        words = error.stderr.strip().splitlines() or ["nothing"]
+        return {"status": "failed", "error": f"the peer ended with {error.returncode}; last words: {words[-1]}"}
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    epochs = tuple(EpochRecord(index=index, **row) for index, row in enumerate(rows))
+    return {"epochs": epochs, "started_at": begin, "ended_at": time.time()}
