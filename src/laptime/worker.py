@@ -221,7 +221,7 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The command; exit code 0 when a record was written, whatever its status."""
+    """The command; exit code 0 when a record was written, unless it is a failed one of several ranks."""
     die_with_parent()
     if len(arguments) != 2:
         print("usage: python -m laptime.worker SPEC.json RECORD.json", file=sys.stderr)  # noqa: T201
@@ -249,8 +249,16 @@ def _run_rank(spec: RunSpec, record_path: Path) -> int:
         if world.first:
             write_json(record_path, record)
         if world.grouped and record.status == "failed":
-            leave(0 if world.first or _first_failed_too(record_path) else _failed_alone(world, record))
+            leave(_failed_code(world, record, record_path))
     return 0
+
+
+def _failed_code(world: World, record: RunRecord, record_path: Path) -> int:
+    """With which exit code a rank leaves whose run failed."""
+    if world.first:
+        # The launcher ends the others, which may wait for this rank, only where it sees a failure.
+        return LaptimeError.exit_code if world.size > 1 else 0
+    return 0 if _first_failed_too(record_path) else _failed_alone(world, record)
 
 
 def _first_failed_too(record_path: Path) -> bool:

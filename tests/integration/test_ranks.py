@@ -1,5 +1,6 @@
 """Two real ranks through the launcher `torchrun`: a whole record, a death that is named, no rank that stays."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -85,6 +86,14 @@ def test_what_all_ranks_find_wrong_is_said_once(data, tmp_path):
     record = launch("torchrun", spec_of(data, learning_rate=1e30, check=False), tmp_path / "run", Hooks())
     assert record.status == "failed"
     assert "the training loss became" in record.error
+
+
+def test_the_first_rank_failing_alone_ends_the_others(data, tmp_path):
+    (tmp_path / "run" / "samples.png").mkdir(parents=True)  # the first alone writes it
+    record = launch("torchrun", spec_of(data, check=False), tmp_path / "run", Hooks())
+    assert record.status == "failed"
+    assert "samples.png" in record.error
+    assert json.loads((tmp_path / "run" / "ranks.json").read_text()) == {"rank": 0, "exit_code": 1}
 
 
 def test_a_killed_launcher_leaves_no_rank(data, tmp_path):

@@ -57,8 +57,9 @@ def _headline(
 def _sentence(title: str, base: VariantRow, best: VariantRow, conditions: Conditions) -> str:
     certain = "n = 1, so no interval" if best.speedup_low is None else _interval(best)
     sure = "" if (best.speedup_low or best.speedup or 0) > 1 else "; a gain is not shown"
+    together = f" on {best.ranks} ranks" if best.ranks > 1 else ""
     text = (
-        f"{title}: {best.variant} trains {words.ratio(best.speedup)} as fast as {base.variant} "
+        f"{title}: {best.variant} trains {words.ratio(best.speedup)} as fast as {base.variant}{together} "
         f"({certain}{sure}), "
         f"{words.seconds(best.epoch_s)} s an epoch instead of {words.seconds(base.epoch_s)} s"
     )

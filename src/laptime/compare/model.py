@@ -78,6 +78,7 @@ class VariantRow(Readable):
 
     Attributes:
         error: what went wrong, with both numbers where the gradient check failed.
+        ranks: processes that trained together in each run.
         n: processes that the epoch time rests on.
         n_epochs: kept epochs in them.
         epoch_s: seconds of an epoch.
@@ -103,6 +104,7 @@ class VariantRow(Readable):
     optimizations: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    ranks: int = 1
     n: int = 0
     n_epochs: int = 0
     epoch_s: float | None = None

@@ -74,6 +74,7 @@ def row_of(runs: Runs, context: Context) -> VariantRow:
     rung = runs.rung
     return VariantRow(
         variant=rung.variant,
+        ranks=max((r.ranks for r in runs.done), default=1),
         status=runs.status,
         error=runs.error,
         optimizations=tuple(o.text() for o in rung.optimizations),
@@ -146,13 +147,18 @@ def _costs(runs: Runs) -> dict[str, Any]:
 
 
 def _ceiling(runs: Runs, ceilings: Ceilings) -> dict[str, Any]:
-    """Share of the machine's ceiling: samples/s times operations a sample, over measured operations/s."""
+    """Share of the machine's ceiling: samples/s times operations a sample, over measured operations/s.
+
+    A ceiling is that of the CPU, which ranks share, or of one GPU, of which each rank has its own.
+    """
     if not runs.done:
         return {}
     precision = runs.done[0].precision
     rate, flops = _rate(runs.done), _middle(r.flops_per_sample for r in runs.done)
     measured = [r.machine.ceilings.best(precision) for r in runs.done]
-    best = _middle(measured) or ceilings.best(precision)
+    first = runs.done[0]
+    gpus = first.ranks if first.spec is not None and first.spec.device == "cuda" else 1
+    best = gpus * (_middle(measured) or ceilings.best(precision) or 0.0)
     if rate is None or not flops or not best:
         return {"precision": precision}
     share = rate * flops / (best * 1e9)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
+from torch import nn
 
 from laptime.optimizations.base import Recipe
+from laptime.optimizations.sync_batchnorm import GlooBatchNorm
 from laptime.workloads.base import Batch
 
 
@@ -16,18 +20,19 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def largest_part(batch_size: int, fits: Callable[[int], bool]) -> int | None:
+def largest_part(batch_size: int, fits: Callable[[int], bool], least: int = 1) -> int | None:
     """Halves a batch until it fits.
 
     Args:
         batch_size: the batch that did not fit, tried again as the first.
         fits: tries one size.
+        least: the smallest size that makes sense.
 
     Returns:
         The first size that fits; None where none does.
     """
     size = batch_size
-    while size >= 1:
+    while size >= least:
         if fits(size):
             return size
         size //= 2
@@ -37,18 +42,30 @@ def largest_part(batch_size: int, fits: Callable[[int], bool]) -> int | None:
 def explain_memory(recipe: Recipe) -> str | None:
     """One sentence that names the largest power-of-two part of the batch that fits, by a forward and a backward each.
 
+    Where there are several ranks, each size is that of all together, and this rank tries its part.
+
     Returns:
-        None where the batch itself fits: something else took the memory.
+        None where the batch itself fits: something else took the memory; and where nothing can be tried, since the
+        ranks share BatchNorm's statistics and the others no longer answer.
     """
-    found = largest_part(recipe.batch_size, lambda size: _fits(recipe, size))
+    ranks = recipe.world.size
+    if ranks > 1 and any(isinstance(m, GlooBatchNorm | nn.SyncBatchNorm) for m in recipe.model.modules()):
+        return None
+    free(recipe)
+    if ranks > 1:  # DDP's hooks stand on the parameters that it wrapped, and would wait for the others
+        recipe = replace(recipe, model=copy.deepcopy(recipe.model))
+    least = 1 if ranks == 1 else 2 * ranks
+    found = largest_part(recipe.batch_size, lambda size: _fits(recipe, -(-size // ranks)), least)
     if found == recipe.batch_size:
         return None
     what = f"batch {recipe.batch_size} does not fit on {_place(recipe.device)}"
     if found is None:
-        return f"{what}, and neither does a single image: give a device with more memory."
+        smallest = "a single image" if ranks == 1 else f"the smallest batch of {ranks} ranks"
+        return f"{what}, and neither does {smallest}: give a device with more memory."
+    size = found // recipe.copies  # under weak scaling the option is a rank's part
     return (
-        f"{what}; {found} is the largest power-of-two part that does: give --set large-batch.size={found} "
-        f"(a variant without large-batch takes +large-batch:size={found})."
+        f"{what}; {found} is the largest power-of-two part that does: give --set large-batch.size={size} "
+        f"(a variant without large-batch takes +large-batch:size={size})."
     )
 
 

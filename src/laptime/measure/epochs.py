@@ -47,19 +47,20 @@ class Session:
         """Runs the warm-up epochs and puts all state back; returns their seconds.
 
         A shortened warm-up still runs the epoch's last, smaller batch, which is a shape of its own. Images that grow
-        with the epochs are met in all their sizes.
+        with the epochs are met in all their sizes. What is recorded at a later call than the first (CUDA graphs) gets
+        as many calls in each shape.
         """
         saved = snapshot(self.parts)
         begin = time.perf_counter()
+        whole, calls = len(self.parts.loader), self.recipe.warmup_calls
+        steps = min(plan.warmup_steps or whole, whole)
         for epoch in range(plan.warmup_epochs):
-            whole = len(self.parts.loader)
-            steps = min(plan.warmup_steps or whole, whole)
             for done, _ in enumerate(itertools.islice(train_epoch(self.parts, epoch), steps), start=1):
                 self.progress(-1, done, steps)
-            if steps < whole:
-                self._last_shape()
         if plan.warmup_epochs:
-            self._other_sizes()
+            if steps < whole or calls > 1:
+                self._shapes(0, calls - 1, calls)
+            self._other_sizes(calls)
         self._wait()
         seconds = time.perf_counter() - begin
         reset(self.parts, self.recipe, saved)
@@ -94,7 +95,8 @@ class Session:
                 "optimization that this variant adds."
             )
         begin = time.perf_counter()
-        world.same(parts.model, parameters=False)  # each rank has BatchNorm statistics of its own; rank 0's are saved
+        for module in dict.fromkeys((parts.model, parts.evaluated)):
+            world.same(module, parameters=False)  # each rank has BatchNorm statistics of its own; rank 0's are saved
         test_loss, test_accuracy, _ = totals([evaluate(parts, self.recipe, self.recipe.data.test)], world)
         evaluate_s = time.perf_counter() - begin
         split = self.marks.parts_s()
@@ -127,20 +129,21 @@ class Session:
         sizes = self.recipe.epoch_sizes
         return sizes[min(index, len(sizes) - 1)][0] if sizes else None
 
-    def _other_sizes(self) -> None:
+    def _other_sizes(self, calls: int) -> None:
         sizes = self.recipe.epoch_sizes
         for epoch in sorted(sizes.index(size) for size in set(sizes[1:]) - set(sizes[:1])):
-            next(train_epoch(self.parts, epoch))
-            self._last_shape(epoch)
+            self._shapes(epoch, calls, calls)
 
-    def _last_shape(self, epoch: int = 0) -> None:
+    def _shapes(self, epoch: int, whole_calls: int, last_calls: int) -> None:
         recipe = self.recipe
         last = shares(torch.arange(len(recipe.data.train.labels)), recipe.batch_size, recipe.world)[-1]
         first = next(iter(self.parts.loader.epoch(epoch)))
         # The last part may be larger than the first, where a small remainder joined it.
         count = len(last.indices)
         inputs, labels = (torch.cat([t] * -(-count // len(first)))[:count] for t in (first.inputs, first.labels))
-        self.parts.step(self.parts, Batch(inputs, labels, last.weight))
+        for batch, calls in ((first, whole_calls), (Batch(inputs, labels, last.weight), last_calls)):
+            for _ in range(calls):
+                self.parts.step(self.parts, batch)
 
     def _wait(self) -> None:
         if self.parts.device.type == "cuda":

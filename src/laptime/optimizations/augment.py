@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,8 @@ class Augmented:
 
     def epoch(self, index: int) -> Iterator[Batch]:
         """See `Loader.epoch`."""
-        order = permutation(len(self.recipe.data.train.labels), self.recipe.seed, index)
+        # One copy an epoch: indices that came from the host with each batch would make each step wait for the device.
+        order = permutation(len(self.recipe.data.train.labels), self.recipe.seed, index).to(self.recipe.device)
         held = shares(order, self.recipe.batch_size, self.recipe.world)
         for batch, share in zip(self.loader.epoch(index), held, strict=True):
             indices = share.indices
@@ -55,10 +57,13 @@ def flip(recipe: Recipe, options: Options) -> Recipe:
     if mode not in ("random", "alternating"):
         raise UsageError(f"flip:mode={mode} is unknown: give alternating or random.")
 
+    @functools.lru_cache(maxsize=1)
+    def coins(epoch: int) -> Tensor:
+        return throws(count, recipe.seed, epoch).to(recipe.device)
+
     def mirrored(batch: Batch, indices: Tensor, epoch: int) -> Batch:
-        coins = throws(count, recipe.seed, 0 if mode == "alternating" else epoch)
-        chosen = (coins[indices] ^ bool(epoch % 2)) if mode == "alternating" else coins[indices]
-        mask = chosen.to(batch.inputs.device).view(-1, 1, 1, 1)
+        chosen = (coins(0)[indices] ^ bool(epoch % 2)) if mode == "alternating" else coins(epoch)[indices]
+        mask = chosen.view(-1, 1, 1, 1)
         return replace(batch, inputs=torch.where(mask, batch.inputs.flip(3), batch.inputs))
 
     return replace(recipe, augments=(*recipe.augments, mirrored))

@@ -162,8 +162,7 @@ class Recipe:
         make_optimizer: optimizer from parameter groups, learning rate and `optimizer_options`.
         make_groups: parameter groups of the finished model, with what is special about each.
         optimizer_options: further arguments of the optimizer.
-        augments: applied in turn to each training batch, on the device it is on: batch, the samples' indices [B] on
-            the CPU, epoch.
+        augments: applied in turn to each training batch, on the run's device: batch, the samples' indices [B], epoch.
         epoch_sizes: height and width of the training images by epoch; empty where they are `image_size` in all.
         make_average: moving average of a model's weights, from the model and the steps of an epoch.
         wrappers: applied to the model on its device, the innermost first, for the training step alone (compiler, DDP).
@@ -178,6 +177,7 @@ class Recipe:
         evaluate_on: where the model is evaluated; None for the run's device.
         settled: options that a transform chose by timing, by optimization; the record writes them out.
         compiled: whether a wrapper compiles, so that compilations are watched.
+        warmup_calls: steps that the warm-up runs at least in each shape; more than 1 where a later one is recorded.
         notes: what the user should know, shown with the variant.
     """
 
@@ -213,6 +213,7 @@ class Recipe:
     evaluate_on: torch.device | None = None
     settled: dict[str, dict[str, Option]] = field(default_factory=dict)
     compiled: bool = False
+    warmup_calls: int = 1
     notes: tuple[str, ...] = ()
 
     @property

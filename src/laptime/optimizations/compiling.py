@@ -15,6 +15,8 @@ from laptime.optimizations.base import Options, Recipe, Wrap
 
 _MODES = ("default", "max-autotune-no-cudagraphs")
 _GRAPHED_MODES = ("reduce-overhead", "max-autotune")
+# CUDA graphs inside warm up at the first call of a shape and record at the second; the third replays.
+_CALLS = 3
 # What inductor is told where convolutions and what lies between them are to stay in NHWC: it decides by itself only
 # for some nets, and by default hands tensors out in the strides that eager code would have had.
 _CHANNELS_LAST = {"layout_optimization": True, "force_layout_optimization": True, "keep_output_stride": False}
@@ -48,7 +50,8 @@ def _compiled(recipe: Recipe, options: Options, modes: tuple[str, ...]) -> Recip
         if missing:
             raise RunError(f"compile can't run here: {missing}, or leave compile out.")
         arguments["options"] = inductor_options(str(options["mode"]), str(options["layout"]))
-    return replace(recipe, wrappers=(*recipe.wrappers, _wrap(arguments)), compiled=True)
+    calls = max(recipe.warmup_calls, _CALLS)
+    return replace(recipe, wrappers=(*recipe.wrappers, _wrap(arguments)), compiled=True, warmup_calls=calls)
 
 
 def inductor_options(mode: str, layout: str) -> dict[str, Any] | None:

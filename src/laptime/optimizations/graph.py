@@ -144,5 +144,7 @@ def graph(recipe: Recipe, options: Options) -> Recipe:
         recipe,
         step=GraphStep((len(whole.indices), whole.weight), record, beside),
         rate_on_device=True,
+        # Recorded before the clock runs, even where an epoch has fewer steps.
+        warmup_calls=max(recipe.warmup_calls, _EAGER_STEPS + 1),
         optimizer_options={**recipe.optimizer_options, "fused": True, "capturable": True},
     )

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from laptime.errors import UsageError
 from laptime.optimizations.base import Forward, Options, Recipe, Wrap
+from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.sync_batchnorm import synchronized
 from laptime.workloads.base import Batch, Output
 from laptime.world import World
@@ -31,22 +32,24 @@ def ddp(recipe: Recipe, options: Options) -> Recipe:
     recipe = _joined(recipe, options)
     if not recipe.world.grouped:
         return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
-    wrap = _wrapper(recipe.world, bool(options["tuned"]), int(options["bucket_mb"]), _dtype(options))
+    # torch's compiler asks for DDP without a static graph (torch.compiler_faq).
+    wanted: dict[str, Any] = {} if recipe.compiled else {"static_graph": True}
+    wanted["bucket_cap_mb"] = int(options["bucket_mb"])
+    wrap = _wrapper(recipe.world, wanted if options["tuned"] else None, _dtype(options))
     return replace(recipe, wrappers=(*recipe.wrappers, wrap))
 
 
-def _wrapper(world: World, tuned: bool, bucket_mb: int, dtype: torch.dtype) -> Wrap:
+def _wrapper(world: World, tuned: dict[str, Any] | None, dtype: torch.dtype) -> Wrap:
+    """Takes the arguments that a tuned one has beside the usual; None for torch's defaults."""
     known = inspect.signature(DistributedDataParallel).parameters
     # BatchNorm's statistics are evened out before an evaluation, so no step needs to send them.
     buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-    wanted: dict[str, Any] = {
-        "static_graph": True,
+    usual: dict[str, Any] = {
         "gradient_as_bucket_view": True,
         buffers: False,
-        "bucket_cap_mb": bucket_mb,
         "batched_grad_copy": True,  # torch >= 2.14: one copy a bucket instead of one a parameter
     }
-    chosen = {name: value for name, value in wanted.items() if name in known} if tuned else {}
+    chosen = {} if tuned is None else {k: v for k, v in {**usual, **tuned}.items() if k in known}
 
     def wrap(net: nn.Module) -> nn.Module:
         places = [world.device.index] if world.device.type == "cuda" else None
@@ -116,7 +119,27 @@ def _dense(tensor: Tensor) -> bool:
 
 def dp(recipe: Recipe, options: Options) -> Recipe:
     """Wraps the net in DataParallel: one process, which copies the net to all GPUs in every step. For comparison."""
-    return replace(recipe, wrappers=(*recipe.wrappers, nn.DataParallel))
+
+    def wrap(net: nn.Module) -> nn.Module:
+        if recipe.precision in AUTOCAST:
+            net = UnderAutocast(net, recipe.device.type, AUTOCAST[recipe.precision])
+        return nn.DataParallel(net)
+
+    return replace(recipe, wrappers=(*recipe.wrappers, wrap))
+
+
+class UnderAutocast(nn.Module):
+    """A net that enters autocast by itself: DataParallel's threads are told that it is on, but not its format."""
+
+    def __init__(self, net: nn.Module, device: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.net, self.device, self.dtype = net, device, dtype
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, 3, H, W] to the net's outputs."""
+        with torch.autocast(self.device, self.dtype):
+            found: Tensor = self.net(images)
+        return found
 
 
 def _joined(recipe: Recipe, asked: Options) -> Recipe:

@@ -142,6 +142,17 @@ def test_share_of_the_ceiling(example: Comparison) -> None:
     assert row(example, "cpu-bf16").ceiling_share < 1
 
 
+@pytest.mark.parametrize(("device", "ceilings"), [("cpu", 1), ("cuda", 4)])
+def test_several_ranks_are_said_and_have_a_gpu_each(device: str, ceilings: int) -> None:
+    several = record("ddp", 20)
+    assert several.spec is not None
+    on = several.spec.model_copy(update={"device": device})
+    found = compare_records([record("cpu-baseline", 85), several.model_copy(update={"ranks": 4, "spec": on})])
+    own = row(found, "ddp")
+    assert own.ceiling_share == pytest.approx(own.samples_per_s * 0.2184e9 / (ceilings * 223e9))
+    assert "as fast as cpu-baseline on 4 ranks (" in found.headlines[0].sentence
+
+
 def test_parts_add_up_to_one(example: Comparison) -> None:
     for found in example.rows:
         assert not found.parts or sum(found.parts.values()) == pytest.approx(1)

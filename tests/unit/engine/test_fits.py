@@ -8,6 +8,8 @@ from tests.unit.conftest import make_data, make_spec
 
 from laptime import worker
 from laptime.engine.fits import explain_memory, largest_part, out_of_memory
+from laptime.optimizations.sync_batchnorm import synchronized
+from laptime.world import World
 
 
 def test_a_batch_is_halved_until_it_fits():
@@ -37,6 +39,29 @@ def test_the_sentence_names_what_fits(recipe, limit):
         assert "--set large-batch.size=4" in sentence
     else:
         assert "neither does a single image" in sentence
+
+
+def starving(recipe, limit):
+    def forward(model, batch):
+        if len(batch) > limit:
+            torch.empty(1 << 60, dtype=torch.uint8)
+        return recipe.forward(model, batch)
+
+    return replace(recipe, forward=forward, image_size=(32, 32))
+
+
+def test_a_rank_tries_its_part_and_names_the_whole_batch(recipe):
+    two = replace(starving(recipe, 5), world=World(0, 2))
+    assert "batch 16 does not fit on this machine's memory; 8 is the largest" in explain_memory(two)
+    assert "--set large-batch.size=4" in explain_memory(replace(two, copies=2))
+    assert "neither does the smallest batch of 2 ranks" in explain_memory(
+        replace(starving(recipe, 1), world=World(0, 2))
+    )
+
+
+def test_ranks_with_common_statistics_try_nothing(recipe):
+    shared = synchronized(recipe.model, torch.device("cuda"))
+    assert explain_memory(replace(starving(recipe, 0), model=shared, world=World(0, 2))) is None
 
 
 def test_only_memory_is_taken_for_memory():

@@ -1,6 +1,7 @@
 """torch.compile: what is compiled, counted, refused. Backends without inductor keep it quick; one slow test has it."""
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -15,9 +16,12 @@ from laptime.compare.markdown import to_markdown
 from laptime.devices import missing_compiler
 from laptime.engine.build import build
 from laptime.errors import RunError, UsageError
+from laptime.measure.epochs import Plan, Session
+from laptime.measure.marks import StepMarks
 from laptime.optimizations.compiling import compiled, compiled_graphed, inductor_options
 from laptime.records import RunRecord
 from laptime.spec import OptimizationSpec
+from laptime.workloads.base import Counts
 
 DEFAULTS = {"mode": "default", "layout": "keep", "dynamic": False, "backend": "inductor"}
 
@@ -90,6 +94,24 @@ def test_state_and_evaluation_stay_with_the_plain_module(recipe):
     assert parts.model is recipe.model
     assert {id(p) for p in parts.net.parameters()} == {id(p) for p in parts.model.parameters()}
     assert not any("_orig_mod" in name for name in parts.model.state_dict())
+
+
+def test_each_shape_is_called_until_its_graph_is_recorded(recipe):
+    graphed = compiled_graphed(recipe, {**DEFAULTS, "mode": "reduce-overhead", "backend": "eager"})
+    recipe = replace(recipe, warmup_calls=graphed.warmup_calls, batch_size=20, epoch_sizes=((16, 16), (32, 32)))
+    called = Counter()
+
+    def step(p, batch):
+        called[len(batch)] += 1
+        return Counts(0.0, 0, len(batch))
+
+    recipe = replace(recipe, step=step)
+    for steps in (1, None):
+        called.clear()
+        parts = build(recipe, mark=StepMarks())
+        Session(parts, recipe, parts.mark, lambda *_: None).warm_up(Plan(1, 1, steps))
+        assert called.keys() == {20, 8}
+        assert min(called.values()) >= 2 * 3  # in two sizes of images
 
 
 def test_modes_and_layouts_become_options_that_this_torch_has():

@@ -10,6 +10,8 @@ from torch import nn
 from laptime.engine.build import build, make_recipe
 from laptime.engine.loop import train_epoch
 from laptime.engine.reset import reset, snapshot
+from laptime.measure.epochs import Plan, Session
+from laptime.measure.marks import StepMarks
 from laptime.optimizations.data import resident
 from laptime.optimizations.graph import GraphStep, directly, eager_record, graph
 from laptime.optimizations.schedule import large_batch
@@ -79,6 +81,13 @@ def test_only_the_whole_batch_is_recorded_and_only_once():
     trained(replace(recipe, step=step))
     assert len(recorded) == 1
     assert step._tape.inputs.shape == (14, 3, 8, 8)
+
+
+def test_it_is_recorded_before_the_clock_runs_however_short_the_epoch_is():
+    recipe = small_recipe(graph)
+    parts = build(recipe, mark=StepMarks())
+    Session(parts, recipe, parts.mark, lambda *_: None).warm_up(Plan(1, 1, 1))
+    assert parts.step._tape is not None
 
 
 def test_each_training_gets_its_own_recording():

@@ -16,7 +16,7 @@ from laptime.engine.reset import reset, snapshot
 from laptime.errors import RunError, UsageError
 from laptime.measure.epochs import Plan, Session, totals
 from laptime.measure.marks import StepMarks
-from laptime.optimizations import apply
+from laptime.optimizations import apply, augment
 from laptime.optimizations.augment import growing, throws
 from laptime.spec import OptimizationSpec
 from laptime.workloads.base import Batch, classify
@@ -91,6 +91,21 @@ def test_alternating_images_are_mirrored_in_every_second_epoch():
     assert all(seen[1][key] != seen[0][key] for key in seen[0])
     assert seen[2] == seen[0]
     assert 0.2 < sum(seen[0].values()) / len(data) < 0.8
+
+
+@pytest.mark.parametrize(("mode", "thrown"), [("alternating", [0]), ("random", [0, 1])])
+def test_the_coins_of_an_epoch_are_thrown_once(monkeypatch, mode, thrown):
+    epochs = []
+
+    def counted(count, seed, epoch):
+        epochs.append(epoch)
+        return throws(count, seed, epoch)
+
+    monkeypatch.setattr(augment, "throws", counted)
+    parts = started(small_recipe("flip", mode=mode))
+    for epoch in range(2):
+        assert len(list(parts.loader.epoch(epoch))) == 3
+    assert epochs == thrown
 
 
 def test_random_coins_differ_between_epochs_and_seeds():

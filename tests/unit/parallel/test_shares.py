@@ -1,5 +1,7 @@
 """How batches are shared out: nothing lost, nothing twice, the same global batches as in one process."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -12,7 +14,7 @@ from laptime.engine.build import build, make_recipe
 from laptime.errors import UsageError
 from laptime.optimizations.base import batches, permutation, shares
 from laptime.optimizations.data import EpochBatches, ItemLoader, ResidentLoader
-from laptime.optimizations.parallel import FlatReduce
+from laptime.optimizations.parallel import FlatReduce, dp
 from laptime.world import World
 
 
@@ -134,6 +136,22 @@ def test_a_group_of_one_wraps_the_net_and_says_the_same(group):
     parts = build(recipe, mark=lambda _: None)
     assert isinstance(parts.net, torch.nn.parallel.DistributedDataParallel)
     assert parts.net.module is parts.model
+    assert parts.net.static_graph
+
+
+def test_a_compiled_net_is_wrapped_without_a_static_graph(group):
+    chosen = tuple(map(parse_optimization, ("ddp:tuned=true", "compile:backend=eager")))
+    parts = build(make_recipe(make_spec(batch_size=8), make_data(), chosen, group), mark=lambda _: None)
+    assert not parts.net.static_graph
+    assert parts.net.gradient_as_bucket_view
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16", torch.bfloat16), ("fp32", torch.float32)])
+def test_data_parallel_enters_the_number_format_by_itself(recipe, precision, dtype):
+    parts = build(dp(replace(recipe, precision=precision), {}), mark=lambda _: None)
+    assert isinstance(parts.net, torch.nn.DataParallel)
+    assert parts.net(torch.zeros(2, 3, 32, 32)).dtype is dtype
+    assert {id(p) for p in parts.net.parameters()} == {id(p) for p in parts.model.parameters()}
 
 
 def test_an_evaluation_with_more_ranks_than_images_stays_a_number():

@@ -79,6 +79,10 @@ def test_bf16_gradients_learn_alike(found):
         assert mine[0] == pytest.approx(theirs[0], rel=0.01)
 
 
+def test_all_ranks_evaluate_one_average(found):
+    assert found["averages apart"] == [0.0, 0.0]
+
+
 def test_what_ranks_tell_each_other(found):
     assert found["gathered"] == [10.0, 11.0]
     assert found["agreed"] == "rank 0"

@@ -22,7 +22,8 @@ from laptime.engine.evaluate import evaluate
 from laptime.engine.loop import train_epoch
 from laptime.engine.plain import plain_state
 from laptime.engine.reset import reset, snapshot
-from laptime.measure.epochs import totals
+from laptime.measure.epochs import Plan, Session, totals
+from laptime.measure.marks import StepMarks
 from laptime.optimizations import apply
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.data import items
@@ -102,6 +103,17 @@ def train(workload: Tiny, world: World, *chosen: str) -> dict[str, object]:
     return found
 
 
+def averages_apart(world: World) -> tuple[float, ...]:
+    """How far each rank's moving average is from rank 0's after an epoch that ends with its evaluation."""
+    recipe = recipe_for(Tiny(), world, "flat-reduce", "ema")
+    marks = StepMarks()
+    parts = build(recipe, marks)
+    reset(parts, recipe, snapshot(parts))
+    list(Session(parts, recipe, marks, lambda *_: None).counted(Plan(1, 0, None)))
+    held = torch.cat([v.flatten().double() for v in parts.evaluated.state_dict().values()])
+    return world.gathered(float((held - world.agreed(held)).abs().max()))
+
+
 CASES = {
     "ddp sync": (True, ("ddp:batchnorm=sync",), ()),
     "tuned sync": (
@@ -126,6 +138,7 @@ def main(result: Path) -> None:
             ranks = train(Tiny(norm), world, *several)
             found[name] = [ranks, train(Tiny(norm), ALONE, *one) if world.first else None]
         found["bf16"] = train(Tiny(), world, "flat-reduce:batchnorm=sync:reduce=bf16")["epochs"]
+        found["averages apart"] = averages_apart(world)
         found["gathered"] = world.gathered(10.0 + world.rank)
         found["agreed"] = world.agreed(f"rank {world.rank}")
         chosen = ("ddp:tuned=true", "resident", "channels-last", "dead-taps", "products:layers=all", "large-batch")
