@@ -19,8 +19,18 @@ def _torch_as_it_was() -> Iterator[None]:
         torch.backends.cudnn.benchmark = False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what needs a GPU where there is none; torch is imported only where such a test was collected."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the tests that take minutes, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skips what takes minutes unless asked for, and what needs a GPU where there is none.
+
+    torch is imported only where a test for a GPU was collected.
+    """
+    for item in items:
+        if item.get_closest_marker("long") and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes: give --long"))
     wanting = [item for item in items if item.get_closest_marker("gpu")]
     if not wanting:
         return

@@ -28,6 +28,8 @@ from laptime.records import ProbeRecord, write_json
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 
 _ROUNDS = 5
+# A step at a large batch takes long and varies less.
+_LARGE_ROUNDS = 2
 _SAMPLES = 128
 _CLASSES = 10
 _NEEDED_CAPABILITY = {"fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0)}
@@ -124,7 +126,8 @@ class Trial:
         """
         sides = [self._parts(chosen) for chosen in (self.before, combine(self.before, self.added))]
         times: list[list[float]] = [[], []]
-        for _ in range(_ROUNDS + 1):
+        rounds = _ROUNDS if self.batch < _SAMPLES else _LARGE_ROUNDS
+        for _ in range(rounds + 1):
             for parts, seconds in zip(sides, times, strict=True):
                 seconds.append(_steps_s(parts))
         without, with_it = (median(t[1:]) for t in times)

@@ -258,7 +258,10 @@ def _failed_code(world: World, record: RunRecord, record_path: Path) -> int:
     if world.first:
         # The launcher ends the others, which may wait for this rank, only where it sees a failure.
         return LaptimeError.exit_code if world.size > 1 else 0
-    return 0 if _first_failed_too(record_path) else _failed_alone(world, record)
+    if _first_failed_too(record_path):
+        return 0
+    print(f"laptime.worker: rank {world.rank}: {record.error}", file=sys.stderr)  # noqa: T201 - its last words
+    return LaptimeError.exit_code
 
 
 def _first_failed_too(record_path: Path) -> bool:
@@ -267,11 +270,6 @@ def _first_failed_too(record_path: Path) -> bool:
     while not record_path.is_file() and time.monotonic() < until:
         time.sleep(0.05)
     return record_path.is_file()
-
-
-def _failed_alone(world: World, record: RunRecord) -> int:
-    print(f"laptime.worker: rank {world.rank}: {record.error}", file=sys.stderr)  # noqa: T201 - its last words
-    return LaptimeError.exit_code
 
 
 def _use_own_log(folder: Path) -> None:

@@ -253,7 +253,7 @@ def test_a_gate_is_tracked_and_a_server_that_is_away_costs_no_verdict(project):
     assert len(settled) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)  # eighteen processes where every pair is repeated, and they wait for the device
 def test_both_sides_run_their_own_laptime(tmp_path):
     images = write_folder(tmp_path / "images", train=24, test=8)

@@ -47,7 +47,7 @@ def run_script(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_dry_exercise_on_the_cpu_leaves_a_ladder_that_compare_reads(tmp_path):
     images, out = write_folder(tmp_path / "images", train=16, test=4), tmp_path / "out"
     options = ("--device", "cpu", "--rungs", "resident", "--epochs", "1", "--repeats", "1", "--limit-train", "40")

@@ -300,8 +300,3 @@ def test_a_part_that_costs_time_earns_its_place_by_quality() -> None:
     assert part.ratio < 1
     assert part.quality_points == pytest.approx(-8.0)
     assert part.worth == "earns its place"
-
-
-def test_an_interval_without_meaning_is_not_written_out() -> None:
-    assert words.span(0.001, 500.0, words.seconds) == "unknown"
-    assert words.span(0.5, 50.0, words.seconds) == "0.5–50.0"

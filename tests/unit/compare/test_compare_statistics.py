@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from laptime.compare import words
 from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, median, student
 
 
@@ -129,3 +130,8 @@ def _coverage(n: int, epochs: int, cases: int = 150) -> float:
 def test_intervals_cover_what_they_claim(n: int, epochs: int) -> None:
     # 150 cases of a true 95 % fall below 92 % once in fifteen; the seed is fixed.
     assert _coverage(n, epochs) >= 0.92
+
+
+def test_an_interval_without_meaning_is_not_written_out() -> None:
+    assert words.span(0.001, 500.0, words.seconds) == "unknown"
+    assert words.span(0.5, 50.0, words.seconds) == "0.5–50.0"
