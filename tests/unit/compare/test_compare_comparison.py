@@ -14,7 +14,6 @@ from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.statistics import Bootstrap
 from laptime.compare.terminal import to_terminal
-from laptime.errors import UsageError
 from laptime.records import CompileRecord, Dropped, EpochRecord, LadderRecord, LeftOut, Rung, RunRecord
 
 
@@ -195,11 +194,6 @@ def test_left_out_by_the_worker_and_never_run() -> None:
     assert row(found, "cpu-never").reason == "bf16 brought 0.8x in the probe"
     assert row(found, "cpu-x").reason == "planned out"
     assert row(found, "cpu-baseline").reason == "no record of it was found"
-
-
-def test_nothing_to_compare() -> None:
-    with pytest.raises(UsageError, match="no record"):
-        compare_records([])
 
 
 def test_it_survives_json(example: Comparison) -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laptime.compare import words
+from laptime.compare import compare_records, words
 from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, median, student
+from laptime.errors import UsageError
 
 
 def laps(name: str, *processes: tuple[float, ...], first: int = 0) -> Laps:
@@ -135,3 +136,8 @@ def test_intervals_cover_what_they_claim(n: int, epochs: int) -> None:
 def test_an_interval_without_meaning_is_not_written_out() -> None:
     assert words.span(0.001, 500.0, words.seconds) == "unknown"
     assert words.span(0.5, 50.0, words.seconds) == "0.5–50.0"
+
+
+def test_nothing_to_compare() -> None:
+    with pytest.raises(UsageError, match="no record"):
+        compare_records([])
