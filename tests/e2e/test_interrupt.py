@@ -39,8 +39,24 @@ def test_an_interrupted_ladder(tmp_path, number):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # A shell without job control starts what it puts into the background with Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - one thread here
     )
-    progress = out / "cpu-baseline-0" / "progress.jsonl"
+    try:
+        output = interrupted(process, number, out / "cpu-baseline-0" / "progress.jsonl")
+    finally:
+        process.kill()  # its children go with it
+        process.wait()
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    assert "Interrupted" in output
+    assert workers(tmp_path) == []
+    assert json.loads((out / "ladder.json").read_text())["status"] == "interrupted"
+    assert statuses(tmp_path / "home") == {"ladder": "KILLED", "variant": "KILLED"}
+
+
+def interrupted(process, number, progress) -> str:
+    """Sends a signal once the first epoch is on its way; what the command printed."""
     until = time.monotonic() + _PATIENCE_S
     while not (progress.exists() and "epoch" in progress.read_text()):
         assert process.poll() is None, process.stdout.read()
@@ -51,12 +67,7 @@ def test_an_interrupted_ladder(tmp_path, number):
     else:
         process.send_signal(number)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
-    assert "Traceback" not in output
-    assert "Interrupted" in output
-    assert workers(tmp_path) == []
-    assert json.loads((out / "ladder.json").read_text())["status"] == "interrupted"
-    assert statuses(tmp_path / "home") == {"ladder": "KILLED", "variant": "KILLED"}
+    return output
 
 
 def statuses(home):
