@@ -1,5 +1,6 @@
 """The worker through its launchers, for real: records, failures, ends. Small nets on small data, in real processes."""
 
+import contextlib
 import json
 import signal
 import threading
@@ -111,8 +112,9 @@ def test_a_killed_worker_is_explained(data, tmp_path):
     def kill(event):
         if event["event"] == "step":
             for process in psutil.Process().children():
-                if str(tmp_path) in " ".join(process.cmdline()):
-                    process.send_signal(signal.SIGKILL)
+                with contextlib.suppress(psutil.NoSuchProcess):  # a second event may come after its end
+                    if str(tmp_path) in " ".join(process.cmdline()):
+                        process.send_signal(signal.SIGKILL)
 
     record = launch("process", spec_of(data, "cpu-baseline", epochs=50), tmp_path / "run", Hooks(on_event=kill))
     assert record.status == "failed"
