@@ -127,7 +127,7 @@ def test_an_exception_in_the_caller_ends_the_worker(data, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         launch("process", spec_of(data, "cpu-baseline", epochs=50), tmp_path / "run", Hooks(on_event=stop))
-    assert not [p for p in psutil.Process().children() if str(tmp_path) in " ".join(p.cmdline())]
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
 
 
 def test_an_unknown_optimization_in_a_spec_is_told(data, tmp_path):
