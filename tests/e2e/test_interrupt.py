@@ -39,8 +39,6 @@ def test_an_interrupted_ladder(tmp_path, number):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        # A shell without job control starts what it puts into the background with Ctrl-C ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - one thread here
     )
     try:
         output = interrupted(process, number, out / "cpu-baseline-0" / "progress.jsonl")
