@@ -61,8 +61,17 @@ class DataSpec(Frozen):
     notice: str = ""
 
 
+ProfileMode = Literal["full", "simple", "none"]
+
+
 class RunSpec(Frozen):
-    """One process of one variant."""
+    """One process of one variant.
+
+    Attributes:
+        profile: what follows the counted epochs: `full` records steps with torch's profiler, `simple` leaves a table
+            of the marks alone, `none` nothing.
+        profile_schedule: `wait,warmup,active,repeat`, steps of the profiler's schedule.
+    """
 
     schema_: Literal["laptime.spec/1"] = Field(default=SPEC_SCHEMA, alias="schema")
     workload: str
@@ -84,6 +93,8 @@ class RunSpec(Frozen):
     timeout_s: Annotated[float, Field(gt=0)] = 3600.0
     check: bool = True
     save_model: bool = False
+    profile: ProfileMode = "none"
+    profile_schedule: str = "1,2,5,1"
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -97,6 +108,8 @@ class RunSpec(Frozen):
                 "repeat": True,
                 "timeout_s": True,
                 "save_model": True,
+                "profile": True,
+                "profile_schedule": True,
                 "data": {"path", "asked"},
             },
         )

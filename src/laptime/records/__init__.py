@@ -1,5 +1,8 @@
 """What came out of runs and ladders, as data: neither torch nor MLflow is needed to read it."""
 
+from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withheld
+from laptime.records.base import Readable
+from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, Quartiles, SetupRecord
 from laptime.records.files import read_ladder, read_record, write_json
 from laptime.records.ladder import TRIALS, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
 from laptime.records.run import (
@@ -8,26 +11,51 @@ from laptime.records.run import (
     CompileRecord,
     EpochRecord,
     Machine,
-    Readable,
     RunRecord,
     Status,
 )
+from laptime.records.trace import (
+    CATEGORIES,
+    CollectiveRow,
+    CopyRow,
+    KernelStats,
+    OperatorRow,
+    SyncRow,
+    TraceSummary,
+)
 
 __all__ = [
+    "CATEGORIES",
     "TRIALS",
+    "Advice",
+    "Breakdown",
     "Ceilings",
     "CheckRecord",
+    "CollectiveRow",
     "CompileRecord",
+    "CopyRow",
     "Dropped",
     "EpochRecord",
+    "Finding",
+    "InferenceRecord",
+    "KernelStats",
     "LadderRecord",
     "LeftOut",
     "Machine",
+    "Measured",
+    "OperatorRow",
     "ProbeRecord",
+    "ProfileRecord",
+    "Quartiles",
     "Readable",
+    "RuleHistory",
     "RunRecord",
     "Rung",
+    "SetupRecord",
     "Status",
+    "SyncRow",
+    "TraceSummary",
+    "Withheld",
     "read_ladder",
     "read_record",
     "write_json",

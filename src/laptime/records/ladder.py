@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from laptime.records.run import Machine, Readable
+from laptime.records.base import Readable
+from laptime.records.run import Machine
 from laptime.spec import DataSpec, OptimizationSpec
 
 LADDER_SCHEMA = "laptime.ladder/1"

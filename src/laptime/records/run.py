@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from laptime.records.base import Readable
+from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, SetupRecord
 from laptime.spec import OptimizationSpec, RunSpec
 
 RECORD_SCHEMA = "laptime.record/1"
 
 Status = Literal["done", "failed", "wrong", "left_out"]
-
-
-class Readable(BaseModel):
-    """Base of what is read back: unknown fields, of a newer version, are ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
 class Ceilings(Readable):
@@ -76,6 +72,7 @@ class EpochRecord(Readable):
         ranks_s: seconds of each rank where there are several; the largest is `epoch_s`.
         skew_s: the slowest rank's seconds less the fastest's.
         compilations: how often something was compiled within it; such an epoch is not kept.
+        breakdown: its steps by part; of the first rank where there are several, of the others in `ranks_breakdown`.
     """
 
     index: int
@@ -99,6 +96,8 @@ class EpochRecord(Readable):
     ended_at: float | None = None
     image_side: int | None = None
     compilations: int = 0
+    breakdown: Breakdown | None = None
+    ranks_breakdown: tuple[Breakdown, ...] = ()
 
 
 class CheckRecord(Readable):
@@ -168,6 +167,10 @@ class RunRecord(Readable):
         cautions: what was seen beside the run that puts its times in doubt, such as another process on its GPU.
         compile_s: seconds inside the compiler, for both shapes of batches, forward and backward; None without one.
         compilation: what the compiler did; None without one.
+        setup: what decides where a step's time goes, as it was built.
+        inference: a forward pass alone, by batch size.
+        profile: the profiled segment after the counted epochs; None without one.
+        checkpoint_s: writing the model after the last epoch.
     """
 
     schema_: str = Field(default=RECORD_SCHEMA, alias="schema")
@@ -189,6 +192,10 @@ class RunRecord(Readable):
     compile_s: float | None = None
     compilation: CompileRecord | None = None
     peak_memory_mib: float | None = None
+    setup: SetupRecord | None = None
+    inference: tuple[InferenceRecord, ...] = ()
+    profile: ProfileRecord | None = None
+    checkpoint_s: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
     commit: str | None = None

@@ -1,0 +1,1 @@
+"""What to try next: rules over records and traces, with the gain that each should bring."""

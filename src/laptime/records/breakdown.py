@@ -1,0 +1,120 @@
+"""Where steps went, how fast inference is, and what was trained with, as a run's record holds it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from laptime.records.base import Readable
+
+
+class Quartiles(Readable):
+    """Milliseconds: a quarter of the steps was faster than `low`, half than `median`, three quarters than `high`."""
+
+    low: float
+    median: float
+    high: float
+
+
+class Breakdown(Readable):
+    """The steps of one epoch, on the host's clock.
+
+    The epoch's first step is no part of the quartiles: it waits for the first batch, which `first_batch_s` holds.
+
+    Attributes:
+        steps: how many the quartiles rest on.
+        parts_ms: by part: `data` (the wait that nothing hides), `copy`, `forward`, `backward`, `optimizer`, `read`
+            (where the step reads values), `rest`; `data`, `copy`, `step`, `rest` where the step is one graph.
+        mean_ms: means of the same parts; they add up to the mean step.
+        device_ms: the same borders on the device's clock, on a GPU; empty on a CPU and where the step is one graph.
+        first_batch_s: from the epoch's start to the first batch.
+        worker_start_s: starting loader workers, a part of `first_batch_s`; None without workers.
+        fetch_cpu_share: CPU time of the training thread over wall time of its fetches; None where it fetched nothing.
+        process_cpu_ms: CPU time of the whole process by step, median.
+        gc_s: seconds in Python's garbage collector during the epoch.
+    """
+
+    steps: int
+    step_ms: Quartiles
+    parts_ms: dict[str, Quartiles] = Field(default_factory=dict)
+    mean_ms: dict[str, float] = Field(default_factory=dict)
+    device_ms: dict[str, Quartiles] = Field(default_factory=dict)
+    first_batch_s: float | None = None
+    worker_start_s: float | None = None
+    fetch_cpu_share: float | None = None
+    process_cpu_ms: float | None = None
+    gc_s: float | None = None
+
+
+class InferenceRecord(Readable):
+    """A forward pass alone, in evaluation mode and without gradients, at one batch size.
+
+    Attributes:
+        pass_ms: of one batch, input on the device already.
+        samples_per_s: at the median.
+    """
+
+    batch_size: int
+    pass_ms: Quartiles
+    samples_per_s: float
+
+
+class SetupRecord(Readable):
+    """What decides where a step's time goes, as it was built.
+
+    Attributes:
+        batch_size: of one rank.
+        loader: `items` (one by one), `resident` (whole batches out of memory), or a workload's own.
+        workers: loader processes.
+        pinned: page-locked batches, copied beside the step.
+        optimizer: class name.
+        optimizer_kernel: `single` (a loop over tensors), `foreach` or `fused`.
+        parameter_tensors: how many tensors the optimizer updates.
+        train_mib: the training images in memory, as the store holds them.
+        steps: of one epoch.
+        reads: whether the step reads a value from the device.
+        graphed: whether the whole step is one recorded graph.
+        biased_before_norm: convolutions with a bias that a following BatchNorm takes away again.
+    """
+
+    batch_size: int = 0
+    loader: str = ""
+    workers: int = 0
+    pinned: bool = False
+    optimizer: str = ""
+    optimizer_kernel: str = ""
+    parameter_tensors: int = 0
+    channels_last: bool = False
+    compiled: bool = False
+    graphed: bool = False
+    reads: bool = False
+    train_mib: float = 0.0
+    steps: int = 0
+    biased_before_norm: int = 0
+
+
+class ProfileRecord(Readable):
+    """The profiled segment that followed the counted epochs.
+
+    Attributes:
+        schedule: `wait,warmup,active,repeat`.
+        steps: recorded ones.
+        step_ms: median of the recorded steps.
+        ratio: their median over that of the counted steps; above 1.10 the profiler itself is seen.
+        folder: where its files stand, relative to the record.
+        memory_mib: by category: parameters, gradients, optimizer, inputs, buffers, activations (the peak less those).
+        floor_ms: the step at the machine's ceilings: sum over operations of the larger of flops and bytes time.
+        floor_share: `floor_ms` over the median counted step.
+        mfu: flops of the model over what the ceiling allows in a counted step; above 1 the ceiling is underestimated.
+        notes: what a reader must know, such as a ceiling that was exceeded.
+    """
+
+    schedule: str
+    steps: int = 0
+    step_ms: float | None = None
+    ratio: float | None = None
+    folder: str = "profile"
+    memory_mib: dict[str, float] = Field(default_factory=dict)
+    floor_ms: float | None = None
+    floor_share: float | None = None
+    mfu: float | None = None
+    notes: tuple[str, ...] = ()

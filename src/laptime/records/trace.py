@@ -1,0 +1,159 @@
+"""A trace boiled down to a few numbers (`laptime.trace/1`): what advice rests on, and `profile/breakdown.json`.
+
+Milliseconds and counts are means over the recorded steps unless another thing is said.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from laptime.records.base import Readable
+from laptime.records.breakdown import Quartiles
+
+TRACE_SCHEMA = "laptime.trace/1"
+
+# In the order in which they claim a step's time: each takes only what none before it has.
+CATEGORIES = (
+    "kernel",
+    "copy",
+    "fill",
+    "communication",
+    "runtime",
+    "data_loading",
+    "cpu_op",
+    "other",
+)
+
+
+class OperatorRow(Readable):
+    """An operator, by name and shapes of its inputs where the trace has them.
+
+    Attributes:
+        shapes: of the inputs, empty where the trace has none.
+        chain: operators above it that only pass the call on (their time is all its own): `aten::linear`, ...
+        calls: in a step.
+        self_ms, total_ms: on the host, without and with what it calls, in a step.
+        device_self_ms: kernels that it launched itself, in a step.
+        region: the named region that most of it lies in (`forward`, ...); empty outside of any.
+        source: the user's line, `file.py:12`, where the trace has stacks.
+    """
+
+    name: str
+    shapes: str = ""
+    chain: tuple[str, ...] = ()
+    calls: float = 0.0
+    self_ms: float = 0.0
+    total_ms: float = 0.0
+    device_self_ms: float = 0.0
+    region: str = ""
+    source: str = ""
+
+
+class KernelStats(Readable):
+    """Kernels of a step.
+
+    Attributes:
+        short: share of kernels below 10 microseconds.
+        busy_ms: the device at work on anything; overlaps count once.
+        idle_ms: the rest of the step.
+        unexplained_idle_ms: idle time in which the host waited for no data and no synchronisation.
+        layout_ms: kernels or operators that only reorder memory (NCHW to NHWC and back).
+    """
+
+    calls: float = 0.0
+    median_us: float | None = None
+    short: float | None = None
+    busy_ms: float = 0.0
+    idle_ms: float = 0.0
+    unexplained_idle_ms: float = 0.0
+    layout_ms: float | None = None
+
+
+class CopyRow(Readable):
+    """Copies of one kind between host and device, in a step.
+
+    Attributes:
+        kind: `HtoD` or `DtoH`.
+        pageable: from memory that is not page-locked; None where the trace does not say.
+        fresh: copies of what was filled on the host just before.
+    """
+
+    kind: Literal["HtoD", "DtoH", "DtoD"]
+    pageable: bool | None = None
+    calls: float = 0.0
+    mib: float = 0.0
+    ms: float = 0.0
+    fresh: float = 0.0
+    source: str = ""
+
+
+class SyncRow(Readable):
+    """Waits of the host for the device from one place, in a step.
+
+    Attributes:
+        name: the operator above it, such as `aten::item`, else the runtime's call.
+        wait_ms: host time inside.
+        idle_after_ms: how long the device then stood idle, until it got work again.
+    """
+
+    name: str
+    calls: float = 0.0
+    wait_ms: float = 0.0
+    idle_after_ms: float = 0.0
+    source: str = ""
+
+
+class CollectiveRow(Readable):
+    """Collectives of one name, in a step; `exposed_ms` is what no computation hides."""
+
+    name: str
+    calls: float = 0.0
+    mib: float | None = None
+    ms: float = 0.0
+    exposed_ms: float = 0.0
+
+
+class TraceSummary(Readable):
+    """A trace in numbers.
+
+    Attributes:
+        source: the file, by its name alone.
+        device: `cuda` where the trace holds kernels.
+        steps: recorded steps, from `ProfilerStep` marks.
+        attribution_ms: a step by category, see CATEGORIES; adds up to the mean step.
+        regions_ms: host time of the named regions `data`, `forward`, `backward`, `optimizer`, where they are recorded.
+        elementwise_calls: small element-wise operators in a step, which a compiler would fuse; None where not known.
+        elementwise_ms: their self time.
+        optimizer_ms: of the optimizer's step; None where the trace does not show it.
+        optimizer_calls: operators or kernels that it took in a step.
+        gc_ms: Python's garbage collector; None where not recorded.
+        rank, world: of a distributed trace.
+        missing: what the trace does not hold, so that rules that need it abstain: `shapes`, `stacks`, `memory`,
+            `regions`, `device`.
+    """
+
+    schema_: str = Field(default=TRACE_SCHEMA, alias="schema")
+    source: str = ""
+    device: Literal["cpu", "cuda"] = "cpu"
+    device_name: str = ""
+    torch: str = ""
+    steps: int = 0
+    step_ms: Quartiles
+    step_mean_ms: float
+    attribution_ms: dict[str, float] = Field(default_factory=dict)
+    regions_ms: dict[str, float] = Field(default_factory=dict)
+    operators: tuple[OperatorRow, ...] = ()
+    kernels: KernelStats | None = None
+    copies: tuple[CopyRow, ...] = ()
+    syncs: tuple[SyncRow, ...] = ()
+    collectives: tuple[CollectiveRow, ...] = ()
+    elementwise_calls: float | None = None
+    elementwise_ms: float | None = None
+    optimizer_ms: float | None = None
+    optimizer_calls: float | None = None
+    gc_ms: float | None = None
+    rank: int | None = None
+    world: int | None = None
+    missing: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Traces that torch exported, read without torch: of any size, and boiled down to a summary."""
