@@ -12,10 +12,10 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.states import Failed
 from pydantic import Field
 
-from laptime.devices import choose_device
 from laptime.errors import LaptimeError
 from laptime.gate.reports import to_markdown
-from laptime.gate.request import make_gate_request, seconds, share
+from laptime.gate.request import make_gate_request
+from laptime.gate.track import stored_gates, track
 from laptime.gate.whole import run_gate
 from laptime.places import find_places
 
@@ -54,26 +54,15 @@ def gate(
         data: auto, official, synthetic, a folder or archive, s3://… or http(s)://….
         seed: Seed of the first processes; each pair takes the next.
     """
+    given = dict(locals())
     logger = get_run_logger()
     try:
-        device = choose_device("auto")
-        request = make_gate_request(
-            workload=workload,
-            variant=variant or f"{device}-optimized",
-            base=base,
-            base_dir=base_dir,
-            head_dir=head_dir,
-            max_slowdown=share(max_slowdown),
-            budget_s=seconds(budget),
-            max_pairs=max_pairs,
-            limit_train=limit_train,
-            limit_test=limit_test,
-            data=data,
-            device=device,
-            seed=seed,
-        )
+        request = make_gate_request(**given)
         # In the main thread, where a cancellation reaches it, and never submitted: a timed run stands alone.
-        record = run_gate(request, find_places(), logger.info)
+        places = find_places()
+        known = stored_gates(request.workload, places.mlflow_uri, logger.info)
+        record = run_gate(request, places, logger.info, elsewhere=known)
+        track(record, places, places.mlflow_uri, logger.info)
     except LaptimeError as error:
         return Failed(message=str(error))
     outcome = record.outcome

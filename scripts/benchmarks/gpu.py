@@ -26,7 +26,6 @@ from gpu_peers import run_peer
 
 from laptime.catalogue import COMPILE_RUNGS, LADDERS, STATISTICAL, find_preset, find_workload
 from laptime.compare.quality import quality_floor, rules_of
-from laptime.data.meta import META, read_meta
 from laptime.errors import LaptimeError, UsageError
 from laptime.ladder.climb import Climb, fastest_s, standing_of
 from laptime.ladder.data import fetch_data, in_words
@@ -219,24 +218,6 @@ def _median_s(runs: list[RunRecord]) -> float | None:
     return median(times) if times else None
 
 
-def open_data(asked: str) -> DataSpec:
-    """A store's folder as it is, anything else through the data layer."""
-    folder = Path(asked).expanduser().resolve()
-    if not (folder / META).is_file():
-        return fetch_data("cifar", asked, find_places(), in_words(say))
-    meta = read_meta(folder)
-    return DataSpec(
-        asked=asked,
-        kind=meta.kind,
-        digest=meta.digest,
-        path=str(folder),
-        classes=meta.classes,
-        train_count=meta.train_count,
-        test_count=meta.test_count,
-        notice=meta.notice,
-    )
-
-
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
@@ -267,7 +248,7 @@ def main(arguments: list[str]) -> int:
             raise UsageError(f"--out {asked.out} holds a ladder already: give another folder.")
         find_places().home.mkdir(parents=True, exist_ok=True)
         probe = run_probe("cifar", asked.device, find_places(), say)
-        data = open_data(asked.data)
+        data = fetch_data("cifar", asked.data, find_places(), in_words(say))
         bench = Bench(asked, data, probe, begin)
     except LaptimeError as error:
         sys.stderr.write(f"{error}\n")

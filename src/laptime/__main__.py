@@ -1,5 +1,5 @@
 """`python -m laptime` is the console script."""
 
-from laptime.cli import main
+from laptime.console import main
 
 main()

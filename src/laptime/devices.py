@@ -29,6 +29,20 @@ def cuda_devices() -> tuple[str, ...]:
     return tuple(gpu.name for gpu in visible_gpus())
 
 
+def gpu_limits() -> tuple[str, ...]:
+    """What beside its name decides a GPU's speed: the driver's major version and each GPU's power limit in watts."""
+    with _nvml() as nvml:
+        if nvml is None:
+            return ()
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        driver = _text(nvml.nvmlSystemGetDriverVersion()).partition(".")[0]
+        limits = []
+        for handle in handles:
+            with contextlib.suppress(nvml.NVMLError):  # a card without power management has none
+                limits.append(f"{nvml.nvmlDeviceGetEnforcedPowerLimit(handle) // 1000} W")
+        return (f"driver {driver}", *limits)
+
+
 def visible_gpus() -> tuple[Gpu, ...]:
     """The GPUs that the driver reports and CUDA_VISIBLE_DEVICES leaves, the one that `cuda` means first."""
     with _nvml() as nvml:

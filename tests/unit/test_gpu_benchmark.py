@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.samples import write_folder
-from tests.unit.conftest import make_data_spec
+from tests.unit.conftest import BLOCKED, make_data_spec
 
 from laptime.catalogue import STATISTICAL
 from laptime.compare.comparison import compare
@@ -19,25 +19,11 @@ from laptime.records import ProbeRecord, Rung
 from laptime.variants import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_THERE = (
-    "boto3",
-    "jinja2",
-    "matplotlib",
-    "mlflow",
-    "prefect",
-    "psutil",
-    "pynvml",
-    "rich",
-    "scipy",
-    "tensorboard",
-    "typer",
-)
 
 
 def run_script(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # Read by every interpreter that starts, children too.
-    blocked = "".join(f"sys.modules[{name!r}] = None\n" for name in NOT_THERE)
-    (tmp_path / "sitecustomize.py").write_text(f"import sys\n{blocked}")
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\n{BLOCKED}")
     environment = os.environ | {
         "PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}",
         "LAPTIME_HOME": str(tmp_path / "home"),

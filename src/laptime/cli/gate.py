@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,7 +49,7 @@ def gate(
     timeout: TIMEOUT = 3600.0,
     aa: Annotated[int, typer.Option(help="So many pairs of base against itself: measures the noise.")] = 0,
     replay: Annotated[PATH, typer.Option(help="Says the verdict of a written gate again; nothing runs.")] = None,
-    history: Annotated[bool, typer.Option("--history", help="Lists the earlier gates here; nothing runs.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Earlier gates, base's trend and its changes.")] = False,
     json: Annotated[PATH, typer.Option(help="Writes the gate with all pairs.")] = None,
     junit: Annotated[PATH, typer.Option(help="Writes JUnit XML.")] = None,
     markdown: Annotated[PATH, typer.Option(help="Writes Markdown.")] = None,
@@ -59,40 +58,31 @@ def gate(
     github: Annotated[bool, typer.Option("--github", help="Step summary and annotation of a GitHub workflow.")] = False,
 ) -> None:
     """Is head slower than base? 0 no, 1 yes, 2 usage, 3 inconclusive, 4 invalid, 5 head crashes, 6 quality lost."""
-    from laptime.gate.request import make_gate_request, seconds, share
+    given = dict(locals())
+    own = ("replay", "history", "json", "junit", "markdown", "tracking_uri", "tracked", "github")
+    asked = {name: value for name, value in given.items() if name not in own}
+    from laptime.gate.request import make_gate_request
+    from laptime.gate.track import track
+    from laptime.places import find_places
 
     places: dict[str, Path | None] = {"json": json, "junit": junit, "markdown": markdown}
     with _never_one():
         if replay is not None:
             raise typer.Exit(_finish(_replayed(replay), places, github))
+        where = find_places()
+        uri = (tracking_uri or where.mlflow_uri) if tracked else None
         if history:
-            raise typer.Exit(_list(workload))
-        chosen = _device(device, bool(command or command_base))
-        request = make_gate_request(
-            workload=workload,
-            variant=variant or f"{chosen}-optimized",
-            base=base,
-            base_dir=base_dir,
-            head_dir=head_dir,
-            command=command,
-            command_base=command_base,
-            command_head=command_head,
-            max_slowdown=share(max_slowdown),
-            budget_s=seconds(budget),
-            max_pairs=max_pairs,
-            epochs=epochs,
-            limit_train=limit_train,
-            limit_test=limit_test,
-            data=data,
-            device=chosen,
-            seed=seed,
-            timeout=timeout,
-            aa=aa,
-        )
-        code, record = _run(request, places, github)
-        if tracked and record is not None and record.pairs:
-            _track(record, tracking_uri)
+            from laptime.cli.gate_history import show
+
+            raise typer.Exit(show(workload, where, uri, json))
+        code, record = _run(make_gate_request(**asked), places, github, uri)
+        if uri and record is not None:
+            track(record, where, uri, _say)
         raise typer.Exit(code)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 class _never_one(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
@@ -110,17 +100,13 @@ class _never_one(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads
         raise typer.Exit(INVALID) from None
 
 
-def _device(asked: str, by_command: bool) -> str:
-    from laptime.devices import choose_device
-
-    if asked == "none" and by_command:
-        return asked
-    return choose_device(asked)
-
-
-def _run(request: GateRequest, places: dict[str, Path | None], github: bool) -> tuple[int, GateRecord | None]:
+def _run(
+    request: GateRequest, places: dict[str, Path | None], github: bool, uri: str | None
+) -> tuple[int, GateRecord | None]:
     from laptime.catalogue import find_workload
+    from laptime.gate.history import nowhere
     from laptime.gate.reports import write_reports
+    from laptime.gate.track import stored_gates
     from laptime.gate.whole import run_gate
     from laptime.places import find_places
     from laptime.variants import resolve
@@ -137,7 +123,8 @@ def _run(request: GateRequest, places: dict[str, Path | None], github: bool) -> 
         write_reports(record, places)
 
     try:
-        record = run_gate(request, find_places(), lambda text: typer.echo(text, err=True), save)
+        elsewhere = stored_gates(request.workload, uri, _say) if uri else nowhere
+        record = run_gate(request, find_places(), _say, save, elsewhere)
     except KeyboardInterrupt:
         typer.echo("laptime: interrupted; what was measured stands in the reports that were asked for.", err=True)
         if last:
@@ -148,18 +135,6 @@ def _run(request: GateRequest, places: dict[str, Path | None], github: bool) -> 
         typer.echo(_noise_words(record))
         return 0, record
     return code, record
-
-
-def _track(record: GateRecord, uri: str | None) -> None:
-    """Whatever becomes of the tracking, the verdict stays."""
-    from laptime.gate.track import track
-    from laptime.places import find_places
-
-    places = find_places()
-    try:
-        track(record, places, uri or places.mlflow_uri, lambda text: typer.echo(text, err=True))
-    except Exception as error:  # a broken store says nothing about the change
-        typer.echo(f"laptime: the gate was not tracked: {type(error).__name__}: {error}", err=True)
 
 
 def _finish(record: GateRecord, places: dict[str, Path | None], github: bool) -> int:
@@ -211,20 +186,3 @@ def _noise_words(record: GateRecord) -> str:
         f"gates drawn from these pairs {found['regressed'] / 100:.2f} % were regressed and "
         f"{found['inconclusive'] / 100:.1f} % inconclusive."
     )
-
-
-def _list(workload: str) -> int:
-    from laptime.gate.records import read_gate
-    from laptime.gate.words import TITLES, percent
-    from laptime.places import find_places
-
-    echo: Callable[[str], None] = typer.echo
-    for path in sorted((find_places().home / "gates").glob("*.json")):
-        record = read_gate(path)
-        outcome = record.outcome
-        if record.workload != workload or outcome is None:
-            continue
-        state = outcome.decision.state if outcome.decision else None
-        ratio = percent(state.ratio) if state else ""
-        echo(f"{record.id}  {record.head.sha[:12]:<12}  {record.mode:<4}  {TITLES[outcome.kind]:<14} {ratio}")
-    return 0

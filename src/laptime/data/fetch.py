@@ -10,12 +10,13 @@ from laptime.catalogue import find_workload
 from laptime.data.archive import is_archive
 from laptime.data.disk import sweep
 from laptime.data.folder import ArchiveUrl, Folder
+from laptime.data.meta import META
 from laptime.data.mirror import VARIABLE, Mirror
 from laptime.data.mirror import push as push_store
 from laptime.data.net import shown
 from laptime.data.official import Official
 from laptime.data.sources import Job, Say, Source, quiet
-from laptime.data.store import Entry, Store
+from laptime.data.store import Entry, Store, open_store
 from laptime.data.synthetic import Synthetic
 from laptime.errors import DataError, UnreachableError, UsageError, shorten
 from laptime.spec import DataSpec
@@ -26,7 +27,8 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
 
     Args:
         workload: name in the catalogue.
-        asked: `auto`, `official`, `synthetic`, a folder, an archive of one, or an address (s3://, http(s)://).
+        asked: `auto`, `official`, `synthetic`, a folder, an archive of one, a store's folder (which is used as it
+            is, where it is), or an address (s3://, http(s)://).
         home: the LAPTIME_HOME; stores stand in its `data`.
         say: told what is being done and how far it is.
 
@@ -36,6 +38,8 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
         DataError: it answers, and what it gives can't be used; or the disk is full.
     """
     job = _job(workload, asked, home, say)
+    if (Path(asked).expanduser() / META).is_file():
+        return open_store(Path(asked).expanduser().resolve(), asked)
     sweep(job.store.root)
     entry = _auto(job) if asked == "auto" else source_of(asked).fetch(job)
     return job.store.spec(entry, asked)

@@ -35,6 +35,30 @@ class Entry:
     stamp: str = ""
 
 
+def open_store(folder: Path, asked: str, entry: Entry | None = None) -> DataSpec:
+    """Opens a store, wherever it stands, checking it cheaply, as the data of a run.
+
+    Args:
+        folder: the store.
+        asked: what the user asked for.
+        entry: what the index knows of the source; without one, the store speaks for itself.
+
+    Raises:
+        DataError: the store is damaged or of another schema.
+    """
+    meta = read_meta(folder)
+    return DataSpec(
+        asked=asked,
+        kind=entry.kind if entry else meta.kind,
+        digest=meta.digest,
+        path=str(folder),
+        classes=meta.classes,
+        train_count=meta.train_count,
+        test_count=meta.test_count,
+        notice=entry.notice if entry else meta.notice,
+    )
+
+
 class Store:
     """The stores of one LAPTIME_HOME."""
 
@@ -65,23 +89,8 @@ class Store:
         return self.root / "index" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
     def spec(self, entry: Entry, asked: str) -> DataSpec:
-        """Opens a store, checking it cheaply, as the data of a run.
-
-        Raises:
-            DataError: the store is damaged or of another schema.
-        """
-        folder = self.folder(entry.digest)
-        meta = read_meta(folder)
-        return DataSpec(
-            asked=asked,
-            kind=entry.kind,
-            digest=meta.digest,
-            path=str(folder),
-            classes=meta.classes,
-            train_count=meta.train_count,
-            test_count=meta.test_count,
-            notice=entry.notice,
-        )
+        """Opens the store of an entry; raises what `open_store` does."""
+        return open_store(self.folder(entry.digest), asked, entry)
 
     def verify(self, digest: str) -> StoreMeta:
         """Checks every byte of a store; raises DataError naming what is wrong."""

@@ -32,6 +32,7 @@ def check_all(pairs: Sequence[PairRecord]) -> tuple[CheckRecord, ...]:
         _plain(pairs, "step, median", "ms", lambda p: p.step_ms),
         _plain(pairs, "waiting for data", "%", _waiting),
         _plain(pairs, "compilation", "s", lambda p: p.compile_s),
+        _recompilations(pairs),
         _plain(pairs, "test accuracy", "%", _accuracy),
     )
     return tuple(check for check in found if check is not None)
@@ -85,6 +86,12 @@ def _memory(pairs: Sequence[PairRecord]) -> CheckRecord | None:
     if found is None:
         return None
     return found.model_copy(update={"limit": "+5 %", "ok": found.head <= MEMORY_LIMIT * found.base})
+
+
+def _recompilations(pairs: Sequence[PairRecord]) -> CheckRecord | None:
+    """Exact: the same data in the same order compiles the same graphs."""
+    found = _plain(pairs, "recompilations", "", lambda p: p.recompiles)
+    return found and found.model_copy(update={"limit": "not more", "ok": found.head <= found.base})
 
 
 def _startup(pairs: Sequence[PairRecord]) -> CheckRecord | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -15,19 +16,20 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from laptime.devices import lock_name
+from laptime.devices import gpu_limits, lock_name
 from laptime.errors import DataError
 from laptime.gate.records import ProcessRecord, Side
+from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready, SideError
 from laptime.gate.validity import Watch
 from laptime.launchers.lock import device_lock
 from laptime.processes import end_tree
-from laptime.records import EpochRecord, Machine, Readable
+from laptime.records import CompileRecord, EpochRecord, Machine, Readable
 from laptime.records.files import RECORD_FILE
 from laptime.spec import read_versioned
 
-# For a command that uses no device that laptime knows: nothing is locked.
-NO_DEVICE = "none"
+# Variables that both sides inherit.
+_DECIDE_SPEED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "CUDA_VISIBLE_DEVICES")
 _LOOK_EVERY_S = 0.1
 _SAMPLE_EVERY_S = 1.0
 _LOG_LINES = 40
@@ -58,6 +60,7 @@ class AnyRecord(Readable):
     precision: str = ""
     startup_s: float | None = None
     compile_s: float | None = None
+    compilation: CompileRecord | None = None
     peak_memory_mib: float | None = None
     schema_: Literal["laptime.record/1"] = Field(default="laptime.record/1", alias="schema")
 
@@ -206,6 +209,7 @@ def _cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path])
         hardware=_hardware(found.machine),
         startup_s=found.startup_s,
         compile_s=found.compile_s,
+        recompiles=found.compilation.recompiles if found.compilation else None,
         step_ms=_median([e.step_ms_median for e in kept]),
         peak_memory_mib=found.peak_memory_mib,
         test_accuracy=kept[-1].test_accuracy,
@@ -217,7 +221,9 @@ def _cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path])
 def fingerprint(trained: Trained, what: str) -> str:
     """What decides speed and noise, as a digest: the machine with its versions, what is trained, on which data."""
     parts = {"machine": trained.machine.fingerprint, "spec": trained.process.spec, "data": trained.process.data}
-    return _digest({**parts, "what": what, "samples": trained.process.samples[:1]})
+    around = {name: os.environ[name] for name in _DECIDE_SPEED if name in os.environ}
+    gpus = gpu_limits() if trained.machine.gpus else ()
+    return _digest({**parts, "what": what, "samples": trained.process.samples[:1], "around": around, "gpus": gpus})
 
 
 def _hardware(machine: Machine) -> str:

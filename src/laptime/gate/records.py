@@ -71,6 +71,7 @@ class ProcessRecord(Readable):
         spec: digest of what was trained, seed and places apart.
         hardware: CPU, cores, memory and GPUs in words; two sides must agree in it.
         startup_s: seconds to the first step.
+        recompiles: graphs that an earlier one did not fit; None where nothing is compiled.
         parts_s: seconds of one epoch by part, medians over the kept ones.
     """
 
@@ -86,6 +87,7 @@ class ProcessRecord(Readable):
     hardware: str = ""
     startup_s: float | None = None
     compile_s: float | None = None
+    recompiles: int | None = None
     step_ms: float | None = None
     peak_memory_mib: float | None = None
     test_accuracy: float | None = None

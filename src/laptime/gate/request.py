@@ -8,11 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from laptime.devices import choose_device
 from laptime.errors import UsageError, shorten
 from laptime.gate.policy import make_policy
 from laptime.gate.records import PolicyRecord
 from laptime.spec import Frozen, explain
 
+# For a command that uses no device that laptime knows: nothing is locked.
+NO_DEVICE = "none"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
@@ -75,8 +78,18 @@ class GateRequest(Frozen):
 
 
 def make_gate_request(**options: Any) -> GateRequest:
-    """Builds a request; raises UsageError in one sentence where an option makes no sense."""
+    """Builds a request from options as users write them: `max_slowdown=10%`, `budget=15m`, `device=auto`.
+
+    Raises:
+        UsageError: in one sentence where an option makes no sense.
+    """
     command = options.pop("command", None)
+    if "max_slowdown" in options:
+        options["max_slowdown"] = share(options["max_slowdown"])
+    if "budget" in options:
+        options["budget_s"] = seconds(options.pop("budget"))
+    options["device"] = _device(options.get("device", "auto"), bool(command or options.get("command_base")))
+    options["variant"] = options.get("variant") or f"{options['device']}-optimized"
     for side in ("command_base", "command_head"):
         options[side] = options.get(side) or command
     try:
@@ -91,6 +104,11 @@ def make_gate_request(**options: Any) -> GateRequest:
         raise UsageError("--base and --base-dir exclude each other: give a ref, or two folders.")
     request.policy()
     return request
+
+
+def _device(asked: str, by_command: bool) -> str:
+    """The device whose lock is held: `none` only where a command is what trains."""
+    return asked if asked == NO_DEVICE and by_command else choose_device(asked)
 
 
 def seconds(text: str) -> float:

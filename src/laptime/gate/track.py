@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from laptime.errors import TrackingError
+from laptime.gate.history import Elsewhere
+from laptime.gate.noise import OLDEST_S
 from laptime.gate.records import GateRecord
 from laptime.gate.reports import write_reports
 from laptime.places import Places
 from laptime.tracking import Journal
 from laptime.tracking.base import MetricRow, RunStart, Tracker
+from laptime.tracking.gates import PastGate
 from laptime.tracking.owner import this_process
 from laptime.tracking.sync import sync, target_of
+from laptime.tracking.uri import sqlite_file
 
 
 def track(record: GateRecord, places: Places, uri: str, say: Callable[[str], None]) -> None:
-    """Writes a gate into a journal and sends that; a server that does not answer costs no verdict.
+    """Writes a gate into a journal and sends that; whatever becomes of it, the verdict stays.
 
     Args:
-        record: a concluded gate.
+        record: a concluded gate; one without a pair has nothing to tell.
         places: the stores.
         uri: MLflow's tracking URI.
         say: told in one sentence when the gate waits in the journal.
     """
+    if not record.pairs:
+        return
     folder = places.home / "gates" / record.id
     files: dict[str, Path | None] = {
         name: folder / f"gate.{end}" for name, end in (("json", "json"), ("markdown", "md"))
@@ -37,6 +44,27 @@ def track(record: GateRecord, places: Places, uri: str, say: Callable[[str], Non
         sync(places, uri, say)
     except TrackingError as error:
         say(str(error))
+    except Exception as error:  # a broken store says nothing about the change
+        say(f"The gate was not tracked: {type(error).__name__}: {error}")
+
+
+def stored_gates(workload: str, uri: str, say: Callable[[str], None]) -> Elsewhere:
+    """Earlier gates of a workload in MLflow, asked for once, when first wanted; none where it does not answer."""
+
+    @functools.cache
+    def found() -> Sequence[PastGate]:
+        file = sqlite_file(uri)
+        if file is not None and not file.exists():
+            return ()  # opening it would make one, with all its tables
+        from laptime.tracking.mlflow import past_gates
+
+        try:
+            return past_gates(uri, workload, time.time() - OLDEST_S)
+        except TrackingError as error:
+            say(f"Earlier gates are those of this machine alone: {error}")
+            return ()
+
+    return found
 
 
 def tell(tracker: Tracker, record: GateRecord, files: list[Path]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from laptime.errors import LaptimeError, UsageError, in_words
 from laptime.gate.conclude import conclude
-from laptime.gate.history import History
+from laptime.gate.history import Elsewhere, History, nowhere
 from laptime.gate.process import Trainer, fingerprint
 from laptime.gate.records import GateRecord, Side, Trouble
 from laptime.gate.request import GateRequest
@@ -24,7 +24,13 @@ from laptime.places import Places
 Save = Callable[[GateRecord], None]
 
 
-def run_gate(request: GateRequest, places: Places, say: Callable[[str], None], save: Save = ignore) -> GateRecord:
+def run_gate(
+    request: GateRequest,
+    places: Places,
+    say: Callable[[str], None],
+    save: Save = ignore,
+    elsewhere: Elsewhere = nowhere,
+) -> GateRecord:
     """Runs a gate to its end; whatever goes wrong on the way becomes its verdict, never `regressed`.
 
     Args:
@@ -32,6 +38,7 @@ def run_gate(request: GateRequest, places: Places, say: Callable[[str], None], s
         places: where data and earlier gates stand.
         say: takes sentences.
         save: takes the record after each step; every one is a valid report.
+        elsewhere: gates that are stored elsewhere, for the noise.
 
     Raises:
         UsageError: the request can't be carried out here.
@@ -39,8 +46,10 @@ def run_gate(request: GateRequest, places: Places, say: Callable[[str], None], s
     """
     state = _State(_new_record(request), save)
     room = Path(tempfile.mkdtemp(prefix="laptime-gate-"))
+    history = History(places.home / "gates", time.time(), elsewhere)
     try:
-        _run(request, places, state, (room, say))
+        _run(request, places, state, (room, say, history))
+        state.notice(history.health(state.record))
     except UsageError:
         raise
     except SideError as error:
@@ -55,7 +64,7 @@ def run_gate(request: GateRequest, places: Places, say: Callable[[str], None], s
         shutil.rmtree(room, ignore_errors=True)
         if state.record.pairs:
             with contextlib.suppress(OSError):
-                History(places.home / "gates", time.time()).keep(state.record)
+                history.keep(state.record)
     return state.record
 
 
@@ -69,14 +78,20 @@ class _State:
         self.record = record
         self._save(record)
 
+    def notice(self, text: str) -> None:
+        if text:
+            self.take(self.record.model_copy(update={"notices": (*self.record.notices, text)}))
+
     def end(self, kind: str, reason: str, log: str = "") -> None:
         trouble = Trouble.model_validate({"kind": kind, "reason": reason, "log": log})
         ended = self.record.model_copy(update={"trouble": trouble, "status": "done", "ended_at": time.time()})
         self.take(ended.model_copy(update={"outcome": conclude(ended)}))
 
 
-def _run(request: GateRequest, places: Places, state: _State, where: tuple[Path, Callable[[str], None]]) -> None:
-    room, say = where
+def _run(
+    request: GateRequest, places: Places, state: _State, around: tuple[Path, Callable[[str], None], History]
+) -> None:
+    room, say, history = around
     with checkouts(request, Path.cwd(), room, say) as infos:
         base, head, written = make_ready(request, infos, places.home, say)
         notices = [f"{r.side} is gated with changes that are not committed." for r in (base, head) if r.info.dirty]
@@ -88,7 +103,7 @@ def _run(request: GateRequest, places: Places, state: _State, where: tuple[Path,
         gate = Gate(
             record=state.record,
             train=lambda side, seed: trainer.train(ready[side], seed),
-            noise=History(places.home / "gates", time.time()).noise,
+            noise=history.noise,
             fingerprint=lambda trained: fingerprint(trained, f"{request.workload} {written}"),
             told=Told(say=say, save=state.take),
             first_seed=request.seed,

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
 from laptime.tracking.fetch import download
+from laptime.tracking.gates import PastGate, read_gates
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
 from laptime.tracking.reach import explained, require_answer, set_switches
-from laptime.tracking.uri import check_uri, is_sqlite, masked, without_credentials
+from laptime.tracking.uri import check_uri, is_sqlite, masked, sqlite_file, without_credentials
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -41,8 +42,8 @@ class MlflowTracker:
         self._artifact_root = artifact_root.absolute()
         self._experiments: dict[str, str] = {}
         self._ids: dict[str, str] = {}
-        if is_sqlite(self._uri):
-            Path(self._uri.partition(":///")[2].partition("?")[0]).parent.mkdir(parents=True, exist_ok=True)
+        if (file := sqlite_file(self._uri)) is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
         with explained(self._uri):
             self._client = _client(self._uri)
 
@@ -199,6 +200,13 @@ def fetch_runs(run_id: str, uri: str) -> Path:
                 f"there is no run {shorten(run_id)!r} in {masked(uri)}: take the id from the run's page (laptime ui)."
             ) from error
         return download(client, run)
+
+
+def past_gates(uri: str, workload: str, since: float) -> list[PastGate]:
+    """Earlier gates, see `read_gates`; raises TrackingError where the store does not answer."""
+    uri = check_uri(uri)
+    with explained(uri):
+        return read_gates(_client(uri), workload, since)
 
 
 def run_page(run_id: str, uri: str, shown: str) -> str:

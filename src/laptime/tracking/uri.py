@@ -45,6 +45,11 @@ def is_sqlite(uri: str) -> bool:
     return uri.partition("://")[0].split("+")[0] == "sqlite"
 
 
+def sqlite_file(uri: str) -> Path | None:
+    """The file of a SQLite store; None for any other."""
+    return Path(check_uri(uri).partition(":///")[2].partition("?")[0]) if is_sqlite(uri) else None
+
+
 def masked(uri: str) -> str:
     """The URI as it may be shown and stored: user, password and query are taken out."""
     try:

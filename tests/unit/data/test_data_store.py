@@ -132,6 +132,18 @@ def test_another_meta(make_folder: MakeFolder, home: Path, change: dict[str, obj
         fetch("cifar", root, home)
 
 
+def test_a_stores_own_folder_is_used_where_it_stands(make_folder: MakeFolder, home: Path, tmp_path: Path) -> None:
+    made = fetch("cifar", str(make_folder("images")), home)
+    moved = Path(made.path).rename(tmp_path / "carried")
+    found = fetch("cifar", str(moved), tmp_path / "elsewhere")
+    assert found.path == str(moved)
+    assert (found.digest, found.classes, found.kind) == (made.digest, made.classes, made.kind)
+    assert not (tmp_path / "elsewhere").exists()
+    (moved / "meta.json").write_text("{")
+    with pytest.raises(DataError, match="carried"):
+        fetch("cifar", str(moved), home)
+
+
 def test_a_removed_store_is_made_again(make_folder: MakeFolder, home: Path) -> None:
     root = str(make_folder())
     first = fetch("cifar", root, home)

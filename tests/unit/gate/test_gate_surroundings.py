@@ -6,11 +6,11 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from gate_examples import WORKED, gate
+from gate_examples import WORKED, gate, process
 
 from laptime.errors import UsageError
 from laptime.gate.git import commit_of, find_base, is_dirty, worktree
-from laptime.gate.history import History, resampled
+from laptime.gate.history import History, past_of, resampled
 from laptime.gate.policy import Policy
 from laptime.gate.request import make_gate_request, seconds, share
 from laptime.gate.sides import pins
@@ -103,6 +103,28 @@ def test_noise_comes_from_earlier_gates_of_the_same_machine(tmp_path):
     assert history.noise("f" * 16) == before
 
 
+def test_noise_comes_from_elsewhere_too_and_each_gate_counts_once(tmp_path):
+    here = [gate(QUIET, id=f"gate-{number}") for number in range(3)]
+    history = History(tmp_path, 1_700_000_000.0, lambda: [past_of(gate(QUIET, id=f"gate-{n}")) for n in range(1, 5)])
+    for record in here:
+        history.keep(record)
+    assert [g.id for g in history.gates("cifar")] == [f"gate-{n}" for n in (4, 3, 2, 1, 0)]
+    assert history.noise("f" * 16)[1] == "20 earlier pairs of this fingerprint"
+    assert history.noise("0" * 16)[0] is None
+
+
+def test_a_machine_that_is_slower_than_it_was_is_named(tmp_path):
+    history = History(tmp_path, now=1_700_000_000.0)
+    today = gate(QUIET, id="today")
+    slow = [p.model_copy(update={"base": process("base", p.seed, 2.6)}) for p in today.pairs]
+    for number in range(2):
+        history.keep(gate(QUIET, id=f"past-{number}"))
+    assert history.health(today.model_copy(update={"pairs": tuple(slow)})) == ""  # two gates say nothing
+    history.keep(gate(QUIET, id="past-2"))
+    assert history.health(today) == ""
+    assert "+30 % against 3 earlier gates" in history.health(today.model_copy(update={"pairs": tuple(slow)}))
+
+
 def test_gates_drawn_from_pairs_without_a_change():
     found = resampled(QUIET * 5, 0.01, Policy(), gates=200)
     assert found == {"not_regressed": 200}
@@ -113,6 +135,14 @@ def test_gates_drawn_from_pairs_without_a_change():
 def test_durations_and_shares():
     assert [seconds(text) for text in ("90", "90s", "15m", "1.5h")] == [90, 90, 900, 5400]
     assert [share(text) for text in ("10%", "0.1", "5 %")] == [0.1, 0.1, 0.05]
+
+
+def test_a_request_reads_what_users_write():
+    request = make_gate_request(workload="cifar", max_slowdown="5%", budget="2m", device="cpu")
+    assert (request.max_slowdown, request.budget_s, request.variant) == (0.05, 120.0, "cpu-optimized")
+    assert make_gate_request(workload="x", command="train {record}", device="none").device == "none"
+    with pytest.raises(UsageError, match="none"):
+        make_gate_request(workload="cifar", device="none")
 
 
 def test_what_each_side_is_called_with():

@@ -1,0 +1,75 @@
+"""Earlier gates as MLflow holds them, read through a client (which is passed in, not imported)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+# A gate's noise needs 60 days at most, its trend about as many gates as a busy main branch sees in that time.
+_MOST_RUNS = 300
+
+
+@dataclass(frozen=True)
+class PastGate:
+    """A finished gate, as far as later ones need it.
+
+    Attributes:
+        id: of the gate, wherever it is stored.
+        started_at: seconds since 1970.
+        mode: `gate`, or `aa` for base against itself.
+        base, head: their commits, empty outside version control.
+        base_epoch_s: base's epoch in each counted pair.
+        log_ratios: of each counted pair, in order.
+    """
+
+    id: str
+    started_at: float
+    mode: str
+    verdict: str
+    variant: str
+    fingerprint: str
+    base: str
+    head: str
+    base_epoch_s: tuple[float, ...]
+    log_ratios: tuple[float, ...]
+
+
+def read_gates(client: Any, workload: str, since: float) -> list[PastGate]:
+    """The gates of a workload that began after `since` (seconds since 1970), the newest first.
+
+    Args:
+        client: an MlflowClient.
+        workload: name of the experiment.
+        since: seconds since 1970.
+    """
+    experiment = client.get_experiment_by_name(workload)
+    if experiment is None:
+        return []
+    query = f"tags.`laptime.kind` = 'gate' and attributes.start_time >= {int(since * 1000)}"
+    runs = client.search_runs(
+        [experiment.experiment_id], query, max_results=_MOST_RUNS, order_by=["attributes.start_time DESC"]
+    )
+    return [_past(client, run) for run in runs]
+
+
+def _past(client: Any, run: Any) -> PastGate:
+    tags, params = run.data.tags, run.data.params
+    rows = {name: _by_pair(client, run.info.run_id, name) for name in ("pair_counted", "pair_ratio", "base_epoch_s")}
+    counted = [number for number, value in sorted(rows["pair_counted"].items()) if value]
+    return PastGate(
+        id=tags.get("laptime.key", run.info.run_name),
+        started_at=run.info.start_time / 1000,
+        mode=params.get("mode", "gate"),
+        verdict=tags.get("laptime.verdict", ""),
+        variant=tags.get("laptime.variant", ""),
+        fingerprint=tags.get("laptime.fingerprint", ""),
+        base=params.get("base", ""),
+        head=params.get("head", ""),
+        base_epoch_s=tuple(rows["base_epoch_s"][n] for n in counted if n in rows["base_epoch_s"]),
+        log_ratios=tuple(math.log(rows["pair_ratio"][n]) for n in counted if rows["pair_ratio"].get(n, 0.0) > 0),
+    )
+
+
+def _by_pair(client: Any, run_id: str, name: str) -> dict[int, float]:
+    return {metric.step: metric.value for metric in client.get_metric_history(run_id, name)}

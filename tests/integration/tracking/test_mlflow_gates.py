@@ -1,0 +1,61 @@
+"""Gates in a real store and back: a gate on another machine knows the noise and the trend from there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "gate"))
+
+from gate_examples import WORKED, gate
+
+from laptime.gate.history import History, past_of
+from laptime.gate.track import stored_gates, track
+from laptime.places import Places
+from laptime.tracking.mlflow import past_gates
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+def test_what_a_gate_stores_is_what_later_ones_read(tmp_path: Path, sqlite_uri: str) -> None:
+    said: list[str] = []
+    quiet = (0.01, -0.01, 0.005, -0.004)
+    told = [gate(quiet, id=f"gates-{n}", workload="gated", started_at=1_700_000_000.0 + n) for n in range(5)]
+    told.append(gate(WORKED, id="gates-5", workload="gated", started_at=1_700_000_005.0))
+    spoilt = told[0].pairs[0].model_copy(update={"counted": False})
+    told[0] = told[0].model_copy(update={"pairs": (spoilt, *told[0].pairs[1:])})
+    for record in told:
+        track(record, Places(tmp_path), sqlite_uri, said.append)
+    assert said == []
+    found = past_gates(sqlite_uri, "gated", 1_700_000_000.5)
+    assert [g.id for g in found] == [f"gates-{n}" for n in (5, 4, 3, 2, 1)]
+    for past, record in zip(found, reversed(told[1:]), strict=True):
+        wanted = past_of(record)
+        assert past.log_ratios == pytest.approx(wanted.log_ratios)
+        assert past.base_epoch_s == pytest.approx(wanted.base_epoch_s)
+        assert (past.verdict, past.mode, past.base, past.fingerprint) == (
+            wanted.verdict,
+            wanted.mode,
+            wanted.base,
+            wanted.fingerprint,
+        )
+    first = next(g for g in past_gates(sqlite_uri, "gated", 0.0) if g.id == "gates-0")
+    assert len(first.log_ratios) == 3
+    assert past_gates(sqlite_uri, "never gated", 0.0) == []
+
+
+def test_a_store_that_is_away_or_not_there_yet_has_no_gates(tmp_path: Path) -> None:
+    said: list[str] = []
+    away = stored_gates("cifar", "http://127.0.0.1:9", said.append)
+    assert (away(), away()) == ((), ())
+    assert len(said) == 1
+    assert "this machine alone" in said[0]
+    assert stored_gates("cifar", f"sqlite:///{tmp_path}/none.db", said.append)() == ()
+    assert not (tmp_path / "none.db").exists()
+    assert History(tmp_path, 0.0, away).noise("f")[0] is None
