@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
+from prefect.runtime import flow_run
 from prefect.states import Failed
 from pydantic import Field
 
@@ -22,7 +23,14 @@ from laptime.places import find_places
 Positive = Annotated[int, Field(ge=1)]
 
 
-@flow(name="gate", flow_run_name="{workload} against {base}", validate_parameters=True)
+def _named() -> str:
+    """The flow run's name: what is compared."""
+    given = flow_run.parameters
+    base = given["base_dir"] or given["base"] or "where head left main"
+    return f"{given['workload']} against {base}"
+
+
+@flow(name="gate", flow_run_name=_named, validate_parameters=True)
 def gate(
     *,
     workload: str = "cifar",

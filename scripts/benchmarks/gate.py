@@ -2,9 +2,9 @@
 
     scripts/bench gate --pairs 150 [-- OPTIONS]             pairs of base against base until there are so many;
                                                             cut off, it goes on where it was
-    scripts/bench gate --resample                           draws 10,000 gates from them, in blocks
     scripts/bench gate --whole 8 --change 0.10 [-- OPTIONS] whole gates; head computes so much longer in each step,
                                                             or with -0.10 base does
+    scripts/bench gate --report FILE                        the page: noise, 10,000 gates drawn from the pairs, verdicts
 
 OPTIONS are those of `laptime gate cifar`. Let nothing else run meanwhile. All of it stands in .laptime/bench/gate.
 """
@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import statistics
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from laptime.gate.decision import decide
-from laptime.gate.history import resampled
-from laptime.gate.noise import known_noise
-from laptime.gate.policy import LOOKS, Policy
-from laptime.gate.records import GateRecord, ProcessRecord, read_gate
+from gate_report import page, taken
+
+from laptime.gate.records import read_gate
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".laptime" / "bench" / "gate"
@@ -58,17 +55,17 @@ def main(arguments: list[str]) -> int:
     own, options = _split(arguments)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int)
-    parser.add_argument("--resample", action="store_true")
+    parser.add_argument("--report", type=Path)
     parser.add_argument("--whole", type=int)
     parser.add_argument("--change", type=float, default=0.10)
     given = parser.parse_args(own)
     FOLDER.mkdir(parents=True, exist_ok=True)
     if given.pairs:
         _take(given.pairs, options)
-    if given.resample:
-        _draw()
     if given.whole:
         _gates(given.whole, given.change, options)
+    if given.report:
+        given.report.write_text(page(FOLDER), encoding="utf-8")
     return 0
 
 
@@ -77,48 +74,15 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:place], arguments[place + 1 :]
 
 
-def _taken() -> list[GateRecord]:
-    return [read_gate(path) for path in sorted(FOLDER.glob("aa-*.json"))]
-
-
 def _take(wanted: int, options: Sequence[str]) -> None:
     """Some pairs at a time, each batch a file of its own: an interruption costs no pair that was measured."""
-    while (have := sum(len(r.counted) for r in _taken())) < wanted:
-        path = FOLDER / f"aa-{len(_taken()):03}.json"
+    while (have := sum(len(r.counted) for r in taken(FOLDER))) < wanted:
+        path = FOLDER / f"aa-{len(taken(FOLDER)):03}.json"
         _say(f"{have} of {wanted} pairs")
         code = _gate(["--aa", str(min(SOME, wanted - have)), "--json", str(path), *options])
         if not path.is_file() or not read_gate(path).pairs:
             path.unlink(missing_ok=True)
             raise SystemExit(f"no pairs were taken (exit code {code})")
-
-
-def _draw() -> None:
-    """Error rates of 10,000 gates from all pairs, with and without known noise; and with 10 % added to head."""
-    records = _taken()
-    d = [value for record in records for value in record.log_ratios]
-    policy, noise = Policy(), known_noise(d)
-    walls = [(p.base, p.head) for r in records for p in r.counted]
-    costs = [sum(s.wall_s for s in pair) / sum(_trained_s(s) for s in pair) for pair in walls]
-    flagged = sum(1 for r in records for p in r.pairs if p.flags)
-    _say(f"{len(d)} pairs, {flagged} flagged; s0 {100 * (noise or 0):.2f} %, sd {100 * statistics.stdev(d):.2f} %")
-    _say(f"a pair costs {statistics.median(costs):.2f} times its training")
-    for name, known in (("known noise", noise), ("unknown noise", None)):
-        for change in (0.0, policy.limit, -policy.limit):
-            found = resampled([value + change for value in d], known, policy)
-            shares = ", ".join(f"{kind} {100 * n / found.total():.2f} %" for kind, n in sorted(found.items()))
-            _say(f"{name}, change {change:+.3f}: {shares}; {_mean_pairs(d, change, known):.1f} pairs")
-
-
-def _trained_s(process: ProcessRecord) -> float:
-    """Training of one process: its kept epochs and the dropped one, which takes about as long."""
-    return sum(process.epoch_s) + statistics.median(process.epoch_s)
-
-
-def _mean_pairs(d: Sequence[float], change: float, noise: float | None) -> float:
-    """Mean pairs of gates over consecutive pairs, one beginning at each."""
-    starts = range(max(1, len(d) - LOOKS[-1]))
-    verdicts = [decide([value + change for value in d[i : i + LOOKS[-1]]], noise) for i in starts]
-    return statistics.fmean(v.state.n for v in verdicts if v.state is not None)
 
 
 def _gates(count: int, change: float, options: Sequence[str]) -> None:
