@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import Counter
@@ -27,9 +28,8 @@ def page(folder: Path) -> str:
     records = taken(folder)
     if not records:
         raise SystemExit("there are no pairs yet: scripts/bench gate --pairs 150")
-    return (
-        "\n".join([*_conditions(records), "", *_noise(records), "", *_resampled(records), "", *_wholes(folder)]) + "\n"
-    )
+    parts = (_conditions(records), _noise(records), _resampled(records), _wholes(folder))
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
 def _conditions(records: Sequence[GateRecord]) -> list[str]:
@@ -42,8 +42,8 @@ def _conditions(records: Sequence[GateRecord]) -> list[str]:
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.os}; Python {machine.python}, torch "
         f"{machine.torch}; {' to '.join(dict.fromkeys((days[0], days[-1])))}; commit {first.base.sha[:12]}.",
         "",
-        f"`{first.workload}`, `{first.variant}`, {first.limit_train or 'all'} images, one epoch dropped and {len(kept)} kept "
-        f"in each process, epochs of {statistics.median(kept):.1f} s.",
+        f"`{first.workload}`, `{first.variant}`, {first.limit_train or 'all'} images, one epoch dropped and {len(kept)} "
+        f"kept in each process, epochs of {statistics.median(kept):.1f} s.",
     ]
 
 
@@ -56,9 +56,9 @@ def _noise(records: Sequence[GateRecord]) -> list[str]:
     return [
         "## Pairs of base against base",
         "",
-        f"- {len(d)} pairs counted; {flagged} processes' pairs were flagged (others on the machine) and repeated once.",
+        f"- {len(d)} pairs counted; {flagged} were flagged (others on the machine); such a pair is repeated once.",
         f"- Noise of a pair: s0 {100 * (known_noise(d) or 0):.2f} % (by the median deviation), standard deviation "
-        f"{100 * statistics.stdev(d):.2f} %, mean {100 * statistics.fmean(d):+.2f} %, largest {100 * max(map(abs, d)):.0f} %.",
+        f"{100 * statistics.stdev(d):.2f} %, median {100 * statistics.median(d):+.2f} %, largest {max(map(abs, d)):.0%}.",
         f"- Epochs of one process differ by {100 * statistics.median(within):.1f} % (CV, median over processes).",
         f"- A pair costs {statistics.median(costs):.2f} times its training (median).",
     ]
@@ -81,7 +81,7 @@ def _resampled(records: Sequence[GateRecord]) -> list[str]:
         for change in (0.0, policy.limit, -policy.limit):
             found = resampled([value + change for value in d], known, policy)
             shares = " | ".join(f"{100 * found[v] / found.total():.2f} %" for v in _VERDICTS)
-            percent = f"{100 * (2.718281828**change - 1):+.0f} %" if change else "none"
+            percent = f"{100 * math.expm1(change):+.0f} %" if change else "none"
             lines.append(f"| {name} | {percent} | {shares} | {_middle_pairs(d, change, known)} |")
     return lines
 
