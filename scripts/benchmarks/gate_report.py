@@ -42,8 +42,8 @@ def _conditions(records: Sequence[GateRecord]) -> list[str]:
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.os}; Python {machine.python}, torch "
         f"{machine.torch}; {' to '.join(dict.fromkeys((days[0], days[-1])))}; commit {first.base.sha[:12]}.",
         "",
-        f"`{first.workload}`, `{first.variant}`, {first.limit_train or 'all'} images, one epoch dropped and {len(kept)} "
-        f"kept in each process, epochs of {statistics.median(kept):.1f} s.",
+        f"`{first.workload}`, `{first.variant}`, {first.limit_train or 'all'} images, one epoch dropped and "
+        f"{len(kept)} kept in each process, epochs of {statistics.median(kept):.1f} s.",
     ]
 
 
@@ -58,7 +58,8 @@ def _noise(records: Sequence[GateRecord]) -> list[str]:
         "",
         f"- {len(d)} pairs counted; {flagged} were flagged (others on the machine); such a pair is repeated once.",
         f"- Noise of a pair: s0 {100 * (known_noise(d) or 0):.2f} % (by the median deviation), standard deviation "
-        f"{100 * statistics.stdev(d):.2f} %, median {100 * statistics.median(d):+.2f} %, largest {max(map(abs, d)):.0%}.",
+        f"{100 * statistics.stdev(d):.2f} %, median {100 * statistics.median(d):+.2f} %, largest "
+        f"{100 * max(map(abs, d)):.0f} %.",
         f"- Epochs of one process differ by {100 * statistics.median(within):.1f} % (CV, median over processes).",
         f"- A pair costs {statistics.median(costs):.2f} times its training (median).",
     ]
