@@ -104,4 +104,10 @@ def device_marks(device: torch.device) -> EventRing | None:
     """A ring of events on a CUDA device; None on a CPU, whose host marks say it all."""
     if device.type != "cuda":
         return None
-    return EventRing(lambda: torch.cuda.Event(enable_timing=True))
+    return EventRing(_cuda_event)
+
+
+def _cuda_event() -> Event:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()  # CUDA makes an event when it is first recorded, which shall not be in a counted step
+    return event

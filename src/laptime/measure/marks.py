@@ -19,8 +19,8 @@ REST = "rest"
 WORKERS = "workers"
 # Room for the marks of a step; a step with more of them makes the buffer grow.
 _MARKS_A_STEP = 8
-# A CPU clock is a system call and takes as long as two marks, so only some fetches are looked at.
-_SAMPLED = 4
+# A CPU clock is a system call and takes longer than a mark, so only some fetches are looked at.
+_SAMPLED = 8
 
 
 class Clocks(NamedTuple):
@@ -82,7 +82,7 @@ class EpochTimes:
 
 
 class StepMarks:
-    """Notes when each part of each step ends, in a buffer that is made before the epoch; 0.25 microseconds a mark.
+    """Notes when each part of each step ends, in a buffer that is made before the epoch; 0.3 microseconds a mark.
 
     The time between a step's last mark and `end_step` belongs to the part `rest`, which is no name for another part.
     Marks outside of an epoch (warm-up, check) are not kept.

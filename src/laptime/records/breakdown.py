@@ -31,7 +31,7 @@ class Breakdown(Readable):
         first_batch_s: from the epoch's start to the first batch.
         worker_start_s: starting loader workers, or telling those that live on what the epoch's order is; a part of
             `first_batch_s`. None without workers.
-        fetch_cpu_share: CPU time of the training thread over wall time of its fetches, of each fourth step; None where
+        fetch_cpu_share: CPU time of the training thread over wall time of its fetches, of each eighth step; None where
             it fetched nothing.
         process_cpu_ms: CPU time of the whole process (all threads, not its loader workers) by step, mean.
         gc_s: seconds in Python's garbage collector during the epoch.

@@ -114,16 +114,51 @@ def test_more_steps_and_more_marks_than_were_announced_find_room():
 def test_fetches_that_wait_differ_from_fetches_that_compute(share):
     clock = Clock()
     marks = clock.marks()
-    marks.start(9)
-    for step in range(9):
+    marks.start(17)
+    for step in range(17):
         clock.pass_ms(20, cpu_share=1.0 if step == 0 else share)
         marks("data")
         run_step(clock, marks, copy=3, data=1, forward=10)
     marks.stop()
     times = marks.times()
-    assert times.fetch_wall_ns == 2 * 20_000_000  # the steps 1 and 5; never the first one
+    assert times.fetch_wall_ns == 2 * 20_000_000  # the steps 1 and 9; never the first one
     assert times.fetch_cpu_ns / times.fetch_wall_ns == share
-    assert times.process_cpu_ns == 8 * 34 * 2_000_000
+    assert times.process_cpu_ns == 16 * 34 * 2_000_000
+
+
+class Recorder:
+    """Stands where a device's events stand, and writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def start(self) -> None:
+        self.told.append("start")
+
+    def mark(self, part: str) -> None:
+        self.told.append(part)
+
+    def end_step(self) -> None:
+        self.told.append("end")
+
+    def steps_ms(self) -> dict[str, list[float]]:
+        return {"data": [1.0]}
+
+
+def test_a_device_is_told_each_border_once_and_nothing_outside_of_an_epoch():
+    clock = Clock()
+    marks = clock.marks()
+    marks.device = Recorder()
+    marks("data")
+    for _ in range(2):
+        marks.device.told.clear()
+        marks.start(12)
+        for _ in range(12):
+            run_step(clock, marks, 1, data=1, copy=1, forward=1)
+        marks.stop()
+        marks("forward")
+        assert marks.device.told == ["start", *["data", "copy", "forward", "rest", "end"] * 12]
+        assert marks.times().device_ms == {"data": [1.0]}
 
 
 def test_the_collector_s_passes_are_added_up_and_not_watched_afterwards():
