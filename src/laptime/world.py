@@ -65,6 +65,14 @@ class World:
         places[self.rank] = value
         return tuple(self.summed(places).tolist())
 
+    def collected(self, value: T) -> tuple[T, ...]:
+        """The value of each rank, by rank; for a small object outside of steps.  # all ranks"""
+        if not self.grouped:
+            return (value,)
+        held = [value] * self.size
+        dist.all_gather_object(held, value)
+        return tuple(held)
+
     def agreed(self, value: T) -> T:
         """What rank 0 says, for what each rank would decide for itself: a choice by timing.  # all ranks"""
         if not self.grouped:

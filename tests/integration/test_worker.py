@@ -50,6 +50,8 @@ def test_a_run_leaves_a_whole_record_and_its_artifacts(data, tmp_path):
     for epoch in record.kept:
         assert sum(epoch.parts_s.values()) == pytest.approx(epoch.epoch_s, rel=0.02)
         assert set(epoch.parts_s) >= {"data", "forward", "backward", "optimizer"}
+        assert epoch.breakdown.steps == max(1, epoch.steps - 1)
+        assert epoch.breakdown.mean_ms.keys() == epoch.parts_s.keys()
     assert record.peak_memory_mib > 100
     assert record.removed_parameters == 6_946_816
     assert record.flops_per_sample > 1e8

@@ -18,6 +18,6 @@ def train_epoch(p: Parts, index: int) -> Iterator[Counts]:
     Yields:
         Loss sum, hits and count of the step, still on the device.
     """
-    for batch in p.loader.epoch(index):
+    for batch in p.loader.epoch(index, p.mark):
         p.mark("data")
         yield p.step(p, batch)

@@ -14,9 +14,12 @@ from laptime.engine.evaluate import evaluate
 from laptime.engine.loop import train_epoch
 from laptime.engine.reset import reset, snapshot
 from laptime.errors import RunError
+from laptime.measure.breakdown import break_down
 from laptime.measure.compiling import CompileWatch
+from laptime.measure.device_marks import device_marks
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
+from laptime.measure.pauses import watched_collector
 from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.records import EpochRecord
 from laptime.workloads.base import Batch, Counts
@@ -40,6 +43,7 @@ class Session:
 
     def __init__(self, parts: Parts, recipe: Recipe, marks: StepMarks, progress: Progress) -> None:
         self.parts, self.recipe, self.marks, self.progress = parts, recipe, marks, progress
+        self.marks.device = device_marks(parts.device)
         self.train_s = 0.0
         self.watch: CompileWatch | None = None
 
@@ -77,14 +81,17 @@ class Session:
         reset_peak(parts.device)
         self._wait()
         world.barrier()
-        self.marks.start()
-        begin = time.perf_counter()
-        for done, step in enumerate(train_epoch(parts, index), start=1):
-            counts.append(step)
-            self.progress(index, done, steps)
-            self.marks.end_step()
-        self._wait()
-        ranks_s = world.gathered(time.perf_counter() - begin)
+        with watched_collector() as pauses:
+            self.marks.start(steps)
+            begin = time.perf_counter()
+            for done, step in enumerate(train_epoch(parts, index), start=1):
+                counts.append(step)
+                self.progress(index, done, steps)
+                self.marks.end_step()
+            self._wait()
+            own_s = time.perf_counter() - begin
+            self.marks.stop()
+        ranks_s = world.gathered(own_s)
         epoch_s = max(ranks_s)
         peak = max(world.gathered(peak_mib(parts.device)))
         self.train_s += epoch_s
@@ -99,7 +106,9 @@ class Session:
             world.same(module, parameters=False)  # each rank has BatchNorm statistics of its own; rank 0's are saved
         test_loss, test_accuracy, _ = totals([evaluate(parts, self.recipe, self.recipe.data.test)], world)
         evaluate_s = time.perf_counter() - begin
-        split = self.marks.parts_s()
+        marked = self.marks.times()
+        ranks = world.collected(break_down(marked, pauses.seconds))
+        split = marked.parts_s()
         late = self.watch.events - compiled if self.watch else 0
         return EpochRecord(
             index=index,
@@ -118,11 +127,13 @@ class Session:
             data_wait_s=split.get("data"),
             evaluate_s=evaluate_s,
             peak_memory_mib=peak,
-            step_ms_median=self.marks.step_ms_median(),
+            step_ms_median=marked.step_ms_median(),
             train_s_so_far=self.train_s,
             parts_s=split,
             ended_at=time.time(),
             image_side=self._side(index),
+            breakdown=ranks[0],
+            ranks_breakdown=tuple(other for other in ranks[1:] if other is not None),
         )
 
     def _side(self, index: int) -> int | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
 from laptime.errors import RunError, UsageError
-from laptime.optimizations.base import Augment, Loader, Options, Recipe, permutation, shares
+from laptime.optimizations.base import Augment, Loader, Mark, Options, Recipe, permutation, shares, unmarked
 from laptime.workloads.base import Batch
 
 # Apart from the seeds of the permutations, so that no coin follows from the order.
@@ -25,12 +25,12 @@ class Augmented:
     loader: Loader
     recipe: Recipe
 
-    def epoch(self, index: int) -> Iterator[Batch]:
+    def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
         """See `Loader.epoch`."""
         # One copy an epoch: indices that came from the host with each batch would make each step wait for the device.
         order = permutation(len(self.recipe.data.train.labels), self.recipe.seed, index).to(self.recipe.device)
         held = shares(order, self.recipe.batch_size, self.recipe.world)
-        for batch, share in zip(self.loader.epoch(index), held, strict=True):
+        for batch, share in zip(self.loader.epoch(index, mark), held, strict=True):
             indices = share.indices
             if len(batch) != len(indices):
                 raise RunError(

@@ -20,11 +20,25 @@ if TYPE_CHECKING:
     from laptime.optimizations.average import Average
 
 
+class Mark(Protocol):
+    """Called at the borders of a step's parts with the name of the part that ends there."""
+
+    def __call__(self, part: str) -> None: ...
+
+
+def unmarked(part: str) -> None:
+    """For those who time nothing."""
+
+
 class Loader(Protocol):
     """Batches of an epoch, in the order of the run's permutation."""
 
-    def epoch(self, index: int) -> Iterator[Batch]:
-        """Yields the batches of an epoch; the same for the same index, whatever the loader."""
+    def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
+        """Yields the batches of an epoch; the same for the same index, whatever the loader.
+
+        Where it copies batches to the device, it marks the border itself: `data` before and `copy` after. What starts
+        worker processes marks `workers`.
+        """
         ...
 
     def __len__(self) -> int:
@@ -38,12 +52,6 @@ class Schedule(Protocol):
     def step(self) -> None:
         """Moves on by one optimizer step."""
         ...
-
-
-class Mark(Protocol):
-    """Called at the borders of a step's parts with the name of the part that ends there."""
-
-    def __call__(self, part: str) -> None: ...
 
 
 class ConstantRate:

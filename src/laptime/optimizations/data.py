@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from laptime.data.tensors import Split
-from laptime.optimizations.base import Loader, Options, Recipe, permutation, shares
+from laptime.optimizations.base import Loader, Mark, Options, Recipe, permutation, shares, unmarked
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
 from laptime.workloads.base import Batch
 from laptime.world import ALONE, World
@@ -75,14 +75,23 @@ class ItemLoader:
         self.device = recipe.device
         self.format = torch.channels_last if recipe.channels_last else torch.contiguous_format
 
-    def epoch(self, index: int) -> Iterator[Batch]:
+    def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
+        """See `Loader`; on a CPU a change of the memory format is the only copy."""
         self.sampler.epoch = index
         with warnings.catch_warnings():
             # Python 3.12 warns of forks beside threads; a worker runs one thread and none of this process's locks.
             warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
             fetched = iter(self.loader)
+        if self.loader.num_workers:
+            mark("workers")
+        copied = self.device.type != "cpu" or self.format is torch.channels_last
         for (images, labels), weight in zip(fetched, self.sampler.weights(), strict=True):
-            yield Batch(images.to(self.device, memory_format=self.format), labels.to(self.device), weight)
+            if copied:
+                mark("data")
+            batch = Batch(images.to(self.device, memory_format=self.format), labels.to(self.device), weight)
+            if copied:
+                mark("copy")
+            yield batch
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -96,7 +105,8 @@ class ResidentLoader:
         self.split, self.recipe = Split(split.images.to(recipe.device), split.labels.to(recipe.device)), recipe
         self.normalize = Normalizer(recipe)
 
-    def epoch(self, index: int) -> Iterator[Batch]:
+    def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
+        """See `Loader`; batches are on the device already, so they are not copied there."""
         # Made on the CPU for every variant alike; one copy an epoch.
         order = permutation(len(self.split.labels), self.recipe.seed, index).to(self.recipe.device)
         for share in shares(order, self.recipe.batch_size, self.recipe.world):

@@ -11,7 +11,7 @@ import torch
 from torch.cuda import Event
 
 from laptime.errors import UsageError
-from laptime.optimizations.base import Loader, Options, Recipe
+from laptime.optimizations.base import Loader, Mark, Options, Recipe, unmarked
 from laptime.processes import allowed_cores
 from laptime.workloads.base import Batch
 
@@ -83,13 +83,16 @@ class Ahead:
     def __init__(self, inner: Loader, lane: Lane) -> None:
         self.inner, self.lane = inner, lane
 
-    def epoch(self, index: int) -> Iterator[Batch]:
+    def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
         """See `Loader`."""
         sent: object = None
-        for batch in self.inner.epoch(index):
+        for batch in self.inner.epoch(index, mark):
+            mark("data")
             following = self.lane.send(batch)
-            if sent is not None:
-                yield self.lane.receive(sent)
+            ready = None if sent is None else self.lane.receive(sent)
+            mark("copy")
+            if ready is not None:
+                yield ready
             sent = following
         if sent is not None:
             yield self.lane.receive(sent)

@@ -25,11 +25,15 @@ class Breakdown(Readable):
         parts_ms: by part: `data` (the wait that nothing hides), `copy`, `forward`, `backward`, `optimizer`, `read`
             (where the step reads values), `rest`; `data`, `copy`, `step`, `rest` where the step is one graph.
         mean_ms: means of the same parts; they add up to the mean step.
-        device_ms: the same borders on the device's clock, on a GPU; empty on a CPU and where the step is one graph.
+            A part that some steps lack counts 0 in those.
+        device_ms: the same borders on the device's clock, on a GPU; empty on a CPU. Steps that the device was too far
+            behind with are left out.
         first_batch_s: from the epoch's start to the first batch.
-        worker_start_s: starting loader workers, a part of `first_batch_s`; None without workers.
-        fetch_cpu_share: CPU time of the training thread over wall time of its fetches; None where it fetched nothing.
-        process_cpu_ms: CPU time of the whole process by step, median.
+        worker_start_s: starting loader workers, or telling those that live on what the epoch's order is; a part of
+            `first_batch_s`. None without workers.
+        fetch_cpu_share: CPU time of the training thread over wall time of its fetches, of each eighth step; None where
+            it fetched nothing.
+        process_cpu_ms: CPU time of the whole process (all threads, not its loader workers) by step, mean.
         gc_s: seconds in Python's garbage collector during the epoch.
     """
 

@@ -65,7 +65,7 @@ class EpochRecord(Readable):
         index: from 0, counted epochs only.
         kept: whether it counts in the statistics.
         epoch_s: seconds of training alone; evaluation, checkpoints and tracking stand outside.
-        parts_s: seconds of the epoch by part: data, forward, backward, optimizer, read, rest.
+        parts_s: seconds of the epoch by part: data, copy, forward, backward, optimizer, read, rest.
         train_s_so_far: training seconds from the start of the first counted epoch to the end of this one.
         train_accuracy, test_accuracy: shares from 0 to 1.
         image_side: height of the training images where it grows with the epochs; None where all are alike.

@@ -13,6 +13,7 @@ from laptime.records import EpochRecord, LadderRecord, Rung, RunRecord, write_js
 from laptime.spec import DataSpec, RunSpec
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus, Tracker
 from laptime.tracking.owner import this_process
+from laptime.tracking.steps import inference_metrics, step_metrics
 from laptime.tracking.tensorboard import write_events
 
 # Curves of quality are comparable between processes only one by one: the first repeat's are shown.
@@ -216,6 +217,7 @@ def _curves(ladder: LadderRecord, records: Sequence[RunRecord]) -> Iterator[Metr
             at = epoch.ended_at or record.ended_at or time.time()
             step = repeat * _epochs(ladder, record) + epoch.index
             yield from _rows(epoch, names, step, at)
+            yield from (MetricRow(name, value, step, at) for name, value in step_metrics(epoch).items())
 
 
 def _epochs(ladder: LadderRecord, record: RunRecord) -> int:
@@ -241,6 +243,7 @@ def _summaries(records: Sequence[RunRecord]) -> Iterator[MetricRow]:
     for name, found in values.items():
         if found:
             yield MetricRow(name, statistics.median(found), 0, at)
+    yield from _figures(inference_metrics(done), at)
 
 
 def _figures(figures: Mapping[str, float], at: float | None) -> list[MetricRow]:

@@ -85,6 +85,7 @@ def test_all_ranks_evaluate_one_average(found):
 
 def test_what_ranks_tell_each_other(found):
     assert found["gathered"] == [10.0, 11.0]
+    assert found["collected"] == [{"rank": 0}, {"rank": 1}]
     assert found["agreed"] == "rank 0"
 
 
@@ -92,3 +93,14 @@ def test_what_ranks_tell_each_other(found):
 def test_the_exchange_passes_the_one_step_comparison(found, name, klass):
     assert found[name]["passed"], found[name]
     assert found[name]["klass"] == klass
+
+
+def test_each_rank_s_steps_stand_in_the_epoch_s_record(found):
+    epoch = found["epoch"]
+    (other,) = epoch["ranks_breakdown"]
+    for rank in (epoch["breakdown"], other):
+        assert rank["steps"] == epoch["steps"] - 1 == 3
+        assert set(rank["parts_ms"]) == {"data", "forward", "backward", "optimizer", "read", "rest"}
+        assert sum(rank["mean_ms"].values()) > 0
+    assert other != epoch["breakdown"]
+    assert epoch["skew_s"] >= 0

@@ -28,6 +28,7 @@ from laptime.optimizations import apply
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.data import items
 from laptime.optimizations.step import tutorial_step
+from laptime.records import EpochRecord
 from laptime.workloads.base import Batch, classify
 from laptime.world import ALONE, World, opened
 
@@ -103,15 +104,15 @@ def train(workload: Tiny, world: World, *chosen: str) -> dict[str, object]:
     return found
 
 
-def averages_apart(world: World) -> tuple[float, ...]:
-    """How far each rank's moving average is from rank 0's after an epoch that ends with its evaluation."""
+def averages_apart(world: World) -> tuple[tuple[float, ...], EpochRecord]:
+    """How far each rank's moving average is from rank 0's after an epoch that ends with its evaluation; the epoch."""
     recipe = recipe_for(Tiny(), world, "flat-reduce", "ema")
     marks = StepMarks()
     parts = build(recipe, marks)
     reset(parts, recipe, snapshot(parts))
-    list(Session(parts, recipe, marks, lambda *_: None).counted(Plan(1, 0, None)))
+    (epoch,) = Session(parts, recipe, marks, lambda *_: None).counted(Plan(1, 0, None))
     held = torch.cat([v.flatten().double() for v in parts.evaluated.state_dict().values()])
-    return world.gathered(float((held - world.agreed(held)).abs().max()))
+    return world.gathered(float((held - world.agreed(held)).abs().max())), epoch
 
 
 CASES = {
@@ -138,7 +139,9 @@ def main(result: Path) -> None:
             ranks = train(Tiny(norm), world, *several)
             found[name] = [ranks, train(Tiny(norm), ALONE, *one) if world.first else None]
         found["bf16"] = train(Tiny(), world, "flat-reduce:batchnorm=sync:reduce=bf16")["epochs"]
-        found["averages apart"] = averages_apart(world)
+        found["averages apart"], epoch = averages_apart(world)
+        found["epoch"] = epoch.model_dump(mode="json")
+        found["collected"] = world.collected({"rank": world.rank})
         found["gathered"] = world.gathered(10.0 + world.rank)
         found["agreed"] = world.agreed(f"rank {world.rank}")
         chosen = ("ddp:tuned=true", "resident", "channels-last", "dead-taps", "products:layers=all", "large-batch")

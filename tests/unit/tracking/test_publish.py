@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tracking_samples import MemoryStore, a_ladder, a_record, write_run
 
-from laptime.records import LadderRecord, Rung, RunRecord, write_json
+from laptime.records import Breakdown, InferenceRecord, LadderRecord, Quartiles, Rung, RunRecord, write_json
 from laptime.tracking.base import RunStart
 from laptime.tracking.publish import (
     ladder_finished,
@@ -55,6 +55,55 @@ def test_quality_comes_from_the_first_repeat_and_times_from_all_behind_one_anoth
     assert metrics["epoch_s"] == {0: "2.0", 1: "3.0", 2: "3.0", 3: "4.0", 4: "4.0", 5: "5.0"}
     assert metrics["warmup_s"] == {0: "2.0"}
     assert metrics["epoch_s_median"] == {0: "3.5"}
+
+
+def test_steps_and_their_parts_are_curves_and_inference_is_a_figure(tmp_path: Path) -> None:
+    def some(ms: float) -> Quartiles:
+        return Quartiles(low=ms - 1, median=ms, high=ms + 1)
+
+    def with_breakdown(repeat: int, *parts: str) -> RunRecord:
+        record = a_record("cpu-a", repeat)
+        of = Breakdown(
+            steps=3,
+            step_ms=some(40 + repeat),
+            parts_ms={part: some(10 * n) for n, part in enumerate(parts, start=1)},
+            first_batch_s=0.5,
+        )
+        epochs = tuple(e.model_copy(update={"breakdown": of, "skew_s": 0.02}) for e in record.epochs)
+        passes = (InferenceRecord(batch_size=32, pass_ms=some(8 + 2 * repeat), samples_per_s=4000 - repeat),)
+        return record.model_copy(update={"epochs": epochs, "inference": passes})
+
+    parts = ("data", "copy", "forward", "backward", "optimizer", "read", "rest")
+    store, ladder = publish(tmp_path, [with_breakdown(n, *parts) for n in range(2)])
+    metrics = metrics_of(store, variant_key(ladder, "cpu-a"))
+    assert metrics["step_ms_median"] == {0: "40.0", 1: "40.0", 2: "41.0", 3: "41.0"}
+    assert metrics["step_ms_p25"][0] == "39.0"
+    assert metrics["step_ms_p75"][0] == "41.0"
+    named = ("data_wait_ms", "copy_ms", "forward_ms", "backward_ms", "optimizer_ms", "read_ms", "rest_ms")
+    assert [metrics[name][3] for name in named] == [repr(10.0 * n) for n in range(1, 8)]
+    assert metrics["first_batch_s"][0] == "0.5"
+    assert metrics["skew_s"][0] == "0.02"
+    assert metrics["inference_ms_b32"] == {0: "9.0"}
+    assert metrics["inference_samples_per_s_b32"] == {0: "3999.5"}
+    assert not {"worker_start_s", "gc_s", "graph_ms"} & metrics.keys()
+
+
+def test_a_graph_and_workers_have_metrics_of_their_own_and_a_record_without_breakdown_its_median(
+    tmp_path: Path,
+) -> None:
+    record = a_record("cpu-a")
+    third = Quartiles(low=1, median=2, high=3)
+    of = Breakdown(steps=1, step_ms=third, parts_ms={"step": third}, worker_start_s=0.25, gc_s=0.0)
+    epochs = (
+        record.epochs[0].model_copy(update={"breakdown": of, "step_ms_median": 2.5}),
+        record.epochs[1].model_copy(update={"step_ms_median": 2.5}),
+    )
+    store, ladder = publish(tmp_path, [record.model_copy(update={"epochs": epochs})])
+    metrics = metrics_of(store, variant_key(ladder, "cpu-a"))
+    assert metrics["step_ms_median"] == {0: "2.0", 1: "2.5"}
+    assert metrics["graph_ms"] == {0: "2.0"}
+    assert metrics["worker_start_s"] == {0: "0.25"}
+    assert metrics["gc_s"] == {0: "0.0"}
 
 
 def test_names_are_those_of_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,92 @@
+"""How fast a forward pass alone is, by batch size."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+from torch import nn
+
+from laptime.measure.breakdown import quartiles
+from laptime.optimizations.base import Parts, Recipe, shares
+from laptime.optimizations.data import Normalizer
+from laptime.records import InferenceRecord
+from laptime.workloads.base import Batch
+
+_SIZES = (1, 32)
+_PASSES = 50
+_BUDGET_S = 1.5
+
+
+def measure_inference(
+    p: Parts, recipe: Recipe, clock: Callable[[], float] = perf_counter, budget_s: float = _BUDGET_S
+) -> tuple[InferenceRecord, ...]:
+    """Times forward passes of what evaluation uses, in the run's precision, without gradients; waits for the device.
+
+    Batch sizes are 1, 32 and that of a rank, as far as there are test images for them; inputs are on the device. The
+    forward pass is the workload's own, with the loss and the hits. All state is left as it was, random numbers too.
+
+    Args:
+        p: the run's parts.
+        recipe: what they were built from.
+        clock: seconds.
+        budget_s: for all sizes together. Each has a pass that doesn't count and at least one that does, so that a large
+            batch on a slow CPU may take longer.
+    """
+    own = len(shares(torch.arange(recipe.batch_size), recipe.batch_size, recipe.world)[0].indices)
+    test = recipe.data.test
+    sizes = [size for size in sorted({*_SIZES, own}) if size <= len(test.labels)]
+    normalize = Normalizer(recipe, p.device)
+    found = []
+    # A user's net may draw random numbers in evaluation too; what follows must not depend on how many passes fitted.
+    seeded = torch.random.fork_rng(devices=[p.device] if p.device.type == "cuda" else [])
+    with _evaluating(p.evaluated), seeded, torch.inference_mode():
+        for size in sizes:
+            batch = Batch(normalize(test.images[:size].to(p.device)), test.labels[:size].to(p.device))
+            times = _passes(_Pass(p, batch, clock), budget_s / len(sizes))
+            spread = quartiles([1000 * s for s in times])
+            found.append(InferenceRecord(batch_size=size, pass_ms=spread, samples_per_s=1000 * size / spread.median))
+    return tuple(found)
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One forward pass, timed to its end on the device."""
+
+    parts: Parts
+    batch: Batch
+    clock: Callable[[], float]
+
+    def __call__(self) -> float:
+        self._wait()
+        begin = self.clock()
+        self.parts.forward(self.parts.evaluated, self.batch)
+        self._wait()
+        return self.clock() - begin
+
+    def _wait(self) -> None:
+        if self.parts.device.type == "cuda":
+            torch.cuda.synchronize(self.parts.device)  # waits for the device
+
+
+def _passes(timed: Callable[[], float], budget_s: float) -> list[float]:
+    """Seconds of the passes that fit into the budget after a first one."""
+    left = budget_s - timed()
+    times: list[float] = []
+    while len(times) < _PASSES and (left > 0 or not times):
+        times.append(timed())
+        left -= times[-1]
+    return times

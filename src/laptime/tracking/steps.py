@@ -1,0 +1,49 @@
+"""Metrics of steps and of forward passes, from what the records hold."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+
+from laptime.records import EpochRecord, RunRecord
+
+# Metrics that are medians of a step's part; `data_wait_ms` is the part that nothing hides.
+_PARTS = {
+    "data_wait_ms": "data",
+    "copy_ms": "copy",
+    "forward_ms": "forward",
+    "backward_ms": "backward",
+    "optimizer_ms": "optimizer",
+    "read_ms": "read",
+    "rest_ms": "rest",
+    "graph_ms": "step",
+}
+
+
+def step_metrics(epoch: EpochRecord) -> Mapping[str, float]:
+    """Quartiles of a step and medians of its parts in milliseconds, and what stands apart from them in seconds.
+
+    The epoch's first step is in none of the milliseconds. An epoch without a breakdown has the median that it knows.
+    """
+    found: dict[str, float | None] = {"step_ms_median": epoch.step_ms_median, "skew_s": epoch.skew_s}
+    if (of := epoch.breakdown) is not None:
+        found |= {
+            "step_ms_median": of.step_ms.median,
+            "step_ms_p25": of.step_ms.low,
+            "step_ms_p75": of.step_ms.high,
+            "first_batch_s": of.first_batch_s,
+            "worker_start_s": of.worker_start_s,
+            "gc_s": of.gc_s,
+        }
+        found |= {name: of.parts_ms[part].median for name, part in _PARTS.items() if part in of.parts_ms}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def inference_metrics(done: Iterable[RunRecord]) -> Mapping[str, float]:
+    """Milliseconds of a forward pass and samples a second by batch size: medians over a variant's processes."""
+    values: dict[str, list[float]] = {}
+    for record in done:
+        for of in record.inference:
+            values.setdefault(f"inference_ms_b{of.batch_size}", []).append(of.pass_ms.median)
+            values.setdefault(f"inference_samples_per_s_b{of.batch_size}", []).append(of.samples_per_s)
+    return {name: statistics.median(found) for name, found in values.items()}

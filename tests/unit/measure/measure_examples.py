@@ -1,0 +1,20 @@
+"""A recipe that trains in milliseconds."""
+
+from dataclasses import replace
+
+from tests.unit.conftest import make_data, make_spec
+from torch import nn
+
+from laptime.engine.build import make_recipe
+from laptime.optimizations import apply
+from laptime.optimizations.base import Recipe
+from laptime.spec import OptimizationSpec
+
+
+def tiny_recipe(*names: str, **options) -> Recipe:
+    """Four steps of at most 8 images, with optimizations by name and options by name with underscores."""
+    chosen = tuple(OptimizationSpec(name=n, options=options.get(n.replace("-", "_"), {})) for n in names)
+    spec = make_spec(epochs=2, batch_size=8)
+    recipe = make_recipe(spec, make_data(train=28, test=6, size=8), ())
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+    return apply(replace(recipe, model=net), chosen)

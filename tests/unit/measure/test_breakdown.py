@@ -1,0 +1,143 @@
+"""From marks to quartiles; and the parts of real epochs, by an injected clock."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from measure_examples import tiny_recipe
+
+from laptime.engine.build import build
+from laptime.measure.breakdown import break_down, quartiles
+from laptime.measure.epochs import Plan, Session
+from laptime.measure.marks import Clocks, EpochTimes, StepMarks
+from laptime.workloads.base import Counts
+
+
+def counted(recipe, marks: StepMarks | None = None, epochs: int = 2):
+    marks = marks or StepMarks()
+    session = Session(build(recipe, marks), recipe, marks, lambda *_: None)
+    plan = Plan(epochs, 1, None)
+    session.warm_up(plan)
+    return list(session.counted(plan))
+
+
+def times_of(*steps: dict[str, float], **more) -> EpochTimes:
+    parts = tuple(dict.fromkeys(name for step in steps for name in step))
+    table = [[round(step.get(p, 0) * 1e6) for p in parts] for step in steps]
+    return EpochTimes(parts, np.array(table, dtype=np.int64).reshape(len(steps), len(parts)), **more)
+
+
+def test_the_first_step_stands_apart():
+    first = {"data": 100, "copy": 5, "forward": 300}
+    later = [{"data": d, "forward": f} for d, f in ((1, 10), (2, 20), (3, 30), (4, 40), (5, 50))]
+    found = break_down(times_of(first, *later, worker_start_ns=60_000_000), gc_s=0.25)
+    assert found.steps == 5
+    assert (found.step_ms.low, found.step_ms.median, found.step_ms.high) == (22, 33, 44)
+    assert found.parts_ms["data"].median == 3
+    assert found.parts_ms["copy"].high == 0
+    assert found.first_batch_s == 0.105
+    assert found.worker_start_s == 0.06
+    assert found.gc_s == 0.25
+    assert found.mean_ms == {"data": 3, "copy": 0, "forward": 30}
+
+
+def test_means_add_up_to_the_mean_step():
+    random = np.random.default_rng(0).lognormal(size=(200, 5))
+    times = times_of(*({f"part {i}": v for i, v in enumerate(step)} for step in random))
+    found = break_down(times)
+    assert sum(found.mean_ms.values()) == pytest.approx(times.ns[1:].sum(axis=1).mean() / 1e6, rel=1e-12)
+
+
+def test_one_step_is_described_by_itself_and_none_by_nothing():
+    found = break_down(times_of({"data": 4, "forward": 6}))
+    assert (found.steps, found.step_ms.median, found.process_cpu_ms) == (1, 10, None)
+    assert break_down(EpochTimes((), np.zeros((0, 0), dtype=np.int64))) is None
+
+
+def test_cpu_time_is_given_where_it_was_measured():
+    steps = [{"data": 4, "forward": 6}] * 3
+    found = break_down(times_of(*steps, fetch_cpu_ns=1, fetch_wall_ns=4, process_cpu_ns=40_000_000))
+    assert (found.fetch_cpu_share, found.process_cpu_ms) == (0.25, 20)
+    assert break_down(times_of(*steps)).fetch_cpu_share is None
+
+
+def test_device_times_become_quartiles_by_part():
+    found = break_down(times_of({"step": 1}, device_ms={"step": [3.0, 1.0, 2.0], "data": [0.0, 0.0, 0.0]}))
+    assert found.device_ms == {"step": quartiles([1, 2, 3]), "data": quartiles([0])}
+
+
+def test_the_parts_of_an_epoch_are_its_steps():
+    ticks = itertools.count(step=1_000_000)
+    cpu = itertools.count()
+    marks = StepMarks(Clocks(lambda: next(ticks), lambda: next(cpu), lambda: next(cpu)))
+    epoch = counted(tiny_recipe(), marks)[1]
+    found = epoch.breakdown
+    # Each mark takes one tick of a millisecond: four steps of six parts, three without the first.
+    assert epoch.steps == 4
+    assert found.steps == 3
+    assert list(found.parts_ms) == ["data", "forward", "backward", "optimizer", "read", "rest"]
+    assert found.step_ms.median == sum(q.median for q in found.parts_ms.values()) == 6
+    assert sum(found.mean_ms.values()) == pytest.approx(6)
+    assert sum(epoch.parts_s.values()) == pytest.approx(0.024)
+    assert epoch.data_wait_s == pytest.approx(0.004)
+    assert found.first_batch_s == pytest.approx(0.001)
+    assert found.device_ms == {}
+    assert found.worker_start_s is None
+    assert found.gc_s is not None
+
+
+@pytest.mark.parametrize(
+    ("names", "parts"),
+    [
+        (("resident", "no-reads"), {"data", "forward", "backward", "optimizer", "rest"}),
+        (("channels-last",), {"data", "copy", "forward", "backward", "optimizer", "read", "rest"}),
+        (("pinned",), {"data", "copy", "forward", "backward", "optimizer", "read", "rest"}),
+        (("resident", "no-reads", "graph"), {"data", "step", "rest"}),
+        (("flip", "channels-last"), {"data", "copy", "forward", "backward", "optimizer", "read", "rest"}),
+    ],
+)
+def test_each_kind_of_step_has_its_parts(names, parts):
+    for epoch in counted(tiny_recipe(*names)):
+        assert set(epoch.parts_s) == set(epoch.breakdown.parts_ms) == parts
+        assert sum(epoch.breakdown.mean_ms.values()) > 0
+        assert epoch.breakdown.first_batch_s > 0
+
+
+def test_worker_processes_have_a_start():
+    epoch = counted(tiny_recipe("workers", workers={"count": 1}), epochs=1)[0]
+    assert 0 < epoch.breakdown.worker_start_s <= epoch.breakdown.first_batch_s
+    assert "workers" not in epoch.parts_s
+
+
+def test_the_border_between_fetch_and_copy_is_the_loader_s():
+    recipe = tiny_recipe("channels-last")
+    seen: list[str] = []
+    parts = build(recipe, mark=seen.append)
+    for _ in parts.loader.epoch(0, parts.mark):
+        seen.append("batch")
+    assert seen[:6] == ["data", "copy", "batch"] * 2
+
+
+def test_an_epoch_s_records_survive_their_json():
+    epoch = counted(tiny_recipe("resident"), epochs=1)[0]
+    assert type(epoch).model_validate_json(epoch.model_dump_json()) == epoch
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_same_parts_have_device_times():
+    recipe = replace(tiny_recipe("resident", "no-reads"), device=torch.device("cuda"))
+    epoch = counted(recipe)[1]
+    found = epoch.breakdown
+    assert set(found.device_ms) == {"data", "forward", "backward", "optimizer", "rest"}
+    assert all(q.low >= 0 for q in found.device_ms.values())
+    assert found.device_ms["backward"].median > 0
+
+
+def test_counts_are_those_of_an_unmarked_epoch():
+    recipe = tiny_recipe("channels-last")
+    parts = build(recipe, mark=lambda _: None)
+    sizes = [len(b) for b in parts.loader.epoch(0)]
+    assert sizes == [8, 8, 8, 4]
+    assert isinstance(parts.step(parts, next(iter(parts.loader.epoch(0)))), Counts)
