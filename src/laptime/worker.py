@@ -102,10 +102,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
             starved = out_of_memory(unexpected) and not epochs
         if starved and facts.recipe is not None:  # only here: the error above held the step's tensors
             error = explain_memory(facts.recipe) or error
-    record = facts.found.added_to(_record(spec, facts, (status, error)))
-    if world.first:
-        facts.found.tried("simple.txt was not written", lambda: write_simple(record, folder), None)
-    return record
+    return _finished(spec, facts, (status, error), folder)
 
 
 def explain(error: Exception) -> str:
@@ -180,6 +177,14 @@ def _refuse_wrong(check: CheckRecord | None) -> None:
 def _write_artifacts(recipe: Recipe, data: ImageData, folder: Path) -> None:
     write_samples(data, folder / "samples.png")
     write_summary(recipe, folder / "model_summary.txt")
+
+
+def _finished(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None], folder: Path) -> RunRecord:
+    """The record with what the closer look has found, its table of actions beside it."""
+    record, found = _record(spec, facts, outcome), facts.found
+    if facts.world.first:
+        found.tried("simple.txt was not written", lambda: write_simple(found.added_to(record), folder), None)
+    return found.added_to(record)
 
 
 def _record(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None]) -> RunRecord:

@@ -43,9 +43,7 @@ def run(
     profile_schedule: PROFILE_SCHEDULE = "1,2,5,1",
     launcher: LAUNCHER = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder of spec, record and log; default: <home>/runs/<id>.")] = None,
-    bare: Annotated[
-        bool, typer.Option("--bare", help="Times alone: no check against the baseline, no model, no profile.")
-    ] = False,
+    bare: Annotated[bool, typer.Option("--bare", help="Times alone: no check, no model, no profile.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Trains one variant and writes its record; nothing is compared or published."""

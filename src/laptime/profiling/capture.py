@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -49,10 +50,8 @@ def fitted(asked: ProfileSchedule, step_s: float | None, limit_s: float) -> tupl
         over = found.wait + found.warmup + found.active - room
         now = getattr(found, part)
         found = replace(found, **{part: now - max(0, min(over, now - least))})
-    return (
-        found,
-        f"schedule {asked} cut to {found}: {asked.steps} steps of {step_s:.2f} s are more than {limit_s:.0f} s",
-    )
+    why = f"{asked.steps} steps of {step_s:.2f} s are more than {limit_s:.0f} s"
+    return found, f"schedule {asked} cut to {found}: {why}"
 
 
 class Recorder:
@@ -120,6 +119,8 @@ def make_profiler(device: torch.device, steps: ProfileSchedule, **what: Any) -> 
         steps: its schedule.
         what: further arguments: `record_shapes`, `with_stack`, `profile_memory`.
     """
+    # Kineto writes a line for each start and stop, and one that calls a machine without a GPU an error.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     kind = schedule(wait=steps.wait, warmup=steps.warmup, active=steps.active, repeat=steps.repeat)
     return profile(activities=activities_of(device), schedule=kind, **what)
 

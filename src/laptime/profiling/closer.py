@@ -36,7 +36,7 @@ class Findings:
     setup: SetupRecord | None = None
     inference: tuple[InferenceRecord, ...] = ()
     profile: ProfileRecord | None = None
-    ceilings: Ceilings = Ceilings()
+    ceilings: Ceilings = field(default_factory=Ceilings)
     work: list[Work] | None = None
     counted_ms: float | None = None
     notes: list[str] = field(default_factory=list)

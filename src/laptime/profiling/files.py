@@ -68,7 +68,7 @@ def write_memory_tables(recorded: profile, folder: Path, on_gpu: bool) -> None:
 
 
 def table(averages: EventList, key: str, title: str) -> str:
-    """torch's own table, its first rows by a key."""
+    """The first rows of the table that torch makes, by a key."""
     text = averages.table(
         sort_by=key,
         row_limit=_ROWS,

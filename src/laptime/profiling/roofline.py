@@ -10,10 +10,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -21,7 +22,7 @@ from torch.utils.flop_counter import flop_registry
 from laptime.engine.setup import samples_of_a_rank
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.shapes import ShapesUnknownError, guarded
-from laptime.records import Ceilings, Machine, RunRecord
+from laptime.records import Ceilings, RunRecord
 from laptime.records.rates import ceiling_share
 from laptime.workloads.base import Batch
 
@@ -41,7 +42,7 @@ class WorkCounter(TorchDispatchMode):
 
     def __init__(self, element_bytes: int) -> None:
         """Takes how many bytes a floating point number has in the run's precision."""
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.done: list[Work] = []
         self._element_bytes = element_bytes
 
@@ -77,8 +78,12 @@ def step_work(recipe: Recipe, parts: Parts) -> list[Work]:
     images = torch.empty(count, 3, *recipe.sizes[-1], device="meta")
     batch = Batch(images, torch.zeros(count, dtype=torch.int64, device="meta"))
     with WorkCounter(4 if recipe.precision == "fp32" else 2) as counter:
-        guarded(lambda: recipe.workload.forward(model, batch).loss.backward())
+        guarded(partial(_forward_and_backward, recipe, model, batch))
     return [*counter.done, Work(0.0, _optimizer_bytes(parts))]
+
+
+def _forward_and_backward(recipe: Recipe, model: nn.Module, batch: Batch) -> None:
+    recipe.workload.forward(model, batch).loss.backward()
 
 
 def _optimizer_bytes(parts: Parts) -> float:
@@ -122,8 +127,3 @@ def work_or_none(recipe: Recipe, parts: Parts) -> list[Work] | None:
         return step_work(recipe, parts)
     except ShapesUnknownError:
         return None
-
-
-def known(machine: Machine) -> bool:
-    """Whether a machine's ceilings were measured."""
-    return any(machine.ceilings.model_dump().values())

@@ -162,9 +162,7 @@ class Segment:
         found = summarized(trace)
         if stacks is not None:
             found = with_sources(found, summarized(stacks))
-        missing = (
-            set(found.missing) - ({"device"} if self.on_gpu else set()) - ({"memory"} if self.memory_mib else set())
-        )
+        missing = set(found.missing) - {"device"} - ({"memory"} if self.memory_mib else set())
         missing |= set() if self.on_gpu else {"device"}  # and so there is no device_time.txt
         update = {"source": "trace.json.gz", "missing": tuple(sorted(missing))}
         write_json(self.asked.folder / "breakdown.json", found.model_copy(update=update))

@@ -1,4 +1,4 @@
-"""Samples a second of runs, and their share of what the machine has shown it can do: one formula for all who show it."""
+"""Samples a second of runs and their share of the machine's ceiling: one formula for all who show them."""
 
 from __future__ import annotations
 
