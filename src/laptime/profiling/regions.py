@@ -9,8 +9,8 @@ class RegionMarks:
     """Opens a region named after a part where the part before it ends, and closes it at the part's own mark.
 
     A mark is called at the end of its part, but a region needs its name at its beginning. The order of the marks is
-    that of the shortest step so far; until there was one, no region is opened. The first step of an epoch may have marks
-    that others lack (workers that start): such a part lies in the region that was expected there.
+    that of the shortest step so far; until there was one, no region is opened. The first step of an epoch may have
+    marks that others lack (workers that start): such a part lies in the region that was expected there.
     """
 
     def __init__(self) -> None:
