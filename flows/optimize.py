@@ -122,6 +122,8 @@ def optimize(
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0,
     timeout: Annotated[float, Field(gt=0)] = 3600.0,
     ablation: bool | None = None,
+    profile: Literal["full", "simple", "none"] = "full",
+    profile_schedule: str = "1,2,5,1",
     launcher: Literal["auto", "process", "torchrun", "inline"] = "auto",
     tracking_uri: str | None = None,
     out: str | None = None,
@@ -143,6 +145,8 @@ def optimize(
         seed: Seed of weights and order; each repeat adds its number.
         timeout: Seconds after which a process is ended and counted as failed.
         ablation: Whether each part of the optimized variant is left out in turn; empty for the preset's.
+        profile: What follows the counted epochs of a variant's first process - full (torch's profiler), simple or none.
+        profile_schedule: Steps of the profiler, as wait,warmup,active,repeat.
         launcher: How processes are started - auto (torchrun for several ranks), process, torchrun or inline.
         tracking_uri: MLflow's tracking URI; empty for MLFLOW_TRACKING_URI, else the embedded store.
         out: Folder for the ladder's files; empty for one under LAPTIME_HOME.

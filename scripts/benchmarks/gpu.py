@@ -147,7 +147,7 @@ class Bench:
         begin, variant = time.monotonic(), self.variants[name]
         folder = self.folder / name / str(repeat)
         spec = make_spec(self.request, variant, self.data, repeat)
-        spec = spec.model_copy(update={"save_model": False, "timeout_s": max(limit_s, _LEAST_S)})
+        spec = spec.model_copy(update={"save_model": False, "profile": "none", "timeout_s": max(limit_s, _LEAST_S)})
         if name.startswith("peer-"):
             record = RunRecord(status="done", spec=spec, machine=self.probe.machine, commit=self.record.commit)
             record = record.model_copy(
@@ -247,7 +247,7 @@ def main(arguments: list[str]) -> int:
         if (asked.out / "ladder.json").exists():
             raise UsageError(f"--out {asked.out} holds a ladder already: give another folder.")
         find_places().home.mkdir(parents=True, exist_ok=True)
-        probe = run_probe("cifar", asked.device, find_places(), say)
+        probe = run_probe(("cifar", asked.device), find_places(), say)
         data = fetch_data("cifar", asked.data, find_places(), in_words(say))
         bench = Bench(asked, data, probe, begin)
     except LaptimeError as error:

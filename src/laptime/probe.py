@@ -1,6 +1,6 @@
 """A few seconds on this machine before a ladder: its ceilings, and whether rungs that can lose would gain.
 
-python -m laptime.probe WORKLOAD DEVICE RESULT.json
+python -m laptime.probe WORKLOAD DEVICE RESULT.json [--only=NAME,...]         quick probes, of some optimizations alone
 python -m laptime.probe WORKLOAD DEVICE RESULT.json RUNG [NUMERIC RUNG...]    one rung whose probe takes long
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -32,11 +32,18 @@ _ROUNDS = 5
 _LARGE_ROUNDS = 2
 _SAMPLES = 128
 _CLASSES = 10
+_ONLY = "--only="
 _NEEDED_CAPABILITY = {"fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0)}
 
 
-def probe(workload: str, device: str) -> ProbeRecord:
-    """Measures ceilings and the gain of each optimization of the device's ladder that has a quick probe."""
+def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> ProbeRecord:
+    """Measures ceilings and the gain of each optimization of the device's ladder that has a quick probe.
+
+    Args:
+        workload: which ladder's.
+        device: that of the ladder.
+        wanted: optimizations whose gain is of interest; None for all.
+    """
     begin = time.perf_counter()
     machine()  # notes the load before the probe adds to it
     ceilings = measure_ceilings(find_device(device))
@@ -44,6 +51,8 @@ def probe(workload: str, device: str) -> ProbeRecord:
     # A GPU's matrix units are known by its generation; on a CPU only a trial tells.
     for rung in LADDERS.get(device, ()) if device == "cpu" else ():
         entry = find_optimization(rung_spec(rung).name)
+        if wanted is not None and entry.name not in wanted:
+            continue
         if entry.probe and not entry.probe_limit_s and entry.probe not in gains:
             before = exact_before(device, rung)
             for key, batch in places_of(workload, device, entry.probe):
@@ -178,7 +187,10 @@ def main(arguments: list[str]) -> int:
     die_with_parent()
     workload, device, result, *slow = arguments
     try:
-        if slow:
+        if slow and slow[0].startswith(_ONLY):
+            names = [name for name in slow[0].removeprefix(_ONLY).split(",") if name]
+            write_json(Path(result), probe(workload, device, names))
+        elif slow:
             slow_probe(workload, device, slow[0], slow[1:], Path(result))
         else:
             write_json(Path(result), probe(workload, device))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import multiprocessing
 import os
 import signal
 import socket
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PARENT = "LAPTIME_PARENT"
@@ -43,6 +45,30 @@ def die_with_parent() -> None:
 def rank_log(folder: Path, rank: int) -> Path:
     """Where a rank's output goes."""
     return folder / f"log-rank-{rank}.txt"
+
+
+def use_own_log(folder: Path) -> None:
+    """Sends what a rank says, down to messages of C++, to a file of its own; the first speaks for all."""
+    rank = int(os.environ["RANK"])
+    if rank == 0:
+        return
+    log = os.open(rank_log(folder, rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process without the interpreter's teardown: with torch loaded that takes 0.9 s.
+
+    Everything is written and closed by now; loader workers, which that teardown would end, are ended here.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a crash
+    for child in multiprocessing.active_children():
+        child.terminate()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def end_tree(pid: int, grace_s: float = 3.0) -> None:

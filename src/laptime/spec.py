@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from laptime.errors import LaptimeError, UsageError, shorten
 
@@ -63,6 +63,47 @@ class DataSpec(Frozen):
 
 ProfileMode = Literal["full", "simple", "none"]
 
+_MOST_PROFILED_STEPS = 200
+
+
+@dataclass(frozen=True)
+class ProfileSchedule:
+    """Steps of the profiled segment, as torch's profiler takes them: `repeat` times `wait`, `warmup`, `active`."""
+
+    wait: int
+    warmup: int
+    active: int
+    repeat: int
+
+    @property
+    def steps(self) -> int:
+        """Steps in all."""
+        return (self.wait + self.warmup + self.active) * self.repeat
+
+    def __str__(self) -> str:
+        """As it is given: `1,2,5,1`."""
+        return f"{self.wait},{self.warmup},{self.active},{self.repeat}"
+
+
+def read_schedule(text: str) -> ProfileSchedule:
+    """Reads `wait,warmup,active,repeat`; raises ValueError for what is none or goes on for too long."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 4 and all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
+        found = ProfileSchedule(*map(int, parts))
+        if found.active and found.repeat and found.steps <= _MOST_PROFILED_STEPS:
+            return found
+    raise ValueError(
+        "give wait,warmup,active,repeat, four integers of which active and repeat are at least 1, with at most "
+        f"{_MOST_PROFILED_STEPS} steps in all, such as 1,2,5,1"
+    )
+
+
+def _normal(text: str) -> str:
+    return str(read_schedule(text))
+
+
+ScheduleText = Annotated[str, AfterValidator(_normal)]
+
 
 class RunSpec(Frozen):
     """One process of one variant.
@@ -71,6 +112,8 @@ class RunSpec(Frozen):
         profile: what follows the counted epochs: `full` records steps with torch's profiler, `simple` leaves a table
             of the marks alone, `none` nothing.
         profile_schedule: `wait,warmup,active,repeat`, steps of the profiler's schedule.
+        ceilings: rates of this machine that were measured before, by the names in `records.Ceilings`; where there are
+            none, a run that is profiled measures them itself.
     """
 
     schema_: Literal["laptime.spec/1"] = Field(default=SPEC_SCHEMA, alias="schema")
@@ -94,7 +137,8 @@ class RunSpec(Frozen):
     check: bool = True
     save_model: bool = False
     profile: ProfileMode = "none"
-    profile_schedule: str = "1,2,5,1"
+    profile_schedule: ScheduleText = "1,2,5,1"
+    ceilings: dict[str, float] = Field(default_factory=dict)
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -110,6 +154,7 @@ class RunSpec(Frozen):
                 "save_model": True,
                 "profile": True,
                 "profile_schedule": True,
+                "ceilings": True,
                 "data": {"path", "asked"},
             },
         )

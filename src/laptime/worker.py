@@ -11,17 +11,15 @@ spec asks for it, model.pt with a plain state dict. Needs torch, torchvision, nu
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import sys
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
 from laptime.artifacts import ProgressFile, write_model, write_samples, write_summary
 from laptime.data.tensors import ImageData, limit, open_tensors
@@ -36,7 +34,8 @@ from laptime.measure.epochs import Plan, Session
 from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.base import Recipe
-from laptime.processes import PEER_LOST, die_with_parent, rank_log
+from laptime.processes import PEER_LOST, die_with_parent, leave, use_own_log
+from laptime.profiling.closer import Findings, look_closer, write_simple
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_json
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
 from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
@@ -59,6 +58,9 @@ class Facts:
     startup_s: float | None = None
     warmup_s: float | None = None
     watch: CompileWatch | None = None
+    checkpoint_s: float | None = None
+    epochs: list[EpochRecord] = field(default_factory=list)
+    found: Findings = field(default_factory=Findings)
 
 
 def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
@@ -74,7 +76,8 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
     """
     folder.mkdir(parents=True, exist_ok=True)
     machine()  # notes the load before this run adds to it
-    facts, epochs = Facts(started_at=time.time(), world=world), list[EpochRecord]()
+    facts = Facts(started_at=time.time(), world=world)
+    epochs = facts.epochs
     status: Status = "done"
     error: str | None = None
     starved = False
@@ -99,7 +102,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
             starved = out_of_memory(unexpected) and not epochs
         if starved and facts.recipe is not None:  # only here: the error above held the step's tensors
             error = explain_memory(facts.recipe) or error
-    return _record(spec, facts, tuple(epochs), (status, error))
+    return _finished(spec, facts, (status, error), folder)
 
 
 def explain(error: Exception) -> str:
@@ -139,7 +142,11 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         facts.warmup_s = session.warm_up(plan)
         yield from session.counted(plan)
     if spec.save_model and world.first:
+        begin = time.perf_counter()
         write_model(parts.evaluated, folder / "model.pt")
+        facts.checkpoint_s = time.perf_counter() - begin
+    progress.write({"event": "phase", "phase": "profile"})
+    look_closer(spec, (parts, recipe), facts.epochs, folder, facts.found)
     if spec.check:
         # After the timed part, whose memory and allocator it would disturb; before the time is shown to anybody.
         progress.write({"event": "phase", "phase": "check"})
@@ -172,10 +179,16 @@ def _write_artifacts(recipe: Recipe, data: ImageData, folder: Path) -> None:
     write_summary(recipe, folder / "model_summary.txt")
 
 
-def _record(
-    spec: RunSpec, facts: Facts, epochs: tuple[EpochRecord, ...], outcome: tuple[Status, str | None]
-) -> RunRecord:
-    recipe = facts.recipe
+def _finished(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None], folder: Path) -> RunRecord:
+    """The record with what the closer look has found, its table of actions beside it."""
+    record, found = _record(spec, facts, outcome), facts.found
+    if facts.world.first:
+        found.tried("simple.txt was not written", lambda: write_simple(found.added_to(record), folder), None)
+    return found.added_to(record)
+
+
+def _record(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None]) -> RunRecord:
+    recipe, epochs = facts.recipe, tuple(facts.epochs)
     parameters = sum(p.numel() for p in recipe.model.parameters()) if recipe else None
     peaks = [e.peak_memory_mib for e in epochs if e.peak_memory_mib is not None]
     return RunRecord(
@@ -197,6 +210,7 @@ def _record(
         compile_s=facts.watch.seconds if facts.watch else None,
         compilation=facts.watch.record if facts.watch else None,
         peak_memory_mib=max(peaks) if peaks else None,
+        checkpoint_s=facts.checkpoint_s,
         started_at=facts.started_at,
         ended_at=time.time(),
         commit=os.environ.get("LAPTIME_COMMIT") or None,
@@ -230,7 +244,7 @@ def main(arguments: list[str]) -> int:
     if started_by_launcher():
         # A rank that waits for others inside of a collective runs no handler: the system ends it.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _use_own_log(record_path.parent)
+        use_own_log(record_path.parent)
     else:
         signal.signal(signal.SIGTERM, _on_sigterm)
     try:
@@ -270,30 +284,6 @@ def _first_failed_too(record_path: Path) -> bool:
     while not record_path.is_file() and time.monotonic() < until:
         time.sleep(0.05)
     return record_path.is_file()
-
-
-def _use_own_log(folder: Path) -> None:
-    """Sends what a rank says, down to messages of C++, to a file of its own; the first speaks for all."""
-    rank = int(os.environ["RANK"])
-    if rank == 0:
-        return
-    log = os.open(rank_log(folder, rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    for stream in (1, 2):
-        os.dup2(log, stream)
-    os.close(log)
-
-
-def leave(code: int) -> NoReturn:
-    """Ends the process without the interpreter's teardown: with torch loaded that takes 0.9 s.
-
-    Everything is written and closed by now; loader workers, which that teardown would end, are ended here.
-    """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a crash
-    for child in multiprocessing.active_children():
-        child.terminate()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -53,8 +53,8 @@ def small(images: Path, *more: str) -> tuple[str, ...]:
 
 
 def test_a_ladder_its_records_and_what_reads_them(home, images, tmp_path):
-    out = tmp_path / "ladder"
-    done = laptime(home, *small(images, "--variants", "cpu-optimized", "--out", str(out), "--json"))
+    out, profile = tmp_path / "ladder", ("--profile-schedule", "0,1,1,1")
+    done = laptime(home, *small(images, "--variants", "cpu-optimized", "--out", str(out), "--json", *profile))
     assert done.returncode == 0, done.stderr
     rows = {row["variant"]: row for row in json.loads(done.stdout)["rows"]}
     assert set(rows) == {"cpu-baseline", "cpu-optimized"}
@@ -62,6 +62,8 @@ def test_a_ladder_its_records_and_what_reads_them(home, images, tmp_path):
     written = {p.name for p in out.iterdir()}
     reports = {"comparison.html", "comparison.json", "comparison.md", "speedup.svg", "curves.svg"}
     assert written >= {"ladder.json", *reports}
+    assert (out / "cpu-optimized-0" / "profile" / "trace.json.gz").is_file()
+    assert list((home / "artifacts").rglob("profile/self_cpu_time.txt"))
     records = [str(p) for p in out.glob("*/record.json")]
     assert len(records) == 2
     for what in (records, [str(out)], [parent_run(home)]):
@@ -87,7 +89,7 @@ def parent_run(home: Path) -> str:
 
 def test_one_variant_alone(home, images, tmp_path):
     variant = ("--variant", "cpu-resident+large-batch:size=16", "--set", "large-batch.size=24")
-    data = ("--data", str(images), "--limit-train", "48", "--out", str(tmp_path), "--json")
+    data = ("--data", str(images), "--limit-train", "48", "--out", str(tmp_path), "--json", "--no-profile")
     done = laptime(home, "run", "cifar", *variant, *data)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
@@ -136,6 +138,8 @@ def test_doctor_says_what_is_there_and_why_not(home):
         (("optimize", "cifar", "--epochs", "-3"), ("epochs", "-3")),
         (("optimize", "cifar", "--preset", "quik"), ("preset", "quik")),
         (("optimize", "cifar", "--device", "tpu"), ("device", "tpu")),
+        (("optimize", "cifar", "--profile-schedule", "1,2,0,1"), ("1,2,0,1", "active")),
+        (("optimize", "cifar", "--profile", "simple", "--no-profile"), ("--no-profile", "simple")),
         (("optimize", "cifar", "--launcher", "ssh"), ("launcher", "ssh")),
         (("optimize", "cifar", "--tracking-uri", "file:///somewhere"), ("file:///somewhere", "sqlite")),
         (("optimize", "cifar", "--data", "ftp://somewhere/x"), ("ftp://somewhere/x",)),

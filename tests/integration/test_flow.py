@@ -92,6 +92,7 @@ def test_the_main_job_runs_without_a_server(tmp_path: Path) -> None:
         "epochs": "1",
         "warmup-epochs": "0",
         "repeats": "1",
+        "profile": "none",
         "variants": "cpu-baseline,cpu-resident",
     }
     options = [part for name, value in small.items() for part in (f"--{name}", value)]

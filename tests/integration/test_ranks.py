@@ -54,10 +54,13 @@ def none_left(place, within_s: float = 5.0) -> bool:
 
 
 def test_two_ranks_leave_one_record(data, tmp_path):
-    record = launch("auto", spec_of(data, save_model=True), tmp_path / "run", Hooks())
+    profile = {"profile": "full", "profile_schedule": "0,1,1,1", "ceilings": {"gemm_fp32_gflops": 100.0}}
+    record = launch("auto", spec_of(data, save_model=True, **profile), tmp_path / "run", Hooks())
     assert record.status == "done", record.error
     assert read_record(tmp_path / "run" / "record.json") == record
     assert record.ranks == 2
+    assert record.setup.batch_size == 16
+    assert record.profile.steps == 1
     assert record.check.passed
     for epoch in record.kept:
         assert epoch.samples == 60

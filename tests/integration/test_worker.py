@@ -62,6 +62,23 @@ def test_a_run_leaves_a_whole_record_and_its_artifacts(data, tmp_path):
     assert any("epoch 1" in line for line in lines)
 
 
+def test_the_profile_stands_beside_a_run(data, tmp_path):
+    asked = {"profile": "full", "profile_schedule": "0,1,2,1", "ceilings": {"gemm_fp32_gflops": 1e-3, "copy_gb_s": 9.0}}
+    small = {"variant": "cpu-resident", "epochs": 1, "limit_train": 64, "limit_test": 10, "check": False}
+    record = launch("process", spec_of(data, **small, **asked), tmp_path / "run", Hooks())
+    assert record.status == "done", record.error
+    assert record.setup.loader == "resident"
+    assert (record.profile.schedule, record.profile.steps) == ("0,1,2,1", 2)
+    assert record.profile.mfu > 1
+    assert "ceiling underestimated" in record.profile.notes
+    assert record.machine.ceilings.gemm_fp32_gflops == 1e-3
+    written = {p.name for p in (tmp_path / "run" / "profile").iterdir()}
+    tables = {"self_cpu_time.txt", "total_cpu_time.txt", "by_input_shape.txt", "memory.txt", "inference.txt"}
+    assert written >= tables | {"trace.json.gz", "trace_stacks.json.gz"}
+    assert not [name for name in written if name.endswith((".part", ".json")) and name != "breakdown.json"]
+    assert "profiler_start" not in (tmp_path / "run" / "log.txt").read_text()
+
+
 def test_the_saved_model_is_the_plain_one_and_predicts_the_same(data, tmp_path):
     import torch
     from torchvision.models import resnet18

@@ -21,7 +21,7 @@ def doctor(as_json: JSON = False) -> None:
 
     places = find_places()
     places.home.mkdir(parents=True, exist_ok=True)
-    probe = run_probe("cifar", "cpu", places, lambda text: typer.echo(text, err=True))
+    probe = run_probe(("cifar", "cpu"), places, lambda text: typer.echo(text, err=True))
     machine, gpus = probe.machine, cuda_devices()
     free = shutil.disk_usage(places.home).free / 2**30
     locks = lock_folder()

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from laptime.errors import UsageError, shorten
+
 WORKLOAD = Annotated[str, typer.Argument(help="A workload: see laptime list workloads.", metavar="WORKLOAD")]
 DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 DATA = Annotated[str, typer.Option(help="auto, official, synthetic, a folder or archive, s3://… or http(s)://….")]
@@ -16,4 +18,21 @@ SEED = Annotated[int, typer.Option(help="Seed of weights and order; a repeat add
 TIMEOUT = Annotated[float, typer.Option(help="Seconds after which a process is ended.")]
 LAUNCHER = Annotated[str, typer.Option(help="auto (torchrun for several ranks), process, torchrun or inline.")]
 TRACKING = Annotated[str | None, typer.Option(help="MLflow's tracking URI; default: MLFLOW_TRACKING_URI, else SQLite.")]
+PROFILE = Annotated[
+    str | None,
+    typer.Option(help="full (torch's profiler, after the counted epochs; the default), simple (a table) or none."),
+]
+NO_PROFILE = Annotated[bool, typer.Option("--no-profile", help="The same as --profile none.")]
+PROFILE_SCHEDULE = Annotated[str, typer.Option(help="Steps of the profiler: wait,warmup,active,repeat.")]
 JSON = Annotated[bool, typer.Option("--json", help="Write JSON to standard output, for machines.")]
+
+
+def chosen_profile(profile: str | None, no_profile: bool) -> str:
+    """What `--profile` and `--no-profile` come to.
+
+    Raises:
+        UsageError: they contradict each other.
+    """
+    if no_profile and profile not in (None, "none"):
+        raise UsageError(f"--no-profile and --profile {shorten(profile)} contradict each other: give one of them.")
+    return "none" if no_profile else profile or "full"

@@ -13,10 +13,14 @@ from laptime.cli.options import (
     LAUNCHER,
     LIMIT_TEST,
     LIMIT_TRAIN,
+    NO_PROFILE,
+    PROFILE,
+    PROFILE_SCHEDULE,
     SEED,
     TIMEOUT,
     WEIGHTS,
     WORKLOAD,
+    chosen_profile,
 )
 
 
@@ -34,9 +38,12 @@ def run(
     weights: WEIGHTS = "none",
     seed: SEED = 0,
     timeout: TIMEOUT = 3600.0,
+    profile: PROFILE = None,
+    no_profile: NO_PROFILE = False,
+    profile_schedule: PROFILE_SCHEDULE = "1,2,5,1",
     launcher: LAUNCHER = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder of spec, record and log; default: <home>/runs/<id>.")] = None,
-    bare: Annotated[bool, typer.Option("--bare", help="Times alone: no check against the baseline, no model.")] = False,
+    bare: Annotated[bool, typer.Option("--bare", help="Times alone: no check, no model, no profile.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Trains one variant and writes its record; nothing is compared or published."""
@@ -56,6 +63,8 @@ def run(
         weights=weights,
         seed=seed,
         timeout=timeout,
+        profile=chosen_profile(profile, no_profile),
+        profile_schedule=profile_schedule,
         launcher=launcher,
         out=str(out) if out else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from laptime.compare.model import VariantRow
 from laptime.compare.quality import Rules, Scores, judge, scores_of, time_to_quality
 from laptime.compare.statistics import Bootstrap, Laps, median
 from laptime.records import Ceilings, EpochRecord, Rung, RunRecord, Status
+from laptime.records.rates import ceiling_share, counts, middle, rate
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _times(runs: Runs, context: Context) -> dict[str, Any]:
         return {}
     time = context.bootstrap.time(laps)
     fields: dict[str, Any] = {"n": laps.n, "n_epochs": laps.n_epochs, "epoch_s": time.point}
-    fields |= {"epoch_s_low": time.low, "epoch_s_high": time.high, "samples_per_s": _rate(runs.done)}
+    fields |= {"epoch_s_low": time.low, "epoch_s_high": time.high, "samples_per_s": rate(runs.done)}
     base = context.baseline.laps
     if base is not None and runs is context.baseline:
         fields |= {"speedup": 1.0, "speedup_n": laps.n}
@@ -139,46 +140,25 @@ def _costs(runs: Runs) -> dict[str, Any]:
     done = runs.done
     return {
         "peak_memory_mib": max((m for r in done if (m := _memory(r)) is not None), default=None),
-        "parts": _parts([e for r in done for e in r.kept if _counts(e)]),
-        "warmup_s": _middle(r.warmup_s for r in done),
-        "startup_s": _middle(r.startup_s for r in done),
+        "parts": _parts([e for r in done for e in r.kept if counts(e)]),
+        "warmup_s": middle(r.warmup_s for r in done),
+        "startup_s": middle(r.startup_s for r in done),
         "removed_parameters": max((r.removed_parameters for r in done), default=0),
     }
 
 
 def _ceiling(runs: Runs, ceilings: Ceilings) -> dict[str, Any]:
-    """Share of the machine's ceiling: samples/s times operations a sample, over measured operations/s.
-
-    A ceiling is that of the CPU, which ranks share, or of one GPU, of which each rank has its own.
-    """
+    """Share of the machine's ceiling in the variant's precision, see `ceiling_share`."""
     if not runs.done:
         return {}
-    precision = runs.done[0].precision
-    rate, flops = _rate(runs.done), _middle(r.flops_per_sample for r in runs.done)
-    measured = [r.machine.ceilings.best(precision) for r in runs.done]
-    first = runs.done[0]
-    gpus = first.ranks if first.spec is not None and first.spec.device == "cuda" else 1
-    best = gpus * (_middle(measured) or ceilings.best(precision) or 0.0)
-    if rate is None or not flops or not best:
-        return {"precision": precision}
-    share = rate * flops / (best * 1e9)
+    share = ceiling_share(runs.done, ceilings)
+    if share is None:
+        return {"precision": runs.done[0].precision}
     return {
-        "precision": precision,
+        "precision": runs.done[0].precision,
         "ceiling_share": share,
         "ceiling_note": "ceiling underestimated" if share > 1 else "",
     }
-
-
-def _rate(done: Sequence[RunRecord]) -> float | None:
-    """Samples a second: the median over processes of the median over kept epochs."""
-    return _middle(_middle(_rates(r)) for r in done)
-
-
-def _rates(record: RunRecord) -> list[float]:
-    epochs = [e for e in record.kept if _counts(e)]
-    if len(record.laps) < len(record.kept):
-        return [sum(e.samples for e in epochs) / sum(e.epoch_s for e in epochs)]
-    return [e.samples / e.epoch_s for e in epochs]
 
 
 def _parts(epochs: Sequence[EpochRecord]) -> dict[str, float]:
@@ -200,16 +180,6 @@ def _memory(record: RunRecord) -> float | None:
 
 def _seconds(record: RunRecord) -> tuple[float, ...]:
     return tuple(s for s in record.laps if math.isfinite(s) and s > 0)
-
-
-def _counts(epoch: EpochRecord) -> bool:
-    """Records of a user's own loop may hold anything; a time that is no positive number is none."""
-    return math.isfinite(epoch.epoch_s) and epoch.epoch_s > 0
-
-
-def _middle(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None and math.isfinite(v)]
-    return median(known) if known else None
 
 
 def _none_kept(done: Sequence[RunRecord]) -> str:

@@ -16,7 +16,7 @@ from laptime.errors import UsageError, shorten
 from laptime.ladder.ranks import check_ranks
 from laptime.launchers import AUTO, NAMES, launcher_of
 from laptime.places import Places
-from laptime.spec import DataSpec, Frozen, RunSpec, explain
+from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
 from laptime.variants import Variant
 
 Positive = Annotated[int, Field(ge=1)]
@@ -39,6 +39,8 @@ class LadderRequest(Frozen):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     ablation: bool | None = None
+    profile: ProfileMode = "full"
+    profile_schedule: ScheduleText = "1,2,5,1"
     launcher: str = AUTO
     tracking_uri: str | None = None
     out: str | None = None
@@ -96,7 +98,7 @@ def fitted_preset(request: LadderRequest, data: DataSpec) -> Preset:
 
 
 def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: int) -> RunSpec:
-    """The spec of one process: the check and the model belong to the first round, times to all."""
+    """The spec of one process: the check, the model and the profile belong to the first round, times to all."""
     entry, preset = find_workload(request.workload), fitted_preset(request, data)
     return RunSpec(
         workload=request.workload,
@@ -118,6 +120,8 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
         timeout_s=request.timeout,
         check=repeat == 0,
         save_model=repeat == 0,
+        profile=request.profile if repeat == 0 else "none",
+        profile_schedule=request.profile_schedule,
     )
 
 

@@ -130,11 +130,13 @@ class Ladder:
         """Runs one turn to its record, whatever becomes of it."""
         variant = self._trying if turn.trial and self._trying else self.variants[turn.variant]
         spec = make_spec(self.request, variant, self.record.data, turn.repeat)
+        ceilings = self.record.probe.machine.ceilings.model_dump(exclude_none=True)
+        spec = spec.model_copy(update={"ceilings": ceilings})
         folder, records = run_folder(self.folder, turn.variant, turn.repeat), self.runs
         if turn.trial:
-            # Two epochs tell a time, except where they differ by design; check, model and quality are the first's.
+            # Two epochs tell a time, except where they differ by design; all but the times is the first's.
             epochs = spec.epochs if spec.option("progressive-resizing") is not None else min(spec.epochs, 2)
-            short = {"check": False, "save_model": False, "epochs": epochs}
+            short = {"check": False, "save_model": False, "epochs": epochs, "profile": "none"}
             spec, records = spec.model_copy(update=short), self.trials
             folder = run_folder(self.folder / TRIALS, turn.variant, turn.number)
         try:
@@ -256,10 +258,12 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     """
     entry, preset = find_workload(request.workload), fitted_preset(request, data)
     device = choose_device(request.device)
-    make_plan(device, preset, request.variants, ProbeRecord())  # refuses unknown names before seconds are spent
+    # Refuses unknown names before seconds are spent.
+    planned = make_plan(device, preset, request.variants, ProbeRecord())
     catch_up(tracking_uri(request, places), places, say)
     say("Probing this machine (a few seconds)")
-    probe = run_probe(request.workload, device, places, say)
+    wanted = {o.name for v in planned.fixed for o in v.optimizations} if request.variants else None
+    probe = run_probe((request.workload, device), places, say, wanted)
     if not request.variants:
         probe = probe_slow_rungs(probe, (request.workload, device, preset), places, say)
     plan = with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, device_count(device))

@@ -48,7 +48,7 @@ def run_single(
         settings: `optimization.option=value` each.
         places: where data and runs stand.
         told: takes sentences, and the worker's progress events.
-        bare: leaves out the check and the model, for repeated timing of what was checked before.
+        bare: leaves out the check, the model and the profile, for repeated timing of what was checked before.
 
     Returns:
         The record and the folder that holds it.
@@ -62,7 +62,7 @@ def run_single(
     data = fetch_data(request.workload, request.data, places, in_words(say))
     spec = make_spec(request, variant, data, 0)
     if bare:
-        spec = spec.model_copy(update={"check": False, "save_model": False})
+        spec = spec.model_copy(update={"check": False, "save_model": False, "profile": "none"})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"
     folder = Path(request.out).resolve() if request.out else places.runs / name
     return launch(request.launcher, spec, folder, Hooks(on_event=on_event, say=say)), folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from laptime.devices import lock_name
 from laptime.errors import RunError
@@ -14,13 +14,24 @@ from laptime.places import Places
 from laptime.records import ProbeRecord
 
 
-def run_probe(workload: str, device: str, places: Places, say: Callable[[str], None]) -> ProbeRecord:
-    """Probes the machine in a process of its own, since it needs torch, while no timed run holds the device."""
+def run_probe(
+    what: tuple[str, str], places: Places, say: Callable[[str], None], wanted: Collection[str] | None = None
+) -> ProbeRecord:
+    """Probes the machine in a process of its own, since it needs torch, while no timed run holds the device.
+
+    Args:
+        what: workload and device.
+        places: where the result stands meanwhile.
+        say: takes sentences.
+        wanted: optimizations whose gain is of interest; None for those of the device's whole ladder.
+    """
+    workload, device = what
     result = places.home / f"probe-{secrets.token_hex(4)}.json"
     lines: list[str] = []
     try:
         with device_lock(lock_name(device), say):
-            code = run_child("laptime.probe", [workload, device, str(result)], lines.append)
+            only = [] if wanted is None else [f"--only={','.join(sorted(wanted))}"]
+            code = run_child("laptime.probe", [workload, device, str(result), *only], lines.append)
         if code != 0:
             raise RunError(f"probing this machine failed: {lines[-1] if lines else 'no output'}")
         return ProbeRecord.model_validate_json(result.read_text(encoding="utf-8"))

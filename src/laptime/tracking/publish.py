@@ -165,7 +165,8 @@ def _variant_params(ladder: LadderRecord, rung: Rung, record: RunRecord) -> dict
     if record.spec is None:
         return params
     spec = record.spec
-    fields = spec.model_dump(mode="json", exclude={"schema_", "data", "optimizations", "variant", "repeat"})
+    apart = {"schema_", "data", "optimizations", "variant", "repeat", "ceilings"}
+    fields = spec.model_dump(mode="json", exclude=apart)
     return {**fields, **params, "batch_size": _batch_size(spec), **_data_params(spec.data)}
 
 

@@ -88,6 +88,11 @@ def test_unknown_variant_names_the_nearest():
         ({"preset": "huge"}, "huge"),
         ({"launcher": "ssh"}, "ssh"),
         ({"seed": -1}, "seed"),
+        ({"profile": "all"}, "all"),
+        ({"profile_schedule": "1,2,5"}, "1,2,5"),
+        ({"profile_schedule": "1,-2,5,1"}, "integers"),
+        ({"profile_schedule": "1,2,0,1"}, "active"),
+        ({"profile_schedule": "0,0,201,1"}, "200 steps"),
         ({"nonsense": 1}, "nonsense"),
     ],
 )

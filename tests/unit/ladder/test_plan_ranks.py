@@ -71,6 +71,13 @@ def test_a_request_refuses_what_its_machine_or_launcher_can_not_hold():
     assert (spec.ranks, spec.device) == (1, "cpu")
 
 
+def test_the_first_process_of_a_variant_alone_is_profiled():
+    request, variant = make_request(profile_schedule="0, 1, 2, 1"), resolve("cpu-resident")
+    specs = [make_spec(request, variant, make_data_spec(), repeat) for repeat in (0, 1)]
+    assert [(s.profile, s.profile_schedule) for s in specs] == [("full", "0,1,2,1"), ("none", "0,1,2,1")]
+    assert make_spec(make_request(profile="simple"), variant, make_data_spec(), 0).profile == "simple"
+
+
 def test_the_full_ladder_ends_with_several_ranks_on_the_list_that_was_kept():
     plan = with_parallel(make_plan("cpu", FULL, None, GOOD), FULL, CIFAR, there=2)
     assert plan.parallel == SEVERAL

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from laptime.catalogue import COMPILE_RUNGS, find_preset, find_workload
-from laptime.ladder import probing
+from laptime.ladder import probing, surroundings
 from laptime.ladder.plan import make_plan
 from laptime.launchers.process import run_child
 from laptime.places import Places
@@ -109,3 +109,18 @@ def test_a_child_past_its_limit_is_ended(tmp_path, monkeypatch):
     lines: list[str] = []
     assert run_child("endless", [], lines.append, 3.0) < 0
     assert lines == ["on"]
+
+
+def test_a_quick_probe_is_told_which_optimizations_are_of_interest(monkeypatch, tmp_path):
+    started = []
+
+    def child(module, arguments, on_line):
+        started.append(arguments[3:])
+        Path(arguments[2]).write_text("{}")
+        return 0
+
+    monkeypatch.setattr(surroundings, "run_child", child)
+    monkeypatch.setattr(surroundings, "device_lock", lambda _device, _say: contextlib.nullcontext())
+    for wanted in (None, {"resident", "bf16"}, ()):
+        surroundings.run_probe(("cifar", "cpu"), Places(tmp_path), print, wanted)
+    assert started == [[], ["--only=bf16,resident"], ["--only="]]

@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 from tracking_samples import MemoryStore, a_ladder, a_record, write_run
 
-from laptime.records import Breakdown, InferenceRecord, LadderRecord, Quartiles, Rung, RunRecord, write_json
+from laptime.records import (
+    Breakdown,
+    InferenceRecord,
+    LadderRecord,
+    ProfileRecord,
+    Quartiles,
+    Rung,
+    RunRecord,
+    write_json,
+)
 from laptime.tracking.base import RunStart
 from laptime.tracking.publish import (
     ladder_finished,
@@ -221,3 +230,16 @@ def test_tensorboard_gets_each_curve_once(tmp_path: Path) -> None:
     events = found.Tensors("epoch_s")
     assert [(e.step, e.wall_time) for e in events] == [(0, 1010.0), (1, 1020.0), (2, 1030.0)]
     assert not write_events(record.model_copy(update={"epochs": ()}), tmp_path / "none")
+
+
+def test_tensorboard_gets_the_tables_of_a_profile(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (tmp_path / "profile").mkdir()
+    (tmp_path / "profile" / "memory.txt").write_text("aten::empty 3 MB")
+    record = a_record("cpu-a").model_copy(update={"profile": ProfileRecord(schedule="1,2,5,1")})
+    assert write_events(record, tmp_path / "tensorboard")
+    found = EventAccumulator(str(tmp_path / "tensorboard" / "profile"))
+    found.Reload()
+    (text,) = found.Tensors("memory")
+    assert b"aten::empty 3 MB" in text.tensor_proto.string_val[0]

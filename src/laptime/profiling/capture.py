@@ -1,0 +1,176 @@
+"""The profiled segment: more steps of the same epoch iterator, under torch's profiler.
+
+It comes after the counted epochs, their evaluation and the saving of the model, since it trains on; and before the
+one-step check, which sets number modes of its own and would leave its nets in the allocator. All ranks take part in the
+steps, for they exchange gradients; the first one records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerAction, ProfilerActivity, profile, schedule
+
+from laptime.engine.loop import train_epoch
+from laptime.optimizations.base import ConstantRate, Parts
+from laptime.profiling.regions import RegionMarks
+from laptime.spec import ProfileSchedule
+from laptime.workloads.base import Counts
+
+_ACTIVE = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+
+
+def fitted(asked: ProfileSchedule, step_s: float | None, limit_s: float) -> tuple[ProfileSchedule, str]:
+    """Cuts a schedule to the steps that a time holds, down to one recorded step.
+
+    Cycles go first, then waiting, then recorded steps but two, then warming up, then all but one.
+
+    Args:
+        asked: the schedule that was asked for.
+        step_s: seconds of a step; None where unknown.
+        limit_s: for all steps together.
+
+    Returns:
+        The schedule, and a note where it is another one.
+    """
+    if step_s is None or asked.steps * step_s <= limit_s:
+        return asked, ""
+    room = max(1, int(limit_s / step_s))
+    repeat = max(1, min(asked.repeat, room // (asked.steps // asked.repeat)))
+    found, room = replace(asked, repeat=repeat), room // repeat
+    for part, least in (("wait", 0), ("active", min(2, asked.active)), ("warmup", 0), ("active", 1)):
+        over = found.wait + found.warmup + found.active - room
+        now = getattr(found, part)
+        found = replace(found, **{part: now - max(0, min(over, now - least))})
+    why = f"{asked.steps} steps of {step_s:.2f} s are more than {limit_s:.0f} s"
+    return found, f"schedule {asked} cut to {found}: {why}"
+
+
+class Recorder:
+    """A profiler whose failures end the recording and nothing else: the steps go on, as other ranks wait for them.
+
+    Attributes:
+        profiler: None on ranks that record nothing, and after a failure.
+        failure: why there is no recording.
+        steps_ms: of the steps that the schedule recorded.
+    """
+
+    def __init__(self, make: Callable[[], profile] | None) -> None:
+        """Takes what makes the profiler; None on a rank that records nothing."""
+        self.profiler: profile | None = None
+        self.failure = ""
+        self.steps_ms: list[float] = []
+        if make is not None:
+            with self._guarded():
+                self.profiler = make()
+
+    def start(self) -> None:
+        """Begins with the schedule's first step."""
+        with self._guarded():
+            if self.profiler is not None:
+                self.profiler.start()
+
+    def end_step(self, step_ms: float) -> None:
+        """Takes a step that has ended; its time counts where the schedule recorded it."""
+        with self._guarded():
+            if self.profiler is not None:
+                if self.profiler.current_action in _ACTIVE:
+                    self.steps_ms.append(step_ms)
+                self.profiler.step()
+
+    def stop(self) -> None:
+        """Ends the recording."""
+        with self._guarded():
+            if self.profiler is not None:
+                self.profiler.stop()
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # whatever a profiler, its drivers and its tracer raise
+            self.failure = f"the profiler failed: {in_one_line(error)}"
+            self.profiler = None
+
+
+def in_one_line(error: Exception) -> str:
+    """An error's type and what it says."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def activities_of(device: torch.device) -> list[ProfilerActivity]:
+    """What is recorded: the host, and the GPU of a run that is on one."""
+    return [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+
+
+def make_profiler(device: torch.device, steps: ProfileSchedule, **what: Any) -> profile:
+    """A profiler of CPU and, where the run is on one, GPU.
+
+    Args:
+        device: the run's.
+        steps: its schedule.
+        what: further arguments: `record_shapes`, `with_stack`, `profile_memory`.
+    """
+    # Kineto writes a line for each start and stop, and one that calls a machine without a GPU an error.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    kind = schedule(wait=steps.wait, warmup=steps.warmup, active=steps.active, repeat=steps.repeat)
+    return profile(activities=activities_of(device), schedule=kind, **what)
+
+
+def record_steps(parts: Parts, epoch: int, steps: ProfileSchedule, recorder: Recorder) -> None:
+    """Trains on for a schedule's steps; all but the recorder is the same on all ranks.  # all ranks
+
+    Args:
+        parts: as they came out of the counted epochs, with `RegionMarks`; see `undisturbed`.
+        epoch: which one is repeated for as long as the schedule lasts.
+        steps: the schedule.
+        recorder: the profiler of this rank, if it has one.
+    """
+    marks, stepping = parts.mark, _endless(parts, epoch)
+    assert isinstance(marks, RegionMarks)
+    if not marks.order:  # one step more, which teaches them
+        next(stepping)
+        marks.end_step()
+    recorder.start()
+    try:
+        for _ in range(steps.steps):
+            begin = time.perf_counter()
+            marks.begin_step()
+            next(stepping)
+            marks.end_step()
+            recorder.end_step(1e3 * (time.perf_counter() - begin))
+    finally:
+        recorder.stop()
+
+
+def _endless(parts: Parts, epoch: int) -> Iterator[Counts]:
+    """One epoch again and again: small data hold fewer steps than a schedule."""
+    return itertools.chain.from_iterable(train_epoch(parts, epoch) for _ in itertools.count())
+
+
+@contextlib.contextmanager
+def undisturbed(parts: Parts) -> Iterator[None]:
+    """Marks regions; puts mark, schedule and random states back afterwards.
+
+    The parts themselves stay the same object, since a recorded graph belongs to them; the learning rate stays where the
+    counted epochs left it, since a schedule counts its steps and refuses more.
+    """
+    mark, rates = parts.mark, parts.schedule
+    parts.mark, parts.schedule = RegionMarks(), ConstantRate()
+    devices = [parts.device] if parts.device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
+            # Both are said by torch of what a user has asked for: no warming up, several cycles.
+            warnings.filterwarnings("ignore", "Profiler won't be using warmup")
+            warnings.filterwarnings("ignore", "Warning: Profiler clears events")
+            yield
+    finally:
+        parts.mark, parts.schedule = mark, rates

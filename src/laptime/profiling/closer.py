@@ -1,0 +1,131 @@
+"""A closer look at a run whose epochs are counted: how it was built, inference, the profile, the machine's ceilings.
+
+All of it stands beside what was timed and saved: what fails here becomes a note, never a failed run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+import torch
+
+from laptime.engine.setup import describe
+from laptime.measure.ceilings import measure_ceilings
+from laptime.optimizations.base import Parts, Recipe
+from laptime.processes import allowed_cores
+from laptime.profiling.capture import in_one_line
+from laptime.profiling.files import write_beside
+from laptime.profiling.roofline import Work, with_floor, work_or_none
+from laptime.profiling.segment import Asked, Segment
+from laptime.records import Ceilings, EpochRecord, InferenceRecord, ProfileRecord, RunRecord, SetupRecord
+from laptime.spec import RunSpec, read_schedule
+
+FOLDER = "profile"
+
+T = TypeVar("T")
+
+
+@dataclass
+class Findings:
+    """What was found; None and empty where it was not asked for or failed, which a note then says."""
+
+    setup: SetupRecord | None = None
+    inference: tuple[InferenceRecord, ...] = ()
+    profile: ProfileRecord | None = None
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    work: list[Work] | None = None
+    counted_ms: float | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def tried(self, what: str, work: Callable[[], T], otherwise: T) -> T:
+        """What a piece of work gives, or a note and something else where it fails."""
+        try:
+            return work()
+        except Exception as error:  # whatever the extras meet: they must not cost a run its times
+            self.notes.append(f"{what}: {in_one_line(error)}")
+            return otherwise
+
+    def added_to(self, record: RunRecord) -> RunRecord:
+        """The run's record with what was found."""
+        update = {
+            "machine": record.machine.model_copy(update={"ceilings": self.ceilings}),
+            "setup": self.setup,
+            "inference": self.inference,
+            "profile": self.profile,
+            "notes": (*record.notes, *self.notes),
+        }
+        return with_floor(record.model_copy(update=update), self.work, self.counted_ms)
+
+
+def look_closer(
+    spec: RunSpec, built: tuple[Parts, Recipe], epochs: Sequence[EpochRecord], folder: Path, found: Findings
+) -> None:
+    """Looks at a run after its counted epochs and after its model was saved, since the profile trains on.  # all ranks
+
+    Args:
+        spec: what was run.
+        built: its parts and the recipe that they were built from.
+        epochs: the counted ones.
+        folder: where the record will stand.
+        found: takes what is found, so that a run that fails later keeps it.
+    """
+    parts, recipe = built
+    first = recipe.world.first
+    marks = {name for epoch in epochs for name in epoch.parts_s}
+    found.setup = found.tried("the set-up was not described", lambda: describe(recipe, parts, marks), None)
+    found.ceilings = Ceilings(**spec.ceilings)
+    if spec.profile == "none":
+        return
+    if first:
+        found.inference = found.tried("inference was not measured", lambda: _inference(parts, recipe), ())
+    if spec.profile == "simple":
+        return
+    found.counted_ms = counted_ms(epochs)
+    asked = Asked(read_schedule(spec.profile_schedule), spec.epochs - 1, found.counted_ms, folder / FOLDER)
+    found.profile = Segment(parts, recipe, asked).run()
+    if first:
+        found.work = found.tried("the floor was not reckoned", lambda: work_or_none(recipe, parts), None)
+        if not spec.ceilings:
+            found.ceilings = found.tried("ceilings were not measured", lambda: own_ceilings(parts.device), Ceilings())
+
+
+def counted_ms(epochs: Sequence[EpochRecord]) -> float | None:
+    """Median step of the kept epochs whose images are as large as the last one's, milliseconds."""
+    alike = [e for e in epochs if e.image_side == epochs[-1].image_side]
+    known = [e.step_ms_median for e in [e for e in alike if e.kept] or alike if e.step_ms_median]
+    return median(known) if known else None
+
+
+def own_ceilings(device: torch.device) -> Ceilings:
+    """Measures the ceilings in a run that was told of none, with all cores, whatever the run itself uses."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(allowed_cores())
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            return measure_ceilings(device)
+    finally:
+        torch.set_num_threads(threads)
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def write_simple(record: RunRecord, folder: Path) -> None:
+    """Writes the table of what a run's actions took, where a profile was asked for."""
+    if record.spec is None or record.spec.profile == "none" or not record.epochs:
+        return
+    from laptime.records.simple import simple_table  # type: ignore[import-not-found, unused-ignore]
+
+    text: str = simple_table(record)
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    write_beside(folder / FOLDER / "simple.txt", text)
+
+
+def _inference(parts: Parts, recipe: Recipe) -> tuple[InferenceRecord, ...]:
+    from laptime.measure.inference import measure_inference  # type: ignore[import-not-found, unused-ignore]
+
+    found: tuple[InferenceRecord, ...] = tuple(measure_inference(parts, recipe))
+    return found

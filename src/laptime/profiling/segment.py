@@ -1,0 +1,205 @@
+"""From a built run to the files of its profile: times, stacks and memory, inference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch.profiler import profile, record_function
+
+from laptime.optimizations.base import Parts, Recipe
+from laptime.profiling.capture import (
+    Recorder,
+    activities_of,
+    fitted,
+    in_one_line,
+    make_profiler,
+    record_steps,
+    undisturbed,
+)
+from laptime.profiling.files import table, write_beside, write_memory_tables, write_time_tables, write_trace
+from laptime.profiling.memory import categories, traced_peak_mib
+from laptime.records import ProfileRecord, TraceSummary, write_json
+from laptime.spec import ProfileSchedule
+
+# What the segment may take of a run, one step to learn the order of the marks aside; longer steps get fewer of them.
+_TIMES_S, _MEMORY_S = 7.0, 3.0
+# Stacks cost time in each operation, so they are taken apart from the times.
+_MEMORY_STEPS = ProfileSchedule(0, 1, 2, 1)
+_PASSES = 3
+# Above this ratio of recorded to counted steps the profiler itself is seen.
+_SEEN = 1.10
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to profile.
+
+    Attributes:
+        schedule: steps of the recording of times.
+        epoch: which one is trained again.
+        counted_ms: median of the counted steps like those of this epoch; None where none was kept.
+        folder: where the files go.
+    """
+
+    schedule: ProfileSchedule
+    epoch: int
+    counted_ms: float | None
+    folder: Path
+
+
+@dataclass
+class Segment:
+    """A profile on its way; what fails becomes a note, and the rest is still written."""
+
+    parts: Parts
+    recipe: Recipe
+    asked: Asked
+    notes: list[str] = field(default_factory=list)
+    traces: dict[str, Path] = field(default_factory=dict)
+    memory_mib: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether there is device time."""
+        return self.parts.device.type == "cuda"
+
+    def run(self) -> ProfileRecord:
+        """Records and writes; nothing that was timed or saved changes, though the model trains on.  # all ranks"""
+        world, asked = self.recipe.world, self.asked
+        step_s = asked.counted_ms / 1e3 if asked.counted_ms else None
+        plan = (fitted(asked.schedule, step_s, _TIMES_S), fitted(_MEMORY_STEPS, step_s, _MEMORY_S))
+        (steps, note), (memory_steps, _) = world.agreed(plan)
+        self.notes += [note] if note else []
+        if world.first:
+            asked.folder.mkdir(parents=True, exist_ok=True)
+        with undisturbed(self.parts):
+            times = self._recorded(steps, record_shapes=True)
+            self._written(times, self._write_times)
+            torch_peak = self._reset_peak()
+            memory = self._recorded(memory_steps, record_shapes=True, with_stack=True, profile_memory=True)
+            self._written(memory, lambda recorded: self._write_memory(recorded, torch_peak))
+            if world.first:
+                self._guarded("inference was not profiled", self._inference)
+        if world.first:
+            self._guarded("breakdown.json was not written", self._breakdown)
+            for plain in self.traces.values():
+                plain.unlink(missing_ok=True)
+        return self._record(steps, times.steps_ms)
+
+    def _recorded(self, steps: ProfileSchedule, **what: Any) -> Recorder:
+        """Takes the steps, on the first rank under a profiler."""
+        first = self.recipe.world.first
+        recorder = Recorder((lambda: make_profiler(self.parts.device, steps, **what)) if first else None)
+        try:
+            record_steps(self.parts, self.asked.epoch, steps, recorder)
+        except Exception as error:
+            if self.recipe.world.size > 1:
+                raise  # the others wait for this rank: the run has failed
+            recorder.failure, recorder.profiler = f"a profiled step failed: {in_one_line(error)}", None
+        return recorder
+
+    def _written(self, recorder: Recorder, write: Callable[[profile], None]) -> None:
+        recorded = recorder.profiler
+        if recorder.failure:
+            self.notes.append(recorder.failure)
+        if recorded is not None:
+            self._guarded("a part of the profile was not written", lambda: write(recorded))
+
+    def _guarded(self, what: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # disks that are full, traces that torch can't read back: never the run's end
+            self.notes.append(f"{what}: {in_one_line(error)}")
+
+    def _write_times(self, recorded: profile) -> None:
+        self.traces["times"] = write_trace(recorded, self.asked.folder / "trace.json.gz")
+        write_time_tables(recorded, self.asked.folder, self.on_gpu)
+
+    def _write_memory(self, recorded: profile, held: int) -> None:
+        self.traces["stacks"] = write_trace(recorded, self.asked.folder / "trace_stacks.json.gz")
+        write_memory_tables(recorded, self.asked.folder, self.on_gpu)
+        if self.on_gpu:
+            peak: float | None = (torch.cuda.max_memory_allocated(self.parts.device) - held) / 2**20
+        else:
+            peak = traced_peak_mib(self.traces["stacks"])
+        batch = next(iter(self.parts.loader.epoch(self.asked.epoch)))
+        self.memory_mib = categories(self.parts, peak, (batch.inputs, batch.labels))
+
+    def _reset_peak(self) -> int:
+        """Begins to look for a GPU's peak; the bytes that are held between steps."""
+        if not self.on_gpu:
+            return 0
+        torch.cuda.reset_peak_memory_stats(self.parts.device)
+        return torch.cuda.memory_allocated(self.parts.device)
+
+    def _inference(self) -> None:
+        """Forward passes alone, in evaluation mode and the run's precision, on a batch that is on the device."""
+        parts, model = self.parts, self.parts.evaluated
+        batch = next(iter(parts.loader.epoch(self.asked.epoch)))
+        model.eval()
+        try:
+            with torch.inference_mode():
+                parts.forward(model, batch)
+                with profile(activities=activities_of(parts.device), record_shapes=True) as recorded:
+                    for _ in range(_PASSES):
+                        with record_function("inference"):
+                            parts.forward(model, batch)
+        finally:
+            model.train()
+        kind = ("self_device_time_total", "device") if self.on_gpu else ("self_cpu_time_total", "CPU")
+        title = f"Inference, {_PASSES} passes of {len(batch)} samples, by self {kind[1]} time"
+        write_beside(self.asked.folder / "inference.txt", table(recorded.key_averages(), kind[0], title))
+
+    def _breakdown(self) -> None:
+        trace, stacks = (self.traces.get(name) for name in ("times", "stacks"))
+        if trace is None:
+            return
+        found = summarized(trace)
+        if stacks is not None:
+            found = with_sources(found, summarized(stacks))
+        missing = set(found.missing) - {"device"} - ({"memory"} if self.memory_mib else set())
+        missing |= set() if self.on_gpu else {"device"}  # and so there is no device_time.txt
+        update = {"source": "trace.json.gz", "missing": tuple(sorted(missing))}
+        write_json(self.asked.folder / "breakdown.json", found.model_copy(update=update))
+
+    def _record(self, steps: ProfileSchedule, steps_ms: list[float]) -> ProfileRecord:
+        step_ms = median(steps_ms) if steps_ms else None
+        ratio = step_ms / self.asked.counted_ms if step_ms and self.asked.counted_ms else None
+        if ratio is not None and ratio > _SEEN:
+            self.notes.append(
+                f"recorded steps took {ratio:.2f} times the counted ones, so the profiler itself is seen: take shares "
+                "from the profile, times from the counted epochs"
+            )
+        return ProfileRecord(
+            schedule=str(steps),
+            steps=len(steps_ms),
+            step_ms=step_ms,
+            ratio=ratio,
+            folder=self.asked.folder.name,
+            memory_mib=self.memory_mib,
+            notes=tuple(self.notes),
+        )
+
+
+def summarized(trace: Path) -> TraceSummary:
+    """A trace in numbers."""
+    from laptime.trace import summarize  # type: ignore[attr-defined, unused-ignore]
+
+    found: TraceSummary = summarize(trace)
+    return found
+
+
+def with_sources(summary: TraceSummary, stacks: TraceSummary) -> TraceSummary:
+    """Takes the source lines of operators from a recording with stacks, which the one of times has none of."""
+    lines = {(row.name, row.shapes): row.source for row in stacks.operators if row.source}
+    rows = tuple(
+        row if row.source else row.model_copy(update={"source": lines.get((row.name, row.shapes), "")})
+        for row in summary.operators
+    )
+    missing = tuple(m for m in summary.missing if m != "stacks" or not lines)
+    return summary.model_copy(update={"operators": rows, "missing": missing})

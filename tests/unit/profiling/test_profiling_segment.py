@@ -1,0 +1,136 @@
+"""The profiled segment on a real, tiny net: its files, what it leaves as it was, and failures that end nothing."""
+
+import gzip
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.unit.profiling.profiling_examples import BATCH, tiny
+
+from laptime.profiling.capture import Recorder, fitted, record_steps, undisturbed
+from laptime.profiling.segment import Asked, Segment, with_sources
+from laptime.records import OperatorRow, Quartiles, TraceSummary
+from laptime.spec import ProfileSchedule, read_schedule
+
+TWO = ProfileSchedule(0, 1, 2, 1)
+
+
+class Refusing:
+    """A schedule of the learning rate that has taken all its steps, as OneCycleLR has after a run."""
+
+    def step(self):
+        raise ValueError("no step is left")
+
+
+@pytest.mark.parametrize(
+    ("text", "step_s", "cut"),
+    [
+        ("1,2,5,1", None, "1,2,5,1"),
+        ("1,2,5,1", 0.5, "1,2,5,1"),
+        ("1,2,5,1", 1.0, "0,2,5,1"),
+        ("1,2,5,1", 2.0, "0,1,2,1"),
+        ("1,2,5,1", 4.0, "0,0,1,1"),
+        ("1,2,5,1", 60.0, "0,0,1,1"),
+        ("0,1,1,10", 1.0, "0,1,1,3"),
+    ],
+)
+def test_long_steps_get_fewer_of_them_and_at_least_one(text, step_s, cut):
+    found, note = fitted(read_schedule(text), step_s, 7.0)
+    assert str(found) == cut
+    assert bool(note) == (text != cut)
+    assert f"cut to {cut}" in note or not note
+
+
+def test_a_segment_writes_its_files_and_leaves_the_rest_as_it_was(tmp_path):
+    parts, recipe = tiny()
+    parts.schedule = Refusing()
+    mark, schedule, random = parts.mark, parts.schedule, torch.get_rng_state()
+    folder = tmp_path / "profile"
+    record = Segment(parts, recipe, Asked(TWO, 0, 1e-3, folder)).run()
+    assert (parts.mark, parts.schedule) == (mark, schedule)
+    assert torch.equal(torch.get_rng_state(), random)
+    assert parts.model.training
+    assert (record.schedule, record.steps, record.folder) == ("0,1,2,1", 2, "profile")
+    assert record.step_ms == pytest.approx(record.ratio * 1e-3)
+    assert any("the profiler itself is seen" in note for note in record.notes)
+    tables = {"self_cpu_time", "total_cpu_time", "by_input_shape", "memory", "inference"}
+    written = {p.name for p in folder.iterdir()}
+    assert written - {"breakdown.json"} == {*(f"{t}.txt" for t in tables), "trace.json.gz", "trace_stacks.json.gz"}
+    events = json.loads(gzip.decompress((folder / "trace.json.gz").read_bytes()))["traceEvents"]
+    names = Counter(e["name"] for e in events if e.get("cat") == "user_annotation")
+    assert {n: names[n] for n in ("data", "forward", "backward", "optimizer", "read")} == dict.fromkeys(
+        ("data", "forward", "backward", "optimizer", "read"), 2
+    )
+    assert sum(n.startswith("ProfilerStep#") for n in names) == 2
+    assert "aten::convolution_backward" in (folder / "self_cpu_time.txt").read_text()
+    assert f"[[{BATCH}, 3, 8, 8]" in (folder / "by_input_shape.txt").read_text()
+    assert "Self CPU Mem" in (folder / "memory.txt").read_text()
+    inference = (folder / "inference.txt").read_text()
+    assert "inference" in inference
+    assert "backward" not in inference
+    floats = sum(p.numel() for p in parts.model.parameters())
+    assert record.memory_mib["parameters"] == record.memory_mib["gradients"] == pytest.approx(floats * 4 / 2**20)
+    assert record.memory_mib["optimizer"] > 2 * floats * 4 / 2**20  # two moments, and a count for each tensor
+    assert record.memory_mib["activations"] > 0
+
+
+def test_a_profiler_that_fails_ends_no_step():
+    parts, _ = tiny()
+    before = parts.model[0].weight.detach().clone()
+
+    def broken():
+        raise RuntimeError("CUPTI is taken")
+
+    recorder = Recorder(broken)
+    with undisturbed(parts):
+        record_steps(parts, 0, TWO, recorder)
+    assert "CUPTI is taken" in recorder.failure
+    assert recorder.steps_ms == []
+    assert not torch.equal(before, parts.model[0].weight)
+
+
+def test_a_step_that_fails_becomes_a_note(tmp_path):
+    parts, recipe = tiny()
+    whole = parts.step
+
+    def failing(p, batch):
+        if len(batch) < BATCH:
+            raise RuntimeError("no room")
+        return whole(p, batch)
+
+    parts.step = failing
+    record = Segment(parts, recipe, Asked(TWO, 0, None, tmp_path)).run()
+    assert [note for note in record.notes if "a profiled step failed: RuntimeError: no room" in note]
+    assert (record.ratio, record.memory_mib) == (None, {})
+    with torch.profiler.profile():  # none is left running
+        pass
+
+
+def test_lines_come_from_the_recording_with_stacks():
+    rows = (OperatorRow(name="aten::add", shapes="[1]"), OperatorRow(name="aten::mul", shapes="[1]"))
+    step = {"step_ms": Quartiles(low=1, median=1, high=1), "step_mean_ms": 1}
+    times = TraceSummary(**step, operators=rows, missing=("memory", "stacks"))
+    stacks = TraceSummary(**step, operators=(rows[0].model_copy(update={"source": "net.py:3"}),))
+    found = with_sources(times, stacks)
+    assert [r.source for r in found.operators] == ["net.py:3", ""]
+    assert found.missing == ("memory",)
+    assert with_sources(times, replace_operators(stacks)).missing == ("memory", "stacks")
+
+
+def replace_operators(summary: TraceSummary) -> TraceSummary:
+    return summary.model_copy(update={"operators": ()})
+
+
+@pytest.mark.gpu
+def test_a_gpu_adds_device_time_and_memory(tmp_path):
+    from laptime.engine.build import build
+
+    _, recipe = tiny()
+    recipe = replace(recipe, device=torch.device("cuda"))
+    record = Segment(build(recipe, lambda _: None), recipe, Asked(TWO, 0, None, tmp_path)).run()
+    assert record.steps == 2, record.notes
+    assert "average device time" in (tmp_path / "device_time.txt").read_text()
+    assert "taken on the GPU" in (tmp_path / "memory.txt").read_text()
+    assert record.memory_mib["activations"] > 0
