@@ -28,8 +28,8 @@ _KINDS = {
 }
 # Fills on the host: a copy of their result to the device could be a fill on the device.
 _FILLS = (
-    "zeros ones full rand randn randint randperm arange linspace eye zeros_like ones_like full_like rand_like randn_like "
-    "empty lift_fresh"
+    "zeros ones full rand randn randint randperm arange linspace eye zeros_like ones_like full_like rand_like "
+    "randn_like empty lift_fresh"
 )
 FILLS = frozenset(f"aten::{name}" for name in _FILLS.split())
 _FRAME = re.compile(r"(.+)\((\d+)\): ")

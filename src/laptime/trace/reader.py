@@ -59,13 +59,28 @@ class TraceFile:
         """
         try:
             with _open(self.path) as stream:
-                yield from _Scanner(self, stream).events()
+                self._look(stream)
+                # A name may hold bytes that are no UTF-8; a sign in its place does no harm.
+                with io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="") as text:
+                    yield from _Scanner(self, text).events()
         except EOFError as error:
             raise self.cut_off() from error
         except (zlib.error, gzip.BadGzipFile) as error:
             raise DataError(f"the trace {self._name} is a damaged gzip file ({error}): copy it anew.") from error
         except OSError as error:
             raise DataError(in_words(error)) from error
+
+    def _look(self, stream: IO[bytes]) -> None:
+        """Refuses what its first bytes tell to be another thing."""
+        head = stream.read(256)
+        if not head:
+            raise DataError(f"the trace {self._name} is empty: {RECORD_IT}.")
+        stream.seek(0)
+        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+        if start in (b"{", b"["):
+            return
+        foreign = (what for magic, what in _FOREIGN.items() if head.startswith(magic))
+        raise self.no_trace(next(foreign, "not JSON"))
 
     def cut_off(self) -> DataError:
         return DataError(
@@ -94,26 +109,11 @@ def _open(path: Path) -> IO[bytes]:
 class _Scanner:
     """A window of text over the file; `at` is where decoding goes on."""
 
-    def __init__(self, file: TraceFile, stream: IO[bytes]) -> None:
-        self.file, self.at, self.ended = file, 0, False
-        self._look(stream)
-        # A name may hold bytes that are no UTF-8; a sign in its place does no harm.
-        self.text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
-        self.window = ""
+    def __init__(self, file: TraceFile, text: IO[str]) -> None:
+        self.file, self.text = file, text
+        self.window, self.at, self.ended = "", 0, False
         # Not strict: names of kernels and files come as they are, with control characters in them.
         self.decode = json.JSONDecoder(strict=False).raw_decode
-
-    def _look(self, stream: IO[bytes]) -> None:
-        head = stream.read(16)
-        if not head:
-            raise DataError(f"the trace {shorten(str(self.file.path))} is empty: {RECORD_IT}.")
-        stream.seek(0)
-        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-        for magic, what in _FOREIGN.items():
-            if head.startswith(magic) and start not in b"{[":
-                raise self.file.no_trace(what)
-        if start and start not in b"{[":
-            raise self.file.no_trace("not JSON")
 
     def events(self) -> Iterator[dict[str, Any]]:
         first = self._next()
