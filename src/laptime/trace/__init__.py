@@ -1,1 +1,5 @@
-"""Traces that torch exported, read without torch: of any size, and boiled down to a summary."""
+"""Reads traces that torch's profiler exported, of any size, without torch."""
+
+from laptime.trace.summary import summarize
+
+__all__ = ["summarize"]

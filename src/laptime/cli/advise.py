@@ -1,0 +1,127 @@
+"""`laptime advise RUN|TRACE`: what to change next, of a run or of a trace that anybody exported from torch."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from laptime.errors import DataError, RunError, UsageError, shorten
+
+if TYPE_CHECKING:
+    from laptime.records import RunRecord, TraceSummary
+
+    Subject = tuple[RunRecord | None, TraceSummary | None]
+
+_SCHEMA = re.compile(rb'"schema"\s*:\s*"laptime\.(\w+)/')
+_HEAD = 4096
+
+
+def advise(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|TRACE", help="A run's folder, record.json or MLflow id, or a trace (.json, .json.gz) of torch."
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the advice as JSON.")] = False,
+) -> None:
+    """Says what to change, what it should bring, and what that rests on."""
+    from laptime.advice import advise as find
+    from laptime.advice.text import to_text
+
+    record, trace = read_subject(subject)
+    advice = find(record, trace)
+    sys.stdout.write((advice.model_dump_json(by_alias=True, indent=1) if as_json else to_text(advice)) + "\n")
+
+
+def read_subject(subject: str) -> Subject:
+    """Reads what advice is asked for: a run's record and the summary of its trace, or a trace alone.
+
+    Raises:
+        UsageError: it is neither a path nor a run id, or names several variants.
+        RunError: the run has no times to advise on.
+        DataError: what it names can't be read.
+        TrackingError: the tracking store refuses a run id.
+    """
+    path = Path(subject)
+    if path.is_dir():
+        return _read_folder(path)
+    if path.exists():
+        return _read_file(path)
+    if re.fullmatch(r"[0-9a-f]{32}", subject):
+        return _fetch(subject)
+    raise UsageError(
+        f"{shorten(subject)!r} is neither a path nor an MLflow run id: give a trace that torch exported (.json, "
+        ".json.gz), a run's folder, a record.json, or the 32 digits of a run."
+    )
+
+
+def _read_file(path: Path) -> Subject:
+    from laptime.records import TraceSummary
+    from laptime.records.trace import TRACE_SCHEMA
+    from laptime.spec import Versioned, read_versioned
+    from laptime.trace import summarize
+
+    schema = _SCHEMA.search(_head(path))
+    if schema is None and path.name != "record.json":
+        return None, summarize(path)
+    if schema is not None and schema[1] == b"trace":
+        kind = Versioned("summary of a trace", TRACE_SCHEMA, "advise on the trace itself", DataError)
+        return None, read_versioned(path, TraceSummary, kind)
+    return _read_run(path)
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(_HEAD)
+
+
+def _read_run(path: Path) -> Subject:
+    from laptime.records import read_record
+
+    record = read_record(path)
+    if record.status not in ("done", "wrong"):
+        raise RunError(
+            f"the run in {shorten(str(path))} has status {record.status!r} and no steps to advise on "
+            f"({shorten(record.error or 'no reason given')}): run the variant again."
+        )
+    summary = path.parent / (record.profile.folder if record.profile else "profile") / "breakdown.json"
+    return record, (_read_file(summary)[1] if summary.is_file() else None)
+
+
+def _read_folder(folder: Path) -> Subject:
+    """Reads the one variant in a folder; of several repeats the first that was profiled."""
+    from laptime.records import TRIALS
+
+    paths = [p for p in sorted(folder.rglob("record.json")) if folder / TRIALS not in p.parents]
+    if not paths:
+        traces = sorted(p.name for p in folder.iterdir() if ".json" in p.suffixes)
+        hint = f"give one of its files, such as {shorten(traces[0])}" if traces else "give a run's folder or a trace"
+        raise UsageError(f"no record.json below {shorten(str(folder))}: {hint}.")
+    variants = sorted({re.sub(r"-\d+$", "", str(p.parent)) for p in paths})
+    if len(variants) > 1:
+        names = ", ".join(Path(v).name for v in variants)
+        raise UsageError(
+            f"{shorten(str(folder))} holds {len(variants)} variants ({shorten(names, 300)}): give the folder of one, "
+            f"such as {shorten(str(paths[0].parent))}."
+        )
+    profiled = [p for p in paths if (p.parent / "profile" / "breakdown.json").is_file()]
+    return _read_run((profiled or paths)[0])
+
+
+def _fetch(run: str) -> Subject:
+    from laptime.places import find_places
+    from laptime.tracking.mlflow import fetch_runs
+
+    folder = fetch_runs(run, find_places().mlflow_uri)
+    try:
+        return _read_folder(folder)
+    finally:
+        if Path(tempfile.gettempdir()) in folder.parents:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,139 @@
+"""The device's side of a trace: kernels, idle time, copies, and the optimizer's share."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal, cast
+
+from laptime.records import CopyRow, KernelStats
+from laptime.trace.attribution import waiting_for_data
+from laptime.trace.collectives import is_collective
+from laptime.trace.events import COPY, KERNEL, Event
+from laptime.trace.intervals import gaps, length, merge, subtract
+from laptime.trace.launches import Launches, fresh_moves, root
+from laptime.trace.operators import Operators
+from laptime.trace.steps import OPTIMIZER, Places, Step
+from laptime.trace.syncs import Syncs
+
+SHORT_US = 10.0
+_COPY = re.compile(r"Memcpy (HtoD|DtoH|DtoD)", re.IGNORECASE)
+# cuDNN's and TensorRT's names for kernels that only bring memory into another order.
+_LAYOUT = re.compile(r"nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|transposekernel|tensortransform", re.IGNORECASE)
+
+CopyKey = tuple[str, bool | None]
+
+
+@dataclass
+class Copies:
+    """Copies of one kind, added up."""
+
+    calls: int = 0
+    bytes: int = 0
+    us: float = 0.0
+    fresh: int = 0
+    sources: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Device:
+    """What the device did, added up over steps.
+
+    Attributes:
+        kernel_us: of each kernel, four bytes each: the one thing here that grows with the trace.
+    """
+
+    operators: Operators
+    launches: Launches = field(default_factory=Launches)
+    syncs: Syncs = field(default_factory=Syncs)
+    kernel_us: array[float] = field(default_factory=lambda: array("f"))
+    busy_us: float = 0.0
+    idle_us: float = 0.0
+    unexplained_us: float = 0.0
+    layout_us: float = 0.0
+    copies: dict[CopyKey, Copies] = field(default_factory=lambda: defaultdict(Copies))
+    optimizer_us: float = 0.0
+    optimizer_kernels: int = 0
+
+    def add(self, step: Step) -> None:
+        self.launches.add(step)
+        rows = step.device
+        busy = merge(((r.begin, r.end) for r in rows), step.begin, step.end)
+        idle = gaps(busy, step.begin, step.end)
+        self.busy_us += length(busy)
+        self.idle_us += length(idle)
+        explained = merge([*self.syncs.add(step, busy), *waiting_for_data(step)])
+        self.unexplained_us += length(subtract(idle, explained))
+        places, fresh = step.places(), fresh_moves(step)
+        new = [row for row in rows if row.begin >= step.since]
+        for row in new:
+            if row.kind == KERNEL:
+                self._kernel(row, places)
+            elif row.kind == COPY:
+                self._copy(row, fresh)
+        self._optimizer(step, new)
+
+    def _kernel(self, row: Event, places: Places) -> None:
+        if is_collective(row):
+            return
+        self.kernel_us.append(row.dur)
+        if _LAYOUT.search(row.name):
+            self.layout_us += row.dur
+        op = self.launches.operator(row)
+        if op is not None:
+            self.operators.add_kernel(op, places.at(op.event.begin), row.dur)
+
+    def _copy(self, row: Event, fresh: set[int]) -> None:
+        kind = _COPY.match(row.name)
+        if kind is None:
+            return
+        pageable = True if "Pageable" in row.name else False if "Pinned" in row.name else None
+        copies = self.copies[kind[1], pageable]
+        copies.calls += 1
+        copies.bytes += max(0, row.size)
+        copies.us += row.dur
+        op = self.launches.operator(row)
+        copies.fresh += kind[1] == "HtoD" and op is not None and id(root(op)) in fresh
+        source = self.launches.source(row)
+        if source:
+            copies.sources[source] += 1
+
+    def _optimizer(self, step: Step, rows: list[Event]) -> None:
+        """Adds the stretch from the optimizer's first kernel to its last, idle time between them included."""
+        spans = step.notes(OPTIMIZER) or step.regions.get("optimizer", [])
+        places = Places({"optimizer": spans})
+        launched = [(row, self.launches.call(row)) for row in rows if row.kind == KERNEL] if spans else []
+        own = [row for row, call in launched if call is not None and places.at(call.event.begin)]
+        if own:
+            self.optimizer_us += max(r.end for r in own) - min(r.begin for r in own)
+            self.optimizer_kernels += len(own)
+
+    def kernels(self, steps: int) -> KernelStats:
+        count = len(self.kernel_us)
+        return KernelStats(
+            calls=count / steps,
+            median_us=median(self.kernel_us) if count else None,
+            short=sum(us < SHORT_US for us in self.kernel_us) / count if count else None,
+            busy_ms=self.busy_us / steps / 1e3,
+            idle_ms=self.idle_us / steps / 1e3,
+            unexplained_idle_ms=self.unexplained_us / steps / 1e3,
+            layout_ms=self.layout_us / steps / 1e3,
+        )
+
+    def copy_rows(self, steps: int) -> tuple[CopyRow, ...]:
+        found = sorted(self.copies.items(), key=lambda item: -item[1].us)
+        return tuple(
+            CopyRow(
+                kind=cast("Literal['HtoD', 'DtoH', 'DtoD']", kind),
+                pageable=pageable,
+                calls=copies.calls / steps,
+                mib=copies.bytes / steps / (1 << 20),
+                ms=copies.us / steps / 1e3,
+                fresh=copies.fresh / steps,
+                source=min(copies.sources, key=lambda line: (-copies.sources[line], line), default=""),
+            )
+            for (kind, pageable), copies in found
+        )

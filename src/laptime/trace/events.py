@@ -1,0 +1,197 @@
+"""What is kept of a trace's events: a row of nine values, or nothing."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+OP, NOTE, FRAME, RUNTIME, KERNEL, COPY, FILL = range(7)
+DEVICE = frozenset((KERNEL, COPY, FILL))
+
+# Categories as kineto writes them; the capitals are those of torch before 1.11.
+_KINDS = {
+    "cpu_op": OP,
+    "Operator": OP,
+    "user_annotation": NOTE,
+    "python_function": FRAME,
+    "cuda_runtime": RUNTIME,
+    "cuda_driver": RUNTIME,
+    "Runtime": RUNTIME,
+    "kernel": KERNEL,
+    "Kernel": KERNEL,
+    "gpu_memcpy": COPY,
+    "Memcpy": COPY,
+    "gpu_memset": FILL,
+    "Memset": FILL,
+}
+# Fills on the host: a copy of their result to the device could be a fill on the device.
+_FILLS = (
+    "zeros ones full rand randn randint randperm arange linspace eye zeros_like ones_like full_like rand_like "
+    "randn_like empty lift_fresh"
+)
+FILLS = frozenset(f"aten::{name}" for name in _FILLS.split())
+_FRAME = re.compile(r"(.+)\((\d+)\): ")
+_STEP = re.compile(r"ProfilerStep#\d+$")
+# Names of scripts that people write, though the standard library has them too.
+_SCRIPTS = {"test", "profile", "trace", "code"}
+_LIBRARIES = (sys.stdlib_module_names - _SCRIPTS) | {
+    *("torch", "torchvision", "torchaudio", "functorch", "numpy", "PIL", "scipy", "pandas", "tqdm", "triton"),
+    *("lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "transformers", "torchmetrics", "mlflow"),
+}
+_BYTES = {"double": 8, "long int": 8, "long": 8, "half": 2, "c10::half": 2, "bfloat16": 2, "c10::bfloat16": 2}
+_BYTES |= {"byte": 1, "char": 1, "bool": 1, "unsigned char": 1, "float64": 8, "int64": 8, "float16": 2}
+
+
+class Event(NamedTuple):
+    """A row of a trace.
+
+    Attributes:
+        begin, dur: microseconds; `begin` counts from the first event of the file.
+        lane: thread of the host or stream of the device.
+        name: of a `FRAME` the user's line.
+        shapes: of the inputs; of an operator in FILLS the shape that it makes.
+        external, correlation: 0 where there is none.
+        size: bytes of a copy or a collective; -1 where not known.
+    """
+
+    begin: float
+    dur: float
+    kind: int
+    lane: str
+    name: str
+    shapes: str = ""
+    external: int = 0
+    correlation: int = 0
+    size: int = -1
+
+    @property
+    def end(self) -> float:
+        return self.begin + self.dur
+
+
+def is_step(event: Event) -> bool:
+    return event.kind in (NOTE, OP) and _STEP.match(event.name) is not None
+
+
+class Reducer:
+    """Turns raw events into rows, and notes what the trace holds at all.
+
+    Strings are shared between rows, so what a row holds on to is its numbers.
+    """
+
+    def __init__(self) -> None:
+        self.holds: set[str] = set()
+        self._base: float | None = None
+        self._known: dict[str, str] = {}
+        self._lines: dict[tuple[str, str], str] = {}
+        self._detail: dict[int, Callable[[dict[str, Any]], tuple[str, int]]] = {OP: self._op, NOTE: _note}
+
+    def row(self, raw: dict[str, Any]) -> Event | None:
+        """The row of an event; None where nothing needs it, or where it is malformed."""
+        if raw.get("ph") != "X":
+            if raw.get("name") == "[memory]":
+                self.holds.add("memory")
+            return None
+        kind = _KINDS.get(raw.get("cat", ""))
+        if kind is None:
+            return None
+        try:
+            return self._row(raw, kind)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def _row(self, raw: dict[str, Any], kind: int) -> Event | None:
+        args = raw.get("args") or {}
+        name = raw["name"]
+        if kind == FRAME:
+            if name == "Python GC":
+                kind = NOTE
+            else:
+                self.holds.add("stacks")
+                name = self._line(name, str(args.get("CallFrom", "")))
+                if not name:
+                    return None
+        begin = float(raw["ts"])
+        if self._base is None:
+            self._base = begin
+        detail = self._detail.get(kind, _device)
+        shapes, size = detail(raw) if args else ("", -1)
+        return Event(
+            begin - self._base,
+            float(raw.get("dur", 0.0)),
+            kind,
+            self._share(f"{raw.get('pid')}/{raw.get('tid')}"),
+            self._share(name),
+            self._share(shapes),
+            int(args.get("External id") or args.get("external id") or 0),
+            int(args.get("correlation") or 0),
+            size,
+        )
+
+    def _op(self, raw: dict[str, Any]) -> tuple[str, int]:
+        args = raw["args"]
+        dims = args.get("Input Dims", args.get("Input dims"))
+        if dims is None:
+            return "", -1
+        self.holds.add("shapes")
+        if raw["name"] in FILLS:
+            concrete = args.get("Concrete Inputs")
+            made = concrete[0] if concrete else ""
+            return (made if isinstance(made, str) and made.startswith("[") else str(dims[0] if dims else "")), -1
+        return " ".join(str(d) for d in dims if d), -1
+
+    def _line(self, name: str, caller: str) -> str:
+        """The user's line that a Python frame stands for; empty for a library's."""
+        key = (name, caller) if name[0] != "<" else ("", caller)
+        if key not in self._lines:
+            found = _FRAME.match(name)
+            own = f"{found[1]}:{found[2]}" if found and is_users(found[1]) else ""
+            self._lines[key] = own or (caller if is_users(caller.rpartition(":")[0]) else "")
+        return self._lines[key]
+
+    def _share(self, text: str) -> str:
+        return self._known.setdefault(text, text)
+
+
+def is_users(path: str) -> bool:
+    """Whether a source file is neither torch's nor another library's.
+
+    The profiler cuts the search path off (`torch/nn/modules/conv.py`, `contextlib.py`, `train.py`).
+    """
+    if not path or path[0] == "<" or "-packages/" in path or "/lib/python3" in path:
+        return False
+    return path.removeprefix("./").partition("/")[0].removesuffix(".py") not in _LIBRARIES
+
+
+def _note(raw: dict[str, Any]) -> tuple[str, int]:
+    """A note has a size where it is a collective on the host: `gloo:all_reduce` lists its tensors."""
+    args = raw["args"]
+    dims, types = args.get("Input Dims"), args.get("Input type")
+    if not dims or not types or ":" not in raw["name"]:
+        return "", -1
+    return "", sum(_elements(d) * bytes_of(str(t)) for d, t in zip(dims, types, strict=False))
+
+
+def _elements(dims: object) -> int:
+    if not isinstance(dims, list):
+        return 0
+    count = 1
+    for size in dims:
+        count *= int(size)
+    return count if dims else 0
+
+
+def bytes_of(dtype: str) -> int:
+    """Bytes of an element, by C++'s, NCCL's or torch's name; 4 where it is not known."""
+    return _BYTES.get(dtype.lower(), 4)
+
+
+def _device(raw: dict[str, Any]) -> tuple[str, int]:
+    args = raw["args"]
+    if "bytes" in args:
+        return "", int(args["bytes"])
+    if "In msg nelems" in args:
+        return "", int(args["In msg nelems"]) * bytes_of(str(args.get("dtype", "")))
+    return "", -1

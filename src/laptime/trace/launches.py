@@ -1,0 +1,82 @@
+"""Which operator launched what the device does."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from laptime.trace.events import FILLS, OP, RUNTIME, Event
+from laptime.trace.nest import Node
+from laptime.trace.steps import Step
+
+# The host may run that many steps ahead of the device before a kernel's launch is forgotten.
+AHEAD = 4
+_MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
+_LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaMemset", "hipLaunch", "hipExtLaunch", "hipMemset")
+# A fill lies directly before its move, or with a change of type or view between.
+_NEAR = 3
+
+
+@dataclass
+class Launches:
+    """Launching calls of the last steps, by the ids that their kernels carry."""
+
+    by_correlation: deque[dict[int, Node]] = field(default_factory=lambda: deque(maxlen=AHEAD))
+    by_external: deque[dict[int, Node]] = field(default_factory=lambda: deque(maxlen=AHEAD))
+
+    def add(self, step: Step) -> None:
+        calls = (n for n in step.nodes if n.event.kind == RUNTIME and n.event.correlation)
+        self.by_correlation.appendleft({n.event.correlation: n for n in calls})
+        ops = (n for n in step.nodes if n.event.kind == OP and n.event.external)
+        self.by_external.appendleft({n.event.external: n for n in ops})
+
+    def call(self, row: Event) -> Node | None:
+        """The runtime's call behind an event of the device."""
+        return next((known[row.correlation] for known in self.by_correlation if row.correlation in known), None)
+
+    def operator(self, row: Event) -> Node | None:
+        """The innermost operator behind an event of the device."""
+        call = self.call(row)
+        if call is not None and call.op is not None:
+            return call.op
+        return next((known[row.external] for known in self.by_external if row.external in known), None)
+
+    def source(self, row: Event) -> str:
+        """The user's line behind an event of the device; empty without stacks."""
+        call = self.call(row)
+        if call is not None and call.source:
+            return call.source
+        op = self.operator(row)
+        return op.source if op is not None else ""
+
+
+def root(node: Node) -> Node:
+    """The outermost operator around."""
+    above = node.above()
+    return above[-1] if above else node
+
+
+def fresh_moves(step: Step) -> set[int]:
+    """Moves of a tensor that the host filled just before, by `id` of their node.
+
+    A trace names no tensors: a move is taken for one when an operator that fills memory, on the host, stands among the
+    few before it in the same thread, and made the same shape where the trace has shapes.
+    """
+    launching = {id(root(n)) for n in step.nodes if n.event.kind == RUNTIME and n.event.name.startswith(_LAUNCHES)}
+    before: dict[str, deque[Node]] = {}
+    found = set()
+    for node in step.nodes:
+        if node.event.kind != OP or node.op is not None:
+            continue
+        near = before.setdefault(node.event.lane, deque(maxlen=_NEAR))
+        if node.event.name in _MOVES and any(_fills(fill, node, launching) for fill in near):
+            found.add(id(node))
+        near.append(node)
+    return found
+
+
+def _fills(fill: Node, move: Node, launching: set[int]) -> bool:
+    if fill.event.name not in FILLS or id(fill) in launching:
+        return False
+    made, moved = fill.event.shapes, move.event.shapes
+    return made in ("", "[]") or not moved or moved.startswith(made)

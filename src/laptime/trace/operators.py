@@ -1,0 +1,148 @@
+"""Operators by name and shapes, with chains that only pass a call on folded into the one that does the work."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from laptime.records import OperatorRow
+from laptime.trace.events import Event
+from laptime.trace.nest import Node
+from laptime.trace.steps import Step
+
+Key = tuple[str, str]
+# An operator passes its call on when it and its other callees keep at most this share of its time.
+_PASSES = 0.10
+# More rows than anybody reads; each is some 200 bytes of a summary.
+MOST_ROWS = 200
+_NAMES = (
+    "add sub rsub mul div neg abs exp log sqrt rsqrt reciprocal pow square sigmoid tanh relu relu6 gelu silu mish "
+    "leaky_relu elu hardswish hardsigmoid hardtanh clamp clamp_min clamp_max threshold_backward sigmoid_backward "
+    "tanh_backward gelu_backward silu_backward leaky_relu_backward elu_backward hardswish_backward hardtanh_backward "
+    "where maximum minimum eq ne lt le gt ge logical_and logical_or logical_not bitwise_and bitwise_or addcmul addcdiv "
+    "lerp masked_fill native_dropout bernoulli sin cos erf fill"
+)
+_ELEMENTWISE = frozenset(_NAMES.split())
+
+
+@dataclass(slots=True)
+class Group:
+    """Calls of one operator whose time ends up in one other (or in itself)."""
+
+    calls: int = 0
+    self_us: float = 0.0
+    total_us: float = 0.0
+    device_us: float = 0.0
+    regions: Counter[str] = field(default_factory=Counter)
+    sources: Counter[str] = field(default_factory=Counter)
+
+    def take(self, other: Group) -> None:
+        """Takes a caller's own times, or those of the same operator elsewhere; calls and totals stay."""
+        self.self_us += other.self_us
+        self.device_us += other.device_us
+        self.regions += other.regions
+        self.sources += other.sources
+
+
+@dataclass
+class Operators:
+    """Operators of all steps; grows with distinct operators, not with calls."""
+
+    groups: dict[tuple[Key, Key], Group] = field(default_factory=lambda: defaultdict(Group))
+    elementwise_calls: int = 0
+    elementwise_us: float = 0.0
+    elementwise_device_us: float = 0.0
+
+    def add(self, step: Step) -> None:
+        places = step.places()
+        for node in step.ops:
+            group = self.groups[_key(node.event), _key(node.target().event)]
+            region = places.at(node.event.begin)
+            group.calls += 1
+            group.self_us += node.self_us
+            group.total_us += node.event.dur
+            group.regions[region] += 1
+            if node.source:
+                group.sources[node.source] += 1
+            if node.leaf and region not in ("data", "optimizer") and is_elementwise(node.event.name):
+                self.elementwise_calls += 1
+                self.elementwise_us += node.self_us
+
+    def add_kernel(self, launcher: Node, region: str, duration_us: float) -> None:
+        """Counts a kernel for the operator that launched it."""
+        event = launcher.event
+        self.groups[_key(event), _key(launcher.target().event)].device_us += duration_us
+        if region not in ("data", "optimizer") and is_elementwise(event.name):
+            self.elementwise_device_us += duration_us
+
+    def rows(self, steps: int) -> tuple[OperatorRow, ...]:
+        """Rows by self time: of the device where there is one, else of the host."""
+        found = [_row(key, group, chain, steps) for key, (group, chain) in self._folded().items()]
+        found.sort(key=lambda row: (-row.device_self_ms, -row.self_ms, row.name))
+        if any(row.device_self_ms for row in found):
+            return tuple(found[:MOST_ROWS])
+        return tuple(sorted(found, key=lambda row: (-row.self_ms, row.name))[:MOST_ROWS])
+
+    def _folded(self) -> dict[Key, tuple[Group, tuple[str, ...]]]:
+        whole: dict[Key, Group] = {}
+        for (key, _), group in self.groups.items():
+            into = whole.setdefault(key, Group())
+            into.take(group)
+            into.calls += group.calls
+            into.total_us += group.total_us
+        chains: dict[Key, list[tuple[float, str]]] = defaultdict(list)
+        found = {key: (group.calls, group.total_us) for key, group in whole.items()}
+        for (key, end), group in self.groups.items():
+            if key == end or not _passes(group, *found[end]):
+                continue
+            _give(whole, key, end, group)
+            chains[end].append((-group.total_us, key[0]))
+        for key in [key for key, group in whole.items() if not group.calls]:
+            del whole[key]
+        return {key: (group, tuple(name for _, name in sorted(chains[key]))) for key, group in whole.items()}
+
+
+def _passes(group: Group, end_calls: int, end_total_us: float) -> bool:
+    """Equal totals, and one call for one: within the share that passing on may cost."""
+    kept = group.total_us - end_total_us
+    return kept <= _PASSES * group.total_us and end_calls <= group.calls * (1 + _PASSES)
+
+
+def _give(whole: dict[Key, Group], key: Key, end: Key, group: Group) -> None:
+    """Moves what a caller spent into the row of the operator that does the work."""
+    left, into = whole[key], whole[end]
+    into.take(group)
+    into.total_us = max(into.total_us, group.total_us)
+    left.calls -= group.calls
+    left.self_us -= group.self_us
+    left.total_us -= group.total_us
+    left.device_us -= group.device_us
+    left.regions -= group.regions
+    left.sources -= group.sources
+
+
+def is_elementwise(name: str) -> bool:
+    return name.startswith("aten::") and name[6:].rstrip("_") in _ELEMENTWISE
+
+
+def _key(event: Event) -> Key:
+    return event.name, event.shapes
+
+
+def _row(key: Key, group: Group, chain: tuple[str, ...], steps: int) -> OperatorRow:
+    return OperatorRow(
+        name=key[0],
+        shapes=key[1],
+        chain=chain,
+        calls=group.calls / steps,
+        self_ms=group.self_us / steps / 1e3,
+        total_ms=group.total_us / steps / 1e3,
+        device_self_ms=group.device_us / steps / 1e3,
+        region=_most(group.regions),
+        source=_most(group.sources),
+    )
+
+
+def _most(counts: Counter[str]) -> str:
+    """The name that most lie in, the first in order where several do."""
+    return min(counts, key=lambda name: (-counts[name], name), default="")

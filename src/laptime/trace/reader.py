@@ -1,0 +1,184 @@
+"""The events of a Chrome trace as a stream: one is decoded at a time, so the file's size does not matter.
+
+torch writes `{"schemaVersion": ..., "traceEvents": [...], "traceName": ...}`, with what it knows of the recording in
+keys before and after the events; other tools write a bare list.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from laptime.errors import DataError, in_words, shorten
+
+CHUNK = 1 << 20
+# No value of a trace comes near: what can't be decoded within this much text is not JSON.
+LONGEST_VALUE = 32 << 20
+RECORD_IT = "record it with torch.profiler.profile(schedule=...), export_chrome_trace and prof.step() after each step"
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
+_FOREIGN = {
+    b"SQLite format 3": "an SQLite file, as nsys exports",
+    b"PK\x03\x04": "a zip archive",
+    b"\x80\x04": "a Python pickle (a memory snapshot?)",
+    b"NSYS": "an nsys report",
+    b"\x0a": "no text (a Perfetto or nsys trace?)",
+}
+
+
+@dataclass
+class TraceFile:
+    """A trace while it is read.
+
+    Attributes:
+        meta: the keys around the events.
+        events: how many were read.
+        mib: MiB of text that was read.
+    """
+
+    path: Path
+    meta: dict[str, Any] = field(default_factory=dict)
+    events: int = 0
+    chars: int = 0
+
+    @property
+    def mib(self) -> float:
+        return self.chars / (1 << 20)
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Yields the events one after another.
+
+        Raises:
+            DataError: the file can't be read, is no JSON, no trace, or ends in the middle.
+        """
+        try:
+            with _open(self.path) as stream:
+                self._look(stream)
+                # A name may hold bytes that are no UTF-8; a sign in its place does no harm.
+                with io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="") as text:
+                    yield from _Scanner(self, text).events()
+        except EOFError as error:
+            raise self.cut_off() from error
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(f"the trace {self._name} is a damaged gzip file ({error}): copy it anew.") from error
+        except OSError as error:
+            raise DataError(in_words(error)) from error
+
+    def _look(self, stream: IO[bytes]) -> None:
+        """Refuses what its first bytes tell to be another thing."""
+        head = stream.read(256)
+        if not head:
+            raise DataError(f"the trace {self._name} is empty: {RECORD_IT}.")
+        stream.seek(0)
+        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+        if start in (b"{", b"["):
+            return
+        foreign = (what for magic, what in _FOREIGN.items() if head.startswith(magic))
+        raise self.no_trace(next(foreign, "not JSON"))
+
+    def cut_off(self) -> DataError:
+        return DataError(
+            f"the trace {self._name} is cut off after {self.events} events ({self.mib:.1f} MiB of text): the recording "
+            "died or the copy is not whole; copy it again, or record again and let export_chrome_trace finish."
+        )
+
+    def no_trace(self, found: str) -> DataError:
+        return DataError(f"{self._name} is no trace that torch exported but {found}: {RECORD_IT}.")
+
+    @property
+    def _name(self) -> str:
+        return shorten(str(self.path))
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.is_dir():
+        inside = sorted(p.name for p in path.iterdir() if ".json" in p.suffixes)
+        hint = f", such as {shorten(inside[0])}" if inside else "; there is none in it"
+        raise DataError(f"{shorten(str(path))} is a folder: give one trace file{hint}.")
+    with path.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]  # reads bytes, both
+
+
+class _Scanner:
+    """A window of text over the file; `at` is where decoding goes on."""
+
+    def __init__(self, file: TraceFile, text: IO[str]) -> None:
+        self.file, self.text = file, text
+        self.window, self.at, self.ended = "", 0, False
+        # Not strict: names of kernels and files come as they are, with control characters in them.
+        self.decode = json.JSONDecoder(strict=False).raw_decode
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        first = self._next()
+        if first == "[":
+            self.at += 1
+            yield from self._list()
+            return
+        self.at += 1
+        seen = False
+        while self._next() != "}":
+            key = str(self._value())
+            if self._next() == ":":
+                self.at += 1
+            if key == "traceEvents" and self._next() == "[":
+                self.at, seen = self.at + 1, True
+                yield from self._list()
+            else:
+                self._next()
+                self.file.meta[key] = self._value()
+        if not seen:
+            raise self.file.no_trace("JSON without traceEvents")
+
+    def _list(self) -> Iterator[dict[str, Any]]:
+        while self._next() != "]":
+            value = self._value()
+            self.file.events += 1
+            if isinstance(value, dict):
+                yield value
+        self.at += 1
+
+    def _next(self) -> str:
+        """The next character that matters; raises DataError where the file ends."""
+        while True:
+            self.at = _BETWEEN.match(self.window, self.at).end()  # type: ignore[union-attr]  # matches nothing, too
+            if self.at < len(self.window):
+                return self.window[self.at]
+            if not self._more():
+                raise self.file.cut_off()
+
+    def _value(self) -> Any:
+        """Decodes one value, with as much of the file as it takes."""
+        while True:
+            try:
+                value, end = self.decode(self.window, self.at)
+            except ValueError:
+                if len(self.window) - self.at > LONGEST_VALUE:
+                    raise self.file.no_trace(f"broken JSON after event {self.file.events}") from None
+                if not self._more():
+                    raise self._ended() from None
+                continue
+            # A number that reaches the window's end may go on behind it.
+            if end < len(self.window) or not self._more():
+                self.at = end
+                return value
+
+    def _ended(self) -> DataError:
+        if self.file.events == 0 and not self.file.meta:
+            return self.file.no_trace("not JSON")
+        return self.file.cut_off()
+
+    def _more(self) -> bool:
+        if self.ended:
+            return False
+        chunk = self.text.read(CHUNK)
+        self.ended = not chunk
+        self.file.chars += len(chunk)
+        self.window, self.at = self.window[self.at :] + chunk, 0
+        return not self.ended

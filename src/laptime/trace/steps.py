@@ -1,0 +1,123 @@
+"""Steps of a trace, one at a time: the stretches that `prof.step()` marked, with all that lies in them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from laptime.trace.events import DEVICE, NOTE, OP, RUNTIME, Event, is_step
+from laptime.trace.intervals import Span, gaps, merge
+from laptime.trace.nest import Node, nest
+from laptime.trace.store import Store
+
+REGIONS = ("data", "forward", "backward", "optimizer")
+LOADER = "enumerate(DataLoader)"
+OPTIMIZER = "Optimizer.step#"
+# What torch marks on its own, where the user named no regions.
+_MARKS = {"data": (LOADER,), "optimizer": ("Optimizer.step#", "Optimizer.zero_grad#")}
+_ENGINE = "autograd::engine::evaluate_function"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step as it lies in the trace; times in microseconds.
+
+    Attributes:
+        since: the end of the step before, from which rows are counted here.
+        rows: all that overlaps it.
+        nodes: events of the host that begin between `since` and the step's end.
+        regions: where on the clock each region is.
+    """
+
+    begin: float
+    end: float
+    since: float
+    rows: list[Event]
+    nodes: list[Node]
+    regions: dict[str, list[Span]]
+
+    @property
+    def ops(self) -> list[Node]:
+        return [n for n in self.nodes if n.event.kind == OP and n.event.begin >= self.begin]
+
+    @property
+    def device(self) -> list[Event]:
+        return [r for r in self.rows if r.kind in DEVICE]
+
+    @property
+    def runtime(self) -> list[Node]:
+        return [n for n in self.nodes if n.event.kind == RUNTIME and n.event.begin >= self.begin]
+
+    def notes(self, *prefixes: str) -> list[Span]:
+        """Where annotations lie whose names begin so, within the step."""
+        found = [(r.begin, r.end) for r in self.rows if r.kind == NOTE and r.name.startswith(prefixes)]
+        return merge(found, self.begin, self.end)
+
+    def places(self) -> Places:
+        return Places(self.regions)
+
+
+class Places:
+    """Answers in which region a moment lies."""
+
+    def __init__(self, regions: dict[str, list[Span]]) -> None:
+        self._spans = sorted((begin, end, name) for name, spans in regions.items() for begin, end in spans)
+        self._begins = [begin for begin, _, _ in self._spans]
+
+    def at(self, time: float) -> str:
+        place = bisect_right(self._begins, time) - 1
+        if place < 0 or time >= self._spans[place][1]:
+            return ""
+        return self._spans[place][2]
+
+
+def read_steps(store: Store, marks: Iterable[Event]) -> Iterator[Step]:
+    """Yields the marked steps; of the rows only those of one step are in memory.
+
+    What began before a step and reaches into it (a kernel, a frame) is carried over.
+    """
+    carried: list[Event] = []
+    since = float("-inf")
+    for mark in marks:
+        rows = carried + [row for row in store.between(since, mark.end) if not is_step(row)]
+        yield _step(mark, since, rows)
+        since = mark.end
+        carried = [row for row in rows if row.end > since]
+
+
+def _step(mark: Event, since: float, rows: list[Event]) -> Step:
+    nodes = [n for n in nest(row for row in rows if row.kind not in DEVICE) if n.event.begin >= since]
+    over = [row for row in rows if row.end > mark.begin]
+    inside = [n for n in nodes if n.event.begin >= mark.begin]
+    return Step(mark.begin, mark.end, since, over, nodes, _regions(mark, inside))
+
+
+def _regions(mark: Event, nodes: list[Node]) -> dict[str, list[Span]]:
+    """Regions as the user named them; one that isn't named is taken from torch's own marks and operators."""
+    within = (mark.begin, mark.end)
+    named = [n.event for n in nodes if n.event.kind == NOTE]
+    found = {name: merge(((e.begin, e.end) for e in named if e.name == name), *within) for name in REGIONS}
+    for name, prefixes in _MARKS.items():
+        found[name] = found[name] or merge(((e.begin, e.end) for e in named if e.name.startswith(prefixes)), *within)
+    found["backward"] = found["backward"] or merge(_backward(nodes), *within)
+    found["forward"] = found["forward"] or _forward(mark, nodes, found)
+    return {name: spans for name, spans in found.items() if spans}
+
+
+def _backward(nodes: list[Node]) -> list[Span]:
+    """From the first function that the autograd engine ran to the last, on whatever thread."""
+    engine = [n.event for n in nodes if n.event.kind == OP and n.event.name.startswith(_ENGINE)]
+    return [(engine[0].begin, max(e.end for e in engine))] if engine else []
+
+
+def _forward(mark: Event, nodes: list[Node], found: dict[str, list[Span]]) -> list[Span]:
+    """The operators of the step's thread before the backward that are in no other region."""
+    if not found["backward"]:
+        return []
+    end = found["backward"][0][0]
+    free = gaps(merge([*found["data"], *found["optimizer"]]), mark.begin, end)
+    places = Places({"free": free})
+    ops = [n.event.begin for n in nodes if n.event.kind == OP and n.event.lane == mark.lane and n.event.begin < end]
+    first = next((begin for begin in ops if places.at(begin)), None)
+    return [] if first is None else [(max(low, first), high) for low, high in free if high > first]

@@ -1,0 +1,178 @@
+"""A trace in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+from laptime.errors import DataError, shorten
+from laptime.records import Quartiles, TraceSummary
+from laptime.trace.attribution import attribute
+from laptime.trace.collectives import Collectives
+from laptime.trace.device import Device
+from laptime.trace.events import DEVICE, NOTE, RUNTIME, Event, Reducer, is_step
+from laptime.trace.intervals import length
+from laptime.trace.operators import Operators
+from laptime.trace.reader import TraceFile
+from laptime.trace.steps import OPTIMIZER, Step, read_steps
+from laptime.trace.store import IN_MEMORY, Store
+
+GC = "Python GC"
+
+
+def summarize(path: Path, in_memory: int = IN_MEMORY) -> TraceSummary:
+    """Reads a trace that torch's profiler exported, `.json` or `.json.gz`, of any size.
+
+    Memory holds the rows of one step and what grows with distinct operators; see `Store` for the rest.
+
+    Args:
+        path: the file.
+        in_memory: rows that may be held in memory before they move to a temporary file.
+
+    Raises:
+        DataError: the file can't be read, is no trace of torch's, is cut off, or marks no steps.
+    """
+    file, reducer = TraceFile(path), Reducer()
+    with Store(in_memory) as store:
+        marks, kinds = _fill(store, file, reducer)
+        if not kinds:
+            raise file.no_trace("a trace of another tool, without events that torch records")
+        if not marks:
+            raise DataError(
+                f"the trace {shorten(str(path))} has {file.events} events but no steps (no ProfilerStep mark): pass "
+                "schedule=torch.profiler.schedule(wait=1, warmup=2, active=5) to the profiler and call prof.step() "
+                "after each training step."
+            )
+        totals = Totals(on_device=bool(DEVICE & kinds.keys()))
+        for step in read_steps(store, marks):
+            totals.add(step)
+    return _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
+
+
+def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event], Counter[int]]:
+    """Moves the file's rows into the store; returns the marks of steps and how many rows of each kind."""
+    marks: list[Event] = []
+    kinds: Counter[int] = Counter()
+    for raw in file.read():
+        row = reducer.row(raw)
+        if row is not None:
+            kinds[row.kind] += 1
+            store.add(row)
+            if is_step(row):
+                marks.append(row)
+    store.close()
+    return sorted(marks), kinds
+
+
+@dataclass
+class Totals:
+    """Sums over steps, in microseconds."""
+
+    on_device: bool
+    steps_us: list[float] = field(default_factory=list)
+    shares: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    regions: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    operators: Operators = field(default_factory=Operators)
+    optimizer_us: float = 0.0
+    optimizer_ops: int = 0
+    gc_us: float = 0.0
+    gc_seen: bool = False
+
+    def __post_init__(self) -> None:
+        self.device = Device(self.operators) if self.on_device else None
+        self.collectives = Collectives(self.on_device)
+
+    def add(self, step: Step) -> None:
+        self.steps_us.append(step.end - step.begin)
+        for category, share in attribute(step, self.on_device).items():
+            self.shares[category] += share
+        for name, spans in step.regions.items():
+            self.regions[name] += length(spans)
+        self.operators.add(step)
+        self.collectives.add(step)
+        if self.device is not None:
+            self.device.add(step)
+        self._optimizer(step)
+        self.gc_us += length(step.notes(GC))
+        self.gc_seen |= any(row.kind == NOTE and row.name == GC for row in step.rows)
+
+    def _optimizer(self, step: Step) -> None:
+        spans = step.notes(OPTIMIZER) or step.regions.get("optimizer", [])
+        self.optimizer_us += length(spans)
+        roots = (n.event.begin for n in step.ops if n.op is None)
+        self.optimizer_ops += sum(any(low <= begin < high for low, high in spans) for begin in roots)
+
+    def optimizer(self) -> tuple[float, int]:
+        """Microseconds and calls of the optimizer: on a device of its kernels, else of the host."""
+        if self.device is not None and self.device.optimizer_kernels:
+            return self.device.optimizer_us, self.device.optimizer_kernels
+        return self.optimizer_us, self.optimizer_ops
+
+
+def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[str, ...]) -> TraceSummary:
+    steps = len(totals.steps_us)
+    per_step = 1.0 / steps / 1e3
+    device, operators = totals.device, totals.operators
+    optimizer_us, optimizer_calls = totals.optimizer()
+    elementwise_us = operators.elementwise_device_us if device is not None else operators.elementwise_us
+    ranks = _fields(meta.get("distributedInfo"))
+    return TraceSummary(
+        source=path.name,
+        device="cuda" if device is not None else "cpu",
+        device_name=_device_name(meta),
+        torch=str(meta.get("torch_version", meta.get("pytorch_version", ""))),
+        steps=steps,
+        step_ms=_quartiles(totals.steps_us),
+        step_mean_ms=sum(totals.steps_us) * per_step,
+        attribution_ms={name: us * per_step for name, us in totals.shares.items()},
+        regions_ms={name: us * per_step for name, us in totals.regions.items()},
+        operators=operators.rows(steps),
+        kernels=device.kernels(steps) if device is not None else None,
+        copies=device.copy_rows(steps) if device is not None else (),
+        syncs=device.syncs.rows(steps) if device is not None else (),
+        collectives=totals.collectives.rows(steps),
+        elementwise_calls=operators.elementwise_calls / steps if operators.groups else None,
+        elementwise_ms=elementwise_us * per_step if operators.groups else None,
+        optimizer_ms=optimizer_us * per_step if optimizer_us else None,
+        optimizer_calls=optimizer_calls / steps if optimizer_us else None,
+        gc_ms=totals.gc_us * per_step if totals.gc_seen else None,
+        rank=_whole(ranks.get("rank")),
+        world=_whole(ranks.get("world_size")),
+        missing=missing,
+    )
+
+
+def _missing(reducer: Reducer, kinds: Counter[int], totals: Totals) -> tuple[str, ...]:
+    """What the trace does not hold; `device` where the runtime was called and none of its kernels were recorded."""
+    absent = {
+        "shapes": "shapes" not in reducer.holds,
+        "stacks": "stacks" not in reducer.holds,
+        "memory": "memory" not in reducer.holds,
+        "regions": not totals.regions,
+        "device": bool(kinds[RUNTIME]) and not totals.on_device,
+    }
+    return tuple(name for name, is_absent in absent.items() if is_absent)
+
+
+def _quartiles(values_us: list[float]) -> Quartiles:
+    if len(values_us) == 1:
+        return Quartiles(low=values_us[0] / 1e3, median=values_us[0] / 1e3, high=values_us[0] / 1e3)
+    low, middle, high = quantiles(values_us, n=4, method="inclusive")
+    return Quartiles(low=low / 1e3, median=middle / 1e3, high=high / 1e3)
+
+
+def _device_name(meta: dict[str, Any]) -> str:
+    devices = meta.get("deviceProperties")
+    first = devices[0] if isinstance(devices, list) and devices else None
+    return str(_fields(first).get("name", ""))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) else None

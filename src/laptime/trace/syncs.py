@@ -1,0 +1,101 @@
+"""Where the host waits for the device, and how long the device then has nothing to do."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from laptime.records import SyncRow
+from laptime.trace.intervals import Span, merge
+from laptime.trace.nest import Node
+from laptime.trace.steps import Step
+
+_WAITING = (
+    "cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize cudaMemcpy cuStreamSynchronize cuCtxSynchronize "
+    "cuEventSynchronize hipStreamSynchronize hipDeviceSynchronize hipEventSynchronize hipMemcpy"
+)
+_CALLS = frozenset(_WAITING.split())
+# Operators by which a user asks for a value; the outermost of them names the wait.
+_ASKING = "item is_nonzero _local_scalar_dense nonzero to _to_copy copy_ equal unique _unique2 masked_select"
+_ASKS = frozenset(f"aten::{name}" for name in _ASKING.split())
+
+
+@dataclass
+class Syncs:
+    """Waits by operator and line, added up over steps.
+
+    Attributes:
+        pending: the last wait of a step after which the device got no more work in it, and its end.
+    """
+
+    calls: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    wait_us: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    idle_us: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    pending: tuple[tuple[str, str], float] | None = None
+
+    def add(self, step: Step, busy: list[Span]) -> list[Span]:
+        """Takes a step's waits.
+
+        Args:
+            step: the step.
+            busy: merged spans in which the device works, in the step.
+
+        Returns:
+            spans of the step that waits explain: the waits, and the idle time after each.
+        """
+        waits = [n for n in step.runtime if n.event.name in _CALLS]
+        explained = list(self._settle(step, waits, busy))
+        for place, node in enumerate(waits):
+            key = named(node)
+            self.calls[key] += 1
+            self.wait_us[key] += node.event.dur
+            explained.append((node.event.begin, node.event.end))
+            until = waits[place + 1].event.begin if place + 1 < len(waits) else step.end
+            begin, end = _idle_after(node.event.end, until, busy)
+            self.idle_us[key] += max(0.0, end - begin)
+            explained.append((begin, max(begin, end)))
+            if place + 1 == len(waits) and end >= step.end:
+                self.pending = (key, step.end)
+        return merge(explained, step.begin, step.end)
+
+    def _settle(self, step: Step, waits: list[Node], busy: list[Span]) -> Iterator[Span]:
+        """Adds what the last step's last wait left idle in this one."""
+        if self.pending is None:
+            return
+        key, since = self.pending
+        until = waits[0].event.begin if waits else step.end
+        begin, end = _idle_after(since, until, busy)
+        self.idle_us[key] += max(0.0, end - begin)
+        self.pending = (key, step.end) if not waits and end >= step.end else None
+        yield begin, max(begin, end)
+
+    def rows(self, steps: int) -> tuple[SyncRow, ...]:
+        keys = sorted(self.wait_us, key=lambda key: (-self.wait_us[key] - self.idle_us[key], key))
+        return tuple(
+            SyncRow(
+                name=key[0],
+                source=key[1],
+                calls=self.calls[key] / steps,
+                wait_ms=self.wait_us[key] / steps / 1e3,
+                idle_after_ms=self.idle_us[key] / steps / 1e3,
+            )
+            for key in keys
+        )
+
+
+def named(call: Node) -> tuple[str, str]:
+    """What a wait is called, and the user's line."""
+    above = call.above()
+    asks = [n.event.name for n in above if n.event.name in _ASKS]
+    return (asks or [n.event.name for n in above] or [call.event.name])[-1], call.source
+
+
+def _idle_after(time: float, until: float, busy: list[Span]) -> Span:
+    """From a moment on, the stretch in which the device does nothing; empty where it works right then."""
+    place = bisect_left(busy, time, key=lambda span: span[1])
+    if place == len(busy):
+        return time, until
+    begin = busy[place][0]
+    return time, min(until, max(time, begin))

@@ -1,0 +1,83 @@
+"""`laptime advise`: what it reads, and what it says of names that mean nothing."""
+
+import json
+
+import pytest
+from tests.unit.conftest import make_spec
+from tests.unit.trace.trace_builder import training
+from typer.testing import CliRunner
+
+import laptime.advice
+from laptime.cli import app
+from laptime.cli.advise import read_subject
+from laptime.errors import DataError, RunError, UsageError
+from laptime.records import RunRecord, write_json
+from laptime.trace import summarize
+
+has_advice = pytest.mark.skipif(not hasattr(laptime.advice, "advise"), reason="no advice to print")
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return training().write(tmp_path / "gpu.json")
+
+
+def _write_run(folder, trace=None, status="done"):
+    write_json(folder / "record.json", RunRecord(status=status, spec=make_spec(), error=None))
+    if trace is not None:
+        write_json(folder / "profile" / "breakdown.json", summarize(trace))
+
+
+def test_a_trace_is_read_as_one(trace):
+    record, summary = read_subject(str(trace))
+    assert record is None
+    assert summary == summarize(trace)
+
+
+def test_a_run_comes_with_the_summary_beside_it(tmp_path, trace):
+    _write_run(tmp_path / "cpu-baseline-0", trace)
+    for name in ("cpu-baseline-0", "cpu-baseline-0/record.json", "."):
+        record, summary = read_subject(str(tmp_path / name))
+        assert record is not None
+        assert summary == summarize(trace)
+    record, summary = read_subject(str(tmp_path / "cpu-baseline-0" / "profile" / "breakdown.json"))
+    assert record is None
+    assert summary is not None
+
+
+def test_of_several_repeats_the_profiled_one_is_taken(tmp_path, trace):
+    _write_run(tmp_path / "cpu-baseline-0")
+    _write_run(tmp_path / "cpu-baseline-1", trace)
+    assert read_subject(str(tmp_path))[1] is not None
+
+
+def test_several_variants_are_named(tmp_path):
+    _write_run(tmp_path / "cpu-baseline-0")
+    _write_run(tmp_path / "cpu-optimized-0")
+    with pytest.raises(UsageError, match=r"2 variants \(cpu-baseline, cpu-optimized\)"):
+        read_subject(str(tmp_path))
+
+
+def test_names_that_mean_nothing(tmp_path, trace):
+    with pytest.raises(UsageError, match="neither a path nor an MLflow run id"):
+        read_subject("nowhere")
+    with pytest.raises(UsageError, match=r"such as gpu\.json"):
+        read_subject(str(tmp_path))
+    write_json(tmp_path / "spec.json", {"schema": "laptime.spec/1"})
+    with pytest.raises(DataError, match=r"laptime\.spec/1"):
+        read_subject(str(tmp_path / "spec.json"))
+
+
+def test_a_failed_run_has_nothing_to_advise_on(tmp_path):
+    _write_run(tmp_path / "cpu-baseline-0", status="failed")
+    with pytest.raises(RunError, match="status 'failed'"):
+        read_subject(str(tmp_path))
+
+
+@has_advice
+def test_advice_is_printed_as_text_and_as_data(trace):
+    text = CliRunner().invoke(app, ["advise", str(trace)])
+    assert text.exit_code == 0, text.output
+    assert "gpu.json" in text.output
+    data = CliRunner().invoke(app, ["advise", str(trace), "--json"])
+    assert json.loads(data.output)["schema"] == "laptime.advice/1"

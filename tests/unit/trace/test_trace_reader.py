@@ -1,0 +1,183 @@
+"""Reading: whatever stands where a chunk ends, and every file that is no trace."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.trace.trace_builder import Trace, training
+
+from laptime.errors import DataError
+from laptime.trace import reader, summarize
+from laptime.trace.intervals import gaps, length, merge, subtract
+from laptime.trace.reader import TraceFile
+
+RECORDED = Path("tests/data/traces/cpu.json.gz")
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 64])
+def test_chunks_may_end_anywhere(tmp_path, monkeypatch, chunk):
+    path = tmp_path / "t.json"
+    whole = {
+        "schemaVersion": 12345,
+        "deviceProperties": [{"name": "GPU"}],
+        "traceEvents": [
+            {"name": 'it\'s }]{[ "quoted" é', "ts": 123.5e3, "x": float("nan")},
+            7,
+            {"name": "b", "args": {"n": [1, [2, 3]], "s": "\\"}},
+        ],
+        "distributedInfo": {"rank": 1},
+        "last": 678,
+    }
+    path.write_text(json.dumps(whole, ensure_ascii=False, indent=1), encoding="utf-8")
+    monkeypatch.setattr(reader, "CHUNK", chunk)
+    file = TraceFile(path)
+    events = list(file.read())
+    assert [e["name"] for e in events] == ['it\'s }]{[ "quoted" é', "b"]
+    assert (file.events, file.meta["schemaVersion"], file.meta["last"]) == (3, 12345, 678)
+    assert file.meta["distributedInfo"] == {"rank": 1}
+
+
+def test_a_bare_list_and_bytes_that_are_no_text(tmp_path):
+    trace = Trace()
+    trace.step(1, 0, 100)
+    trace.op("aten::NAME", 10, 50)
+    path = tmp_path / "t.json"
+    path.write_bytes(json.dumps(trace.events).encode().replace(b"NAME", b"na\xff\x01me"))
+    (row,) = summarize(path).operators
+    assert row.name == "aten::na\ufffd\x01me"
+
+
+def test_malformed_events_are_passed_over(tmp_path):
+    trace = Trace()
+    trace.step(1, 0, 100)
+    trace.op("aten::mm", 10, 50)
+    trace.events += [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm"},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": "soon"},
+        {"ph": "X"},
+        {},
+    ]
+    assert summarize(trace.write(tmp_path / "t.json")).operators[0].calls == 1
+
+
+def _said(path):
+    with pytest.raises(DataError) as caught:
+        summarize(path)
+    message = str(caught.value)
+    assert message.endswith(".")
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"   \n", "not JSON"),
+        (b"hello", "not JSON"),
+        (b"{not json", "not JSON"),
+        (b'{"a": 1}', "JSON without traceEvents"),
+        (b'{"traceEvents": []}', "another tool"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "FEE", "name": "f", "ts": 1, "dur": 2}]}', "another tool"),
+        (b"\x0a\x12\x34\x08binary", "Perfetto"),
+        (b"SQLite format 3\0", "nsys"),
+        (b"PK\x03\x04zip", "zip"),
+        (b"\x80\x04\x95pickle", "pickle"),
+        (b"\x1f\x8bbroken", "gzip"),
+    ],
+)
+def test_files_that_are_no_trace(tmp_path, content, words):
+    path = tmp_path / "t.json"
+    path.write_bytes(content)
+    assert words in _said(path)
+
+
+def test_a_folder_names_a_trace_in_it(tmp_path):
+    assert "there is none" in _said(tmp_path)
+    training().write(tmp_path / "rank0.pt.trace.json")
+    assert "rank0.pt.trace.json" in _said(tmp_path)
+
+
+def test_a_trace_without_steps_says_how_to_mark_them(tmp_path):
+    trace = Trace()
+    trace.op("aten::mm", 10, 50)
+    message = _said(trace.write(tmp_path / "t.json"))
+    assert "1 events but no steps" in message
+    assert "prof.step()" in message
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.999])
+def test_a_trace_that_is_cut_off_says_how_far_it_goes(tmp_path, share):
+    text = gzip.decompress(RECORDED.read_bytes())
+    path = tmp_path / "t.json"
+    path.write_bytes(text[: int(len(text) * share)])
+    message = _said(path)
+    assert "cut off after" in message
+    assert " 0 events" not in message
+
+
+def test_a_gzip_that_is_cut_off(tmp_path):
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(RECORDED.read_bytes()[:12000])
+    assert "cut off after" in _said(path)
+
+
+def test_a_damaged_gzip(tmp_path):
+    path = tmp_path / "t.json.gz"
+    content = bytearray(RECORDED.read_bytes())
+    content[-8:-4] = b"\0\0\0\0"
+    path.write_bytes(content)
+    assert "damaged" in _said(path)
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15)).map(lambda s: (s[0], s[0] + s[1])), max_size=8)
+
+
+@given(SPANS, SPANS)
+@settings(max_examples=60, deadline=None)
+def test_stretches_of_time_are_sets_of_moments(first, second):
+    def moments(spans):
+        return {m for low, high in spans for m in range(low, high)}
+
+    one, two = merge(first), merge(second)
+    assert moments(one) == moments(first)
+    assert length(one) == len(moments(first))
+    assert moments(subtract(one, two)) == moments(first) - moments(second)
+    assert moments(gaps(one, 5, 30)) == set(range(5, 30)) - moments(first)
+    assert moments(merge(first, 5, 30)) == moments(first) & set(range(5, 30))
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_trace(tmp_path):
+    """A trace of 60 MB takes no more than 25 MiB above one of 6 MB, and its rows alone would take 40."""
+    sizes = [_peak_mib(tmp_path, steps) for steps in (20, 200)]
+    assert sizes[1] - sizes[0] < 25
+
+
+def _peak_mib(tmp_path, steps):
+    """Writes a long trace of some 300 kB a step and reads it in a process of its own."""
+    path = tmp_path / f"{steps}.json"
+    ops = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mul", "pid": 1, "tid": 1, "ts": 0, "dur": 0.5,
+         "args": {"External id": 7, "Input Dims": [[8, 8], [8, 8]], "Fill": "x" * 40}}
+    ] * 1500  # fmt: skip
+    mark = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "dur": 2000}
+    body = ", ".join(json.dumps(op, indent=1).replace('"ts": 0', '"ts": %d') for op in ops)
+    with path.open("w") as stream:
+        stream.write('{"traceEvents": [')
+        for step in range(steps):
+            stream.write(json.dumps({**mark, "ts": step * 2000}) + ", ")
+            stream.write(body % tuple(range(step * 2000, step * 2000 + 1500)) + ", ")
+        stream.write("{}]}")
+    code = (
+        "import resource, sys; from pathlib import Path; from laptime.trace import summarize;"
+        "summarize(Path(sys.argv[1]), in_memory=20000);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    return float(done.stdout)
