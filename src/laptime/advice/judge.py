@@ -78,8 +78,8 @@ def judge(found: Verdicts, s: Signals, history: Mapping[str, RuleHistory]) -> Ad
 def confidence(prior: float, history: RuleHistory) -> float:
     """The rule's own confidence, corrected by how often its proposals were faster.
 
-    The mean of a Beta distribution: `_PRIOR` imagined proposals at the rule's own rate, and the real ones on top (Gelman
-    et al., Bayesian Data Analysis, 2.4). One success or failure moves it a little, twenty decide.
+    The mean of a Beta distribution: `_PRIOR` imagined proposals at the rule's own rate, and the real ones on top
+    (Gelman et al., Bayesian Data Analysis, 2.4). One success or failure moves it a little, twenty decide.
     """
     return (_PRIOR * prior + history.faster) / (_PRIOR + history.tried)
 
@@ -110,7 +110,7 @@ def _too_little(finding: Finding, s: Signals, left: float) -> str:
         return "the machine was too noisy for numbers"
     low, high = finding.gain
     if low < LEAST_GAIN:
-        return f"its gain may be as small as {low:.1%} of the step (up to {high:.1%}): under {LEAST_GAIN:.0%} is not worth it"
+        return f"its gain may be as small as {low:.1%} (up to {high:.1%}): under {LEAST_GAIN:.0%} it is not worth it"
     noise = _UNKNOWN_NOISE if s.noise is None else s.noise
     if low < 2 * noise:
         return f"its gain may be as small as {low:.1%}, less than twice the noise of {noise:.1%}"

@@ -56,7 +56,7 @@ def _refusal(added: OptimizationSpec, s: Signals) -> str:
 
 
 def _base_name(s: Signals) -> str:
-    """The variant's name where it stands for what was run; else spelled out, since a ladder's rung is what it became."""
+    """The variant's name where it stands for what was run; else spelled out: a rung is what a ladder made it."""
     present = s.optimizations or ()
     try:
         if resolve(s.variant).optimizations == present:

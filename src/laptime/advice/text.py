@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withheld
 
 _FOOT = (
-    "Each gain is of the step as it is now: gains do not add up. Confidence is the rule's own, corrected by how often its "
-    "proposals were faster."
+    "Each gain is of the step as it is now: gains do not add up. Confidence is the rule's own, corrected by how often "
+    "its proposals were faster."
 )
 _UNKNOWN = "not known: "
 

@@ -1,4 +1,4 @@
-"""The rules: each reads signals and proposes, notes, abstains or has nothing to say. What each promises: docs/advice.md."""
+"""The rules: each reads signals and proposes, notes, abstains or is silent. What each promises: docs/advice.md."""
 
 from __future__ import annotations
 

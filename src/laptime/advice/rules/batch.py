@@ -37,8 +37,8 @@ def batch_size(s: Signals) -> Outcome:
         "batch-size",
         f"Much of a step does not depend on the batch: take {size} samples a step instead of {batch}.",
         (
-            f"{fixed:.1f} of {step:.1f} ms a step are fixed: {updates:.1f} ms of optimizer, and {share:.0%} of forward and "
-            "backward by a fit of the forward pass over batch sizes",
+            f"{fixed:.1f} of {step:.1f} ms a step are fixed: {updates:.1f} ms of optimizer, and {share:.0%} of forward "
+            "and backward by a fit of the forward pass over batch sizes",
             f"the step is given for {batch} samples; quality needs a look, since the learning rate changes too",
         ),
         (saved * (updates + 0.5 * share * both), saved * fixed),
@@ -84,9 +84,7 @@ def memory(s: Signals) -> Outcome:
     """Nearly full, or half empty where batches could be larger."""
     peak, whole = known(s.peak_mib, "the peak of the memory"), known(s.memory_mib, "the device's memory")
     if peak > _FULL * whole:
-        return Note(
-            f"Memory is nearly full ({peak:,.0f} of {whole:,.0f} MiB): a larger batch will not fit, and fragments may end a run."
-        )
+        return Note(f"Memory is nearly full ({peak:,.0f} of {whole:,.0f} MiB): no larger batch fits.")
     if s.device == "cuda" and peak < _EMPTY * whole:
         return Note(f"The device has room: {peak:,.0f} of {whole:,.0f} MiB are taken, so a larger batch fits.")
     return None

@@ -45,7 +45,7 @@ def synchronisation(s: Signals) -> Outcome:
         return None
     return Proposal(
         "synchronisation",
-        "The host waits for the device within the step, which then idles: keep values there and read them once an epoch.",
+        "The host waits for the device within the step, which then idles: keep values there, read them once an epoch.",
         tuple(
             f"{r.name} waits {r.wait_ms:.2f} ms {r.calls:.1f} times a step and leaves the device idle for "
             f"{r.idle_after_ms:.2f} ms"
@@ -72,9 +72,7 @@ def created_on_cpu(s: Signals) -> Outcome:
     return Proposal(
         "created-on-cpu",
         "Tensors are made on the CPU in each step and then moved: make them on the device.",
-        (
-            f"{sum(r.fresh for r in rows):.1f} copies a step are of what was filled just before; they take {copy:.2f} ms",
-        ),
+        (f"{sum(r.fresh for r in rows):.1f} copies a step are of what was just filled; they take {copy:.2f} ms",),
         (0.8 * copy, copy),
         0.75,
         code="torch.zeros(..., device=device)  # instead of torch.zeros(...).to(device)",

@@ -24,8 +24,7 @@ def epoch_overhead(s: Signals) -> Outcome:
         "epoch-overhead",
         "Evaluation and checkpoints take much of an epoch: do them every second to fifth epoch.",
         (
-            f"beside {known(s.epoch_s, 'an epoch'):.2f} s of training an epoch, {known(s.evaluate_s, 'evaluation'):.2f} s go "
-            f"to evaluation and {s.checkpoint_s or 0.0:.2f} s to checkpoints",
+            f"beside {known(s.epoch_s, 'an epoch'):.2f} s of training, evaluation and checkpoints take {beside:.2f} s",
             "the step is given with them; laptime's own epochs are timed without",
         ),
         (spent / 2, spent * 4 / 5),
@@ -48,8 +47,8 @@ def evaluation(s: Signals) -> Outcome:
     lost = (spent - needed) * by_step
     return Proposal(
         "evaluation",
-        "Evaluation takes longer than its forward passes: check for gradients that are kept, reads in each batch, a small "
-        "batch and its loader.",
+        "Evaluation takes longer than its forward passes: check for gradients that are kept, reads in each batch, a "
+        "small batch and its loader.",
         (f"it takes {spent:.2f} s; the forward passes alone would take {needed:.2f} s in batches of {batch}",),
         (0.3 * lost, lost),
         0.5,
@@ -93,9 +92,7 @@ def first_batch(s: Signals) -> Outcome:
     return Proposal(
         "first-batch",
         "Each epoch waits for its first batch: begin to fetch it before the evaluation of the epoch before.",
-        (
-            f"the first batch comes after {first:.2f} of {epoch:.2f} s, {s.worker_start_s or 0.0:.2f} s of it for workers",
-        ),
+        (f"the first batch comes after {first:.2f} of {epoch:.2f} s, {first - own:.2f} s of it for workers",),
         (0.7 * own * by_step, own * by_step),
         0.7,
         code="batches = iter(loader)  # before evaluate()",

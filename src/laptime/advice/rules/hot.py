@@ -58,7 +58,7 @@ def hot_operator(s: Signals) -> Outcome:
 
 
 def _ways(s: Signals, hot: list[OperatorRow], spent: float) -> list[_Way]:
-    """Exact ones first: dead taps and products, layout, precision, a smaller input, fewer operations, another device."""
+    """Exact ones first: dead taps and products, layout, precision, a smaller input, less work, another device."""
     found: list[_Way] = []
     if is_convolution(hot[0]):
         found += _convolution_ways(s, hot)

@@ -26,7 +26,7 @@ def launch_bound(s: Signals) -> Outcome:
         "The device waits for launches: record the whole step as a CUDA graph, or take a larger batch.",
         (
             f"the device idles {idle:.1f} of {step:.1f} ms a step with neither data nor reads to wait for",
-            f"{kernels.calls:.0f} kernels a step, half of them under {median_us:.1f} us; busy for {kernels.busy_ms:.1f} ms",
+            f"{kernels.calls:.0f} kernels a step, half of them under {median_us:.1f} us; busy {kernels.busy_ms:.1f} ms",
         ),
         (0.5 * (step - best), step - best),
         0.7,

@@ -16,14 +16,14 @@ def too_noisy(s: Signals) -> Outcome:
     """All numbers are withheld where steps scatter, or where others used the machine."""
     if s.noise is not None and s.noise > MOST_NOISE:
         return Limit(
-            f"The machine was too noisy to judge: the middle half of the steps spreads over {s.noise:.0%} of their median "
+            f"The machine was too noisy to judge: half of the steps spread over {s.noise:.0%} of the median "
             f"(at most {MOST_NOISE:.0%}). Let nothing else run, and record again.",
             0.0,
         )
     if s.load is not None and s.cores and s.load > MOST_LOAD * s.cores:
         return Limit(
-            f"The machine was too busy to judge: its load was {s.load:.1f} on {s.cores} cores before the run. Let nothing "
-            "else run, and record again.",
+            f"The machine was too busy to judge: its load was {s.load:.1f} on {s.cores} cores before the run. Let "
+            "nothing else run, and record again.",
             0.0,
         )
     if s.noise is None and (s.load is None or not s.cores):
@@ -40,7 +40,7 @@ def near_the_roof(s: Signals) -> Outcome:
     if share > 1:
         raise MissingSignalError("a ceiling that holds (this one is exceeded, so it is underestimated)")
     return Limit(
-        f"Stop here: the step is at {share:.0%} of what this machine's ceilings allow and waits for no data, so at most "
-        f"{1 - share:.0%} is left without changing precision, trajectory or net.",
+        f"Stop here: the step is at {share:.0%} of what this machine's ceilings allow and waits for no data, so at "
+        f"most {1 - share:.0%} is left without changing precision, trajectory or net.",
         1 - share,
     )

@@ -32,7 +32,7 @@ def workers(s: Signals) -> Outcome:
     step, wait = known(s.step_ms, "the step's time"), known(s.wait_ms, "the exposed data wait")
     if wait < LEAST_WAIT * step:
         return None
-    if s.foreign:
+    if s.foreign and s.workers is None:
         return _of_trace(s, step, wait)
     if known(s.loader, "the kind of loader") == "resident":
         return None
@@ -46,8 +46,8 @@ def _first(s: Signals, step: float, wait: float) -> Outcome:
     compute, spare = step - wait, _spare_ms(s, step - wait, share * wait)
     if share >= IO_BOUND and known(spare, "the CPU time of the process") <= 0:
         return Abstain(
-            f"fetching computes ({share:.0%} of the wait is CPU time) and training uses all {s.cores} cores: workers would "
-            "take its time"
+            f"fetching computes ({share:.0%} of the wait is CPU time) and training uses all {s.cores} cores: workers "
+            "would take its time"
         )
     cramped = max(0.0, share * wait - (spare or 0.0))
     if (1 - share) * wait + share * wait - cramped <= _CONTENTION * cramped:
@@ -77,7 +77,7 @@ def _first(s: Signals, step: float, wait: float) -> Outcome:
 
 
 def _spare_ms(s: Signals, compute: float, fetch_cpu: float) -> float | None:
-    """Core-milliseconds that are free while a step computes: (p - u) C, u from the process's CPU time less the fetch's."""
+    """Core-milliseconds free while a step computes: (p - u) C, with u from the process's CPU time less the fetch's."""
     if s.cores is None or s.process_cpu_ms is None:
         return None
     return max(0.0, s.cores * compute - max(0.0, s.process_cpu_ms - fetch_cpu))
@@ -129,7 +129,7 @@ def resident_data(s: Signals) -> Outcome:
     step, wait = known(s.step_ms, "the step's time"), known(s.wait_ms, "the exposed data wait")
     if wait < LEAST_WAIT * step:
         return None
-    if s.foreign:
+    if s.foreign and s.train_mib is None:
         return Abstain("a trace does not say how large the data are")
     if known(s.loader, "the kind of loader") != "items":
         return None

@@ -36,9 +36,7 @@ def precision(s: Signals) -> Outcome:
     return Proposal(
         "precision",
         "Convolutions and matrix products run in fp32: let autocast run them in bf16.",
-        (
-            f"they take {work:.1f} of {step:.1f} ms a step; bf16 ran at {rates:.1f} times fp32's rate in micro-benchmarks",
-        ),
+        (f"they take {work:.1f} of {step:.1f} ms a step; micro-benchmarks ran at {rates:.1f} times the rate in bf16",),
         # Small shapes reach half of what large ones gain.
         (work * (1 - 1 / (1 + 0.5 * (rates - 1))), work * (1 - 1 / rates)),
         0.6,
@@ -111,11 +109,7 @@ def dead_taps(s: Signals) -> Outcome:
         "dead-taps",
         "Kernels are larger than their feature maps: crop the taps that only ever meet padding.",
         (
-            *(
-                [f"{dead:.0%} of all parameters are such taps; the optimizer takes {updates:.1f} ms for them"]
-                if dead
-                else []
-            ),
+            *([f"{dead:.0%} of the parameters are such taps, {updates:.1f} ms of the optimizer"] if dead else []),
             *([f"{wasted:.1f} of {step:.1f} ms a step go to convolving padding with them"] if wasted else []),
         ),
         (0.8 * (updates + 0.5 * wasted), updates + wasted),
@@ -131,6 +125,6 @@ def bias_before_norm(s: Signals) -> Outcome:
     if not known(s.biased_before_norm, "the biases before norms"):
         return None
     return Note(
-        f"{s.biased_before_norm} convolutions have a bias that the BatchNorm behind them takes away again: bias=False is the "
-        "same net with less to update."
+        f"{s.biased_before_norm} convolutions have a bias that BatchNorm takes away again: bias=False is "
+        "the same net with less to update."
     )

@@ -37,8 +37,7 @@ def spent(rows: Iterable[OperatorRow], on_device: bool) -> float:
 def map_and_kernel(row: OperatorRow) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Sides of a 2-D convolution's feature map and of its kernel, from the shapes of its inputs.
 
-    The kernel is the first four-dimensional input whose second side is a divisor of the map's channels (groups); the map
-    is the one before it. Backward has the gradient first: then the map is the second.
+    The kernel is the four-dimensional input behind the map; backward has the gradient before both.
     """
     found = [[int(n) for n in text.split(",") if n.strip()] for text in _LIST.findall(row.shapes)]
     four = [sizes for sizes in found if len(sizes) == 4]
@@ -61,7 +60,7 @@ def dead_parameters(rows: Iterable[OperatorRow]) -> float | None:
 
 
 def _forward(rows: Iterable[OperatorRow]) -> list[OperatorRow]:
-    """Rows of linear layers and of forward convolutions, the latter under that one of their names which does the work."""
+    """Rows of linear layers and of forward convolutions, these under the one of their names that does the work."""
     rows = list(rows)
     convolutions = [r for r in rows if is_convolution(r) and "backward" not in r.name]
     names = {r.name for r in convolutions}

@@ -50,9 +50,7 @@ def small_messages(s: Signals) -> Outcome:
     return Proposal(
         "small-messages",
         "Ranks exchange many small messages: put gradients into larger buckets, or into one.",
-        (
-            f"{calls:.0f} collectives a step send {mib / calls:.2f} MiB each; {exposed:.1f} of {step:.1f} ms are exposed",
-        ),
+        (f"{calls:.0f} collectives a step send {mib / calls:.2f} MiB each; {exposed:.1f} of {step:.1f} ms show",),
         (0.3 * exposed, 0.9 * exposed),
         0.5,
         remedy="" if s.has("flat-reduce") else "flat-reduce",
@@ -71,10 +69,8 @@ def stragglers(s: Signals) -> Outcome:
         return None
     return Proposal(
         "stragglers",
-        f"Rank {ranks.index(max(ranks))} is late in each step and the others wait: look at its data, its cores and its device.",
-        (
-            f"data, copy and forward take it {max(ranks):.1f} ms, the middle rank {median(ranks):.1f} of {step:.1f} ms a step",
-        ),
+        f"Rank {ranks.index(max(ranks))} is late in each step and the others wait: look at its data, cores and device.",
+        (f"data, copy and forward take it {max(ranks):.1f} ms, the middle rank {median(ranks):.1f} of {step:.1f} ms",),
         (0.5 * late, late),
         0.6,
         code="equal shares of equal work: the same number of samples, cores and loader workers by rank",

@@ -61,7 +61,7 @@ def zero_grad(s: Signals) -> Outcome:
 
 
 def reads(s: Signals) -> Outcome:
-    """On a CPU the time for reading and logging values in each step; on a GPU that time is the step's own, see `sync`."""
+    """On a CPU the time of reading and logging values in each step; on a GPU see `synchronisation`."""
     if s.device == "cuda":
         return None
     step, spent = known(s.step_ms, "the step's time"), known(s.read_ms, "the time of reads")
