@@ -63,6 +63,7 @@ def judge(found: Verdicts, s: Signals, history: Mapping[str, RuleHistory]) -> Ad
             withheld.append(Withheld(id=finding.id, reason=reason))
         else:
             findings.append(_capped(finding, left))
+    findings = _merged(findings)
     findings.sort(key=lambda f: -sum(f.gain) / 2 * f.confidence)
     return Advice(
         subject=s.subject,
@@ -126,6 +127,17 @@ def _capped(finding: Finding, left: float) -> Finding:
     low = finding.gain[0]
     expected = (finding.step_ms_now * (1 - left), finding.step_ms_expected[1])
     return finding.model_copy(update={"gain": (low, left), "step_ms_expected": expected})
+
+
+def _merged(findings: list[Finding]) -> list[Finding]:
+    """One finding for a variant: a later rule with the same remedy adds its evidence to the first one's."""
+    found: dict[str, Finding] = {}
+    for finding in findings:
+        first = found.setdefault(finding.variant or finding.id, finding)
+        if first is not finding:
+            more = (*first.evidence, *(f"{finding.id}: {text}" for text in finding.evidence))
+            found[finding.variant] = first.model_copy(update={"evidence": more})
+    return list(found.values())
 
 
 def _strictest(limits: list[Limit]) -> tuple[str, float]:

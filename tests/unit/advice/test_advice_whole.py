@@ -83,6 +83,13 @@ def test_near_the_roof_the_advice_is_what_is_left():
     assert not advise(profiled).verdict.startswith("Stop here")  # it waits for data
 
 
+def test_two_rules_with_one_remedy_make_one_finding():
+    dead = CASES["dead-taps"][0][1].operators[0].model_copy(update={"self_ms": 60.0})
+    found = of(cpu(operators=(dead,), dead_share=None))
+    assert [f.id for f in found.findings if f.variant.endswith("+dead-taps")] == ["dead-taps"]
+    assert any(text.startswith("hot-operator/mkldnn_convolution: ") for text in found.findings[0].evidence)
+
+
 def test_what_the_variant_has_or_can_not_have_is_not_proposed():
     has = of(cpu(optimizer_ms=30.0, optimizations=specs("no-reads"), read_ms=10.0, variant="cpu-no-reads"))
     assert "has no-reads already" in why(has, "reads")
