@@ -26,7 +26,10 @@ def signals_of(
 
     A trace is of profiled steps, which are slower: its times are scaled by the counted median over its own.
     """
-    found = _from_record(record) if record is not None else Signals(subject=trace.source if trace else "")
+    if record is not None:
+        found = _from_record(record)
+    else:
+        found = Signals(subject=trace.source, device=trace.device) if trace is not None else Signals()
     if trace is not None:
         found = _with_trace(found, trace)
     return _with_probe(found, probe) if probe is not None else found
@@ -181,16 +184,13 @@ def _bf16_rates(record: RunRecord) -> float | None:
 
 def _with_trace(found: Signals, trace: TraceSummary) -> Signals:
     """Adds a trace; what the record says already stays, since those steps were not slowed by a profiler."""
-    of_its_own = found.step_ms is None
     step = found.step_ms if found.step_ms is not None else trace.step_ms.median
     by = step / trace.step_ms.median if trace.step_ms.median > 0 else 1.0
     on_device = trace.device == "cuda" and "device" not in trace.missing
-    regions = {f"{_PARTS[p]}_ms": ms * by for p, ms in trace.regions_ms.items() if p in _PARTS}
-    own = _of_trace_alone(trace, by) if of_its_own else {}
-    merged = {**regions, **{k: v for k, v in vars(found).items() if v is not None}, **own}
-    scaled = replace(
-        found,
-        **{k: v for k, v in merged.items() if k in vars(found)},
+    said = {k: v for k, v in vars(found).items() if v is not None}
+    whole = replace(found, **{**_of_trace(trace, by), **said, "step_ms": step})
+    return replace(
+        whole,
         operators=tuple(_scaled(r, by, "self_ms", "total_ms", "device_self_ms") for r in trace.operators) or None,
         kernels=_scaled(trace.kernels, by, "busy_ms", "idle_ms", "unexplained_idle_ms", "layout_ms"),
         copies=tuple(_scaled(r, by, "ms") for r in trace.copies) if on_device else None,
@@ -200,15 +200,14 @@ def _with_trace(found: Signals, trace: TraceSummary) -> Signals:
         elementwise_ms=_times(trace.elementwise_ms, by),
         optimizer_calls=trace.optimizer_calls,
     )
-    return scaled if scaled.step_ms is not None else replace(scaled, step_ms=step)
 
 
-def _of_trace_alone(trace: TraceSummary, by: float) -> dict[str, Any]:
-    """What only a trace without a record is asked for: its own step, its noise, the parts that it attributes."""
-    own: dict[str, Any] = {"device": trace.device, "step_ms": trace.step_ms.median, "noise": _noise(trace.step_ms)}
-    wait = trace.attribution_ms.get("data_loading")
-    found = {"wait_ms": wait, "optimizer_ms": trace.optimizer_ms, "gc_ms": trace.gc_ms, "ranks": trace.world}
-    return own | {k: _times(v, by) if k != "ranks" else v for k, v in found.items() if v is not None}
+def _of_trace(trace: TraceSummary, by: float) -> dict[str, Any]:
+    """What a trace says of the step as a whole; the data wait is the exposed one, where it is attributed."""
+    times = {f"{_PARTS[p]}_ms": ms for p, ms in trace.regions_ms.items() if p in _PARTS}
+    others = {"wait_ms": trace.attribution_ms.get("data_loading"), "optimizer_ms": trace.optimizer_ms}
+    times |= {k: v for k, v in {**others, "gc_ms": trace.gc_ms}.items() if v is not None}
+    return {"noise": _noise(trace.step_ms), "ranks": trace.world} | {k: v * by for k, v in times.items()}
 
 
 def _with_probe(found: Signals, probe: ProbeRecord) -> Signals:
