@@ -78,6 +78,8 @@ class SetupRecord(Readable):
         reads: whether the step reads a value from the device.
         graphed: whether the whole step is one recorded graph.
         biased_before_norm: convolutions with a bias that a following BatchNorm takes away again.
+        dead_parameters: those of the taps that only ever meet padding; None where nobody looked.
+        device_memory_mib: memory of the device trained on; None where not known.
     """
 
     batch_size: int = 0
@@ -94,6 +96,8 @@ class SetupRecord(Readable):
     train_mib: float = 0.0
     steps: int = 0
     biased_before_norm: int = 0
+    dead_parameters: int | None = None
+    device_memory_mib: float | None = None
 
 
 class ProfileRecord(Readable):

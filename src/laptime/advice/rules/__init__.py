@@ -1,0 +1,46 @@
+"""The rules: each reads signals and proposes, notes, abstains or is silent. What each promises: docs/advice.md."""
+
+from __future__ import annotations
+
+from laptime.advice.outcome import Rule
+from laptime.advice.rules.batch import batch_size, memory
+from laptime.advice.rules.copies import created_on_cpu, pinned_copies, synchronisation
+from laptime.advice.rules.epoch import epoch_overhead, evaluation, first_batch, garbage_collection, worker_start
+from laptime.advice.rules.hot import hot_operator
+from laptime.advice.rules.launches import compiling, launch_bound
+from laptime.advice.rules.limits import near_the_roof, too_noisy
+from laptime.advice.rules.loading import resident_data, workers
+from laptime.advice.rules.model import bias_before_norm, channels_last, dead_taps, precision
+from laptime.advice.rules.parallel import communication, data_parallel, small_messages, stragglers
+from laptime.advice.rules.updates import optimizer, reads, zero_grad
+
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("too-noisy", too_noisy),
+    ("near-the-roof", near_the_roof),
+    ("workers", workers),
+    ("resident-data", resident_data),
+    ("worker-start", worker_start),
+    ("first-batch", first_batch),
+    ("pinned-copies", pinned_copies),
+    ("synchronisation", synchronisation),
+    ("created-on-cpu", created_on_cpu),
+    ("launch-bound", launch_bound),
+    ("batch-size", batch_size),
+    ("precision", precision),
+    ("channels-last", channels_last),
+    ("dead-taps", dead_taps),
+    ("optimizer", optimizer),
+    ("zero-grad", zero_grad),
+    ("bias-before-norm", bias_before_norm),
+    ("evaluation", evaluation),
+    ("reads", reads),
+    ("compile", compiling),
+    ("epoch-overhead", epoch_overhead),
+    ("memory", memory),
+    ("communication", communication),
+    ("small-messages", small_messages),
+    ("stragglers", stragglers),
+    ("data-parallel", data_parallel),
+    ("garbage-collection", garbage_collection),
+    ("hot-operator", hot_operator),
+)

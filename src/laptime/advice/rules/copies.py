@@ -1,0 +1,81 @@
+"""Between host and device, on a GPU: copies, and waits of the host that leave the device without work."""
+
+from __future__ import annotations
+
+from laptime.advice.outcome import Outcome, Proposal, known, lines_of
+from laptime.advice.signals import Signals
+
+_LEAST_COPY = 0.03
+# Fewer than one in ten steps is no pattern of the step: a progress line, a checkpoint.
+_EVERY_STEP = 0.1
+# Pinned memory alone about doubles the rate; copied beside the step, nothing of it is left to see.
+_PINNED = (0.4, 1.0)
+
+
+def pinned_copies(s: Signals) -> Outcome:
+    """Page-locked batches, copied beside the step."""
+    if s.device != "cuda" or s.pinned:
+        return None
+    step, rows = known(s.step_ms, "the step's time"), known(s.copies, "the copies of a trace")
+    slow = [r for r in rows if r.kind == "HtoD" and r.pageable]
+    copy, mib = sum(r.ms for r in slow), sum(r.mib for r in slow)
+    if copy < _LEAST_COPY * step:
+        return None
+    return Proposal(
+        "pinned-copies",
+        "Batches are copied from pageable memory while the device waits: pin them and copy beside the step.",
+        (f"{copy:.2f} of {step:.1f} ms a step copy {mib:.1f} MiB to the device ({mib / 1.024 / copy:.1f} GB/s)",),
+        (_PINNED[0] * copy, _PINNED[1] * copy),
+        0.7,
+        remedy="pinned",
+        code='DataLoader(..., pin_memory=True) and batch.to("cuda", non_blocking=True)',
+        klass="exact",
+        lines=lines_of(*(r.source for r in slow)),
+    )
+
+
+def synchronisation(s: Signals) -> Outcome:
+    """The host reads a value in each step, and the device idles until it gets work again."""
+    if s.device != "cuda":
+        return None
+    step, rows = known(s.step_ms, "the step's time"), known(s.syncs, "the waits of a trace")
+    often = sorted((r for r in rows if r.calls >= _EVERY_STEP), key=lambda r: -r.idle_after_ms)
+    idle = min(sum(r.idle_after_ms for r in often), step)
+    if idle <= 0:
+        return None
+    return Proposal(
+        "synchronisation",
+        "The host waits for the device within the step, which then idles: keep values there, read them once an epoch.",
+        tuple(
+            f"{r.name} waits {r.wait_ms:.2f} ms {r.calls:.1f} times a step and leaves the device idle for "
+            f"{r.idle_after_ms:.2f} ms"
+            for r in often[:3]
+        ),
+        (0.5 * idle, idle),
+        0.7,
+        remedy="" if s.has("no-reads") else "no-reads",
+        code="total += loss.detach()  # instead of loss.item(); read `total` once after the epoch",
+        klass="exact",
+        lines=lines_of(*(r.source for r in often)),
+    )
+
+
+def created_on_cpu(s: Signals) -> Outcome:
+    """A tensor is filled on the host and copied in each step."""
+    if s.device != "cuda":
+        return None
+    known(s.step_ms, "the step's time")
+    rows = [r for r in known(s.copies, "the copies of a trace") if r.kind == "HtoD" and r.fresh >= _EVERY_STEP]
+    copy = sum(r.ms * min(1.0, r.fresh / r.calls) for r in rows if r.calls > 0)
+    if copy <= 0:
+        return None
+    return Proposal(
+        "created-on-cpu",
+        "Tensors are made on the CPU in each step and then moved: make them on the device.",
+        (f"{sum(r.fresh for r in rows):.1f} copies a step are of what was just filled; they take {copy:.2f} ms",),
+        (0.8 * copy, copy),
+        0.75,
+        code="torch.zeros(..., device=device)  # instead of torch.zeros(...).to(device)",
+        klass="exact",
+        lines=lines_of(*(r.source for r in rows)),
+    )

@@ -1,0 +1,124 @@
+"""Beside the steps: evaluation, checkpoints, the start of workers, the first batch, Python's garbage collector."""
+
+from __future__ import annotations
+
+from laptime.advice.outcome import Outcome, Proposal, known
+from laptime.advice.signals import Signals
+
+_LEAST_OVERHEAD = 0.05
+_LEAST_START = 0.03
+_LEAST_GC = 0.01
+# An evaluation is a forward pass for each sample, and fetching: what takes longer does something more.
+_SLOW_EVALUATION = 1.5
+_NO_WAIT = 0.01
+
+
+def epoch_overhead(s: Signals) -> Outcome:
+    """Evaluation and checkpoints every k-th epoch: their time x (1 - 1/k), for k from 2 to 5."""
+    beside = known(s.evaluate_s, "the evaluation's time") + (s.checkpoint_s or 0.0)
+    whole_ms, by_step = _whole(s)
+    if beside * by_step < _LEAST_OVERHEAD * whole_ms:
+        return None
+    spent = beside * by_step
+    return Proposal(
+        "epoch-overhead",
+        "Evaluation and checkpoints take much of an epoch: do them every second to fifth epoch.",
+        (
+            f"beside {known(s.epoch_s, 'an epoch'):.2f} s of training, evaluation and checkpoints take {beside:.2f} s",
+            "the step is given with them; laptime's own epochs are timed without",
+        ),
+        (spent / 2, spent * 4 / 5),
+        0.9,
+        code="if epoch % k == k - 1: evaluate(); save()",
+        klass="exact",
+        base_ms=whole_ms,
+    )
+
+
+def evaluation(s: Signals) -> Outcome:
+    """Evaluation that takes much longer than its forward passes: gradients that are kept, reads, its loader."""
+    spent = known(s.evaluate_s, "the evaluation's time")
+    passes = known(s.passes, "a forward pass alone")
+    batch, pass_ms = max(passes)
+    needed = known(s.test_samples, "the number of test samples") / batch * pass_ms / 1e3
+    whole_ms, by_step = _whole(s)
+    if spent < _SLOW_EVALUATION * needed or (spent - needed) * by_step < _LEAST_START * whole_ms:
+        return None
+    lost = (spent - needed) * by_step
+    return Proposal(
+        "evaluation",
+        "Evaluation takes longer than its forward passes: check for gradients that are kept, reads in each batch, a "
+        "small batch and its loader.",
+        (f"it takes {spent:.2f} s; the forward passes alone would take {needed:.2f} s in batches of {batch}",),
+        (0.3 * lost, lost),
+        0.5,
+        code="with torch.inference_mode(): ...  # large batches, sums kept as tensors",
+        klass="exact",
+        base_ms=whole_ms,
+    )
+
+
+def worker_start(s: Signals) -> Outcome:
+    """Starting loader workers takes a part of each epoch: keep them, or take fewer where nothing waits."""
+    if known(s.workers, "the number of loader workers") < 1:
+        return None
+    start, epoch = known(s.worker_start_s, "the start of workers"), known(s.epoch_s, "an epoch")
+    if start < _LEAST_START * epoch:
+        return None
+    step, by_step = known(s.step_ms, "the step's time"), 1e3 / known(s.steps, "the steps of an epoch")
+    idle = s.wait_ms is not None and s.wait_ms < _NO_WAIT * step
+    return Proposal(
+        "worker-start",
+        f"Each epoch starts its {s.workers} workers anew: keep them" + (", or take fewer." if idle else "."),
+        (
+            f"starting them takes {start:.2f} of {epoch:.2f} s an epoch",
+            *(["the steps wait for no data, so fewer would do"] if idle else []),
+        ),
+        (0.8 * start * by_step, start * by_step),
+        0.8,
+        code="DataLoader(..., persistent_workers=True)",
+        klass="exact",
+        base_ms=epoch * by_step,
+    )
+
+
+def first_batch(s: Signals) -> Outcome:
+    """The first batch is waited for in each epoch: ask for it before the evaluation."""
+    first, epoch = known(s.first_batch_s, "the wait for the first batch"), known(s.epoch_s, "an epoch")
+    own = first - (s.worker_start_s or 0.0)
+    if own < _LEAST_START * epoch:
+        return None
+    by_step = 1e3 / known(s.steps, "the steps of an epoch")
+    return Proposal(
+        "first-batch",
+        "Each epoch waits for its first batch: begin to fetch it before the evaluation of the epoch before.",
+        (f"the first batch comes after {first:.2f} of {epoch:.2f} s, {first - own:.2f} s of it for workers",),
+        (0.7 * own * by_step, own * by_step),
+        0.7,
+        code="batches = iter(loader)  # before evaluate()",
+        klass="exact",
+        base_ms=epoch * by_step,
+    )
+
+
+def garbage_collection(s: Signals) -> Outcome:
+    """Python's collector walks all objects in the middle of steps."""
+    step, spent = known(s.step_ms, "the step's time"), known(s.gc_ms, "the garbage collector's time")
+    if spent < _LEAST_GC * step:
+        return None
+    return Proposal(
+        "garbage-collection",
+        "Python's garbage collector interrupts steps: freeze what stays, and collect between epochs.",
+        (f"it takes {spent:.2f} of {step:.1f} ms a step",),
+        (0.7 * spent, spent),
+        0.8,
+        code="gc.collect(); gc.freeze(); gc.disable()  # before the loop; gc.collect() after each epoch",
+        klass="exact",
+    )
+
+
+def _whole(s: Signals) -> tuple[float, float]:
+    """The whole epoch in milliseconds by step, and milliseconds by step of one second an epoch."""
+    by_step = 1e3 / known(s.steps, "the steps of an epoch")
+    whole = known(s.epoch_s, "an epoch") + known(s.evaluate_s, "the evaluation's time") + (s.checkpoint_s or 0.0)
+    return whole * by_step, by_step

@@ -1,0 +1,94 @@
+"""One operator that takes much of the step: what has helped such operators, with what each should bring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laptime.advice.outcome import Outcome, Proposal, known, lines_of
+from laptime.advice.rules.launches import LEAST_RATIO
+from laptime.advice.rules.operators import dead_taps_of, is_convolution, is_matrix_work, map_and_kernel
+from laptime.advice.signals import Signals
+from laptime.records.trace import OperatorRow
+
+_LARGE_SHARE = 0.25
+# Largest side of a map on which a convolution may be faster as a matrix product (`products`).
+_SMALL_MAP = 8
+# Measured layer by layer at batch 32 in bf16: 40 to 75 % of layers on maps of 2x2 and less, nothing on larger ones.
+_PRODUCTS = (0.10, 0.40)
+_SMALLER = 0.75
+
+
+@dataclass(frozen=True)
+class _Way:
+    """What may help: its milliseconds, and the optimization that does it, if there is one."""
+
+    text: str
+    gain_ms: tuple[float, float]
+    confidence: float
+    remedy: str = ""
+
+
+def hot_operator(s: Signals) -> Outcome:
+    """The operator with the largest self time, all its shapes together."""
+    step, rows = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
+    on_device = s.device == "cuda"
+    by_name: dict[str, list[OperatorRow]] = {}
+    for row in rows:
+        by_name.setdefault(row.name, []).append(row)
+    name, hot = max(by_name.items(), key=lambda item: _spent(item[1], on_device), default=("", []))
+    spent = _spent(hot, on_device)
+    if spent < _LARGE_SHARE * step:
+        return None
+    ways = _ways(s, hot, spent)
+    first = next((w for w in ways if w.remedy and not s.has(w.remedy.partition(":")[0])), ways[-1])
+    return Proposal(
+        f"hot-operator/{name.rpartition('::')[2]}",
+        f"{name} alone takes {spent / step:.0%} of the step in its own code: {first.text}.",
+        (
+            f"{spent:.1f} of {step:.1f} ms a step, in {sum(r.calls for r in hot):.0f} calls",
+            *(f"{w.text}: {w.gain_ms[0]:.1f} to {w.gain_ms[1]:.1f} ms less" for w in ways),
+        ),
+        first.gain_ms,
+        first.confidence,
+        remedy=first.remedy,
+        code=first.text,
+        klass="" if first.remedy else "model",
+        lines=lines_of(*(r.source for r in sorted(hot, key=lambda r: -_spent([r], on_device)))),
+    )
+
+
+def _ways(s: Signals, hot: list[OperatorRow], spent: float) -> list[_Way]:
+    """Exact ones first: dead taps and products, layout, precision, a smaller input, less work, another device."""
+    found: list[_Way] = []
+    if is_convolution(hot[0]):
+        found += _convolution_ways(s, hot)
+    layout = s.kernels.layout_ms if s.kernels is not None else None
+    if layout and not s.channels_last:
+        found.append(_Way("keep everything in channels_last", (0.8 * layout, layout), 0.6, "channels-last"))
+    if is_matrix_work(hot[0]) and s.precision == "fp32" and (s.bf16_gain or 0.0) >= LEAST_RATIO:
+        gain = spent * (1 - 1 / (s.bf16_gain or 1.0))
+        found.append(_Way("compute it in bf16", (0.75 * gain, 1.3 * gain), 0.6, "bf16"))
+    if is_convolution(hot[0]):
+        gain = spent * (1 - _SMALLER**2)
+        found.append(_Way("train on images of three quarters of the side", (0.5 * gain, gain), 0.3))
+    found.append(_Way("do half as many operations (channels, layers, a cheaper kind)", (0.3 * spent, 0.5 * spent), 0.2))
+    found.append(_Way("run it on a device with ten times the rate", (0.7 * spent, 0.9 * spent), 0.2))
+    return found
+
+
+def _convolution_ways(s: Signals, hot: list[OperatorRow]) -> list[_Way]:
+    on_device, found = s.device == "cuda", []
+    wasted = sum(dead_taps_of(r) * _spent([r], on_device) for r in hot)
+    if wasted > 0 and not s.has("dead-taps"):
+        text = "crop kernel taps that only meet padding"
+        found.append(_Way(text, (0.4 * wasted, wasted), 0.7, "dead-taps"))
+    sides = [(r, map_and_kernel(r)) for r in hot]
+    small = _spent([r for r, known_ in sides if known_ and max(known_[0]) <= _SMALL_MAP], on_device)
+    if small > 0 and not on_device and not s.has("products"):
+        gain = (_PRODUCTS[0] * small, _PRODUCTS[1] * small)
+        found.append(_Way("compute it as matrix products on small maps, where that is faster", gain, 0.5, "products"))
+    return found
+
+
+def _spent(rows: list[OperatorRow], on_device: bool) -> float:
+    return sum(r.device_self_ms if on_device else r.self_ms for r in rows)

@@ -1,0 +1,83 @@
+"""Many small kernels: the host can't launch them fast enough, or each moves memory that one could move for all."""
+
+from __future__ import annotations
+
+from laptime.advice.outcome import Abstain, Outcome, Proposal, known
+from laptime.advice.signals import Signals
+
+_LEAST_IDLE = 0.15
+_SHORT_US = 10.0
+_LEAST_ELEMENTWISE = 0.10
+_FEW_CALLS = 20
+LEAST_RATIO = 1.05
+
+
+def launch_bound(s: Signals) -> Outcome:
+    """The device idles between short kernels: launch a whole step at once."""
+    if s.device != "cuda" or s.graphed or s.has("graph", "compile-graphed"):
+        return None
+    step, kernels = known(s.step_ms, "the step's time"), known(s.kernels, "the kernels of a trace")
+    idle, median_us = kernels.unexplained_idle_ms, known(kernels.median_us, "the length of kernels")
+    if idle < _LEAST_IDLE * step or median_us >= _SHORT_US:
+        return None
+    best = max(kernels.busy_ms, step - idle)
+    return Proposal(
+        "launch-bound",
+        "The device waits for launches: record the whole step as a CUDA graph, or take a larger batch.",
+        (
+            f"the device idles {idle:.1f} of {step:.1f} ms a step with neither data nor reads to wait for",
+            f"{kernels.calls:.0f} kernels a step, half of them under {median_us:.1f} us; busy {kernels.busy_ms:.1f} ms",
+        ),
+        (0.5 * (step - best), step - best),
+        0.7,
+        remedy="graph",
+        code='torch.cuda.graph(...) around the whole step, or torch.compile(model, mode="reduce-overhead")',
+        klass="exact",
+    )
+
+
+def compiling(s: Signals) -> Outcome:
+    """torch.compile, by a probe's ratio; without one only on a GPU, in a wide range."""
+    if s.compiled or s.has("compile", "compile-graphed"):
+        return None
+    step = known(s.step_ms, "the step's time")
+    if s.compile_gain is not None:
+        return _probed(s, step, s.compile_gain)
+    if s.device == "cpu":
+        return Abstain(
+            "on a CPU the compiler can make a step several times slower, so only a probe of it says (laptime optimize)"
+        )
+    small = known(s.elementwise_ms, "the time of element-wise operators")
+    calls = known(s.elementwise_calls, "the number of element-wise operators")
+    if small < _LEAST_ELEMENTWISE * step or calls < _FEW_CALLS:
+        return None
+    return Proposal(
+        "compile",
+        "Many small element-wise operators each read and write memory: let the compiler fuse them.",
+        (f"{calls:.0f} of them a step take {small:.1f} of {step:.1f} ms; no probe has measured what compiling brings",),
+        (0.3 * small, 0.9 * small),
+        0.4,
+        remedy="compile",
+        code="model = torch.compile(model)",
+        klass="numeric",
+    )
+
+
+def _probed(s: Signals, step: float, ratio: float) -> Outcome:
+    if ratio < LEAST_RATIO:
+        return Abstain(f"a probe on this machine ran at {ratio:.2f}x with the compiler")
+    gain = step * (1 - 1 / ratio)
+    cost = ""
+    if s.compile_cost_s is not None:
+        steps = s.compile_cost_s * 1e3 / gain
+        cost = f"; compiling took {s.compile_cost_s:.0f} s, which {steps:,.0f} steps win back"
+    return Proposal(
+        "compile",
+        "Compile the training step's net.",
+        (f"a probe of a few steps on this machine ran at {ratio:.2f}x{cost}",),
+        (0.7 * gain, 1.15 * gain),
+        0.6,
+        remedy="compile",
+        code="model = torch.compile(model)",
+        klass="numeric",
+    )

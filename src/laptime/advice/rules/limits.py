@@ -1,0 +1,46 @@
+"""What holds for all findings: a machine too noisy to judge on, and a step with little left to gain."""
+
+from __future__ import annotations
+
+from laptime.advice.outcome import Limit, MissingSignalError, Outcome, known
+from laptime.advice.signals import Signals
+
+MOST_NOISE = 0.10
+# A run on all cores that has just ended leaves their number as load; anything above it is somebody else's.
+MOST_LOAD = 1.25
+_NEAR = 0.70
+_NO_WAIT = 0.02
+
+
+def too_noisy(s: Signals) -> Outcome:
+    """All numbers are withheld where steps scatter, or where others used the machine."""
+    if s.noise is not None and s.noise > MOST_NOISE:
+        return Limit(
+            f"The machine was too noisy to judge: half of the steps spread over {s.noise:.0%} of the median "
+            f"(at most {MOST_NOISE:.0%}). Let nothing else run, and record again.",
+            0.0,
+        )
+    if s.load is not None and s.cores and s.load > MOST_LOAD * s.cores:
+        return Limit(
+            f"The machine was too busy to judge: its load was {s.load:.1f} on {s.cores} cores before the run. Let "
+            "nothing else run, and record again.",
+            0.0,
+        )
+    if s.noise is None and (s.load is None or not s.cores):
+        raise MissingSignalError("how much steps scatter")
+    return None
+
+
+def near_the_roof(s: Signals) -> Outcome:
+    """Most of the step is what the machine's ceilings allow at best."""
+    share, step = known(s.floor_share, "the step at the machine's ceilings"), known(s.step_ms, "the step's time")
+    wait = known(s.wait_ms, "the exposed data wait")
+    if share <= _NEAR or wait > _NO_WAIT * step:
+        return None
+    if share > 1:
+        raise MissingSignalError("a ceiling that holds (this one is exceeded, so it is underestimated)")
+    return Limit(
+        f"Stop here: the step is at {share:.0%} of what this machine's ceilings allow and waits for no data, so at "
+        f"most {1 - share:.0%} is left without changing precision, trajectory or net.",
+        1 - share,
+    )

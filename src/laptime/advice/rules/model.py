@@ -1,0 +1,130 @@
+"""The net itself: precision, memory layout, kernels larger than their maps, biases that a norm takes away."""
+
+from __future__ import annotations
+
+from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
+from laptime.advice.rules.launches import LEAST_RATIO
+from laptime.advice.rules.operators import (
+    dead_parameters,
+    dead_taps_of,
+    is_convolution,
+    is_matrix_work,
+    reorders_memory,
+    spent,
+)
+from laptime.advice.signals import Signals
+
+_LEAST_RATE = 1.1
+_FEW_PARAMETERS = 0.05
+
+
+def precision(s: Signals) -> Outcome:
+    """bf16, by the ratio that was measured on this machine; a CPU without fast bf16 is several times slower with it."""
+    if s.foreign and s.precision is None:
+        return Abstain("a trace does not say which precision it ran in")
+    if known(s.precision, "the precision") != "fp32":
+        return None
+    step = known(s.step_ms, "the step's time")
+    if s.bf16_gain is not None:
+        return _probed(s, step, s.bf16_gain)
+    rates = known(s.bf16_rates, "the rates of fp32 and bf16 on this machine")
+    if rates < _LEAST_RATE:
+        return Abstain(f"bf16 runs at {rates:.2f} times the rate of fp32 on this machine")
+    if s.device == "cpu":
+        return Abstain("on a CPU only a probe says what bf16 brings to a step (laptime optimize runs one)")
+    work = spent(filter(is_matrix_work, known(s.operators, "the operators of a trace")), on_device=True)
+    return Proposal(
+        "precision",
+        "Convolutions and matrix products run in fp32: let autocast run them in bf16.",
+        (f"they take {work:.1f} of {step:.1f} ms a step; micro-benchmarks ran at {rates:.1f} times the rate in bf16",),
+        # Small shapes reach half of what large ones gain.
+        (work * (1 - 1 / (1 + 0.5 * (rates - 1))), work * (1 - 1 / rates)),
+        0.6,
+        remedy="bf16",
+        code='with torch.autocast("cuda", dtype=torch.bfloat16): ...',
+        klass="numeric",
+    )
+
+
+def _probed(s: Signals, step: float, ratio: float) -> Outcome:
+    """Amdahl: the probe's ratio is of whole steps, so that of forward and backward alone is a little higher."""
+    if ratio < LEAST_RATIO:
+        return Abstain(f"a probe on this machine ran at {ratio:.2f}x in bf16")
+    both = known(s.forward_ms, "the forward pass") + known(s.backward_ms, "the backward pass")
+    gain = both * (1 - 1 / ratio)
+    return Proposal(
+        "precision",
+        "Forward and backward run in fp32: let autocast run convolutions and matrix products in bf16.",
+        (
+            f"a probe on this machine ran whole steps at {ratio:.2f}x in bf16",
+            f"forward and backward take {both:.1f} of {step:.1f} ms a step",
+        ),
+        (0.75 * gain, 1.2 * gain),
+        0.7,
+        remedy="bf16",
+        code=f'with torch.autocast("{s.device}", dtype=torch.bfloat16): ...',
+        klass="numeric",
+    )
+
+
+def channels_last(s: Signals) -> Outcome:
+    """Reorders between NCHW and NHWC go where everything is NHWC from the start."""
+    if s.channels_last or s.has("channels-last"):
+        return None
+    step, rows = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
+    convolutions = spent(filter(is_convolution, rows), s.device == "cuda")
+    layout = s.kernels.layout_ms if s.kernels is not None else None
+    named = spent(filter(reorders_memory, rows), s.device == "cuda")
+    lost = known(layout if layout is not None else named or None, "the time of reorders")
+    if convolutions <= 0 or lost <= 0:
+        return None
+    return Proposal(
+        "channels-last",
+        "Tensors are brought from NCHW to NHWC and back around convolutions: keep net and images in channels_last.",
+        (f"reorders take {lost:.2f} of {step:.1f} ms a step, convolutions {convolutions:.1f} ms",),
+        (0.8 * lost, lost + (0.15 * convolutions if s.device == "cuda" else 0.0)),
+        0.6,
+        remedy="channels-last",
+        code="model.to(memory_format=torch.channels_last), and the images too",
+        klass="exact",
+    )
+
+
+def dead_taps(s: Signals) -> Outcome:
+    """Kernels larger than their feature maps: taps that only ever meet padding cost time and change nothing.
+
+    Their share of the optimizer goes, and of the convolutions on such maps what their dead taps take.
+    """
+    if s.has("dead-taps"):
+        return None
+    step = known(s.step_ms, "the step's time")
+    rows = [(r, dead_taps_of(r)) for r in s.operators or () if is_convolution(r)]
+    counted = s.dead_share if s.dead_share is not None else dead_parameters(s.operators or ())
+    dead = known(counted, "the shapes of convolutions")
+    wasted = sum(share * (r.device_self_ms if s.device == "cuda" else r.self_ms) for r, share in rows)
+    if dead < _FEW_PARAMETERS and wasted <= 0:
+        return None
+    updates = dead * known(s.optimizer_ms, "the optimizer's time") if dead else 0.0
+    return Proposal(
+        "dead-taps",
+        "Kernels are larger than their feature maps: crop the taps that only ever meet padding.",
+        (
+            *([f"{dead:.0%} of the parameters are such taps, {updates:.1f} ms of the optimizer"] if dead else []),
+            *([f"{wasted:.1f} of {step:.1f} ms a step go to convolving padding with them"] if wasted else []),
+        ),
+        (0.8 * (updates + 0.5 * wasted), updates + wasted),
+        0.8,
+        remedy="dead-taps",
+        code="nn.Conv2d(..., kernel_size=1, padding=0) where the map is one pixel, with the kernels' middle as weight",
+        klass="exact",
+    )
+
+
+def bias_before_norm(s: Signals) -> Outcome:
+    """A convolution's bias that the following BatchNorm takes away again: cheap, but for nothing."""
+    if not known(s.biased_before_norm, "the biases before norms"):
+        return None
+    return Note(
+        f"{s.biased_before_norm} convolutions have a bias that BatchNorm takes away again: bias=False is "
+        "the same net with less to update."
+    )

@@ -1,0 +1,88 @@
+"""Several devices: what is sent, and who waits for whom."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from laptime.advice.outcome import Note, Outcome, Proposal, known
+from laptime.advice.signals import Signals
+
+_LEAST_EXPOSED = 0.10
+_LEAST_SKEW = 0.10
+_SMALL_MIB = 1.0
+
+
+def communication(s: Signals) -> Outcome:
+    """The part of the exchange that no computation hides."""
+    if known(s.ranks, "the number of ranks") < 2:
+        return None
+    step, rows = known(s.step_ms, "the step's time"), known(s.collectives, "the collectives of a trace")
+    exposed = sum(r.exposed_ms for r in rows)
+    if exposed < _LEAST_EXPOSED * step:
+        return None
+    tuned = s.has("flat-reduce") or (
+        s.optimizations is not None and any(o.options.get("tuned") for o in s.optimizations)
+    )
+    return Proposal(
+        "communication",
+        "Ranks wait for gradients: overlap the exchange with backward, send less, or sum up over several batches.",
+        (
+            f"{exposed:.1f} of {step:.1f} ms a step are communication that nothing hides",
+            *(f"{r.name}: {r.calls:.0f} calls, {r.ms:.1f} ms" for r in sorted(rows, key=lambda r: -r.exposed_ms)[:3]),
+        ),
+        (0.3 * exposed, exposed),
+        0.5,
+        remedy="" if tuned else "ddp:tuned=true",
+        code="DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)",
+        klass="exact",
+    )
+
+
+def small_messages(s: Signals) -> Outcome:
+    """Many small collectives: each pays its latency."""
+    if known(s.ranks, "the number of ranks") < 2:
+        return None
+    step, rows = known(s.step_ms, "the step's time"), known(s.collectives, "the collectives of a trace")
+    sent = [r for r in rows if r.mib is not None and r.calls > 0]
+    calls, mib, exposed = sum(r.calls for r in sent), sum(r.mib or 0.0 for r in sent), sum(r.exposed_ms for r in sent)
+    if calls < 2 or mib / calls >= _SMALL_MIB or exposed < _LEAST_EXPOSED * step:
+        return None
+    return Proposal(
+        "small-messages",
+        "Ranks exchange many small messages: put gradients into larger buckets, or into one.",
+        (f"{calls:.0f} collectives a step send {mib / calls:.2f} MiB each; {exposed:.1f} of {step:.1f} ms show",),
+        (0.3 * exposed, 0.9 * exposed),
+        0.5,
+        remedy="" if s.has("flat-reduce") else "flat-reduce",
+        code="DistributedDataParallel(model, bucket_cap_mb=25)",
+        klass="exact",
+    )
+
+
+def stragglers(s: Signals) -> Outcome:
+    """One rank takes longer before it meets the others, who wait for it."""
+    if known(s.ranks, "the number of ranks") < 2:
+        return None
+    step, ranks = known(s.step_ms, "the step's time"), known(s.rank_compute_ms, "the step of each rank")
+    late = max(ranks) - median(ranks)
+    if late < _LEAST_SKEW * step:
+        return None
+    return Proposal(
+        "stragglers",
+        f"Rank {ranks.index(max(ranks))} is late in each step and the others wait: look at its data, cores and device.",
+        (f"data, copy and forward take it {max(ranks):.1f} ms, the middle rank {median(ranks):.1f} of {step:.1f} ms",),
+        (0.5 * late, late),
+        0.6,
+        code="equal shares of equal work: the same number of samples, cores and loader workers by rank",
+        klass="exact",
+    )
+
+
+def data_parallel(s: Signals) -> Outcome:
+    """DataParallel copies the net in every step and gathers on one device."""
+    if s.foreign or not s.has("dp"):
+        return None
+    return Note(
+        "DataParallel copies the net to all devices in each step, in one process: DistributedDataParallel does not "
+        "(laptime optimize tries ddp-plain and ddp-tuned)."
+    )

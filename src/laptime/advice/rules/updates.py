@@ -1,0 +1,79 @@
+"""What follows backward: the optimizer's kernels, clearing gradients, reading values."""
+
+from __future__ import annotations
+
+from laptime.advice.outcome import Outcome, Proposal, known, lines_of
+from laptime.advice.signals import Signals
+
+_LEAST = 0.05
+_LEAST_OWN = 0.03
+# More calls than this in one update are a loop over tensors.
+_LOOP_CALLS = 60
+# What of its time goes with the fused kernel. A loop over tensors on a CPU: 67 ms became 26, and 1.9x to 2.6x with
+# other nets; on a GPU launches alone decide.
+_GONE = {("cpu", "single"): (0.45, 0.70), ("cuda", "single"): (0.80, 0.95), ("cuda", "foreach"): (0.20, 0.60)}
+_OTHER = (0.10, 0.40)
+
+
+def optimizer(s: Signals) -> Outcome:
+    """One fused kernel instead of operations on each tensor."""
+    step, updates = known(s.step_ms, "the step's time"), known(s.optimizer_ms, "the optimizer's time")
+    if updates < _LEAST * step or s.has("fused-optimizer"):
+        return None
+    kernel = s.optimizer_kernel or ("single" if (s.optimizer_calls or 0) > _LOOP_CALLS else None)
+    if known(kernel, "how the optimizer's kernels run") == "fused":
+        return None
+    low, high = _GONE.get((s.device, str(kernel)), _OTHER)
+    tensors = f" over {s.parameter_tensors} tensors" if s.parameter_tensors else ""
+    how = "in a loop" + tensors if kernel == "single" else f"with {kernel} kernels" + tensors
+    return Proposal(
+        "optimizer",
+        "The optimizer makes several passes over parameters and moments: use its fused kernel.",
+        (
+            f"it takes {updates:.1f} of {step:.1f} ms a step ({updates / step:.0%}), {how}",
+            f"where it was measured, the fused kernel took away {low:.0%} to {high:.0%} of that",
+        ),
+        (low * updates, high * updates),
+        0.8,
+        remedy="fused-optimizer",
+        code="torch.optim.Adam(..., fused=True)",
+        klass="exact",
+    )
+
+
+def zero_grad(s: Signals) -> Outcome:
+    """Gradients are filled with zeros instead of being given up, and backward adds to them."""
+    step, rows = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
+    fills = [r for r in rows if r.name in ("aten::zero_", "aten::_foreach_zero_") and r.region in ("optimizer", "")]
+    spent = sum(max(r.self_ms, r.total_ms, r.device_self_ms) for r in fills)
+    if spent <= 0 or (s.optimizer_ms is not None and spent > s.optimizer_ms and s.device == "cpu"):
+        return None
+    return Proposal(
+        "zero-grad",
+        "Gradients are filled with zeros in each step: set them to None instead.",
+        (f"filling them takes {spent:.2f} of {step:.1f} ms a step, and backward then adds instead of writing",),
+        (0.8 * spent, 1.5 * spent),
+        0.6,
+        code="optimizer.zero_grad(set_to_none=True)",
+        klass="exact",
+        lines=lines_of(*(r.source for r in fills)),
+    )
+
+
+def reads(s: Signals) -> Outcome:
+    """On a CPU the time of reading and logging values in each step; on a GPU see `synchronisation`."""
+    if s.device == "cuda":
+        return None
+    step, spent = known(s.step_ms, "the step's time"), known(s.read_ms, "the time of reads")
+    if spent < _LEAST_OWN * step:
+        return None
+    return Proposal(
+        "reads",
+        "Each step reads and logs values: keep sums as tensors and read them once an epoch.",
+        (f"reading takes {spent:.2f} of {step:.1f} ms a step",),
+        (0.8 * spent, spent),
+        0.7,
+        remedy="no-reads",
+        code="total += loss.detach()  # read once after the epoch",
+        klass="exact",
+    )

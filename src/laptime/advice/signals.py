@@ -1,0 +1,112 @@
+"""What rules read: the numbers of a run's record, of a trace, or of both, on one scale.
+
+A signal that is not known is None, and a rule that needs it abstains; none ever counts as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow
+from laptime.spec import OptimizationSpec
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Milliseconds are of one step and on the scale of the counted steps, wherever they come from.
+
+    Attributes:
+        subject: the variant, or the trace's file name.
+        workload, variant, optimizations: empty and None where the subject is a trace of somebody's own loop.
+        options: what the command of a remedy repeats (`--limit-train 2000`).
+        step_ms: the counted median.
+        noise: quartile range of a step over its median.
+        load: the machine's load of the last minute before the run.
+        cores: those that the process may use.
+        wait_ms: the data wait that nothing hides; `copy_ms` to `read_ms`: the other parts of the step.
+        fetch_cpu_share: CPU time of the training thread over wall time of its fetches.
+        process_cpu_ms: CPU time of the whole process in a step, workers not included.
+        epoch_s: of training; with `evaluate_s` and `checkpoint_s` beside it, by epoch.
+        test_samples: of one evaluation.
+        dead_share: of the parameters, those that only ever meet padding.
+        passes: batch size and milliseconds of a forward pass alone.
+        memory_mib: of the device.
+        activations_mib: the peak less what does not grow with the batch.
+        floor_share: the step at the machine's ceilings over the step as it is.
+        rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
+        bf16_gain, compile_gain: speed with over speed without, as a probe on this machine measured it.
+        compile_cost_s: what the compiler took then.
+        bf16_rates: bf16 over fp32 in the micro-benchmarks of this machine.
+        refusals: by optimization, why it can't be had here.
+    """
+
+    subject: str = ""
+    workload: str = ""
+    variant: str = ""
+    device: Literal["cpu", "cuda"] = "cpu"
+    optimizations: tuple[OptimizationSpec, ...] | None = None
+    options: tuple[str, ...] = ()
+    step_ms: float | None = None
+    noise: float | None = None
+    load: float | None = None
+    cores: int | None = None
+    ranks: int | None = None
+    wait_ms: float | None = None
+    copy_ms: float | None = None
+    forward_ms: float | None = None
+    backward_ms: float | None = None
+    optimizer_ms: float | None = None
+    read_ms: float | None = None
+    fetch_cpu_share: float | None = None
+    process_cpu_ms: float | None = None
+    gc_ms: float | None = None
+    first_batch_s: float | None = None
+    worker_start_s: float | None = None
+    epoch_s: float | None = None
+    steps: int | None = None
+    evaluate_s: float | None = None
+    checkpoint_s: float | None = None
+    test_samples: int | None = None
+    loader: str | None = None
+    workers: int | None = None
+    pinned: bool | None = None
+    optimizer_kernel: str | None = None
+    parameter_tensors: int | None = None
+    channels_last: bool | None = None
+    compiled: bool | None = None
+    graphed: bool | None = None
+    biased_before_norm: int | None = None
+    train_mib: float | None = None
+    batch_size: int | None = None
+    dead_share: float | None = None
+    precision: str | None = None
+    passes: tuple[tuple[int, float], ...] | None = None
+    peak_mib: float | None = None
+    memory_mib: float | None = None
+    activations_mib: float | None = None
+    floor_share: float | None = None
+    operators: tuple[OperatorRow, ...] | None = None
+    kernels: KernelStats | None = None
+    copies: tuple[CopyRow, ...] | None = None
+    syncs: tuple[SyncRow, ...] | None = None
+    collectives: tuple[CollectiveRow, ...] | None = None
+    elementwise_calls: float | None = None
+    elementwise_ms: float | None = None
+    optimizer_calls: float | None = None
+    rank_compute_ms: tuple[float, ...] | None = None
+    bf16_gain: float | None = None
+    bf16_rates: float | None = None
+    compile_gain: float | None = None
+    compile_cost_s: float | None = None
+    refusals: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the subject is no run of laptime's, so that there is no variant to add to."""
+        return self.optimizations is None
+
+    def has(self, *names: str) -> bool:
+        """Whether the variant has one of these optimizations."""
+        return any(o.name in names for o in self.optimizations or ())

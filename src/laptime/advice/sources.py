@@ -1,0 +1,246 @@
+"""Signals out of a run's record, a trace and a probe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from laptime.advice.signals import Signals
+from laptime.records import ProbeRecord, RunRecord
+from laptime.records.breakdown import Breakdown, ProfileRecord, Quartiles, SetupRecord
+from laptime.records.trace import TraceSummary
+from laptime.spec import RunSpec
+
+# A probe at the large batch is the one that holds from here on; below, the one at the baseline's.
+_LARGE = 256
+# What stays in memory whatever the batch is.
+_FIXED_MEMORY = ("parameters", "gradients", "optimizer", "buffers")
+
+
+def signals_of(
+    record: RunRecord | None = None, trace: TraceSummary | None = None, probe: ProbeRecord | None = None
+) -> Signals:
+    """Brings everything known onto the scale of the counted steps.
+
+    A trace is of profiled steps, which are slower: its times are scaled by the counted median over its own.
+    """
+    if record is not None:
+        found = _from_record(record)
+    else:
+        found = Signals(subject=trace.source, device=trace.device) if trace is not None else Signals()
+    if trace is not None:
+        found = _with_trace(found, trace)
+    return _with_probe(found, probe) if probe is not None else found
+
+
+def _from_record(record: RunRecord) -> Signals:
+    spec, setup = record.spec, record.setup or SetupRecord()
+    found = Signals(
+        **_steps(record),
+        **_epoch(record),
+        subject=spec.variant if spec else "",
+        device=spec.device if spec else "cpu",
+        load=record.machine.load_before,
+        cores=record.machine.cores or None,
+        ranks=record.ranks,
+        precision=record.precision,
+        passes=tuple((i.batch_size, i.pass_ms.median) for i in record.inference) or None,
+        batch_size=setup.batch_size or (spec.batch_size if spec and record.ranks == 1 else None),
+        bf16_rates=_bf16_rates(record),
+    )
+    found = replace(found, **_memory(record, setup), **_roof(record.profile))
+    if record.setup is not None:
+        found = replace(found, **_setup(record, record.setup))
+    return _with_spec(found, spec) if spec is not None else found
+
+
+def _with_spec(found: Signals, spec: RunSpec) -> Signals:
+    test = spec.data.test_count
+    options: list[str] = []
+    for name, value in (("limit-train", spec.limit_train), ("limit-test", spec.limit_test)):
+        options += [f"--{name}", str(value)] if value is not None else []
+    if spec.data.asked not in ("", "auto"):
+        options += ["--data", spec.data.asked]
+    return replace(
+        found,
+        workload=spec.workload,
+        variant=spec.variant,
+        optimizations=spec.optimizations,
+        options=tuple(options),
+        test_samples=min(test, spec.limit_test or test) or None,
+    )
+
+
+def _steps(record: RunRecord) -> dict[str, Any]:
+    """The step and its parts: medians over the kept epochs of each epoch's medians."""
+    broken = [e.breakdown for e in record.kept if e.breakdown is not None]
+    if not broken:
+        return _coarse(record)
+    epochs = _by_rank(record) if record.ranks > 1 else []
+    ranks = [_middle([_compute(epoch[place]) for epoch in epochs]) for place in range(record.ranks)]
+    return {
+        "step_ms": _middle([b.step_ms.median for b in broken]),
+        "noise": _middle([_noise(b.step_ms) for b in broken]),
+        **{f"{name}_ms": _middle([_part(b, part) for b in broken]) for part, name in _PARTS.items()},
+        "fetch_cpu_share": _middle([b.fetch_cpu_share for b in broken]),
+        "process_cpu_ms": _middle([b.process_cpu_ms for b in broken]),
+        "first_batch_s": _middle([b.first_batch_s for b in broken]),
+        "worker_start_s": _middle([b.worker_start_s for b in broken]),
+        "gc_ms": _middle([b.gc_s * 1e3 / b.steps for b in broken if b.gc_s is not None and b.steps]),
+        "rank_compute_ms": tuple(r for r in ranks if r is not None) or None,
+    }
+
+
+_PARTS = {
+    "data": "wait",
+    "copy": "copy",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "read": "read",
+}
+
+
+def _part(broken: Breakdown, part: str) -> float | None:
+    """The device's clock is the one that counts on a GPU, but the wait for data is the host's."""
+    places = [broken.parts_ms] if part in ("data", "read") else [broken.device_ms, broken.parts_ms]
+    found = next((p[part] for p in places if part in p), None)
+    return None if found is None else found.median
+
+
+def _by_rank(record: RunRecord) -> list[tuple[Breakdown, ...]]:
+    """Of each kept epoch the breakdowns of all ranks, where all are known."""
+    whole = [(e.breakdown, *e.ranks_breakdown) for e in record.kept if e.breakdown is not None]
+    return [tuple(b for b in ranks if b is not None) for ranks in whole if len(ranks) == record.ranks]
+
+
+def _compute(broken: Breakdown) -> float | None:
+    """What a rank takes before it waits for the others, which happens in the backward pass."""
+    parts = [broken.parts_ms[p].median for p in ("data", "copy", "forward") if p in broken.parts_ms]
+    return sum(parts) if parts else None
+
+
+def _coarse(record: RunRecord) -> dict[str, Any]:
+    """Records without breakdowns: the epoch's totals by part, over its steps; the noise is not known."""
+    kept = [e for e in record.kept if e.steps and e.step_ms_median is not None]
+    parts = {
+        f"{name}_ms": _middle([e.parts_s[part] * 1e3 / e.steps for e in kept if part in e.parts_s])
+        for part, name in _PARTS.items()
+    }
+    return {"step_ms": _middle([e.step_ms_median for e in kept]), **parts}
+
+
+def _epoch(record: RunRecord) -> dict[str, Any]:
+    kept = record.kept
+    return {
+        "epoch_s": _middle([e.epoch_s for e in kept]),
+        "steps": int(median([e.steps for e in kept])) or None if kept else None,
+        "evaluate_s": _middle([e.evaluate_s for e in kept]),
+        # Written once, after the last epoch.
+        "checkpoint_s": record.checkpoint_s / len(kept) if record.checkpoint_s is not None and kept else None,
+        "peak_mib": _middle([e.peak_memory_mib for e in kept]) or record.peak_memory_mib,
+    }
+
+
+def _setup(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
+    whole = record.parameters + record.removed_parameters if record.parameters else None
+    dead = setup.dead_parameters
+    return {
+        "loader": setup.loader or None,
+        "workers": setup.workers if setup.loader else None,
+        "pinned": setup.pinned,
+        "optimizer_kernel": setup.optimizer_kernel or None,
+        "parameter_tensors": setup.parameter_tensors or None,
+        "channels_last": setup.channels_last,
+        "compiled": setup.compiled,
+        "graphed": setup.graphed,
+        "biased_before_norm": setup.biased_before_norm,
+        "train_mib": setup.train_mib or None,
+        "dead_share": dead / whole if dead is not None and whole else None,
+    }
+
+
+def _memory(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
+    on_gpu = bool(record.spec and record.spec.device == "cuda")
+    host = record.machine.memory_gib * 1024.0 or None
+    profile = record.profile
+    grows = [mib for name, mib in (profile.memory_mib if profile else {}).items() if name not in _FIXED_MEMORY]
+    return {
+        "memory_mib": setup.device_memory_mib or (None if on_gpu else host),
+        "activations_mib": sum(grows) if grows else None,
+    }
+
+
+def _roof(profile: ProfileRecord | None) -> dict[str, Any]:
+    return {"floor_share": profile.floor_share if profile else None}
+
+
+def _bf16_rates(record: RunRecord) -> float | None:
+    short, plain = record.machine.ceilings.best("bf16"), record.machine.ceilings.best("fp32")
+    return short / plain if short and plain else None
+
+
+def _with_trace(found: Signals, trace: TraceSummary) -> Signals:
+    """Adds a trace; what the record says already stays, since those steps were not slowed by a profiler."""
+    step = found.step_ms if found.step_ms is not None else trace.step_ms.median
+    by = step / trace.step_ms.median if trace.step_ms.median > 0 else 1.0
+    on_device = trace.device == "cuda" and "device" not in trace.missing
+    said = {k: v for k, v in vars(found).items() if v is not None}
+    whole = replace(found, **{**_of_trace(trace, by), **said, "step_ms": step})
+    return replace(
+        whole,
+        operators=tuple(_scaled(r, by, "self_ms", "total_ms", "device_self_ms") for r in trace.operators) or None,
+        kernels=_scaled(trace.kernels, by, "busy_ms", "idle_ms", "unexplained_idle_ms", "layout_ms"),
+        copies=tuple(_scaled(r, by, "ms") for r in trace.copies) if on_device else None,
+        syncs=tuple(_scaled(r, by, "wait_ms", "idle_after_ms") for r in trace.syncs) if on_device else None,
+        collectives=tuple(_scaled(r, by, "ms", "exposed_ms") for r in trace.collectives),
+        elementwise_calls=trace.elementwise_calls,
+        elementwise_ms=_times(trace.elementwise_ms, by),
+        optimizer_calls=trace.optimizer_calls,
+    )
+
+
+def _of_trace(trace: TraceSummary, by: float) -> dict[str, Any]:
+    """What a trace says of the step as a whole; the data wait is the exposed one, where it is attributed."""
+    times = {f"{_PARTS[p]}_ms": ms for p, ms in trace.regions_ms.items() if p in _PARTS}
+    others = {"wait_ms": trace.attribution_ms.get("data_loading"), "optimizer_ms": trace.optimizer_ms}
+    times |= {k: v for k, v in {**others, "gc_ms": trace.gc_ms}.items() if v is not None}
+    return {"noise": _noise(trace.step_ms), "ranks": trace.world} | {k: v * by for k, v in times.items()}
+
+
+def _with_probe(found: Signals, probe: ProbeRecord) -> Signals:
+    large = (found.batch_size or 0) >= _LARGE
+    chosen: dict[str, tuple[float | None, float | None]] = {}
+    for name in ("bf16", "compile"):
+        keys = [k for k in probe.gains if k.partition("@")[0] == name and ("@" in k) == large]
+        key = keys[0] if keys else ""
+        chosen[name] = (probe.gains.get(key), probe.costs_s.get(key))
+    return replace(
+        found,
+        bf16_gain=chosen["bf16"][0],
+        compile_gain=chosen["compile"][0],
+        compile_cost_s=chosen["compile"][1],
+        bf16_rates=found.bf16_rates or _bf16_rates(RunRecord(status="done", machine=probe.machine)),
+        refusals=probe.refusals,
+    )
+
+
+def _scaled(row: Any, by: float, *names: str) -> Any:
+    if row is None:
+        return None
+    return row.model_copy(update={n: getattr(row, n) * by for n in names if getattr(row, n) is not None})
+
+
+def _times(value: float | None, by: float) -> float | None:
+    return None if value is None else value * by
+
+
+def _noise(step: Quartiles) -> float:
+    return (step.high - step.low) / step.median if step.median > 0 else 0.0
+
+
+def _middle(values: Sequence[float | None]) -> float | None:
+    found = [v for v in values if v is not None]
+    return median(found) if found else None

@@ -1,0 +1,303 @@
+"""Signals, records and traces for the tests of advice: each fires one rule, and the change beside it must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from laptime.advice.signals import Signals
+from laptime.records import EpochRecord, Machine, ProbeRecord, RunRecord
+from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, Quartiles, SetupRecord
+from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow, TraceSummary
+from laptime.spec import DataSpec, OptimizationSpec, RunSpec
+
+
+def specs(*names: str) -> tuple[OptimizationSpec, ...]:
+    return tuple(OptimizationSpec(name=n) for n in names)
+
+
+def quartiles(median: float, spread: float = 0.01) -> Quartiles:
+    return Quartiles(low=median * (1 - spread / 2), median=median, high=median * (1 + spread / 2))
+
+
+def cpu(**changes: object) -> Signals:
+    """A step of 100 ms on two cores in which nothing is wrong."""
+    plain = Signals(
+        subject="cpu-baseline",
+        workload="cifar",
+        variant="cpu-baseline",
+        optimizations=(),
+        step_ms=100.0,
+        noise=0.01,
+        load=0.5,
+        cores=2,
+        ranks=1,
+        wait_ms=1.0,
+        forward_ms=33.0,
+        backward_ms=62.0,
+        optimizer_ms=4.0,
+        read_ms=0.0,
+        fetch_cpu_share=0.9,
+        process_cpu_ms=195.0,
+        gc_ms=0.1,
+        first_batch_s=0.01,
+        epoch_s=10.0,
+        steps=100,
+        evaluate_s=0.2,
+        checkpoint_s=0.01,
+        test_samples=100,
+        loader="items",
+        workers=0,
+        pinned=False,
+        optimizer_kernel="single",
+        parameter_tensors=62,
+        channels_last=False,
+        compiled=False,
+        graphed=False,
+        biased_before_norm=0,
+        train_mib=150.0,
+        batch_size=32,
+        dead_share=0.0,
+        precision="fp32",
+        passes=((32, 30.0), (512, 480.0)),
+        peak_mib=1000.0,
+        memory_mib=24_000.0,
+        activations_mib=50.0,
+        floor_share=0.3,
+        operators=(OperatorRow(name="aten::mkldnn_convolution", self_ms=20.0, calls=20, shapes=CONV_LARGE),),
+        collectives=(),
+        bf16_gain=0.5,
+        compile_gain=0.5,
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def gpu(**changes: object) -> Signals:
+    """A step of 10 ms on a GPU in which nothing is wrong."""
+    plain = cpu(
+        subject="cuda-baseline",
+        variant="cuda-baseline",
+        device="cuda",
+        step_ms=10.0,
+        wait_ms=0.05,
+        forward_ms=3.0,
+        backward_ms=6.0,
+        optimizer_ms=0.4,
+        process_cpu_ms=10.0,
+        memory_mib=80_000.0,
+        peak_mib=50_000.0,
+        epoch_s=10.0,
+        steps=1000,
+        operators=(OperatorRow(name="aten::cudnn_convolution", device_self_ms=2.0, calls=20),),
+        kernels=KernelStats(calls=300, median_us=25.0, short=0.1, busy_ms=9.5, idle_ms=0.5, layout_ms=0.0),
+        copies=(),
+        syncs=(),
+        elementwise_calls=10.0,
+        elementwise_ms=0.2,
+        bf16_gain=None,
+        bf16_rates=1.0,
+        compile_gain=None,
+        passes=((32, 3.0), (512, 48.0)),
+        gc_ms=0.01,
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+CONV_LARGE = "[[32, 64, 16, 16], [64, 64, 3, 3], []]"
+CONV_DEAD = "[[32, 512, 1, 1], [512, 512, 3, 3], []]"
+_DEAD = (OperatorRow(name="aten::mkldnn_convolution", self_ms=20.0, calls=3, shapes=CONV_DEAD),)
+_HOT = (
+    OperatorRow(name="aten::mkldnn_convolution", self_ms=40.0, calls=20, shapes="[[32, 64, 4, 4], [64, 64, 3, 3]]"),
+)
+_COLLECTIVE = CollectiveRow(name="nccl:all_reduce", calls=4, mib=40.0, ms=4.0, exposed_ms=3.0)
+_SLEEPS = {"wait_ms": 30.0, "fetch_cpu_share": 0.05, "process_cpu_ms": 141.0}
+_COPY = CopyRow(kind="HtoD", pageable=True, calls=2, mib=6.0, ms=1.2, source="train.py:31")
+_IDLE = KernelStats(calls=900, median_us=4.0, short=0.9, busy_ms=5.0, idle_ms=5.0, unexplained_idle_ms=4.0)
+_ITEM = SyncRow(name="aten::item", calls=1.0, wait_ms=6.0, idle_after_ms=1.5, source="train.py:40")
+
+# Rule: signals on which it must say something, and ones close to them on which it must not.
+CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
+    "too-noisy": ((cpu(noise=0.2), cpu(load=3.4)), (cpu(), cpu(load=2.2))),
+    "near-the-roof": (
+        (cpu(floor_share=0.8),),
+        (cpu(), cpu(floor_share=0.8, wait_ms=5.0), cpu(floor_share=1.2)),
+    ),
+    "workers": (
+        (
+            cpu(**_SLEEPS),
+            # The fetch computes, and the training leaves a core free.
+            cpu(wait_ms=30.0, fetch_cpu_share=1.0, process_cpu_ms=100.0),
+            cpu(workers=1, wait_ms=30.0, process_cpu_ms=60.0, cores=8),
+        ),
+        (
+            cpu(),
+            cpu(wait_ms=30.0, fetch_cpu_share=1.0, process_cpu_ms=170.0),
+            cpu(**_SLEEPS, loader="resident"),
+            cpu(workers=2, wait_ms=30.0, process_cpu_ms=190.0),
+            Signals(subject="trace.json", step_ms=100.0, wait_ms=30.0),
+        ),
+    ),
+    "resident-data": (
+        (cpu(wait_ms=30.0),),
+        (cpu(), cpu(wait_ms=30.0, train_mib=20_000.0), cpu(wait_ms=30.0, loader="resident")),
+    ),
+    "worker-start": (
+        (cpu(workers=2, worker_start_s=0.6),),
+        (cpu(workers=2, worker_start_s=0.1), cpu(worker_start_s=0.6)),
+    ),
+    "first-batch": ((cpu(first_batch_s=0.8),), (cpu(), cpu(first_batch_s=0.8, worker_start_s=0.7))),
+    "pinned-copies": (
+        (gpu(copies=(_COPY,)),),
+        (
+            gpu(copies=(_COPY,), pinned=True),
+            gpu(copies=(_COPY.model_copy(update={"pageable": False}),)),
+            gpu(copies=(_COPY.model_copy(update={"ms": 0.1}),)),
+            cpu(copies=(_COPY,), copy_ms=20.0),
+        ),
+    ),
+    "synchronisation": (
+        (gpu(syncs=(_ITEM,)),),
+        (gpu(), gpu(syncs=(_ITEM.model_copy(update={"calls": 0.02}),)), cpu(syncs=(_ITEM,))),
+    ),
+    "created-on-cpu": (
+        (gpu(copies=(_COPY.model_copy(update={"fresh": 1.0}),)),),
+        (gpu(copies=(_COPY,)), gpu(copies=(_COPY.model_copy(update={"fresh": 0.02}),))),
+    ),
+    "launch-bound": (
+        (gpu(kernels=_IDLE),),
+        (
+            gpu(),
+            gpu(kernels=_IDLE, graphed=True),
+            gpu(kernels=_IDLE.model_copy(update={"median_us": 40.0})),
+            gpu(kernels=_IDLE.model_copy(update={"unexplained_idle_ms": 1.0})),
+            cpu(kernels=_IDLE),
+        ),
+    ),
+    "batch-size": (
+        (cpu(optimizer_ms=40.0, forward_ms=20.0, backward_ms=39.0, passes=((32, 30.0), (512, 240.0))),),
+        (
+            cpu(),
+            cpu(optimizer_ms=40.0, passes=((32, 30.0),)),
+            cpu(optimizer_ms=40.0, activations_mib=3000.0),
+            cpu(optimizer_ms=40.0, steps=2),
+            cpu(optimizer_ms=40.0, optimizations=specs("large-batch")),
+        ),
+    ),
+    "precision": (
+        (cpu(bf16_gain=1.3), gpu(bf16_rates=4.0)),
+        (
+            cpu(bf16_gain=0.4),
+            cpu(bf16_gain=None, bf16_rates=2.0),
+            cpu(bf16_gain=1.3, precision="bf16"),
+            gpu(bf16_rates=1.0),
+        ),
+    ),
+    "channels-last": (
+        (cpu(kernels=KernelStats(layout_ms=8.0)), gpu(kernels=KernelStats(layout_ms=1.0))),
+        (
+            cpu(kernels=KernelStats(layout_ms=8.0), channels_last=True),
+            cpu(),
+            cpu(kernels=KernelStats(layout_ms=8.0), operators=(OperatorRow(name="aten::add", self_ms=3.0),)),
+        ),
+    ),
+    "dead-taps": (
+        (cpu(dead_share=0.6, optimizer_ms=40.0), cpu(dead_share=None, operators=_DEAD)),
+        (cpu(), cpu(dead_share=None), cpu(dead_share=0.6, optimizations=specs("dead-taps"))),
+    ),
+    "optimizer": (
+        (cpu(optimizer_ms=30.0), gpu(optimizer_ms=3.0), gpu(optimizer_ms=3.0, optimizer_kernel="foreach")),
+        (cpu(), cpu(optimizer_ms=30.0, optimizer_kernel="fused"), cpu(optimizer_ms=30.0, optimizer_kernel=None)),
+    ),
+    "zero-grad": (
+        (cpu(operators=(OperatorRow(name="aten::zero_", region="optimizer", self_ms=3.0, total_ms=3.9, calls=62),)),),
+        (cpu(), cpu(operators=(OperatorRow(name="aten::zero_", region="forward", self_ms=3.0, calls=62),))),
+    ),
+    "bias-before-norm": ((cpu(biased_before_norm=3),), (cpu(),)),
+    "evaluation": ((cpu(evaluate_s=2.0),), (cpu(), cpu(evaluate_s=2.0, test_samples=2000))),
+    "reads": ((cpu(read_ms=6.0),), (cpu(), gpu(read_ms=6.0))),
+    "compile": (
+        (cpu(compile_gain=1.4, compile_cost_s=60.0), gpu(elementwise_ms=3.0, elementwise_calls=200.0)),
+        (
+            cpu(compile_gain=0.9),
+            cpu(compile_gain=None, elementwise_ms=40.0, elementwise_calls=200.0),
+            gpu(),
+            cpu(compile_gain=1.4, compiled=True),
+        ),
+    ),
+    "epoch-overhead": ((cpu(evaluate_s=2.0), cpu(checkpoint_s=2.0)), (cpu(),)),
+    "memory": ((gpu(peak_mib=76_000.0), gpu(peak_mib=9_000.0)), (gpu(), cpu())),
+    "communication": (
+        (gpu(ranks=2, collectives=(_COLLECTIVE,)),),
+        (
+            gpu(collectives=(_COLLECTIVE,)),
+            gpu(ranks=2, collectives=(_COLLECTIVE.model_copy(update={"exposed_ms": 0.2}),)),
+        ),
+    ),
+    "small-messages": (
+        (gpu(ranks=2, collectives=(_COLLECTIVE.model_copy(update={"calls": 60.0, "mib": 12.0}),)),),
+        (gpu(ranks=2, collectives=(_COLLECTIVE,)), gpu(collectives=(_COLLECTIVE,))),
+    ),
+    "stragglers": (
+        (gpu(ranks=4, rank_compute_ms=(3.0, 3.1, 5.5, 3.0)),),
+        (gpu(ranks=4, rank_compute_ms=(3.0, 3.1, 3.2, 3.0)), gpu(rank_compute_ms=(3.0,))),
+    ),
+    "data-parallel": ((gpu(optimizations=specs("dp")),), (gpu(), gpu(optimizations=specs("ddp")))),
+    "garbage-collection": ((cpu(gc_ms=4.0),), (cpu(),)),
+    "hot-operator": ((cpu(operators=_HOT),), (cpu(), cpu(operators=()))),
+}
+
+
+def record(kind: str = "sleeps", noise: float = 0.02, load: float = 0.8) -> RunRecord:
+    """ResNet-18, batch 32, two cores, 0.5 ms an item, as recorded without workers: by a loader that sleeps or is busy.
+
+    Steps and shares are the recorded ones; the CPU time of the process is that of two threads beside the fetch.
+    """
+    step, data, share = {"sleeps": (59.5, 17.9, 0.06), "busy": (57.2, 16.9, 0.99)}[kind]
+    broken = Breakdown(
+        steps=60,
+        step_ms=quartiles(step, noise),
+        parts_ms={"data": quartiles(data), "forward": quartiles(12.0), "backward": quartiles(24.0)}
+        | {"optimizer": quartiles(4.0)},
+        fetch_cpu_share=share,
+        process_cpu_ms=2 * (step - data) + share * data,
+    )
+    epoch = EpochRecord(index=0, epoch_s=step * 60 / 1e3, samples=1920, steps=60, evaluate_s=0.05, breakdown=broken)
+    return RunRecord(
+        status="done",
+        spec=spec(),
+        machine=Machine(cores=2, load_before=load, memory_gib=24),
+        epochs=(epoch,),
+        setup=SetupRecord(batch_size=32, loader="items", workers=0, optimizer_kernel="fused", train_mib=50_000.0),
+        inference=(InferenceRecord(batch_size=32, pass_ms=quartiles(10.0), samples_per_s=3200.0),),
+    )
+
+
+def spec(variant: str = "cpu-baseline", *names: str) -> RunSpec:
+    data = DataSpec(
+        asked="auto", kind="official", digest="d", path="", classes=("a", "b"), train_count=50_000, test_count=100
+    )
+    return RunSpec(workload="cifar", variant=variant, optimizations=specs(*names), data=data, limit_train=1920)
+
+
+def trace(**changes: object) -> TraceSummary:
+    """Somebody's own loop on a GPU: pageable copies and a read in each step of 12 ms."""
+    return TraceSummary(
+        source="theirs.json.gz",
+        device="cuda",
+        steps=5,
+        step_ms=quartiles(12.0),
+        step_mean_ms=12.1,
+        attribution_ms={"kernel": 8.0, "copy": 1.2, "data_loading": 0.1},
+        operators=(OperatorRow(name="aten::cudnn_convolution", device_self_ms=2.0, calls=20),),
+        kernels=KernelStats(calls=300, median_us=25.0, busy_ms=9.0, idle_ms=3.0),
+        copies=(_COPY,),
+        syncs=(_ITEM,),
+        optimizer_ms=0.3,
+    ).model_copy(update=changes)
+
+
+def probe(**gains: float) -> ProbeRecord:
+    return ProbeRecord(gains={k.replace("_at_", "@"): v for k, v in gains.items()})
+
+
+def roof(share: float) -> ProfileRecord:
+    return ProfileRecord(schedule="1,2,5,1", floor_share=share)

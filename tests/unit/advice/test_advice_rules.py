@@ -1,0 +1,188 @@
+"""Every rule fires on what it is for, keeps quiet on what is close to it, and abstains where a signal is missing."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import fields, replace
+
+import pytest
+from advice_examples import CASES, CONV_DEAD, CONV_LARGE, cpu, gpu
+
+import laptime.advice.rules
+from laptime.advice.judge import ask
+from laptime.advice.outcome import Limit, MissingSignalError, Note, Proposal
+from laptime.advice.rules import RULES
+from laptime.advice.rules.operators import dead_parameters, dead_taps_of, map_and_kernel
+from laptime.advice.signals import Signals
+from laptime.catalogue import parse_optimization
+from laptime.records.trace import OperatorRow
+
+_RULES = dict(RULES)
+_FIRED = (Proposal, Note, Limit)
+# What a rule reads only to be kinder or more exact: without it, it may well still fire.
+_HELPFUL = {
+    "checkpoint_s", "worker_start_s", "activations_mib", "optimizations", "precision", "channels_last", "compiled",
+    "graphed", "pinned", "noise", "load", "cores", "wait_ms", "process_cpu_ms", "dead_share", "compile_gain",
+    "compile_cost_s", "bf16_gain", "optimizer_ms", "parameter_tensors", "workers", "kernels", "batch_size",
+    "optimizer_kernel", "bf16_rates", "train_mib", "operators",
+}  # fmt: skip
+
+
+def answer(name: str, s: Signals):
+    try:
+        return _RULES[name](s)
+    except MissingSignalError:
+        return None
+
+
+def cases(place: int):
+    return [pytest.param(name, s, id=f"{name}-{n}") for name, c in CASES.items() for n, s in enumerate(c[place])]
+
+
+def test_every_rule_that_a_module_defines_is_listed():
+    listed = {rule for _, rule in RULES}
+    for module in pkgutil.iter_modules(laptime.advice.rules.__path__):
+        found = importlib.import_module(f"laptime.advice.rules.{module.name}")
+        for name, member in vars(found).items():
+            hints = getattr(member, "__annotations__", {})
+            public = not name.startswith("_") and getattr(member, "__module__", "").endswith(module.name)
+            if public and set(hints) == {"s", "return"}:
+                assert member in listed, f"{name} is not in RULES"
+
+
+def test_every_rule_has_cases():
+    assert [name for name, _ in RULES] == list(CASES)
+    assert len({rule for _, rule in RULES}) == len(RULES)
+
+
+@pytest.mark.parametrize(("name", "s"), cases(0))
+def test_it_fires(name: str, s: Signals):
+    found = answer(name, s)
+    assert isinstance(found, _FIRED)
+    if isinstance(found, Proposal):
+        assert found.id.partition("/")[0] == name
+        assert any(c.isdigit() for text in found.evidence for c in text), "evidence has numbers"
+        low, high = found.gain_ms
+        assert 0 <= low <= high <= (found.base_ms or s.step_ms)
+        assert 0 < found.confidence < 1
+        assert found.remedy or found.code
+        if found.remedy:
+            parse_optimization(found.remedy)
+
+
+@pytest.mark.parametrize(("name", "s"), cases(1))
+def test_it_does_not_fire(name: str, s: Signals):
+    assert not isinstance(answer(name, s), _FIRED)
+
+
+@pytest.mark.parametrize("missing", [f.name for f in fields(Signals) if f.default is None])
+def test_a_missing_signal_makes_no_rule_fire(missing: str):
+    for plain in (cpu(), gpu()):
+        before = {name for name in _RULES if isinstance(answer(name, plain), _FIRED)}
+        without = replace(plain, **{missing: None})
+        assert {name for name in _RULES if isinstance(answer(name, without), _FIRED)} <= before
+    for name, (fires, quiet) in CASES.items():
+        for s in fires:
+            ask(RULES, replace(s, **{missing: None}))  # nothing raises
+        # A signal that only holds a rule back (already done, too large) may be missed; one that speaks for it may not.
+        for s in quiet if missing not in _HELPFUL else ():
+            assert not isinstance(answer(name, replace(s, **{missing: None})), _FIRED), (name, missing)
+
+
+def test_with_no_signals_every_rule_abstains_or_has_nothing_to_say():
+    found = ask(RULES, Signals())
+    assert found.proposals == []
+    assert found.notes == []
+    assert found.limits == []
+    assert len(found.withheld) > len(RULES) // 2
+
+
+@pytest.mark.parametrize(
+    ("name", "signal"),
+    [
+        ("workers", "fetch_cpu_share"),
+        ("workers", "wait_ms"),
+        ("resident-data", "train_mib"),
+        ("worker-start", "worker_start_s"),
+        ("first-batch", "first_batch_s"),
+        ("pinned-copies", "copies"),
+        ("synchronisation", "syncs"),
+        ("created-on-cpu", "copies"),
+        ("launch-bound", "kernels"),
+        ("batch-size", "passes"),
+        ("batch-size", "memory_mib"),
+        ("precision", "precision"),
+        ("channels-last", "kernels"),
+        ("dead-taps", "optimizer_ms"),
+        ("optimizer", "optimizer_ms"),
+        ("optimizer", "optimizer_kernel"),
+        ("zero-grad", "operators"),
+        ("bias-before-norm", "biased_before_norm"),
+        ("evaluation", "passes"),
+        ("reads", "read_ms"),
+        ("epoch-overhead", "evaluate_s"),
+        ("memory", "memory_mib"),
+        ("communication", "collectives"),
+        ("stragglers", "rank_compute_ms"),
+        ("garbage-collection", "gc_ms"),
+        ("hot-operator", "operators"),
+        ("near-the-roof", "floor_share"),
+    ],
+)
+def test_what_a_rule_needs_makes_it_abstain(name: str, signal: str):
+    first = CASES[name][0][0]
+    assert isinstance(answer(name, first), _FIRED)
+    with pytest.raises(MissingSignalError):
+        _RULES[name](replace(first, **{signal: None}))
+
+
+def test_workers_hide_what_waits_and_no_more_than_free_cores_can_compute():
+    sleeping = answer("workers", cpu(wait_ms=30.0, fetch_cpu_share=0.0, process_cpu_ms=140.0))
+    assert sleeping.gain_ms[1] == pytest.approx(30.0)
+    assert sleeping.remedy == "workers:count=1"
+    computing = answer("workers", cpu(wait_ms=30.0, fetch_cpu_share=1.0, process_cpu_ms=30.0 + 118.0))
+    # 2 cores x 70 ms less 118 leaves 22 ms: 8 ms of the fetch take the training's own time, one and a half times over.
+    assert computing.gain_ms[0] == pytest.approx(30.0 - 1.5 * 8.0 - 3.0)
+    slow = answer("workers", cpu(wait_ms=75.0, fetch_cpu_share=0.0, process_cpu_ms=50.0))
+    assert slow.remedy == "workers:count=3"
+    assert slow.gain_ms[1] == pytest.approx(75.0)
+
+
+def test_the_fit_over_two_batch_sizes():
+    # 16 ms of a pass at batch 32 do not depend on the batch: 30 = 16 + 14, 240 = 16 + 224.
+    s = cpu(optimizer_ms=40.0, forward_ms=20.0, backward_ms=39.0, passes=((32, 30.0), (512, 240.0)))
+    found = answer("batch-size", s)
+    fixed = 40.0 + 16 / 30 * 59.0
+    assert found.remedy == "large-batch:size=512"
+    assert found.gain_ms[1] == pytest.approx((1 - 32 / 512) * fixed)
+    assert answer("batch-size", replace(s, steps=40)).remedy == "large-batch:size=256"
+
+
+def test_shapes_say_which_taps_are_dead():
+    row = OperatorRow(name="aten::convolution_backward", shapes=f"[[32, 512, 1, 1], {CONV_DEAD[1:]}")
+    assert map_and_kernel(row) == ((1, 1), (3, 3))
+    assert dead_taps_of(row) == pytest.approx(8 / 9)
+    assert dead_taps_of(OperatorRow(name="aten::conv2d", shapes="[[8, 4, 2, 2], [4, 4, 5, 5]]")) == pytest.approx(
+        16 / 25
+    )
+    assert dead_taps_of(OperatorRow(name="aten::conv2d", shapes=CONV_LARGE)) == 0
+    assert dead_taps_of(OperatorRow(name="aten::conv2d")) == 0
+    rows = (
+        OperatorRow(name="aten::conv2d", shapes=CONV_DEAD, calls=1, self_ms=0.1),
+        OperatorRow(name="aten::mkldnn_convolution", shapes=CONV_DEAD, calls=1, self_ms=9.0),
+        OperatorRow(name="aten::addmm", shapes="[[512], [32, 512], [512, 4608]]", calls=1, self_ms=1.0),
+    )
+    assert dead_parameters(rows) == pytest.approx(4 / 9)
+    assert dead_parameters(()) is None
+
+
+def test_a_hot_operator_comes_with_what_has_helped():
+    hot = (OperatorRow(name="aten::mkldnn_convolution", self_ms=40.0, calls=20, shapes=CONV_DEAD),)
+    found = answer("hot-operator", cpu(operators=hot, bf16_gain=1.3))
+    said = " ".join(found.evidence)
+    assert found.remedy == "dead-taps"
+    assert all(word in said for word in ("taps", "products", "bf16", "three quarters", "half as many", "ten times"))
+    other = answer("hot-operator", cpu(operators=(OperatorRow(name="aten::sort", self_ms=60.0, calls=1),)))
+    assert other.remedy == ""
+    assert "bf16" not in " ".join(other.evidence)

@@ -1,0 +1,211 @@
+"""Advice as a whole: recorded loaders, ranking, withholding, limits, history, variants and commands, words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from advice_examples import CASES, cpu, gpu, probe, quartiles, record, roof, spec, specs, trace
+
+from laptime.advice import advise, to_markdown, to_text
+from laptime.advice.judge import ask, confidence, judge
+from laptime.advice.rules import RULES
+from laptime.records.advice import Measured, RuleHistory
+from laptime.variants import resolve
+
+_GOLDEN = Path(__file__).parents[2] / "golden" / "advice.md"
+
+
+def of(signals, history=None):
+    return judge(ask(RULES, signals), signals, history or {})
+
+
+def ids(advice):
+    return [f.id for f in advice.findings]
+
+
+def why(advice, name):
+    return next(w.reason for w in advice.withheld if w.id == name)
+
+
+def test_a_loader_that_sleeps_gets_a_worker_and_the_step_is_predicted():
+    found = advise(record("sleeps"))
+    best = found.findings[0]
+    low, high = best.step_ms_expected
+    assert best.id == "workers"
+    assert low <= 42.9 <= high  # what one worker made of it
+    assert (low + high) / 2 == pytest.approx(42.9, rel=0.10)
+    assert best.variant == "cpu-baseline+workers:count=1"
+    assert best.command == "laptime run cifar --variant cpu-baseline+workers:count=1 --limit-train 1920"
+    assert resolve(best.variant).optimizations[0].options == {"count": 1}
+    assert best.klass == "exact"
+
+
+def test_a_loader_that_is_busy_on_a_full_machine_gets_none():
+    found = advise(record("busy"))  # with one worker its step went from 57.2 to 65.3 ms
+    assert "workers" not in ids(found)
+    assert "all 2 cores" in why(found, "workers")
+
+
+def test_findings_are_ranked_by_gain_times_confidence():
+    found = of(cpu(wait_ms=12.0, optimizer_ms=40.0, process_cpu_ms=190.0, passes=None))
+    worth = [sum(f.gain) / 2 * f.confidence for f in found.findings]
+    assert worth == sorted(worth, reverse=True)
+    assert ids(found)[:2] == ["optimizer", "resident-data"]
+    assert found.verdict.startswith("Most worth doing: The optimizer")
+
+
+def test_small_gains_are_withheld_with_the_figure():
+    assert "under 3%" in why(of(cpu(gc_ms=2.0)), "garbage-collection")
+    assert "twice the noise of 9.0%" in why(of(cpu(optimizer_ms=30.0, noise=0.09)), "optimizer")
+    unknown = of(cpu(optimizer_ms=20.0, noise=None))
+    assert "twice the noise of 5.0%" in why(unknown, "optimizer")
+    assert any("was not recorded" in text for text in unknown.notices)
+
+
+def test_on_a_noisy_machine_no_numbers_are_given():
+    for noisy in (record(noise=0.2), record(load=5.0)):
+        found = advise(noisy)
+        assert found.findings == ()
+        assert found.verdict.startswith("The machine was too")
+        assert "noisy" in why(found, "workers")
+
+
+def test_near_the_roof_the_advice_is_what_is_left():
+    found = of(cpu(floor_share=0.85, optimizer_ms=10.0, wait_ms=1.0, bf16_gain=1.5, passes=None))
+    assert found.verdict.startswith("Stop here")
+    assert "at most 15%" in found.verdict
+    assert found.findings[0].id == "precision"
+    assert found.findings[0].gain[1] > 0.15  # a numeric remedy moves the ceiling
+    assert "more than the 2%" in why(of(cpu(floor_share=0.98, optimizer_ms=10.0, passes=None)), "optimizer")
+    capped = of(cpu(floor_share=0.75, optimizer_ms=45.0, noise=0.0, passes=None))
+    assert capped.findings[0].gain[1] == pytest.approx(0.25)
+    profiled = record().model_copy(update={"profile": roof(0.9)})
+    assert not advise(profiled).verdict.startswith("Stop here")  # it waits for data
+
+
+def test_two_rules_with_one_remedy_make_one_finding():
+    dead = CASES["dead-taps"][0][1].operators[0].model_copy(update={"self_ms": 60.0})
+    found = of(cpu(operators=(dead,), dead_share=None))
+    assert [f.id for f in found.findings if f.variant.endswith("+dead-taps")] == ["dead-taps"]
+    assert any(text.startswith("hot-operator/mkldnn_convolution: ") for text in found.findings[0].evidence)
+
+
+def test_what_the_variant_has_or_can_not_have_is_not_proposed():
+    has = of(cpu(optimizer_ms=30.0, optimizations=specs("no-reads"), read_ms=10.0, variant="cpu-no-reads"))
+    assert "has no-reads already" in why(has, "reads")
+    excluded = of(gpu(copies=CASES["pinned-copies"][0][0].copies, optimizations=specs("resident")))
+    assert "would take the place of resident" in why(excluded, "pinned-copies")
+    refused = of(gpu(bf16_rates=4.0, refusals={"bf16": "no matrix units for it"}, operators=(_conv(6.0),)))
+    assert why(refused, "precision") == "no matrix units for it"
+
+
+def _conv(ms):
+    return CASES["precision"][0][1].operators[0].model_copy(update={"device_self_ms": ms})
+
+
+def test_a_rung_whose_list_a_ladder_changed_is_spelled_out():
+    named = advise(record().model_copy(update={"spec": spec("cpu-fused-optimizer", "fused-optimizer")}))
+    assert named.findings[0].variant == "cpu-baseline+fused-optimizer+workers:count=1"
+    own = advise(record().model_copy(update={"spec": spec("cpu-baseline+fused-optimizer", "fused-optimizer")}))
+    assert own.findings[0].variant == "cpu-baseline+fused-optimizer+workers:count=1"
+    assert (
+        resolve(own.findings[0].variant).optimizations
+        == specs("fused-optimizer")[:0] + resolve("cpu-baseline+workers:count=1+fused-optimizer").optimizations
+    )
+
+
+def test_a_probe_brings_the_ratio_of_its_batch():
+    found = advise(record(), probe=probe(bf16=1.4, bf16_at_512=2.0, compile=0.8))
+    both, gain = 36.0, 1 - 1 / 1.4
+    best = next(f for f in found.findings if f.id == "precision")
+    assert best.gain[1] == pytest.approx(1.2 * both * gain / 59.5)
+    assert best.klass == "numeric"
+    assert "0.80x" in why(found, "compile")
+
+
+def test_a_slower_profiled_trace_is_scaled_to_the_counted_step():
+    plain = of(gpu(syncs=CASES["synchronisation"][0][0].syncs))
+    foreign = advise(trace=trace(step_ms=quartiles(10.0)))
+    slower = advise(trace=trace(step_ms=quartiles(20.0)))
+    share = {a.findings[0].gain for a in (plain, foreign)}
+    assert len({round(g[1], 9) for g in share}) == 1
+    assert slower.findings[0].gain[1] == pytest.approx(foreign.findings[0].gain[1] / 2)
+    counted = record().model_copy(update={"spec": spec().model_copy(update={"device": "cuda"})})
+    both = advise(counted, trace(step_ms=quartiles(119.0)))  # profiled steps of twice the time
+    idle = next(f for f in both.findings + both.withheld if f.id == "synchronisation")
+    assert "idle for 0.75 ms" in idle.evidence[0] if hasattr(idle, "evidence") else "0.6%" in idle.reason
+
+
+def test_somebody_elses_trace_gets_lines_to_write_and_no_variant():
+    found = advise(trace=trace())
+    assert ids(found) == ["synchronisation", "pinned-copies"]
+    assert all(f.variant == "" for f in found.findings)
+    assert found.findings[0].lines == ("train.py:40",)
+    assert "pin_memory=True" in found.findings[1].command
+    assert "write: " in to_text(found)
+    on_cpu = advise(trace=trace(device="cpu", copies=(), syncs=(), kernels=None, attribution_ms={"data_loading": 6.0}))
+    assert "whether fetching waits or computes" in why(on_cpu, "workers")
+
+
+def test_confidence_follows_the_record_of_the_rule():
+    assert confidence(0.8, RuleHistory()) == pytest.approx(0.8)
+    assert confidence(0.8, RuleHistory(tried=1, faster=0)) == pytest.approx(0.64)
+    assert confidence(0.8, RuleHistory(tried=20, faster=20)) > 0.95
+    assert confidence(0.8, RuleHistory(tried=20, faster=2)) < 0.25
+    s = cpu(wait_ms=12.0, optimizer_ms=40.0, process_cpu_ms=190.0, passes=None)
+    found = of(s, {"optimizer": RuleHistory(tried=20, faster=0, error=0.2)})
+    assert ids(found)[0] == "resident-data"
+    assert "right 0 of 20 times, off by 20% of the step" in to_text(found)
+
+
+def test_nothing_to_say_is_said():
+    assert of(cpu()).verdict.startswith("Nothing worth proposing")
+    assert advise(record().model_copy(update={"epochs": ()})).verdict.startswith("Nothing to advise on")
+    assert "a run" in to_text(advise())
+
+
+def test_rules_that_lack_the_same_signal_share_a_sentence():
+    said = to_text(advise(record()))
+    line = next(text for text in said.splitlines() if "the operators of a trace" in text)
+    assert "zero-grad" in line
+    assert "hot-operator" in line
+
+
+def measured_advice():
+    found = of(
+        cpu(wait_ms=12.0, optimizer_ms=40.0, process_cpu_ms=190.0, passes=None),
+        {"optimizer": RuleHistory(tried=8, faster=7)},
+    )
+    first, second, *rest = found.findings
+    said = Measured(step_ms=71.2, step_ms_before=100.4, gain=0.291, n=3, quality_kept=True)
+    after = (first.model_copy(update={"measured": said, "history": RuleHistory(tried=8, faster=7, error=0.12)}),)
+    failed = second.model_copy(update={"measured": Measured(error="it ran out of memory"), "lines": ("a_b.py:3",)})
+    return found.model_copy(update={"findings": (*after, failed, *rest), "notices": ("<b>@all</b> | [x](y)",)})
+
+
+def test_the_markdown_is_the_golden_one():
+    text = to_markdown(measured_advice())
+    if os.environ.get("LAPTIME_GOLDEN"):
+        _GOLDEN.write_text(text, encoding="utf-8")
+    assert text == _GOLDEN.read_text(encoding="utf-8")
+
+
+def test_predicted_stands_beside_measured():
+    text = to_text(measured_advice())
+    assert (
+        "predicted 18 % to 28 % less, measured 29 % less (71.2 instead of 100 ms a step, n = 3); quality kept" in text
+    )
+    assert "not measured: it ran out of memory" in text
+    slower = measured_advice().findings[0]
+    worse = slower.model_copy(update={"measured": Measured(gain=-0.05)})
+    assert "measured 5.0 % more; quality not judged" in to_text(of(cpu()).model_copy(update={"findings": (worse,)}))
+
+
+def test_names_are_harmless():
+    evil = of(cpu(subject="\x1b[31m<script>|`*x*@you")).model_copy(update={"step_ms": None})
+    assert "\x1b" not in to_text(evil)
+    shown = to_markdown(evil)
+    assert "<script>" not in shown
+    assert "@you" not in shown
