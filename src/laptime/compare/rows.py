@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from laptime.compare.model import VariantRow
+from laptime.compare.parts import parts_of
 from laptime.compare.quality import Rules, Scores, judge, scores_of, time_to_quality
 from laptime.compare.statistics import Bootstrap, Laps, median
 from laptime.records import Ceilings, EpochRecord, Rung, RunRecord, Status
@@ -139,7 +140,7 @@ def _costs(runs: Runs) -> dict[str, Any]:
     done = runs.done
     return {
         "peak_memory_mib": max((m for r in done if (m := _memory(r)) is not None), default=None),
-        "parts": _parts([e for r in done for e in r.kept if _counts(e)]),
+        "parts": parts_of([e for r in done for e in r.kept if _counts(e)]),
         "warmup_s": _middle(r.warmup_s for r in done),
         "startup_s": _middle(r.startup_s for r in done),
         "removed_parameters": max((r.removed_parameters for r in done), default=0),
@@ -179,18 +180,6 @@ def _rates(record: RunRecord) -> list[float]:
     if len(record.laps) < len(record.kept):
         return [sum(e.samples for e in epochs) / sum(e.epoch_s for e in epochs)]
     return [e.samples / e.epoch_s for e in epochs]
-
-
-def _parts(epochs: Sequence[EpochRecord]) -> dict[str, float]:
-    """Median share of each part of an epoch, 1 in sum; what no part holds is `rest`."""
-    names = dict.fromkeys(n for e in epochs for n in e.parts_s)
-    shares = {n: median([max(e.parts_s.get(n, 0.0), 0.0) / e.epoch_s for e in epochs]) for n in names}
-    total = sum(shares.values())
-    if total <= 0:
-        return {}
-    if total < 1:
-        return shares | {"rest": shares.get("rest", 0.0) + 1 - total}
-    return {n: s / total for n, s in shares.items()}
 
 
 def _memory(record: RunRecord) -> float | None:
