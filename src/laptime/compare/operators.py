@@ -14,18 +14,18 @@ SHOWN = 15
 # A wrapper whose own time is below this share of its total only passes the call on.
 _PASSES_ON = 0.005
 
-# Title and sentence of each column.
+# Title and sentence of each column; the device's stands only where there is one.
 COLUMNS = (
     (
         "operator",
-        "What ran; below it, the operators above that only passed the call on, so that the time is all its own.",
+        "What ran; below it the operators above that only passed the call on, so that the time is all its own.",
     ),
-    ("input shapes", "The sizes of its inputs; the same operator on other shapes has a row of its own."),
-    ("calls", "How often it ran in a step."),
     ("self ms", "Time in the operator itself on the host, without what it called: rows can be added up."),
     ("share", "Self time over the step; on a GPU the device's own time over the step."),
-    ("total ms", "Time with all that it called: rows overlap, so totals can't be added up."),
     ("device ms", "Time of the kernels that it launched itself, on the device's clock."),
+    ("calls", "How often it ran in a step."),
+    ("total ms", "Time with all that it called: rows overlap, so totals can't be added up."),
+    ("input shapes", "The sizes of its inputs; the same operator on other shapes has a row of its own."),
 )
 
 
@@ -82,21 +82,18 @@ def summary(table: OperatorTable) -> str:
 
 
 def cells(row: OperatorRow, table: OperatorTable) -> list[str]:
-    """The figures of a row, from the column of calls on; the device's only where there is one."""
-    figures = [
-        f"{row.calls:,.0f}" if row.calls >= 1 else f"{row.calls:.2g}",
+    """The figures of a row: the columns between the operator and its shapes."""
+    device = [words.milliseconds(row.device_self_ms)] if table.device == "cuda" else []
+    return [
         words.milliseconds(row.self_ms),
         words.percent(share(row, table)),
+        *device,
+        f"{row.calls:,.0f}" if row.calls >= 1 else f"{row.calls:.2g}",
         words.milliseconds(row.total_ms),
     ]
-    return [*figures, words.milliseconds(row.device_self_ms)] if table.device == "cuda" else figures
 
 
-def columns(table: OperatorTable) -> tuple[tuple[str, str], ...]:
-    """The columns of a table with their sentences."""
-    return COLUMNS if table.device == "cuda" else COLUMNS[:-1]
-
-
-def columns_of(tables: Sequence[OperatorTable]) -> tuple[tuple[str, str], ...]:
-    """The columns that any of the tables has."""
-    return max((columns(t) for t in tables), key=len, default=())
+def columns(tables: Sequence[OperatorTable]) -> list[tuple[str, str]]:
+    """The columns that any of the tables has, with their sentences."""
+    device = any(t.device == "cuda" for t in tables)
+    return [c for c in COLUMNS if device or c[0] != "device ms"]

@@ -16,20 +16,22 @@ TITLE = "Where a step goes"
 LEAD = (
     "Milliseconds of the training process in the middle step, small figures are shares of the mean step. “data” is the "
     "wait for a batch that nothing hides, “rest” what stands between the parts. On a GPU the host only asks for the "
-    "work, so its own times stand below. An epoch's first step is left out: it waits for the first batch."
+    "work, so the device's own times stand below. An epoch's first step is left out: it waits for the first batch."
 )
 BESIDE = ("first batch", "worker start", "evaluation", "checkpoint", "garbage collection")
 RANKS = ("variant", "rank", "step ms", "data ms", "s/epoch", "skew")
 
 INFERENCE_TITLE = "Inference"
-INFERENCE_LEAD = "A forward pass alone, in evaluation mode, without gradients, its input on the device already."
-INFERENCE = ("variant", "batch", "ms a batch", "quartiles", "ms an image", "images/s")
+INFERENCE_LEAD = (
+    "Images a second by batch size, below it the milliseconds of a pass: forward alone, in evaluation mode, without "
+    "gradients, its input on the device already."
+)
 
 ROOF_TITLE = "How far from the machine's ceiling"
 ROOF_LEAD = (
-    "The floor is the step at the rates that this machine reached in micro-benchmarks: for each operation the longer of "
-    "its arithmetic and its memory traffic. Its share of the counted step is what no better way of running the same "
-    "operations could save. MFU: the model's operations over what the ceiling allows in that time."
+    "The floor is the step at the rates that this machine reached in micro-benchmarks: for each operation the "
+    "longer of its arithmetic and its memory traffic. Its share of the counted step is what no better way of running "
+    "the same operations could save. MFU: the model's operations over what the ceiling allows in that time."
 )
 ROOF = ("variant", "step ms", "floor ms", "floor's share", "MFU", "profiler's cost", "note")
 
@@ -182,19 +184,17 @@ def _skew(row: StepRow) -> str:
     return words.NONE if row.skew_s is None else f"{words.seconds(row.skew_s)} s{share}"
 
 
-def inference_cells_of(rows: Sequence[InferenceRow]) -> list[list[str]]:
-    """Lines in the order of `INFERENCE`."""
-    return [
-        [
-            r.variant,
-            str(r.batch_size),
-            words.milliseconds(r.pass_ms.median),
-            words.quartiles(r.pass_ms),
-            words.milliseconds(r.pass_ms.median / max(r.batch_size, 1)),
-            words.count(r.samples_per_s),
-        ]
-        for r in rows
-    ]
+def inference_sizes(rows: Sequence[InferenceRow]) -> list[int]:
+    """All batch sizes: the columns of the table."""
+    return sorted({r.batch_size for r in rows})
+
+
+def inference_by_variant(rows: Sequence[InferenceRow]) -> dict[str, dict[int, InferenceRow]]:
+    """By variant and batch size, variants in the order of the rows."""
+    found: dict[str, dict[int, InferenceRow]] = {}
+    for row in rows:
+        found.setdefault(row.variant, {})[row.batch_size] = row
+    return found
 
 
 def roof_cells_of(rows: Sequence[RoofRow]) -> list[list[str]]:
