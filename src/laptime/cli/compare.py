@@ -15,9 +15,10 @@ from laptime.errors import UsageError, shorten
 
 if TYPE_CHECKING:
     from laptime.compare.model import Comparison
+    from laptime.compare.sides import Sides
     from laptime.records import LadderRecord, RunRecord
 
-    Loaded = tuple[str, LadderRecord | None, list[RunRecord]]
+    Loaded = tuple[str, LadderRecord | None, list[RunRecord], Sides]
 
 
 def compare(
@@ -52,24 +53,26 @@ def compare_runs(runs: list[str]) -> tuple[Comparison, LadderRecord | None, list
     from laptime.compare.comparison import ladder_of, with_specs
 
     loaded = [_load(run) for run in runs]
-    ladders = {ladder.id if ladder else "": ladder for _, ladder, _ in loaded}
-    records = [record for run in _apart(loaded) for record in run]
+    ladders = {ladder.id if ladder else "": ladder for _, ladder, _, _ in loaded}
+    records, sides = _apart(loaded)
     only = next(iter(ladders.values()))
     if len(ladders) == 1 and only is not None:
-        return compare_ladder(only, records), only, records
+        found = compare_ladder(only, records, sides.traces, sides.advice)
+        return sides.warned(found), only, records
     if not records:
         raise UsageError(f"no record.json below {shorten(' '.join(runs))}: give a ladder's folder or record files.")
     named = with_specs(records)
     ladder = ladder_of(named)
-    return compare_ladder(ladder, named), ladder, named
+    return sides.warned(compare_ladder(ladder, named, sides.traces, sides.advice)), ladder, named
 
 
 def _load(run: str) -> Loaded:
     from laptime.compare.load import load
+    from laptime.compare.sides import load_sides
 
     path = Path(run)
     if path.exists():
-        return (path.resolve().name, *load(path))
+        return (path.resolve().name, *load(path), load_sides(path))
     if not re.fullmatch(r"[0-9a-f]{32}", run):
         raise UsageError(
             f"{shorten(run)!r} is neither a path nor an MLflow run id: give a ladder's folder (it holds "
@@ -80,36 +83,46 @@ def _load(run: str) -> Loaded:
 
 def _fetch(run: str) -> Loaded:
     from laptime.compare.load import load
+    from laptime.compare.sides import load_sides
     from laptime.places import find_places
     from laptime.tracking.mlflow import fetch_runs
 
     folder = fetch_runs(run, find_places().mlflow_uri)
     try:
-        return (run[:8], *load(folder))
+        return (run[:8], *load(folder), load_sides(folder))
     finally:
         if Path(tempfile.gettempdir()) in folder.parents:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _apart(loaded: list[Loaded]) -> list[list[RunRecord]]:
+def _apart(loaded: list[Loaded]) -> tuple[list[RunRecord], Sides]:
     """Keeps variants of several ladders apart: `variant @ ladder`, in rounds that no other ladder shares.
 
     Rounds of two ladders ran at different times, so they must not be paired. Loose records keep their names:
     equal ones are processes of one variant.
     """
-    ladders = {ladder.id for _, ladder, _ in loaded if ladder is not None}
-    if len(ladders) < 2:
-        return [records for _, _, records in loaded]
-    return [
-        records if ladder is None else [_rename(r, name, place) for r in records]
-        for place, (name, ladder, records) in enumerate(loaded)
-    ]
+    from laptime.compare.sides import Sides
+
+    ladders = {ladder.id for _, ladder, _, _ in loaded if ladder is not None}
+    found, beside = [], Sides()
+    for place, (name, ladder, records, sides) in enumerate(loaded):
+        if len(ladders) < 2 or ladder is None:
+            found += records
+            beside.add(sides)
+            continue
+        found += [_rename(r, name, place) for r in records]
+        beside.add(sides.renamed({r.spec.variant: _named(r.spec.variant, name) for r in records if r.spec}))
+    return found, beside
+
+
+def _named(variant: str, ladder: str) -> str:
+    return f"{variant} @ {ladder}"
 
 
 def _rename(record: RunRecord, ladder: str, place: int) -> RunRecord:
     if record.spec is None:
         return record
-    apart = {"variant": f"{record.spec.variant} @ {ladder}", "repeat": record.spec.repeat + 1000 * place}
+    apart = {"variant": _named(record.spec.variant, ladder), "repeat": record.spec.repeat + 1000 * place}
     return record.model_copy(update={"spec": record.spec.model_copy(update=apart)})
 
 

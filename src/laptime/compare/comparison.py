@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from laptime.catalogue import WORKLOADS, classes_of
 from laptime.compare.ablation import ablation
 from laptime.compare.headlines import headlines
 from laptime.compare.model import Comparison, Conditions, VariantRow
+from laptime.compare.operators import with_operators
 from laptime.compare.payback import with_compilation
 from laptime.compare.quality import quality_floor, rules_of
 from laptime.compare.rows import Context, Runs, row_of
 from laptime.compare.scaling import scalings
 from laptime.compare.statistics import Bootstrap
+from laptime.compare.steps import inference_rows, roof_rows, step_rows
 from laptime.errors import LaptimeError, UsageError
-from laptime.records import Ceilings, LadderRecord, Machine, Rung, RunRecord
+from laptime.records import Advice, Ceilings, LadderRecord, Machine, Rung, RunRecord, TraceSummary
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 
 __all__ = ["Comparison", "VariantRow", "baseline_of", "compare", "compare_records"]
 
 
-def compare(ladder: LadderRecord, records: Sequence[RunRecord]) -> Comparison:
+def compare(
+    ladder: LadderRecord,
+    records: Sequence[RunRecord],
+    traces: Mapping[str, TraceSummary] | None = None,
+    advice: Mapping[str, Advice] | None = None,
+) -> Comparison:
     """Compares a ladder's variants; records belong to a variant by the variant's name in their spec.
+
+    Args:
+        ladder: the plan.
+        records: what its processes produced.
+        traces: of a profiled process, by variant.
+        advice: by variant.
 
     Raises:
         UsageError: neither the ladder nor the records name a variant.
@@ -42,7 +55,7 @@ def compare(ladder: LadderRecord, records: Sequence[RunRecord]) -> Comparison:
     )
     rows = tuple(with_compilation(row_of(r, context), context) for r in runs.values())
     conditions = _conditions(ladder, machine, ran)
-    return Comparison(
+    found = Comparison(
         id=ladder.id,
         baseline=baseline.rung.variant,
         conditions=conditions,
@@ -51,7 +64,12 @@ def compare(ladder: LadderRecord, records: Sequence[RunRecord]) -> Comparison:
         scaling=scalings(runs, rows),
         cautions=tuple(_cautions(context, rows, records)),
         parts=ablation(context, ladder.dropped),
+        steps=step_rows(runs.values()),
+        inference=inference_rows(runs.values()),
+        roof=roof_rows(runs.values()),
+        advice={v: a for v, a in (advice or {}).items() if v in runs},
     )
+    return with_operators(found, traces or {})
 
 
 def compare_records(records: Sequence[RunRecord]) -> Comparison:

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from laptime.catalogue import OPTIMIZATIONS
-from laptime.compare import ablation, payback, plots, words
+from laptime.compare import ablation, advising, operators, payback, plots, steps, words
 from laptime.compare.curves import curves
 from laptime.compare.headlines import quality_phrase
 from laptime.compare.model import Comparison, VariantRow
@@ -30,7 +30,14 @@ def to_html(comparison: Comparison, ladder: LadderRecord | None, records: Sequen
         keep_trailing_newline=True,
     )
     environment.globals.update(
-        w=words, worth=ablation, payback=payback, standing=words.standing, optimization=_optimizations()
+        w=words,
+        worth=ablation,
+        payback=payback,
+        inside=steps,
+        ops=operators,
+        adv=advising,
+        standing=words.standing,
+        optimization=_optimizations(),
     )
     page: str = environment.get_template("comparison.html.j2").render(
         c=comparison,

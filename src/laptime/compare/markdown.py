@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from laptime.compare import ablation, payback, words
+from laptime.compare import ablation, advising, payback, steps, words
 from laptime.compare.model import Comparison, VariantRow
 
 HEADER = (
@@ -40,7 +40,7 @@ def to_markdown(comparison: Comparison) -> str:
     if comparison.scaling:
         lines += ["", "**Scaling**", "", _line(list(words.SCALING)), _line(["---"] * len(words.SCALING))]
         lines += [_line([escape(c) for c in words.scaling_cells(found)]) for found in comparison.scaling]
-    lines += [*_parts(comparison), *_compilations(comparison)]
+    lines += [*_parts(comparison), *_compilations(comparison), *_steps(comparison), *_advice(comparison)]
     troubles = words.troubles(comparison)
     if troubles:
         lines += ["", "**Without a time, or with a failure**", ""]
@@ -63,6 +63,37 @@ def _parts(comparison: Comparison) -> list[str]:
 def _compilations(comparison: Comparison) -> list[str]:
     told = [f"- `{_code(name)}` {escape(text)}" for name, text in payback.sentences(comparison)]
     return ["", "**What compiling cost**", "", *told] if told else []
+
+
+def _steps(comparison: Comparison) -> list[str]:
+    """Where a step goes: medians in milliseconds, by variant with a breakdown."""
+    if not comparison.steps:
+        return []
+    names = steps.part_names(comparison.steps)
+    lines = [
+        _line(["variant", "step ms (quartiles)", *map(escape, names)]),
+        _line(["---", *["---:"] * (len(names) + 1)]),
+    ]
+    for row in comparison.steps:
+        step = f"{words.milliseconds(row.step_ms.median)} ({words.quartiles(row.step_ms)})"
+        parts = [words.milliseconds(row.parts_ms.get(n)) for n in names]
+        lines.append(_line([f"`{_code(row.variant)}`", step, *parts]))
+    return ["", f"**{steps.TITLE}**, medians in milliseconds", "", *lines]
+
+
+def _advice(comparison: Comparison) -> list[str]:
+    """The first findings of each variant; the page has their evidence."""
+    told = [(a, f) for a in advising.advised(comparison) for f in a.findings[: advising.SHORT_FINDINGS]]
+    verdicts = [f"- `{_code(a.subject)}`: {escape(a.verdict)}" for a in advising.advised(comparison) if a.verdict]
+    lines = ["", f"**{advising.TITLE}**", "", *verdicts] if told or verdicts else []
+    if not told:
+        return lines
+    lines += ["", _line(list(advising.SHORT)), _line(["---", "---", "---:", "---:", "---", "---"])]
+    for advice, finding in told:
+        command = f"`{_code(finding.command)}`" if finding.command else words.NONE
+        cells = [escape(cell) for cell in advising.short_cells(finding)]
+        lines.append(_line([f"`{_code(advice.subject)}`", *cells, command]))
+    return lines
 
 
 def escape(text: str) -> str:

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from laptime.compare.anatomy import InferenceRow, OperatorTable, RoofRow, StepRow
 from laptime.compare.quality import Verdict
-from laptime.records import CheckRecord, CompileRecord, Readable, Status
+from laptime.records import Advice, CheckRecord, CompileRecord, Readable, Status
 
 Worth = Literal["earns its place", "within noise", "costs", "left", "needed"]
 HeadlineKind = Literal["fastest", "without_dead_taps", "exact_and_numeric"]
@@ -189,6 +190,11 @@ class Comparison(Readable):
         scaling: of the variants on several ranks.
         cautions: what a reader must know before believing a figure.
         parts: what each part of the optimized variant is worth, where they were left out in turn.
+        steps: where a step goes, by variant with a breakdown.
+        inference: a forward pass alone, by variant and batch size.
+        roof: how far from the machine's ceilings, by profiled variant.
+        operators: by traced variant, the baseline's and the fastest's first.
+        advice: what to try next, by variant.
     """
 
     schema_: Literal["laptime.comparison/1"] = Field(default="laptime.comparison/1", alias="schema")
@@ -200,6 +206,11 @@ class Comparison(Readable):
     scaling: tuple[Scaling, ...] = ()
     cautions: tuple[str, ...] = ()
     parts: tuple[PartWorth, ...] = ()
+    steps: tuple[StepRow, ...] = ()
+    inference: tuple[InferenceRow, ...] = ()
+    roof: tuple[RoofRow, ...] = ()
+    operators: tuple[OperatorTable, ...] = ()
+    advice: dict[str, Advice] = Field(default_factory=dict)
 
     def row(self, variant: str) -> VariantRow | None:
         """The row of a variant, None where there is none."""

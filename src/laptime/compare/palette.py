@@ -24,7 +24,10 @@ RAMP = (("#a3c3e2", "#16365c"), ("#37618c", "#cfe2f5"))
 
 # Parts of an epoch; data stands out since it is what one can take away.
 PARTS: dict[str, str] = {
+    "first_batch": "#efd9a7",
     "data": "#d9a441",
+    "copy": "#b9643a",
+    "step": "#54699c",
     "forward": "#2f5f93",
     "backward": "#7ba7d4",
     "optimizer": "#4f9a84",

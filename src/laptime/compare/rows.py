@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from laptime.compare.model import VariantRow
+from laptime.compare.parts import parts_of
 from laptime.compare.quality import Rules, Scores, judge, scores_of, time_to_quality
-from laptime.compare.statistics import Bootstrap, Laps, median
-from laptime.records import Ceilings, EpochRecord, Rung, RunRecord, Status
+from laptime.compare.statistics import Bootstrap, Laps
+from laptime.records import Ceilings, Rung, RunRecord, Status
 from laptime.records.rates import ceiling_share, counts, middle, rate
 
 
@@ -140,7 +141,7 @@ def _costs(runs: Runs) -> dict[str, Any]:
     done = runs.done
     return {
         "peak_memory_mib": max((m for r in done if (m := _memory(r)) is not None), default=None),
-        "parts": _parts([e for r in done for e in r.kept if counts(e)]),
+        "parts": parts_of([e for r in done for e in r.kept if counts(e)]),
         "warmup_s": middle(r.warmup_s for r in done),
         "startup_s": middle(r.startup_s for r in done),
         "removed_parameters": max((r.removed_parameters for r in done), default=0),
@@ -159,18 +160,6 @@ def _ceiling(runs: Runs, ceilings: Ceilings) -> dict[str, Any]:
         "ceiling_share": share,
         "ceiling_note": "ceiling underestimated" if share > 1 else "",
     }
-
-
-def _parts(epochs: Sequence[EpochRecord]) -> dict[str, float]:
-    """Median share of each part of an epoch, 1 in sum; what no part holds is `rest`."""
-    names = dict.fromkeys(n for e in epochs for n in e.parts_s)
-    shares = {n: median([max(e.parts_s.get(n, 0.0), 0.0) / e.epoch_s for e in epochs]) for n in names}
-    total = sum(shares.values())
-    if total <= 0:
-        return {}
-    if total < 1:
-        return shares | {"rest": shares.get("rest", 0.0) + 1 - total}
-    return {n: s / total for n, s in shares.items()}
 
 
 def _memory(record: RunRecord) -> float | None:

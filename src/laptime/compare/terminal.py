@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from laptime.compare import ablation, payback, words
+from laptime.compare import ablation, advising, payback, words
 from laptime.compare.model import Comparison, VariantRow
 
 STYLES = {"fastest": "bold green", "worse": "red", "failed": "red", "wrong": "bold red", "left out": "yellow"}
@@ -74,6 +74,8 @@ def to_terminal(comparison: Comparison, width: int) -> RenderableType:
     parts += [_text(h.sentence, "bold" if h.kind == "fastest" else "") for h in comparison.headlines]
     best = comparison.headline("fastest")
     parts.append(_text(words.conditions(given, best.n if best else 0), "dim"))
+    following = advising.next_step(comparison)
+    parts += [Text(), _text(following, "bold")] if following else []
     return Group(*parts)
 
 

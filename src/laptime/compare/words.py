@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from laptime.compare.model import Comparison, Conditions, Scaling, VariantRow
+from laptime.records import Quartiles
 
 NONE = "–"
 # Two processes that disagree by half give such an interval: its ends would be read as measured, and are not.
@@ -26,6 +27,18 @@ def seconds(value: float | None) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
 
 
+def milliseconds(value: float | None) -> str:
+    """Three digits that mean something: 142, 28.4, 0.271; what is below a thousandth is 0."""
+    if value is None:
+        return NONE
+    return "0" if abs(value) < 0.001 else f"{value:.3f}" if abs(value) < 1 else seconds(value)
+
+
+def quartiles(value: Quartiles) -> str:
+    """A quarter and three quarters of the steps, beside the median: 27.9–29.4."""
+    return span(value.low, value.high, milliseconds)
+
+
 def ratio(value: float | None, unit: str = "x") -> str:
     """6.80x, 12.3x, 140x."""
     if value is None:
@@ -41,6 +54,11 @@ def bare_ratio(value: float | None) -> str:
 
 def count(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def mebibytes(value: float | None) -> str:
+    """One digit behind the point below 100."""
+    return NONE if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def percent(value: float | None) -> str:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from compare_examples import broken, data, ladder, record, records
+from inside_examples import advice, inside, traces
 from rich.console import Console
 
 from laptime.compare import Comparison, compare, compare_records, write_comparison
@@ -40,12 +41,12 @@ def settled(comparison: Comparison) -> Comparison:
 
 @pytest.fixture(scope="module")
 def example() -> Comparison:
-    return settled(compare(ladder(), records()))
+    return settled(compare(ladder(), inside(records()), traces(), advice()))
 
 
 @pytest.fixture(scope="module")
 def page(example: Comparison) -> str:
-    return to_html(example, ladder(), records())
+    return to_html(example, ladder(), inside(records()))
 
 
 def hostile() -> tuple[Comparison, list[RunRecord]]:

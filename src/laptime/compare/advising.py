@@ -1,0 +1,96 @@
+"""Advice in the reports: each finding's numbers in words, predicted beside measured."""
+
+from __future__ import annotations
+
+from laptime.compare import words
+from laptime.compare.model import Comparison
+from laptime.records import Advice, Finding, Measured, RuleHistory
+
+TITLE = "Advice"
+LEAD = (
+    "What to try next, by variant, ranked by the gain that is expected and how sure it is. The range is that of the "
+    "step's time with the remedy; where the remedy has been run, what it brought stands beside."
+)
+SHORT = ("variant", "what", "step expected, ms", "gain", "measured", "command")
+SHORT_FINDINGS = 3
+
+
+def advised(comparison: Comparison) -> list[Advice]:
+    """All advice in the order of the table, the fastest variant's first: it is what one goes on from."""
+    best = comparison.headline("fastest")
+    names = [r.variant for r in comparison.rows if r.variant in comparison.advice]
+    names.sort(key=lambda n: best is None or n != best.variant)
+    return [comparison.advice[n].model_copy(update={"subject": n}) for n in names]
+
+
+def expected(finding: Finding) -> str:
+    """28.1–31.0 ms instead of 40.2 ms."""
+    span = words.span(*finding.step_ms_expected, words.milliseconds)
+    return f"{span} ms instead of {words.milliseconds(finding.step_ms_now)} ms"
+
+
+def gain(finding: Finding) -> str:
+    """The share of the step that should go: 22–30 %."""
+    return f"{_share(finding.gain[0])}–{_share(finding.gain[1])} %"
+
+
+def confidence(finding: Finding) -> str:
+    """In per cent, as the gain is."""
+    return f"{_share(finding.confidence)} %"
+
+
+def history(past: RuleHistory) -> str:
+    """How the rule has fared: faster in 4 of 5 runs, off by 12 % of the step in the middle."""
+    if not past.tried:
+        return "not tried yet"
+    off = "" if past.error is None else f", off by {_share(past.error)} % of the step in the middle"
+    return f"faster in {past.faster} of {past.tried} runs{off}"
+
+
+def measured(found: Measured | None) -> str:
+    """What a verified remedy brought; empty where it was not run."""
+    if found is None:
+        return ""
+    if found.error or found.gain is None:
+        return f"not measured: {found.error.rstrip('.') or 'no reason was given'}"
+    slower = found.gain < 0
+    text = f"{_share(abs(found.gain))} % {'more' if slower else 'less'}"
+    if found.gain_low is not None and found.gain_high is not None:
+        text += f" ({_signed(found.gain_low)} to {_signed(found.gain_high)} %)"
+    if found.step_ms is not None:
+        before = "" if found.step_ms_before is None else f" instead of {words.milliseconds(found.step_ms_before)} ms"
+        text = f"{words.milliseconds(found.step_ms)} ms{before}, {text}"
+    kept = {True: "quality kept", False: "quality lost", None: "quality not judged"}[found.quality_kept]
+    return f"{text}, n = {found.n}, {kept}"
+
+
+def next_step(comparison: Comparison) -> str:
+    """The best finding in one line, else the verdict, on the fastest variant where it was advised on."""
+    some = advised(comparison)
+    if not some or not some[0].findings:
+        return f"Next, for {some[0].subject}: {some[0].verdict}" if some and some[0].verdict else ""
+    best = some[0]
+    finding = best.findings[0]
+    text = f"Next, for {best.subject}: {finding.what.rstrip('.')} ({expected(finding)}, {gain(finding)} less)"
+    found = measured(finding.measured)
+    text += f"; measured: {found}" if found else ""
+    return f"{text}: {finding.command}" if finding.command else f"{text}."
+
+
+def short_cells(finding: Finding) -> list[str]:
+    """The inner cells of a line in the order of `SHORT`: all but the variant and the command."""
+    span = words.span(*finding.step_ms_expected, words.milliseconds)
+    return [
+        finding.what,
+        f"{span} instead of {words.milliseconds(finding.step_ms_now)}",
+        gain(finding),
+        measured(finding.measured) or words.NONE,
+    ]
+
+
+def _share(value: float) -> str:
+    return f"{value * 100:.0f}"
+
+
+def _signed(value: float) -> str:
+    return f"{value * 100:+.0f}".replace("-", "−")
