@@ -122,6 +122,7 @@ def optimize(
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0,
     timeout: Annotated[float, Field(gt=0)] = 3600.0,
     ablation: bool | None = None,
+    verify_advice: bool = False,
     launcher: Literal["auto", "process", "torchrun", "inline"] = "auto",
     tracking_uri: str | None = None,
     out: str | None = None,
@@ -143,6 +144,7 @@ def optimize(
         seed: Seed of weights and order; each repeat adds its number.
         timeout: Seconds after which a process is ended and counted as failed.
         ablation: Whether each part of the optimized variant is left out in turn; empty for the preset's.
+        verify_advice: Whether what the advice proposes is run beside what it is given on, and compared.
         launcher: How processes are started - auto (torchrun for several ranks), process, torchrun or inline.
         tracking_uri: MLflow's tracking URI; empty for MLFLOW_TRACKING_URI, else the embedded store.
         out: Folder for the ladder's files; empty for one under LAPTIME_HOME.

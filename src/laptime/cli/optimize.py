@@ -43,6 +43,10 @@ def optimize(
             help="Leave each part of the optimized variant out in turn; default: the preset's.",
         ),
     ] = None,
+    verify_advice: Annotated[
+        bool,
+        typer.Option("--verify-advice", help="Run what the advice proposes beside what it is given on, and compare."),
+    ] = False,
     launcher: LAUNCHER = "auto",
     tracking_uri: TRACKING = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the ladder; default: <home>/runs/<id>.")] = None,
@@ -68,6 +72,7 @@ def optimize(
         seed=seed,
         timeout=timeout,
         ablation=ablation,
+        verify_advice=verify_advice,
         launcher=launcher,
         tracking_uri=tracking_uri,
         out=str(out) if out else None,

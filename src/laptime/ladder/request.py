@@ -39,6 +39,7 @@ class LadderRequest(Frozen):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     ablation: bool | None = None
+    verify_advice: bool = False
     launcher: str = AUTO
     tracking_uri: str | None = None
     out: str | None = None
