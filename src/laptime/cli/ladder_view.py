@@ -155,9 +155,8 @@ def next_words(ladder: Ladder) -> str:
     if best is None:
         return ""
     if finding is None:
-        return (
-            f"\nNext:            {clean(ladder.counsel.advice[best].verdict) or f'no rule has a proposal for {best}.'}"
-        )
+        said = clean(ladder.counsel.advice[best].verdict) or f"no rule has a proposal for {best}."
+        return f"\nNext:            {said}"
     measured = measured_gain(finding)
     gain = f"expected to save {expected_gain(finding)} of the step of {best}"
     text = f"{clean(finding.what)} ({gain}{f', measured {measured}' if measured else ''})"
