@@ -17,10 +17,14 @@ from prefect.artifacts import (
 from laptime.compare.comparison import Comparison, VariantRow
 from laptime.compare.markdown import to_markdown
 from laptime.ladder import Ladder
+from laptime.ladder.gains import expected_gain, measured_gain
 from laptime.places import Places
+from laptime.records import Finding
 from laptime.tracking.journal import read_state
 from laptime.tracking.publish import ladder_key
 from laptime.tracking.uri import is_http
+
+_FINDINGS = 10
 
 
 class Progress:
@@ -47,6 +51,9 @@ def publish_artifacts(ladder: Ladder, places: Places) -> None:
         table(ladder.comparison), key="variants", description="The variants in the order of the ladder"
     )
     create_markdown_artifact(to_markdown(ladder.comparison), key="comparison", description=f"Ladder {ladder.record.id}")
+    rows = advice_table(ladder)
+    if rows:
+        create_table_artifact(rows, key="advice", description="What to try next, the most worthwhile first")
     link = mlflow_link(ladder, places)
     if link:
         create_link_artifact(link, "The ladder in MLflow", key="mlflow", description="Parent run with all variants")
@@ -55,6 +62,23 @@ def publish_artifacts(ladder: Ladder, places: Places) -> None:
 def table(comparison: Comparison) -> list[dict[str, str]]:
     """The variants as rows of words."""
     return [_row(row) for row in comparison.rows]
+
+
+def advice_table(ladder: Ladder) -> list[dict[str, str]]:
+    """The first findings over all variants, with what they should bring and what they brought."""
+    advice = ladder.counsel.merged()
+    return [_finding(found) for found in advice.findings[:_FINDINGS]] if advice else []
+
+
+def _finding(found: Finding) -> dict[str, str]:
+    return {
+        "finding": found.what,
+        "on": found.evidence[0] if found.evidence else "",
+        "expected gain": expected_gain(found),
+        "measured gain": measured_gain(found),
+        "confidence": f"{found.confidence:.0%}".replace("%", " %"),
+        "command": found.command,
+    }
 
 
 def _row(row: VariantRow) -> dict[str, str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -81,6 +82,34 @@ def test_the_flow_s_parameters_are_the_request_s_fields(tmp_path: Path) -> None:
         """
     done = run(["-c", code], tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
+    code = """if True:
+        import json
+        from types import SimpleNamespace
+        from flows.artifacts import advice_table
+        from laptime.records import Advice, Finding, Measured
+        measured = Measured(gain=0.25, gain_low=0.2, gain_high=0.3, n=3)
+        found = Finding(id="f", what="It waits.", evidence=("Seen on cpu-a.",), step_ms_now=10, step_ms_expected=(6, 8),
+                        gain=(0.2, 0.4), command="laptime run", measured=measured)
+        counsel = SimpleNamespace(merged=lambda: Advice(findings=(found,) * 12))
+        print(json.dumps(advice_table(SimpleNamespace(counsel=counsel))))
+        print(advice_table(SimpleNamespace(counsel=SimpleNamespace(merged=lambda: None))))
+        """
+    done = run(["-c", code], tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows, none = done.stdout.splitlines()
+    assert none == "[]"
+    assert len(json.loads(rows)) == 10
+    assert json.loads(rows)[0] == {
+        "finding": "It waits.",
+        "on": "Seen on cpu-a.",
+        "expected gain": "20 to 40 %",
+        "measured gain": "25 % (20 to 30 %, n = 3)",
+        "confidence": "50 %",
+        "command": "laptime run",
+    }
 
 
 @pytest.mark.slow

@@ -50,6 +50,10 @@ def optimize(
     profile: PROFILE = None,
     no_profile: NO_PROFILE = False,
     profile_schedule: PROFILE_SCHEDULE = "1,2,5,1",
+    verify_advice: Annotated[
+        bool,
+        typer.Option("--verify-advice", help="Run what the advice proposes beside what it is given on, and compare."),
+    ] = False,
     launcher: LAUNCHER = "auto",
     tracking_uri: TRACKING = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the ladder; default: <home>/runs/<id>.")] = None,
@@ -77,6 +81,7 @@ def optimize(
         ablation=ablation,
         profile=chosen_profile(profile, no_profile),
         profile_schedule=profile_schedule,
+        verify_advice=verify_advice,
         launcher=launcher,
         tracking_uri=tracking_uri,
         out=str(out) if out else None,

@@ -10,10 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from laptime.ladder.opening import open_ladder
     from laptime.ladder.prepare import prepare_data
     from laptime.ladder.request import LadderRequest, make_request, settled_preset
-    from laptime.ladder.run import Ladder, Turn, open_ladder
+    from laptime.ladder.run import Ladder
     from laptime.ladder.single import run_single
+    from laptime.ladder.turn import Turn
 
 __all__ = [
     "Ladder",
@@ -27,10 +29,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "opening": ("open_ladder",),
     "prepare": ("prepare_data",),
     "request": ("LadderRequest", "make_request", "settled_preset"),
-    "run": ("Ladder", "Turn", "open_ladder"),
+    "run": ("Ladder",),
     "single": ("run_single",),
+    "turn": ("Turn",),
 }
 
 

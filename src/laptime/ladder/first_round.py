@@ -16,7 +16,8 @@ from laptime.records import Dropped, Rung
 from laptime.variants import Variant, on_several, without
 
 if TYPE_CHECKING:
-    from laptime.ladder.run import Ladder, Turn
+    from laptime.ladder.run import Ladder
+    from laptime.ladder.turn import Turn
 
 
 def first_round(ladder: Ladder) -> Iterator[Turn]:

@@ -41,6 +41,7 @@ class LadderRequest(Frozen):
     ablation: bool | None = None
     profile: ProfileMode = "full"
     profile_schedule: ScheduleText = "1,2,5,1"
+    verify_advice: bool = False
     launcher: str = AUTO
     tracking_uri: str | None = None
     out: str | None = None

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from laptime.catalogue import find_workload
 from laptime.compare.comparison import compare
 from laptime.compare.markdown import to_markdown
 from laptime.compare.model import Comparison
-from laptime.compare.quality import quality_floor
 from laptime.compare.write import write_comparison
-from laptime.devices import choose_device, device_count
-from laptime.errors import TrackingError
+from laptime.ladder.advising import Counsel
 from laptime.ladder.figures import headline_figures, variant_figures
 from laptime.ladder.first_round import first_round
-from laptime.ladder.plan import Plan, make_plan
-from laptime.ladder.probing import probe_slow_rungs
-from laptime.ladder.ranks import with_parallel
+from laptime.ladder.plan import Plan
 from laptime.ladder.request import LadderRequest, fitted_preset, make_spec, tracking_uri
-from laptime.ladder.surroundings import commit, run_probe
+from laptime.ladder.turn import Kind, Turn
 from laptime.launchers import launch
 from laptime.launchers.base import RECORD, Hooks, failed, ignore
 from laptime.places import Places
-from laptime.records import TRIALS, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung, RunRecord, write_json
-from laptime.spec import DataSpec
+from laptime.records import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, Rung, RunRecord, write_json
 from laptime.tracking import Journal
 from laptime.tracking.publish import (
     ladder_finished,
@@ -38,35 +31,12 @@ from laptime.tracking.publish import (
     variant_compared,
     variant_recorded,
 )
-from laptime.tracking.reach import require_answer
+from laptime.tracking.rule_history import advice_verified
 from laptime.tracking.sync import sync, target_of
 from laptime.variants import Variant
 
 Say = Callable[[str], None]
 Ending = Literal["done", "failed", "interrupted"]
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One process of one variant.
-
-    Attributes:
-        number: from 1, of `total`, which is an estimate until the first round has settled what stays.
-        repeat: the round, from 0.
-        trial: whether it only helps to decide what joins; its record is no part of the comparison.
-    """
-
-    variant: str
-    repeat: int
-    number: int
-    total: int
-    repeats: int
-    trial: bool = False
-
-    def __str__(self) -> str:
-        """What runs, in words."""
-        place = "trial" if self.trial else f"round {self.repeat + 1} of {self.repeats}"
-        return f"{self.variant}, {place}"
 
 
 class Ladder:
@@ -79,11 +49,14 @@ class Ladder:
         self.variants: dict[str, Variant] = {}
         self.runs: list[RunRecord] = []
         self.trials: list[RunRecord] = []
+        self.verified: list[RunRecord] = []
         self.number = 0
         self._trying: Variant | None = None
         self.journal: Journal | None = None
         self.comparison: Comparison | None = None
         self.files: dict[str, Path] = {}
+        self.say: Say = ignore
+        self.counsel = Counsel(self)
 
     def start(self) -> None:
         """Makes the folder and the journal."""
@@ -102,6 +75,7 @@ class Ladder:
         for repeat, name in waiting:
             if not self._failed(name):
                 yield self._turn(name, repeat, total)
+        yield from self.counsel.turns()
 
     def enter(self, variant: Variant, rung: Rung) -> Turn:
         """Takes a variant into the ladder; its first turn."""
@@ -122,23 +96,42 @@ class Ladder:
         planned = (len(self.plan.fixed) + len(self.plan.rungs) + 2) * self.preset.repeats
         return self._turn(variant.name, 0, planned + len(self.trials) + 1, trial=True)
 
+    def verify(self, variant: Variant, place: tuple[int, int], left: int) -> Turn:
+        """One process that tells what a finding's remedy brings.
+
+        Args:
+            variant: the remedy, or what it is measured against.
+            place: the round, from 0, and how many there are.
+            left: turns of this kind that are still to come, this one with them.
+        """
+        self._trying = variant
+        self.number += 1
+        return Turn(variant.name, place[0], self.number, self.number + left - 1, place[1], kind="verify")
+
     def _turn(self, name: str, repeat: int, total: int, trial: bool = False) -> Turn:
         self.number += 1
-        return Turn(name, repeat, self.number, max(self.number, total), self.preset.repeats, trial)
+        kind: Kind = "trial" if trial else "round"
+        return Turn(name, repeat, self.number, max(self.number, total), self.preset.repeats, kind)
 
     def run(self, turn: Turn, hooks: Hooks) -> RunRecord:
         """Runs one turn to its record, whatever becomes of it."""
-        variant = self._trying if turn.trial and self._trying else self.variants[turn.variant]
+        aside = turn.kind != "round"
+        variant = self._trying if aside and self._trying else self.variants[turn.variant]
         spec = make_spec(self.request, variant, self.record.data, turn.repeat)
         ceilings = self.record.probe.machine.ceilings.model_dump(exclude_none=True)
         spec = spec.model_copy(update={"ceilings": ceilings})
         folder, records = run_folder(self.folder, turn.variant, turn.repeat), self.runs
-        if turn.trial:
+        if aside:
             # Two epochs tell a time, except where they differ by design; all but the times is the first's.
             epochs = spec.epochs if spec.option("progressive-resizing") is not None else min(spec.epochs, 2)
             short = {"check": False, "save_model": False, "epochs": epochs, "profile": "none"}
             spec, records = spec.model_copy(update=short), self.trials
             folder = run_folder(self.folder / TRIALS, turn.variant, turn.number)
+        if turn.kind == "verify":
+            # A remedy that no turn of the ladder has checked against the baseline is checked in its first round.
+            new = turn.repeat == 0 and turn.variant not in self.variants
+            spec, records = spec.model_copy(update={"check": new, "profile": "none"}), self.verified
+            folder = run_folder(self.folder / VERIFY, turn.variant, turn.number)
         try:
             record = launch(self.request.launcher, spec, folder, hooks)
         except BaseException:
@@ -146,7 +139,7 @@ class Ladder:
             write_json(folder / RECORD, records[-1])
             raise
         records.append(record)
-        if not turn.trial:
+        if not aside:
             self._settle(record)
         self._save()
         return record
@@ -154,7 +147,7 @@ class Ladder:
     @property
     def finished(self) -> int:
         """Turns that have a record."""
-        return len(self.runs) + len(self.trials)
+        return len(self.runs) + len(self.trials) + len(self.verified)
 
     def leave_out(self, variant: str, reason: str) -> None:
         """Notes a rung that is not run after all."""
@@ -199,15 +192,18 @@ class Ladder:
             return
         self.record = self.record.model_copy(update={"status": ending, "ended_at": time.time()})
         self._save()
+        self.counsel.settle()
         for rung in self.record.rungs:
             runs = [r for r in self.runs if r.spec is not None and r.spec.variant == rung.variant]
             if runs:
                 variant_recorded(self.journal, self.record, rung, runs, self.folder)
+        for variant, finding in self.counsel.verified():
+            advice_verified(self.journal, self.record, variant, finding)
         self._finish(self.journal, ending)
         self.journal.close()
 
     def _finish(self, journal: Journal, ending: Ending) -> None:
-        own = {"ladder.json": self.folder / "ladder.json"}
+        own = {"ladder.json": self.folder / "ladder.json"} | self.counsel.files
         if self.comparison is None:
             ladder_finished(journal, self.record, {}, f"The ladder ended as {ending}.", own)
             return
@@ -248,52 +244,3 @@ class Ladder:
 
     def _save(self) -> None:
         write_json(self.folder / "ladder.json", self.record)
-
-
-def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say = ignore) -> Ladder:
-    """Probes the machine, plans the ladder and starts its journal.
-
-    Raises:
-        UsageError: a variant, device or preset that does not exist here.
-    """
-    entry, preset = find_workload(request.workload), fitted_preset(request, data)
-    device = choose_device(request.device)
-    # Refuses unknown names before seconds are spent.
-    planned = make_plan(device, preset, request.variants, ProbeRecord())
-    catch_up(tracking_uri(request, places), places, say)
-    say("Probing this machine (a few seconds)")
-    wanted = {o.name for v in planned.fixed for o in v.optimizations} if request.variants else None
-    probe = run_probe((request.workload, device), places, say, wanted)
-    if not request.variants:
-        probe = probe_slow_rungs(probe, (request.workload, device, preset), places, say)
-    plan = with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, device_count(device))
-    record = LadderRecord(
-        id=f"{time.strftime('%Y%m%d-%H%M%S')}-{request.workload}-{secrets.token_hex(2)}",
-        workload=request.workload,
-        preset=request.preset,
-        device=device,
-        data=data,
-        probe=probe,
-        left_out=plan.left_out,
-        epochs=preset.epochs,
-        repeats=preset.repeats,
-        limit_train=preset.limit_train,
-        limit_test=preset.limit_test,
-        seed=request.seed,
-        quality=entry.quality,
-        quality_floor=quality_floor(request.workload, len(data.classes)),
-        commit=commit(),
-        started_at=time.time(),
-    )
-    ladder = Ladder(request, record, plan, places)
-    ladder.start()
-    return ladder
-
-
-def catch_up(uri: str, places: Places, say: Say) -> None:
-    """Sends what earlier ladders left in their journals; a store that does not answer is told now, not hours later."""
-    try:
-        require_answer(uri)
-        sync(places, uri, say)
-    except TrackingError as error:
-        say(str(error))

@@ -4,7 +4,7 @@ from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withh
 from laptime.records.base import Readable
 from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, Quartiles, SetupRecord
 from laptime.records.files import read_ladder, read_record, write_json
-from laptime.records.ladder import TRIALS, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
+from laptime.records.ladder import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
 from laptime.records.run import (
     Ceilings,
     CheckRecord,
@@ -27,6 +27,7 @@ from laptime.records.trace import (
 __all__ = [
     "CATEGORIES",
     "TRIALS",
+    "VERIFY",
     "Advice",
     "Breakdown",
     "Ceilings",

@@ -13,6 +13,8 @@ from laptime.spec import DataSpec, OptimizationSpec
 LADDER_SCHEMA = "laptime.ladder/1"
 # The folder of a ladder's trial turns, beside those of its variants.
 TRIALS = "trials"
+# The folder of the turns that verified advice.
+VERIFY = "verify"
 
 
 class ProbeRecord(Readable):

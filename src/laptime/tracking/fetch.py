@@ -38,7 +38,8 @@ def download(client: Any, run: Any) -> Path:
 
 def _children(client: Any, run: Any) -> list[Any]:
     query = f"tags.`mlflow.parentRunId` = '{run.info.run_id}'"
-    return [run, *client.search_runs([run.info.experiment_id], query, max_results=1000)]
+    found = client.search_runs([run.info.experiment_id], query, max_results=1000)
+    return [run, *(child for child in found if child.data.tags.get("laptime.kind") != "advice")]
 
 
 def _fetch_records(client: Any, run: Any, folder: Path) -> None:

@@ -209,6 +209,17 @@ def past_gates(uri: str, workload: str, since: float) -> list[PastGate]:
         return read_gates(_client(uri), workload, since)
 
 
+def runs_of_kind(kind: str, uri: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
+    """Params and last metrics of the runs with a `laptime.kind`, the newest first; raises TrackingError."""
+    with explained(uri):
+        client = _client(check_uri(uri))
+        experiments = [e.experiment_id for e in client.search_experiments()]
+        query = f"tags.`laptime.kind` = '{_quoted(kind)}'"
+        newest = ["attributes.start_time DESC"]
+        found = client.search_runs(experiments, query, max_results=most, order_by=newest) if experiments else []
+    return [(dict(run.data.params), dict(run.data.metrics)) for run in found]
+
+
 def run_page(run_id: str, uri: str, shown: str) -> str:
     """The page of a run on the server at `shown`, which may show the store at `uri` without being it."""
     with explained(uri):

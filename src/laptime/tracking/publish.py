@@ -22,7 +22,10 @@ QUALITY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 TIMING = ("epoch_s", "samples_per_s", "data_wait_s", "evaluate_s", "peak_memory_mib")
 # Figures of a run that its records hold; the others come from the comparison.
 SUMMARY = ("warmup_s", "compile_s", "startup_s", "peak_memory_mib")
-FILES = ("spec.json", "record.json", "machine.json", "log.txt", "samples.png", "model_summary.txt")
+FILES = (
+    *("spec.json", "record.json", "machine.json", "log.txt", "samples.png", "model_summary.txt"),
+    *("advice.json", "advice.md"),
+)
 FOLDERS = ("tensorboard", "profile")
 
 _STATUS: dict[str, RunStatus] = {

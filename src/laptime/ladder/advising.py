@@ -1,0 +1,215 @@
+"""Advice at a ladder's end: by variant, then of the whole ladder; where asked for, its remedies are run as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from laptime.errors import DataError, shorten
+from laptime.ladder.climb import standing_of
+from laptime.ladder.request import tracking_uri
+from laptime.ladder.verify import Verification
+from laptime.records import Advice, Finding, Measured, RunRecord, TraceSummary, write_json
+from laptime.records.trace import TRACE_SCHEMA
+from laptime.spec import Versioned, read_versioned
+from laptime.tracking.publish import run_folder
+from laptime.tracking.rule_history import rule_history
+
+if TYPE_CHECKING:
+    from laptime.ladder.run import Ladder
+    from laptime.ladder.turn import Turn
+
+TRACE = Path("profile") / "breakdown.json"
+JSON, MARKDOWN = "advice.json", "advice.md"
+
+_TRACE_FILE = Versioned("breakdown", TRACE_SCHEMA, "run the variant again with this version", DataError)
+
+
+class Rules(NamedTuple):
+    """What gives advice, and what writes it out."""
+
+    advise: Callable[..., Advice]
+    to_markdown: Callable[[Advice], str]
+
+
+def the_rules() -> Rules:
+    """Those of `laptime.advice`."""
+    from laptime.advice import advise  # type: ignore[attr-defined]
+    from laptime.advice.text import to_markdown  # type: ignore[import-not-found]
+
+    return Rules(advise, to_markdown)
+
+
+class Counsel:
+    """What the rules say about a ladder's variants, and what came of it. Nothing in here costs a ladder its results.
+
+    Attributes:
+        rules: what gives advice; None for `laptime.advice`.
+        traces: profiled segments of the variants that have one.
+        advice: by variant.
+        best: the variant to go on from: the fastest that was advised on; None before.
+        files: the ladder's own advice, by its place in the parent run's artifacts.
+    """
+
+    def __init__(self, ladder: Ladder, rules: Rules | None = None) -> None:
+        self.ladder, self.rules = ladder, rules
+        self.traces: dict[str, TraceSummary] = {}
+        self.advice: dict[str, Advice] = {}
+        self.best: str | None = None
+        self.files: dict[str, Path] = {}
+        self._given: dict[str, Advice] = {}
+        self._verification: Verification | None = None
+
+    def turns(self) -> Iterator[Turn]:
+        """Advises; then, where the request says so, yields the turns that verify the advice."""
+        with self._guarded("no advice can be given"):
+            self._advise()
+        with self._guarded("the advice can't be written"):
+            self._write()
+        if not self.ladder.request.verify_advice or self.best is None:
+            return
+        self.ladder.compare()  # whoever interrupts from here on has a report
+        baseline = self.ladder.plan.fixed[0].name
+        chosen = {name: self.advice[name] for name in (baseline, self.best) if name in self.advice}
+        self._given = dict(self.advice)
+        self._verification = Verification(self.ladder, chosen)
+        yield from self._verification.turns()
+        self.settle()
+
+    def settle(self) -> None:
+        """Adds what has been measured to the findings and writes them anew; safe to repeat."""
+        if self._verification is not None:
+            with self._guarded("what the advice brought can't be written"):
+                for name, measured in self._verification.results().items():
+                    self.advice[name] = with_measured(self._given[name], measured)
+                self._write()
+
+    def merged(self) -> Advice | None:
+        """The advice of the whole ladder: the best variant's findings first, each remedy once; None without any."""
+        if self.best is None:
+            return None
+        return merged(self.ladder.record.id, self.advice, self.best)
+
+    def next_step(self) -> Finding | None:
+        """The best variant's finding that is most worth doing; None where nothing is known to help."""
+        mine = self.advice[self.best].findings if self.best is not None else ()
+        found = max(mine, key=worth, default=None)
+        return found if found is not None and worth(found) > 0 else None
+
+    def verified(self) -> list[tuple[str, Finding]]:
+        """Variant and finding of each remedy that was run."""
+        if self._verification is None:
+            return []
+        tried = self._verification.tried()
+        return [
+            (variant, finding)
+            for variant, advice in self.advice.items()
+            for finding in advice.findings
+            if finding.measured is not None and (variant, finding.id) in tried
+        ]
+
+    def _advise(self) -> None:
+        ladder = self.ladder
+        self.rules = self.rules or the_rules()
+        history = rule_history(tracking_uri(ladder.request, ladder.places), ladder.say)
+        for name in ladder.variants:
+            record = first_done(ladder.runs, name)
+            if record is None:
+                continue
+            trace = self._trace(name)
+            if trace is not None:
+                self.traces[name] = trace
+            with self._guarded(f"no advice can be given on {name}"):
+                advice = self.rules.advise(record, trace, history, ladder.record.probe)
+                self.advice[name] = advice.model_copy(update={"subject": name})
+        times = {n: standing_of(ladder.variants[n], mine_of(ladder.runs, n), "").seconds for n in self.advice}
+        known = {name: seconds for name, seconds in times.items() if seconds is not None}
+        self.best = min(known, key=known.__getitem__, default=None)
+
+    def _trace(self, name: str) -> TraceSummary | None:
+        path = run_folder(self.ladder.folder, name, 0) / TRACE
+        if not path.is_file():
+            return None
+        try:
+            return read_versioned(path, TraceSummary, _TRACE_FILE)
+        except DataError as error:
+            self.ladder.say(f"The advice on {name} goes without its profile: {error}")
+            return None
+
+    def _write(self) -> None:
+        rules, whole = self.rules, self.merged()
+        if whole is None or rules is None:
+            return
+        for name, advice in self.advice.items():
+            _write(run_folder(self.ladder.folder, name, 0), advice, rules)
+        _write(self.ladder.folder, whole, rules)
+        self.files = {name: self.ladder.folder / name for name in (JSON, MARKDOWN)}
+
+    @contextmanager
+    def _guarded(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # a rule is arithmetic on foreign figures: hours of training must not hang on it
+            self.ladder.say(f"NOTICE: {what}: {type(error).__name__}: {shorten(str(error), 200)}")
+
+
+def mine_of(runs: list[RunRecord], variant: str) -> list[RunRecord]:
+    """The records of a variant."""
+    return [r for r in runs if r.spec is not None and r.spec.variant == variant]
+
+
+def first_done(runs: list[RunRecord], variant: str) -> RunRecord | None:
+    """The record of a variant's first process, which was checked and profiled; None where it is not done."""
+    return next((r for r in mine_of(runs, variant) if r.spec and r.spec.repeat == 0 and r.status == "done"), None)
+
+
+def with_measured(advice: Advice, measured: Mapping[str, Measured]) -> Advice:
+    """Advice with what became of its findings, by their id; its headline, which is older, says what was found."""
+    findings = tuple(
+        f.model_copy(update={"measured": measured[f.id]}) if f.id in measured else f for f in advice.findings
+    )
+    gains = [m.gain for m in measured.values() if m.gain is not None]
+    found = f" Verified: {sum(g > 0 for g in gains)} of {len(gains)} remedies that were run made it faster."
+    return advice.model_copy(update={"findings": findings, "verdict": advice.verdict + (found if gains else "")})
+
+
+def worth(finding: Finding) -> float:
+    """What a finding should bring, as a share of the step: the measured gain where there is one."""
+    measured = finding.measured
+    if measured is not None and measured.gain is not None:
+        return 0.0 if measured.quality_kept is False else measured.gain
+    if measured is not None:
+        return 0.0  # its remedy failed, or can't be run here
+    return sum(finding.gain) / 2 * finding.confidence
+
+
+def merged(ladder_id: str, advice: Mapping[str, Advice], best: str) -> Advice:
+    """The advice of a ladder.
+
+    What to do next builds on the best variant, so its findings come first; those on the other variants follow, without
+    remedies that stand there already. Verified ones all stay.
+
+    Args:
+        ladder_id: the subject.
+        advice: by variant.
+        best: the variant to go on from.
+    """
+    told = [(name, f) for name, mine in advice.items() for f in mine.findings]
+    told.sort(key=lambda entry: (entry[0] != best, -worth(entry[1])))
+    kept: dict[Any, Finding] = {}
+    for name, finding in told:
+        remedy = finding.variant.partition("+")[2] or finding.id
+        key = (name, remedy) if finding.measured is not None else remedy
+        about = finding.model_copy(update={"evidence": (f"Seen on {name}.", *finding.evidence)})
+        kept.setdefault(key, about)
+    notices = dict.fromkeys(notice for mine in advice.values() for notice in mine.notices)
+    update = {"subject": ladder_id, "findings": tuple(kept.values()), "notices": tuple(notices)}
+    return advice[best].model_copy(update=update)
+
+
+def _write(folder: Path, advice: Advice, rules: Rules) -> None:
+    write_json(folder / JSON, advice)
+    text = rules.to_markdown(advice)
+    (folder / MARKDOWN).write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")

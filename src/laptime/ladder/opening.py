@@ -1,0 +1,73 @@
+"""Before a ladder's first turn: the machine is probed, the rungs are planned, the journal is started."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from laptime.catalogue import find_workload
+from laptime.compare.quality import quality_floor
+from laptime.devices import choose_device, device_count
+from laptime.errors import TrackingError
+from laptime.ladder.plan import make_plan
+from laptime.ladder.probing import probe_slow_rungs
+from laptime.ladder.ranks import with_parallel
+from laptime.ladder.request import LadderRequest, fitted_preset, tracking_uri
+from laptime.ladder.run import Ladder, Say
+from laptime.ladder.surroundings import commit, run_probe
+from laptime.launchers.base import ignore
+from laptime.places import Places
+from laptime.records import LadderRecord, ProbeRecord
+from laptime.spec import DataSpec
+from laptime.tracking.reach import require_answer
+from laptime.tracking.sync import sync
+
+
+def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say = ignore) -> Ladder:
+    """Probes the machine, plans the ladder and starts its journal.
+
+    Raises:
+        UsageError: a variant, device or preset that does not exist here.
+    """
+    entry, preset = find_workload(request.workload), fitted_preset(request, data)
+    device = choose_device(request.device)
+    # Refuses unknown names before seconds are spent.
+    planned = make_plan(device, preset, request.variants, ProbeRecord())
+    catch_up(tracking_uri(request, places), places, say)
+    say("Probing this machine (a few seconds)")
+    wanted = {o.name for v in planned.fixed for o in v.optimizations} if request.variants else None
+    probe = run_probe((request.workload, device), places, say, wanted)
+    if not request.variants:
+        probe = probe_slow_rungs(probe, (request.workload, device, preset), places, say)
+    plan = with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, device_count(device))
+    record = LadderRecord(
+        id=f"{time.strftime('%Y%m%d-%H%M%S')}-{request.workload}-{secrets.token_hex(2)}",
+        workload=request.workload,
+        preset=request.preset,
+        device=device,
+        data=data,
+        probe=probe,
+        left_out=plan.left_out,
+        epochs=preset.epochs,
+        repeats=preset.repeats,
+        limit_train=preset.limit_train,
+        limit_test=preset.limit_test,
+        seed=request.seed,
+        quality=entry.quality,
+        quality_floor=quality_floor(request.workload, len(data.classes)),
+        commit=commit(),
+        started_at=time.time(),
+    )
+    ladder = Ladder(request, record, plan, places)
+    ladder.say = say
+    ladder.start()
+    return ladder
+
+
+def catch_up(uri: str, places: Places, say: Say) -> None:
+    """Sends what earlier ladders left in their journals; a store that does not answer is told now, not hours later."""
+    try:
+        require_answer(uri)
+        sync(places, uri, say)
+    except TrackingError as error:
+        say(str(error))

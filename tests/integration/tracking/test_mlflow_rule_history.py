@@ -1,0 +1,88 @@
+"""The rules' record, from a ladder's journal through a real store and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mlflow_helpers import VARIANTS, client_of, quiet
+from tracking_samples import a_ladder, a_record, write_run
+
+from laptime.compare.load import load
+from laptime.places import Places
+from laptime.records import Finding, Measured, RuleHistory, Rung, write_json
+from laptime.tracking import Journal
+from laptime.tracking.mlflow import fetch_runs
+from laptime.tracking.publish import ladder_finished, ladder_started, variant_recorded
+from laptime.tracking.rule_history import advice_verified, rule_history
+from laptime.tracking.sync import sync
+
+pytestmark = [
+    # MLflow and what it imports (SQLAlchemy, alembic, tensorboard) warn of their own use of older interfaces.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+def a_finding(name: str, gain: float, measured: Measured) -> Finding:
+    return Finding(
+        id=name,
+        what="It waits.",
+        step_ms_now=100,
+        step_ms_expected=(100 * (1 - gain), 100 * (1 - gain)),
+        gain=(gain, gain),
+        variant="cpu-a+dead-taps",
+        measured=measured,
+    )
+
+
+def write_verified(places: Places, ladder_id: str, findings: list[Finding]) -> str:
+    ladder = a_ladder(ladder_id, VARIANTS)
+    folder = places.runs / ladder.id
+    write_json(folder / "ladder.json", ladder)
+    with Journal(places.journal / f"{ladder.id}.jsonl") as journal:
+        ladder_started(journal, ladder)
+        for variant in VARIANTS:
+            record = a_record(variant)
+            write_run(folder, record)
+            variant_recorded(journal, ladder, Rung(variant=variant), [record], folder)
+        done = ladder.model_copy(update={"status": "done", "ended_at": 2000.0})
+        for finding in findings:
+            advice_verified(journal, done, "cpu-a", finding)
+        ladder_finished(journal, done, {}, "# Done", {"ladder.json": folder / "ladder.json"})
+    return ladder.id
+
+
+def test_what_was_verified_comes_back_as_each_rule_s_record(tmp_path: Path, sqlite_uri: str) -> None:
+    places = Places(tmp_path)
+    first = write_verified(
+        places,
+        "verified-1",
+        [
+            a_finding("waiting/loader", 0.3, Measured(gain=0.25, n=3, quality_kept=True)),
+            a_finding("hot", 0.2, Measured(error="wrong: gradients")),
+        ],
+    )
+    write_verified(places, "verified-2", [a_finding("waiting", 0.3, Measured(gain=-0.05, n=3))])
+    sync(places, sqlite_uri, quiet)
+    said: list[str] = []
+    found = rule_history(sqlite_uri, said.append)
+    assert (found["waiting"].tried, found["waiting"].faster) == (2, 1)
+    assert found["waiting"].error == pytest.approx(0.2)
+    assert found["hot"] == RuleHistory(tried=1, faster=0, error=None)
+    assert not said
+    client = client_of(sqlite_uri)
+    experiment = client.get_experiment_by_name("cifar").experiment_id
+    runs = {
+        r.data.tags["laptime.key"]: r
+        for r in client.search_runs([experiment], "tags.`laptime.key` LIKE 'verified-1%'", max_results=50)
+    }
+    advice = runs[f"{first}/advice/cpu-a/waiting/loader"]
+    assert advice.info.status == "FINISHED"
+    assert advice.data.tags["mlflow.parentRunId"] == runs[first].info.run_id
+    assert advice.data.params["advice.rule"] == "waiting"
+    assert advice.data.metrics["advice_gain_predicted"] == pytest.approx(0.3)
+    # A ladder with advice below it is compared as before.
+    _, records = load(fetch_runs(runs[first].info.run_id, sqlite_uri))
+    assert sorted(r.spec.variant for r in records if r.spec) == sorted(VARIANTS)

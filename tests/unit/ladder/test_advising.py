@@ -1,0 +1,174 @@
+"""Advice at a ladder's end: by variant and of the whole; nothing in it costs the ladder its results."""
+
+import json
+
+import pytest
+from tests.unit.ladder.advised import a_finding, make_ladder, the_advice, through
+
+from laptime.cli.ladder_view import closing_words, told
+from laptime.ladder.advising import MARKDOWN, Rules, merged, worth
+from laptime.ladder.gains import expected_gain, measured_gain
+from laptime.records import Advice, Measured, Quartiles, TraceSummary, write_json
+
+BASELINE, RESIDENT = "cpu-baseline", "cpu-resident"
+
+
+def trace_of() -> TraceSummary:
+    return TraceSummary(step_ms=Quartiles(low=9, median=10, high=11), step_mean_ms=10, steps=5)
+
+
+def test_each_variant_s_advice_stands_in_its_run_folder_and_the_ladder_s_on_the_parent(tmp_path, monkeypatch):
+    findings = {
+        BASELINE: (a_finding("data", gain=(0.4, 0.4)),),
+        RESIDENT: (a_finding("taps", f"{RESIDENT}+dead-taps"),),
+    }
+    ladder = make_ladder(tmp_path, monkeypatch, the_advice(findings), verify_advice=False)
+    assert not [t for t in through(ladder) if "verification" in t]
+    for name in (BASELINE, RESIDENT):
+        folder = ladder.folder / f"{name}-0"
+        assert json.loads((folder / "advice.json").read_text())["subject"] == name
+        assert (folder / MARKDOWN).read_text().startswith(f"Look at {name}.")
+    whole = Advice.model_validate(json.loads((ladder.folder / "advice.json").read_text()))
+    # What builds on the fastest variant comes first, however much the baseline would gain.
+    assert [(f.id, f.evidence) for f in whole.findings] == [
+        ("taps", (f"Seen on {RESIDENT}.",)),
+        ("data", (f"Seen on {BASELINE}.",)),
+    ]
+    journal = (ladder.places.journal / "l.jsonl").read_text()
+    assert f"{ladder.folder}/advice.md" in journal
+    assert f"{ladder.folder}/{BASELINE}-0/advice.json" in journal
+
+
+def test_the_rules_get_record_profile_history_and_probe(tmp_path, monkeypatch):
+    given = {}
+
+    def advise(record, trace, history, probe):
+        given[record.spec.variant] = (record.status, trace, history, probe)
+        return Advice()
+
+    ladder = make_ladder(tmp_path, monkeypatch, Rules(advise, str), verify_advice=False)
+    write_json(ladder.folder / f"{BASELINE}-0" / "profile" / "breakdown.json", trace_of())
+    through(ladder)
+    assert given == {
+        BASELINE: ("done", trace_of(), {}, ladder.record.probe),
+        RESIDENT: ("done", None, {}, ladder.record.probe),
+    }
+    assert ladder.counsel.traces == {BASELINE: trace_of()}
+    # Asking for the rules' history makes no store.
+    assert not (ladder.places.home / "mlflow.db").exists()
+
+
+def test_advice_that_crashes_is_a_notice_and_the_others_go_on(tmp_path, monkeypatch):
+    def advise(record, trace, history, probe):
+        if record.spec.variant == BASELINE:
+            raise ZeroDivisionError("no steps")
+        return Advice(findings=(a_finding("f"),))
+
+    said = []
+    ladder = make_ladder(tmp_path, monkeypatch, Rules(advise, lambda _: "text"))
+    ladder.say = said.append
+    through(ladder)
+    assert said == [f"NOTICE: no advice can be given on {BASELINE}: ZeroDivisionError: no steps"]
+    assert list(ladder.counsel.advice) == [RESIDENT]
+    assert ladder.comparison is not None
+    assert ladder.record.status == "done"
+
+
+def test_advice_that_can_not_be_written_costs_nothing_else(tmp_path, monkeypatch):
+    def broken(_):
+        raise ValueError("no words")
+
+    said = []
+    ladder = make_ladder(tmp_path, monkeypatch, Rules(the_advice({}).advise, broken), verify_advice=False)
+    ladder.say = said.append
+    through(ladder)
+    assert said == ["NOTICE: the advice can't be written: ValueError: no words"]
+    assert ladder.record.status == "done"
+
+
+def test_a_damaged_breakdown_is_named_and_left_out(tmp_path, monkeypatch):
+    said = []
+    ladder = make_ladder(tmp_path, monkeypatch, the_advice({}), verify_advice=False)
+    ladder.say = said.append
+    path = ladder.folder / f"{BASELINE}-0" / "profile" / "breakdown.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"schema": "laptime.tra')
+    through(ladder)
+    assert len(said) == 1
+    assert "breakdown.json" in said[0]
+    assert set(ladder.counsel.advice) == {BASELINE, RESIDENT}
+
+
+def test_a_ladder_without_a_run_that_is_done_has_no_advice(tmp_path, monkeypatch):
+    from laptime.records import RunRecord
+
+    ladder = make_ladder(
+        tmp_path, monkeypatch, the_advice({}), lambda spec: RunRecord(status="failed", error="boom", spec=spec)
+    )
+    through(ladder)
+    assert ladder.counsel.merged() is None
+    assert not list(ladder.folder.rglob("advice.json"))
+    assert closing_words(ladder).startswith("\nReport:")
+
+
+def test_the_same_remedy_stands_once_but_for_verified_ones():
+    on_best, on_other = a_finding("taps", "cpu-b+dead-taps"), a_finding("taps", "cpu-a+dead-taps", (0.8, 0.9))
+    advice = {"cpu-a": Advice(findings=(on_other,), notices=("x",)), "cpu-b": Advice(findings=(on_best,), verdict="v")}
+    whole = merged("l", advice, "cpu-b")
+    assert [f.variant for f in whole.findings] == ["cpu-b+dead-taps"]
+    assert (whole.subject, whole.verdict, whole.notices) == ("l", "v", ("x",))
+    seen = on_other.model_copy(update={"measured": Measured(gain=0.7, n=3)})
+    whole = merged("l", {**advice, "cpu-a": Advice(findings=(seen,))}, "cpu-b")
+    assert [f.variant for f in whole.findings] == ["cpu-b+dead-taps", "cpu-a+dead-taps"]
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected"),
+    [
+        (None, 0.1),
+        (Measured(gain=0.25, n=3), 0.25),
+        (Measured(gain=-0.1, n=3), -0.1),
+        (Measured(gain=0.25, n=3, quality_kept=False), 0.0),
+        (Measured(error="it failed"), 0.0),
+    ],
+)
+def test_a_measured_gain_counts_more_than_a_predicted_one(measured, expected):
+    finding = a_finding("f", gain=(0.1, 0.3)).model_copy(update={"measured": measured})
+    assert worth(finding) == pytest.approx(expected)
+
+
+def test_gains_in_words():
+    finding = a_finding("f", gain=(0.1, 0.3))
+    assert expected_gain(finding) == "10 to 30 %"
+    assert expected_gain(a_finding("f", gain=(0.1, 0.1))) == "10 %"
+    assert measured_gain(finding) == ""
+    for measured, words in (
+        (
+            Measured(gain=0.15, gain_low=-0.02, gain_high=0.2, n=3, quality_kept=True),
+            "15 % (−2 to 20 %, n = 3), quality kept",
+        ),
+        (Measured(gain=-0.004, n=1, quality_kept=False), "0 % (n = 1), quality lost"),
+        (Measured(error="boom"), "not measured: boom"),
+    ):
+        assert measured_gain(finding.model_copy(update={"measured": measured})) == words
+
+
+def test_the_command_line_ends_with_the_best_finding_and_its_command(tmp_path, monkeypatch):
+    findings = (a_finding("small\x1b[1m", gain=(0.04, 0.05)), a_finding("taps", f"{RESIDENT}+dead-taps"))
+    ladder = make_ladder(tmp_path, monkeypatch, the_advice({RESIDENT: findings}))
+    through(ladder)
+    words = closing_words(ladder)
+    assert (
+        "\nNext:            taps is slow. (expected to save 10 to 30 % of the step of cpu-resident, measured 20 %"
+        in words
+    )
+    assert f"\n                 laptime run cifar --variant {RESIDENT}+dead-taps\n" in words
+    read = json.loads(json.dumps(told(ladder)))
+    assert read["schema"] == "laptime.comparison/1"
+    assert read["advice"][RESIDENT]["findings"][1]["measured"]["n"] == 3
+
+
+def test_without_a_finding_that_helps_the_verdict_is_said(tmp_path, monkeypatch):
+    ladder = make_ladder(tmp_path, monkeypatch, the_advice({RESIDENT: (a_finding("slow", f"{RESIDENT}+keep-pages"),)}))
+    through(ladder)
+    assert "\nNext:            Look at cpu-resident. Verified: 0 of 1 remedies" in closing_words(ladder)
