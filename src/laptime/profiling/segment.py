@@ -188,7 +188,7 @@ class Segment:
 
 def summarized(trace: Path) -> TraceSummary:
     """A trace in numbers."""
-    from laptime.trace import summarize  # type: ignore[attr-defined, unused-ignore]
+    from laptime.trace import summarize
 
     found: TraceSummary = summarize(trace)
     return found
