@@ -21,6 +21,8 @@ from laptime.variants import baseline_of, without
 
 # Start of a process: imports, data, model, one-step check.
 _STARTUP_S = 8.0
+# What follows the counted epochs of a variant's first process (docs/profiling.md).
+_PROFILE_S = {"full": 8.0, "simple": 2.0, "none": 0.0}
 _EARLIER_LADDERS = 10
 
 
@@ -72,7 +74,8 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         # What nobody has measured is taken to be as fast as the rung before it, a part's absence as the whole.
         rate = rates.get(name, before)
         before = before if "-without-" in name else rate
-        seconds = None if rate is None else preset.repeats * (_STARTUP_S + samples / rate)
+        profile_s = _PROFILE_S[request.profile]
+        seconds = None if rate is None else profile_s + preset.repeats * (_STARTUP_S + samples / rate)
         rows.append(ExpectedRow(variant=name, seconds=seconds))
     known = [r.seconds for r in rows if r.seconds is not None]
     return Expected(rows=tuple(rows), source=source, seconds=sum(known) if len(known) == len(rows) else None)

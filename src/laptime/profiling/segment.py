@@ -164,7 +164,12 @@ class Segment:
             found = with_sources(found, summarized(stacks))
         missing = set(found.missing) - {"device"} - ({"memory"} if self.memory_mib else set())
         missing |= set() if self.on_gpu else {"device"}  # and so there is no device_time.txt
-        update = {"source": "trace.json.gz", "missing": tuple(sorted(missing))}
+        update = {
+            "source": "trace.json.gz",
+            "missing": tuple(sorted(missing)),
+            "torch": torch.__version__,
+            "device_name": torch.cuda.get_device_name(self.parts.device) if self.on_gpu else "",
+        }
         write_json(self.asked.folder / "breakdown.json", found.model_copy(update=update))
 
     def _record(self, steps: ProfileSchedule, steps_ms: list[float]) -> ProfileRecord:

@@ -24,3 +24,8 @@ def test_a_full_ladder_counts_each_part_that_is_left_out(tmp_path):
 def test_a_quick_ladder_leaves_no_part_out_unless_asked(tmp_path):
     assert len(seconds_of(tmp_path)) == 5
     assert len(seconds_of(tmp_path, ablation=True)) > 10
+
+
+def test_a_profile_is_counted_once_for_each_variant(tmp_path):
+    (full, *_), (none, *_) = (list(seconds_of(tmp_path, profile=p, repeats=3).values()) for p in ("full", "none"))
+    assert full - none == 8.0
