@@ -1,4 +1,4 @@
-"""What comparison and advice read of recorded runs, fetched through an MLflow client (passed in, not imported)."""
+"""What the comparison reads of recorded runs, fetched through an MLflow client (which is passed in, not imported)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def _children(client: Any, run: Any) -> list[Any]:
 def _fetch_records(client: Any, run: Any, folder: Path) -> None:
     name = re.sub(r"[^\w.=-]", "_", run.data.tags.get("laptime.variant", run.info.run_id))
     _fetch(client, run.info.run_id, "record.json", folder / f"{name}-0")
-    _fetch(client, run.info.run_id, "profile/breakdown.json", folder / f"{name}-0" / "profile")
     for entry in client.list_artifacts(run.info.run_id, "repeats"):
         repeat = entry.path.rpartition("/")[2]
         _fetch(client, run.info.run_id, f"{entry.path}/record.json", folder / f"{name}-{repeat}")
