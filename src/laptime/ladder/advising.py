@@ -37,7 +37,7 @@ class Rules(NamedTuple):
 def the_rules() -> Rules:
     """Those of `laptime.advice`."""
     from laptime.advice import advise
-    from laptime.advice.text import to_markdown  # type: ignore[import-not-found]
+    from laptime.advice.text import to_markdown
 
     return Rules(advise, to_markdown)
 

@@ -117,7 +117,7 @@ def write_simple(record: RunRecord, folder: Path) -> None:
     """Writes the table of what a run's actions took, where a profile was asked for."""
     if record.spec is None or record.spec.profile == "none" or not record.epochs:
         return
-    from laptime.records.simple import simple_table  # type: ignore[import-not-found, unused-ignore]
+    from laptime.records.simple import simple_table
 
     text: str = simple_table(record)
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def write_simple(record: RunRecord, folder: Path) -> None:
 
 
 def _inference(parts: Parts, recipe: Recipe) -> tuple[InferenceRecord, ...]:
-    from laptime.measure.inference import measure_inference  # type: ignore[import-not-found, unused-ignore]
+    from laptime.measure.inference import measure_inference
 
     found: tuple[InferenceRecord, ...] = tuple(measure_inference(parts, recipe))
     return found

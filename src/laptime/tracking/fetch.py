@@ -1,4 +1,4 @@
-"""What comparison and advice read of recorded runs, fetched through an MLflow client (passed in, not imported)."""
+"""What the comparison reads of recorded runs, fetched through an MLflow client (which is passed in, not imported)."""
 
 from __future__ import annotations
 

@@ -149,6 +149,15 @@ def test_calls_of_the_runtime_without_kernels_say_that_the_device_was_not_record
     assert "device" in summary.missing
 
 
+def test_garbage_collection_is_known_only_where_it_was_recorded(tmp_path):
+    trace = Trace()
+    trace.step(1, 0, 100)
+    trace.op("aten::mm", 10, 50)
+    assert summarize(trace.write(tmp_path / "t.json")).gc_ms is None
+    trace.line("Python GC", 70, 20)
+    assert summarize(trace.write(tmp_path / "t.json")).gc_ms == pytest.approx(0.020)
+
+
 def test_layout_kernels_are_told_apart(tmp_path):
     trace = Trace()
     trace.step(1, 0, 100)

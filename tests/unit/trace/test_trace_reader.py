@@ -88,7 +88,7 @@ def _said(path):
         (b"SQLite format 3\0", "nsys"),
         (b"PK\x03\x04zip", "zip"),
         (b"\x80\x04\x95pickle", "pickle"),
-        (b"\x1f\x8bbroken", "gzip"),
+        (b"\x1f\x8bbroken, and long enough", "damaged gzip"),
     ],
 )
 def test_files_that_are_no_trace(tmp_path, content, words):
