@@ -250,7 +250,7 @@ def _parts(data: float) -> dict[str, float]:
 
 
 def record(kind: str = "sleeps", noise: float = 0.02, load: float = 0.8) -> RunRecord:
-    """ResNet-18, batch 32, two cores, 0.5 ms an item, as recorded without workers by a loader that sleeps or is busy."""
+    """ResNet-18, batch 32, two cores, 0.5 ms an item, no workers; the loader sleeps or is busy, as recorded."""
     step, data, share = {"sleeps": (59.5, 17.9, 0.06), "busy": (57.2, 16.9, 0.99)}[kind]
     broken = Breakdown(
         steps=60,
