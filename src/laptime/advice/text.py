@@ -30,7 +30,7 @@ def to_text(advice: Advice) -> str:
 def to_markdown(advice: Advice) -> str:
     """The same as a page of its own, `advice.md`."""
     lines = [f"## Advice: {escape(advice.subject) or 'a run'}", "", f"**{escape(advice.verdict)}**", ""]
-    lines += [f"{escape(_conditions(advice).strip(' ():'))}.", ""] if advice.step_ms is not None else []
+    lines += [f"{_conditions(advice).strip(' ():').capitalize()}.", ""] if advice.step_ms is not None else []
     if advice.findings:
         lines += ["| | finding | step ms, expected | gain | class | confidence | past |", f"|{' --- |' * 7}"]
         lines += [_row(number, finding) for number, finding in enumerate(advice.findings, start=1)]
@@ -79,7 +79,7 @@ def _expected(f: Finding) -> str:
 
 def _past(history: RuleHistory) -> Iterator[str]:
     if history.tried:
-        off = "" if history.error is None else f", off by {history.error:.0%} of the step in the middle"
+        off = "" if history.error is None else f", with a median error of {history.error:.0%} of the step"
         yield f"this rule was right {history.faster} of {history.tried} times{off}"
 
 
@@ -123,7 +123,7 @@ def _ms(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{value * 100:.0f} %" if value >= 0.1 else f"{value * 100:.1f} %"
+    return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"
 
 
 def clean(text: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from laptime.advice.signals import Signals
 from laptime.records import EpochRecord, Machine, ProbeRecord, RunRecord
-from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, Quartiles, SetupRecord
+from laptime.records.breakdown import Breakdown, InferenceRecord, Quartiles, SetupRecord
 from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow, TraceSummary
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 
@@ -124,7 +124,6 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
     "workers": (
         (
             cpu(**_SLEEPS),
-            # The fetch computes, and the training leaves a core free.
             cpu(wait_ms=30.0, fetch_cpu_share=1.0, process_cpu_ms=100.0),
             cpu(workers=1, wait_ms=30.0, process_cpu_ms=60.0, cores=8),
         ),
@@ -133,7 +132,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
             cpu(wait_ms=30.0, fetch_cpu_share=1.0, process_cpu_ms=170.0),
             cpu(**_SLEEPS, loader="resident"),
             cpu(workers=2, wait_ms=30.0, process_cpu_ms=190.0),
-            Signals(subject="trace.json", step_ms=100.0, wait_ms=30.0),
+            Signals(step_ms=100.0, wait_ms=30.0),
         ),
     ),
     "resident-data": (
@@ -246,19 +245,19 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
 }
 
 
-def record(kind: str = "sleeps", noise: float = 0.02, load: float = 0.8) -> RunRecord:
-    """ResNet-18, batch 32, two cores, 0.5 ms an item, as recorded without workers: by a loader that sleeps or is busy.
+def _parts(data: float) -> dict[str, float]:
+    return {"data": data, "forward": 12.0, "backward": 24.0, "optimizer": 4.0}
 
-    Steps and shares are the recorded ones; the CPU time of the process is that of two threads beside the fetch.
-    """
+
+def record(kind: str = "sleeps", noise: float = 0.02, load: float = 0.8) -> RunRecord:
+    """ResNet-18, batch 32, two cores, 0.5 ms an item, no workers; the loader sleeps or is busy, as recorded."""
     step, data, share = {"sleeps": (59.5, 17.9, 0.06), "busy": (57.2, 16.9, 0.99)}[kind]
     broken = Breakdown(
         steps=60,
         step_ms=quartiles(step, noise),
-        parts_ms={"data": quartiles(data), "forward": quartiles(12.0), "backward": quartiles(24.0)}
-        | {"optimizer": quartiles(4.0)},
+        parts_ms={n: quartiles(ms) for n, ms in _parts(data).items()},
         fetch_cpu_share=share,
-        process_cpu_ms=2 * (step - data) + share * data,
+        process_cpu_ms=2 * (step - data) + share * data,  # two threads train
     )
     epoch = EpochRecord(index=0, epoch_s=step * 60 / 1e3, samples=1920, steps=60, evaluate_s=0.05, breakdown=broken)
     return RunRecord(
@@ -297,7 +296,3 @@ def trace(**changes: object) -> TraceSummary:
 
 def probe(**gains: float) -> ProbeRecord:
     return ProbeRecord(gains={k.replace("_at_", "@"): v for k, v in gains.items()})
-
-
-def roof(share: float) -> ProfileRecord:
-    return ProfileRecord(schedule="1,2,5,1", floor_share=share)
