@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from laptime.cli import clean, compare, data, doctor, explain, gate, listing, optimize, run, sync, ui, up
+from laptime.cli import clean, compare, data, doctor, explain, gate, listing, optimize, predict, run, sync, ui, up
 from laptime.errors import LaptimeError, in_words
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ COMMANDS = (
     ("list", listing.show),
     ("explain", explain.explain),
     ("compare", compare.compare),
+    ("predict", predict.predict),
     ("gate", gate.gate),
     ("sync", sync.sync),
     ("doctor", doctor.doctor),
