@@ -169,7 +169,7 @@ def probabilities(trained: Trained, inputs: Tensor) -> Tensor:
     """
     count = len(inputs)
     with torch.inference_mode():
-        logits = trained.module(inputs if count > 1 else inputs.repeat(2, 1, 1, 1))[:count]
+        logits: Tensor = trained.module(inputs if count > 1 else inputs.repeat(2, 1, 1, 1))[:count]
     if logits.shape != (count, len(trained.classes)):
         raise DataError(
             f"the model of {trained.name} gives {tuple(logits.shape[1:])} values an image and knows "

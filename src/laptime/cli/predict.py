@@ -46,6 +46,6 @@ def _print(found: Predictions) -> None:
         first, *others = (f"{shorten(g.name, 60)} {g.probability * 100:.1f} %" for g in prediction.guesses)
         lines.append((shorten(prediction.file, 200), first, ", ".join(others)))
     wide = [max((len(line[i]) for line in lines), default=0) for i in range(2)]
-    for file, first, others in lines:
-        typer.echo(f"{file:<{wide[0]}}  {first:<{wide[1]}}  {others}".rstrip())
+    for file, first, more in lines:
+        typer.echo(f"{file:<{wide[0]}}  {first:<{wide[1]}}  {more}".rstrip())
     typer.echo(f"{len(lines)} images, {shorten(found.model)} on {found.device}", err=True)
