@@ -7,7 +7,22 @@ from typing import Annotated
 
 import typer
 
-from laptime.cli import advise, clean, compare, data, doctor, explain, gate, listing, optimize, run, sync, ui, up
+from laptime.cli import (
+    advise,
+    clean,
+    compare,
+    data,
+    doctor,
+    explain,
+    gate,
+    listing,
+    optimize,
+    predict,
+    run,
+    sync,
+    ui,
+    up,
+)
 from laptime.errors import LaptimeError, in_words
 
 app = typer.Typer(
@@ -36,6 +51,7 @@ COMMANDS = (
     ("explain", explain.explain),
     ("compare", compare.compare),
     ("advise", advise.advise),
+    ("predict", predict.predict),
     ("gate", gate.gate),
     ("sync", sync.sync),
     ("doctor", doctor.doctor),

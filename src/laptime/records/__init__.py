@@ -5,6 +5,7 @@ from laptime.records.base import Readable
 from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, Quartiles, SetupRecord
 from laptime.records.files import read_ladder, read_record, write_json
 from laptime.records.ladder import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
+from laptime.records.prediction import Guess, Prediction, Predictions, Refused
 from laptime.records.run import (
     Ceilings,
     CheckRecord,
@@ -38,6 +39,7 @@ __all__ = [
     "Dropped",
     "EpochRecord",
     "Finding",
+    "Guess",
     "InferenceRecord",
     "KernelStats",
     "LadderRecord",
@@ -45,10 +47,13 @@ __all__ = [
     "Machine",
     "Measured",
     "OperatorRow",
+    "Prediction",
+    "Predictions",
     "ProbeRecord",
     "ProfileRecord",
     "Quartiles",
     "Readable",
+    "Refused",
     "RuleHistory",
     "RunRecord",
     "Rung",

@@ -11,6 +11,7 @@ from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
 from laptime.tracking.fetch import download
 from laptime.tracking.gates import PastGate, read_gates
+from laptime.tracking.logged import find_model, load
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
 from laptime.tracking.reach import explained, require_answer, set_switches
@@ -186,20 +187,39 @@ def fetch_runs(run_id: str, uri: str) -> Path:
         DataError: there is no such run, or it was not written by laptime.
         TrackingError: the server does not answer.
     """
-    from mlflow.exceptions import MlflowException
-
     uri = check_uri(uri)
     with explained(uri):
         client = _client(uri)
-        try:
-            run = client.get_run(run_id)
-        except MlflowException as error:
-            if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-                raise
-            raise DataError(
-                f"there is no run {shorten(run_id)!r} in {masked(uri)}: take the id from the run's page (laptime ui)."
-            ) from error
-        return download(client, run)
+        return download(client, _run(client, run_id, uri))
+
+
+def load_logged_model(run_id: str, uri: str) -> tuple[Any, dict[str, Any]]:
+    """Loads the model of a variant's run, or of a ladder's fastest variant, on the CPU; see `laptime.tracking.logged`.
+
+    Raises:
+        DataError: there is no such run, it has no model, or its model is none of laptime's.
+        TrackingError: the server does not answer.
+    """
+    uri = check_uri(uri)
+    with explained(uri):
+        client = _client(uri)
+        import mlflow.pytorch
+
+        mlflow.set_tracking_uri(uri)
+        return load(mlflow, find_model(client, _run(client, run_id, uri)))
+
+
+def _run(client: MlflowClient, run_id: str, uri: str) -> Run:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return client.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            raise
+        raise DataError(
+            f"there is no run {shorten(run_id)!r} in {masked(uri)}: take the id from the run's page (laptime ui)."
+        ) from error
 
 
 def past_gates(uri: str, workload: str, since: float) -> list[PastGate]:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 from mlflow_helpers import client_of, quiet
-from tracking_samples import a_ladder, a_record, write_run
+from tracking_samples import DATA, a_ladder, a_record, write_run
 
+from laptime.ladder.data import fetch_data
+from laptime.ladder.predict import predict
 from laptime.places import Places
-from laptime.records import Rung
+from laptime.records import Rung, RunRecord
 from laptime.tracking import Journal
 from laptime.tracking.journal import read_state
-from laptime.tracking.publish import ladder_started, variant_key, variant_recorded
+from laptime.tracking.publish import ladder_finished, ladder_started, run_folder, variant_key, variant_recorded
 from laptime.tracking.sync import sync
 
 pytestmark = [
@@ -38,13 +40,50 @@ print(json.dumps({"logits": logits.tolist(), "metadata": info.metadata}))
 """
 
 
-def test_a_trained_model_is_logged_loaded_back_and_predicts(tmp_path: Path, sqlite_uri: str) -> None:
+def with_data(record: RunRecord, places: Places) -> RunRecord:
+    """The record of a run on a real store, which says how images are normalized."""
+    import numpy as np
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for name in DATA.classes:
+            (places.home / "images" / split / name).mkdir(parents=True)
+            pixels = generator.integers(0, 255, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(places.home / "images" / split / name / "0.png")
+    assert record.spec is not None
+    data = fetch_data("cifar", str(places.home / "images"), places)
+    return record.model_copy(update={"spec": record.spec.model_copy(update={"data": data})})
+
+
+def predicts_alike(parent: str, places: Places, folder: Path) -> None:
+    """The ladder's run says what the run folder says: the fastest has no model, so the baseline's is meant."""
+    images = sorted(str(p) for p in (places.home / "images" / "test").rglob("*.png"))
+    logged = predict(parent, images[:1], places)
+    own = predict(str(run_folder(folder, "cpu-baseline", 0)), images, places)
+    assert own.model == logged.model == "cifar cpu-baseline"
+    assert [len(p.guesses) for p in own.predictions] == [3] * 10
+    here, there = own.predictions[0].guesses, logged.predictions[0].guesses
+    assert [g.name for g in there] == [g.name for g in here]
+    assert [g.probability for g in there] == pytest.approx([g.probability for g in here], abs=1e-4)
+
+
+def a_comparison(folder: Path) -> Path:
+    path = folder / "comparison.json"
+    path.write_text('{"baseline": "cpu-baseline", "headlines": [{"kind": "fastest", "variant": "cpu-broken"}]}')
+    return path
+
+
+def test_a_trained_model_is_logged_loaded_back_and_predicts(
+    tmp_path: Path, sqlite_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
     from torchvision.models import resnet18
 
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", sqlite_uri)
     places, ladder = Places(tmp_path), a_ladder("models")
     folder = places.runs / ladder.id
-    good, broken = a_record("cpu-baseline"), a_record("cpu-broken")
+    good, broken = with_data(a_record("cpu-baseline"), places), a_record("cpu-broken")
     torch.manual_seed(1)
     model = resnet18(num_classes=10)
     torch.save(model.state_dict(), write_run(folder, good) / "model.pt")
@@ -54,7 +93,8 @@ def test_a_trained_model_is_logged_loaded_back_and_predicts(tmp_path: Path, sqli
         for record in (good, broken):
             assert record.spec is not None
             variant_recorded(journal, ladder, Rung(variant=record.spec.variant), [record], folder)
-        journal.end_run("models", "FINISHED", 2000.0)
+        done = ladder.model_copy(update={"status": "done", "ended_at": 2000.0})
+        ladder_finished(journal, done, {}, "", {"comparison.json": a_comparison(tmp_path)})
     said: list[str] = []
     sync(places, sqlite_uri, said.append)
     assert len(said) == 1
@@ -79,3 +119,4 @@ def test_a_trained_model_is_logged_loaded_back_and_predicts(tmp_path: Path, sqli
     (places.journal / "models.state.json").unlink()
     sync(places, sqlite_uri, quiet)
     assert len(client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run_id}'")) == 1
+    predicts_alike(read_state(places.journal / "models.jsonl").runs[ladder.id], places, folder)

@@ -1,0 +1,200 @@
+"""Images through a trained model: `python -m laptime.predicting REQUEST.json ANSWER.json`.
+
+The request holds `folder` (with `model.pt` and `spec.json`) or `run_id` (of MLflow; the store is MLFLOW_TRACKING_URI),
+`files`, `device` (auto, cpu or cuda) and `batch`. The answer is a `laptime.predictions/1`, or `error`, `kind` and
+`exit_code`. A process of its own, since whoever asks never imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from laptime.data.decode import Images, read_image
+from laptime.errors import DataError, LaptimeError, UsageError, shorten
+from laptime.logged_model import describe, load_model
+from laptime.processes import die_with_parent
+from laptime.records import Guess, Prediction, Predictions, Refused, write_json
+from laptime.spec import read_spec
+
+_GUESSES = 3
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model and what its inputs are made with.
+
+    Attributes:
+        module: on its device, takes images [B, 3, S, S] and gives logits [B, classes].
+        side: S, pixels.
+        mean, std: per channel, of images scaled to 0..1.
+    """
+
+    name: str
+    module: nn.Module
+    classes: tuple[str, ...]
+    side: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    device: torch.device
+
+
+def main(arguments: list[str]) -> int:
+    """Answers one request; returns the exit code."""
+    die_with_parent()
+    request, answer = json.loads(Path(arguments[0]).read_text(encoding="utf-8")), Path(arguments[1])
+    try:
+        write_json(answer, predict(request))
+    except LaptimeError as error:
+        write_json(answer, {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code})
+        return error.exit_code
+    return 0
+
+
+def predict(request: Mapping[str, Any]) -> Predictions:
+    """Loads the model and runs the images through it, in batches.
+
+    Raises:
+        UsageError: the device does not exist here.
+        DataError: the model can't be had.
+    """
+    device = best_device(request["device"])
+    trained = load(request, device)
+    found: list[Prediction] = []
+    refused: list[Refused] = []
+    files = list(request["files"])
+    for start in range(0, len(files), request["batch"]):
+        names, images = [], []
+        for name, image in _decoded(files[start : start + request["batch"]], refused):
+            names.append(name)
+            images.append(prepared(image, trained))
+        if images:
+            _answer(names, probabilities(trained, torch.cat(images)), trained, (found, refused))
+    return Predictions(
+        model=trained.name, device=_device_name(device), predictions=tuple(found), refused=tuple(refused)
+    )
+
+
+def best_device(asked: str) -> torch.device:
+    """The device that is asked for; `auto` takes a GPU where there is one."""
+    if asked == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device cuda was asked for, but torch finds no CUDA device here: give --device cpu.")
+    return torch.device(asked)
+
+
+def load(request: Mapping[str, Any], device: torch.device) -> Trained:
+    """The model of a run folder or of an MLflow run, in evaluation mode on a device.
+
+    Raises:
+        DataError: it can't be had, or nothing says how images become its inputs.
+    """
+    if request.get("folder"):
+        folder = Path(request["folder"])
+        spec = read_spec(folder / "spec.json")
+        module, known = load_model(folder / "model.pt", spec), describe(spec)
+    else:
+        # MLflow takes seconds to import, which a run folder does not need.
+        from laptime.tracking.mlflow import load_logged_model
+
+        module, known = load_logged_model(request["run_id"], os.environ["MLFLOW_TRACKING_URI"])
+    return _trained(module, known, device)
+
+
+def _trained(module: nn.Module, known: Mapping[str, Any], device: torch.device) -> Trained:
+    try:
+        classes = tuple(str(name) for name in known["classes"])
+        side = int(known["image_size"])
+        workload, variant = known["workload"], known["variant"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"the logged model does not say what a prediction needs ({shorten(str(error))}): give a model of laptime's."
+        ) from error
+    if "mean" not in known or "std" not in known:
+        raise DataError(
+            "the model's data store is gone, so nothing says how images were normalized: bring the data back with "
+            f"laptime data fetch {workload}, or give the id of its MLflow run."
+        )
+    mean, std = (tuple(float(v) for v in known[name]) for name in ("mean", "std"))
+    return Trained(f"{workload} {variant}", module.to(device), classes, side, mean, std, device)
+
+
+def _decoded(files: Sequence[str], refused: list[Refused]) -> Iterator[tuple[str, Images]]:
+    """The images that can be read; the others are refused, each with its reason."""
+    for name in files:
+        try:
+            yield name, read_image(Path(name))
+        except DataError as error:
+            refused.append(Refused(file=name, reason=str(error)))
+
+
+def prepared(image: Images, trained: Trained) -> Tensor:
+    """An input of the model, made on its device.
+
+    The bytes go there as they are, a quarter of what floats would be. Resized as training images are when they are
+    stored: without keeping the ratio of the sides, bicubic over all pixels that are covered, and rounded to bytes.
+
+    Args:
+        image: uint8 [H, W, 3].
+        trained: says size, mean and deviation.
+
+    Returns:
+        Normalized, float32 [1, 3, S, S].
+    """
+    pixels = torch.tensor(image).to(trained.device).permute(2, 0, 1)[None].float()
+    size = (trained.side, trained.side)
+    if pixels.shape[-2:] != size:
+        pixels = functional.interpolate(pixels, size, mode="bicubic", antialias=True).round().clamp(0, 255)
+    mean, std = (torch.tensor(v, device=trained.device)[:, None, None] for v in (trained.mean, trained.std))
+    return ((pixels / 255 - mean) / std).contiguous()
+
+
+def probabilities(trained: Trained, inputs: Tensor) -> Tensor:
+    """Of each class [B, classes], on the host; waits for the device.
+
+    A single image goes through twice: an exported program holds for two and more.
+
+    Raises:
+        DataError: the model's outputs are not the classes that it is said to know.
+    """
+    count = len(inputs)
+    with torch.inference_mode():
+        logits: Tensor = trained.module(inputs if count > 1 else inputs.repeat(2, 1, 1, 1))[:count]
+    if logits.shape != (count, len(trained.classes)):
+        raise DataError(
+            f"the model of {trained.name} gives {tuple(logits.shape[1:])} values an image and knows "
+            f"{len(trained.classes)} classes: train it again."
+        )
+    return logits.float().softmax(dim=1).cpu()
+
+
+def _answer(
+    names: Sequence[str], shares: Tensor, trained: Trained, told: tuple[list[Prediction], list[Refused]]
+) -> None:
+    found, refused = told
+    values, places = shares.topk(min(_GUESSES, shares.shape[1]), dim=1)
+    for name, likely, at in zip(names, values.tolist(), places.tolist(), strict=True):
+        if not all(0 <= v <= 1 for v in likely):
+            reason = f"the model's answer to {name} is no number: its weights have diverged, so train it again."
+            refused.append(Refused(file=name, reason=reason))
+            continue
+        guesses = tuple(Guess(name=trained.classes[i], probability=v) for i, v in zip(at, likely, strict=True))
+        found.append(Prediction(file=name, guesses=guesses))
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

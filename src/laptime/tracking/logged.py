@@ -1,0 +1,89 @@
+"""Which logged model a run means, and loading it; MLflow and its client are passed in, not imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from laptime.errors import DataError, shorten
+
+
+def find_model(client: Any, run: Any) -> Any:
+    """The logged model of a variant's run, or of the fastest variant of a ladder's run.
+
+    Args:
+        client: an MlflowClient.
+        run: the run, of either kind.
+
+    Raises:
+        DataError: the run has none.
+    """
+    for candidate in [run] if "mlflow.parentRunId" in run.data.tags else _variants(client, run):
+        held = client.search_logged_models([candidate.info.experiment_id], f"source_run_id = '{candidate.info.run_id}'")
+        ready = [m for m in held if m.name == "model" and m.status.value == "READY"]
+        if ready:
+            return ready[0]
+    raise DataError(
+        f"the run {shorten(run.info.run_id)!r} has no logged model: give a variant's run that has one, or a run folder "
+        "with model.pt (laptime sync logs models that are still missing)."
+    )
+
+
+def load(mlflow: Any, found: Any) -> tuple[Any, dict[str, Any]]:
+    """Loads a logged model on the CPU: a module of its exported program, and its metadata.
+
+    What stands on a server may come from anybody: MLflow is told to refuse all that holds a pickle, which could run
+    code.
+
+    Raises:
+        DataError: it can't be loaded, or not safely.
+    """
+    os.environ["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] = "false"
+    try:
+        metadata = mlflow.models.get_model_info(found.model_uri).metadata
+        return mlflow.pytorch.load_model(found.model_uri), dict(metadata or {})
+    except mlflow.exceptions.MlflowException as error:
+        reason = shorten(str(error).partition("\n")[0], 200)
+        raise DataError(f"the logged model {found.model_id} can't be loaded ({reason}): train it again.") from error
+
+
+def _variants(client: Any, run: Any) -> list[Any]:
+    """The runs of a ladder's preferred variants, the best first."""
+    query = f"tags.`mlflow.parentRunId` = '{run.info.run_id}'"
+    children = client.search_runs([run.info.experiment_id], query, max_results=1000)
+    names = preferred(_comparison(client, run.info.run_id))
+    by_name = {c.data.tags.get("laptime.variant"): c for c in reversed(children)}
+    return [by_name[n] for n in names if n in by_name]
+
+
+def _comparison(client: Any, run_id: str) -> Any:
+    if "comparison.json" not in {f.path for f in client.list_artifacts(run_id)}:
+        raise DataError(
+            f"the run {shorten(run_id)!r} holds no comparison.json, which says what is fastest: give a variant's run."
+        )
+    with tempfile.TemporaryDirectory(prefix="laptime-") as scratch:
+        return read_comparison(Path(client.download_artifacts(run_id, "comparison.json", scratch)))
+
+
+def read_comparison(path: Path) -> Any:
+    """A comparison's fields; raises DataError where the file is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path.name} can't be read ({shorten(str(error))}): give a variant's run instead.") from error
+
+
+def preferred(comparison: Any) -> list[str]:
+    """Names of the variants whose model one would use: the fastest that is not worse, then the baseline.
+
+    Args:
+        comparison: the fields of a `laptime.comparison/1`; what has another form names none.
+    """
+    if not isinstance(comparison, dict):
+        return []
+    headlines = comparison.get("headlines") or ()
+    fastest = [h.get("variant") for h in headlines if isinstance(h, dict) and h.get("kind") == "fastest"]
+    return [str(name) for name in (*fastest, comparison.get("baseline")) if name]
