@@ -120,15 +120,15 @@ class Ladder:
         spec = make_spec(self.request, variant, self.record.data, turn.repeat)
         folder, records = run_folder(self.folder, turn.variant, turn.repeat), self.runs
         if aside:
-            # Two epochs tell a time, except where they differ by design; check, model and quality are the first's.
+            # Two epochs tell a time, except where they differ by design; all but the times is the first's.
             epochs = spec.epochs if spec.option("progressive-resizing") is not None else min(spec.epochs, 2)
-            short = {"check": False, "save_model": False, "epochs": epochs}
+            short = {"check": False, "save_model": False, "epochs": epochs, "profile": "none"}
             spec, records = spec.model_copy(update=short), self.trials
             folder = run_folder(self.folder / TRIALS, turn.variant, turn.number)
         if turn.kind == "verify":
             # A remedy that no turn of the ladder has checked against the baseline is checked in its first round.
             new = turn.repeat == 0 and turn.variant not in self.variants
-            spec, records = spec.model_copy(update={"check": new, "profile": "none"}), self.verified
+            spec, records = spec.model_copy(update={"check": new}), self.verified
             folder = run_folder(self.folder / VERIFY, turn.variant, turn.number)
         try:
             record = launch(self.request.launcher, spec, folder, hooks)
