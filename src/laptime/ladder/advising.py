@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from laptime.errors import DataError, shorten
 from laptime.ladder.climb import standing_of
@@ -166,13 +166,12 @@ def first_done(runs: list[RunRecord], variant: str) -> RunRecord | None:
 
 
 def with_measured(advice: Advice, measured: Mapping[str, Measured]) -> Advice:
-    """Advice with what became of its findings, by their id; its headline, which is older, says what was found."""
-    findings = tuple(
-        f.model_copy(update={"measured": measured[f.id]}) if f.id in measured else f for f in advice.findings
-    )
+    """Advice with what became of its findings, by their id, ranked anew; its headline, which is older, says so too."""
+    findings = [f.model_copy(update={"measured": measured[f.id]}) if f.id in measured else f for f in advice.findings]
+    findings.sort(key=worth, reverse=True)
     gains = [m.gain for m in measured.values() if m.gain is not None]
     found = f" Verified: {sum(g > 0 for g in gains)} of {len(gains)} remedies that were run made it faster."
-    return advice.model_copy(update={"findings": findings, "verdict": advice.verdict + (found if gains else "")})
+    return advice.model_copy(update={"findings": tuple(findings), "verdict": advice.verdict + (found if gains else "")})
 
 
 def worth(finding: Finding) -> float:
@@ -198,14 +197,15 @@ def merged(ladder_id: str, advice: Mapping[str, Advice], best: str) -> Advice:
     """
     told = [(name, f) for name, mine in advice.items() for f in mine.findings]
     told.sort(key=lambda entry: (entry[0] != best, -worth(entry[1])))
-    kept: dict[Any, Finding] = {}
+    kept, seen = list[Finding](), set[tuple[str, ...]]()
     for name, finding in told:
         remedy = finding.variant.partition("+")[2] or finding.id
-        key = (name, remedy) if finding.measured is not None else remedy
-        about = finding.model_copy(update={"evidence": (f"Seen on {name}.", *finding.evidence)})
-        kept.setdefault(key, about)
+        key = (remedy,) if finding.measured is None else (name, remedy)
+        if key not in seen:
+            kept.append(finding.model_copy(update={"evidence": (f"Seen on {name}.", *finding.evidence)}))
+        seen |= {(remedy,), (name, remedy)}
     notices = dict.fromkeys(notice for mine in advice.values() for notice in mine.notices)
-    update = {"subject": ladder_id, "findings": tuple(kept.values()), "notices": tuple(notices)}
+    update = {"subject": ladder_id, "findings": tuple(kept), "notices": tuple(notices)}
     return advice[best].model_copy(update=update)
 
 

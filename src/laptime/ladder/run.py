@@ -130,7 +130,7 @@ class Ladder:
         if turn.kind == "verify":
             # A remedy that no turn of the ladder has checked against the baseline is checked in its first round.
             new = turn.repeat == 0 and turn.variant not in self.variants
-            spec, records = spec.model_copy(update={"check": new, "profile": "none"}), self.verified
+            spec, records = spec.model_copy(update={"check": new}), self.verified
             folder = run_folder(self.folder / VERIFY, turn.variant, turn.number)
         try:
             record = launch(self.request.launcher, spec, folder, hooks)

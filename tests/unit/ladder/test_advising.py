@@ -120,6 +120,12 @@ def test_the_same_remedy_stands_once_but_for_verified_ones():
     seen = on_other.model_copy(update={"measured": Measured(gain=0.7, n=3)})
     whole = merged("l", {**advice, "cpu-a": Advice(findings=(seen,))}, "cpu-b")
     assert [f.variant for f in whole.findings] == ["cpu-b+dead-taps", "cpu-a+dead-taps"]
+    # One that was not run says nothing that the one that was does not say better.
+    on_third = a_finding("taps", "cpu-c+dead-taps")
+    whole = merged(
+        "l", {"cpu-b": Advice(), "cpu-a": Advice(findings=(seen,)), "cpu-c": Advice(findings=(on_third,))}, "cpu-b"
+    )
+    assert [f.variant for f in whole.findings] == ["cpu-a+dead-taps"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +171,7 @@ def test_the_command_line_ends_with_the_best_finding_and_its_command(tmp_path, m
     assert f"\n                 laptime run cifar --variant {RESIDENT}+dead-taps\n" in words
     read = json.loads(json.dumps(told(ladder)))
     assert read["schema"] == "laptime.comparison/1"
-    assert read["advice"][RESIDENT]["findings"][1]["measured"]["n"] == 3
+    assert read["advice"][RESIDENT]["findings"][0]["measured"]["n"] == 3
 
 
 def test_without_a_finding_that_helps_the_verdict_is_said(tmp_path, monkeypatch):
