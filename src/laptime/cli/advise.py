@@ -32,8 +32,8 @@ def advise(
     as_json: Annotated[bool, typer.Option("--json", help="Print the advice as JSON.")] = False,
 ) -> None:
     """Says what to change, what it should bring, and what that rests on."""
-    from laptime.advice import advise as find  # type: ignore[attr-defined, unused-ignore]
-    from laptime.advice.text import to_text  # type: ignore[import-not-found, unused-ignore]
+    from laptime.advice import advise as find
+    from laptime.advice.text import to_text
 
     record, trace = read_subject(subject)
     advice = find(record, trace)

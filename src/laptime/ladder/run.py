@@ -181,7 +181,7 @@ class Ladder:
     def compare(self) -> Comparison:
         """Compares what has run and writes the report's files into the folder."""
         self.record = self.record.model_copy(update={"ended_at": time.time()})
-        self.comparison = compare(self.record, self.runs)
+        self.comparison = compare(self.record, self.runs, self.counsel.traces, self.counsel.advice)
         self.files = write_comparison(self.comparison, self.record, self.runs, self.folder)
         self._save()
         return self.comparison

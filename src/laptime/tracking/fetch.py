@@ -36,6 +36,21 @@ def download(client: Any, run: Any) -> Path:
     return folder
 
 
+def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
+    """Params and last metrics of the runs with a `laptime.kind`, in all experiments, the newest first.
+
+    Args:
+        client: an MlflowClient.
+        kind: a word of ours.
+        most: how many at most.
+    """
+    experiments = [e.experiment_id for e in client.search_experiments()]
+    newest = ["attributes.start_time DESC"]
+    query = f"tags.`laptime.kind` = '{kind}'"
+    found = client.search_runs(experiments, query, max_results=most, order_by=newest) if experiments else []
+    return [(dict(run.data.params), dict(run.data.metrics)) for run in found]
+
+
 def _children(client: Any, run: Any) -> list[Any]:
     query = f"tags.`mlflow.parentRunId` = '{run.info.run_id}'"
     found = client.search_runs([run.info.experiment_id], query, max_results=1000)

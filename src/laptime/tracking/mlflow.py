@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
-from laptime.tracking.fetch import download
+from laptime.tracking.fetch import download, read_kind
 from laptime.tracking.gates import PastGate, read_gates
 from laptime.tracking.logged import find_model, load
 from laptime.tracking.models import log_models_aside
@@ -187,9 +187,8 @@ def fetch_runs(run_id: str, uri: str) -> Path:
         DataError: there is no such run, or it was not written by laptime.
         TrackingError: the server does not answer.
     """
-    uri = check_uri(uri)
     with explained(uri):
-        client = _client(uri)
+        client = _client(check_uri(uri))
         return download(client, _run(client, run_id, uri))
 
 
@@ -224,20 +223,14 @@ def _run(client: MlflowClient, run_id: str, uri: str) -> Run:
 
 def past_gates(uri: str, workload: str, since: float) -> list[PastGate]:
     """Earlier gates, see `read_gates`; raises TrackingError where the store does not answer."""
-    uri = check_uri(uri)
     with explained(uri):
-        return read_gates(_client(uri), workload, since)
+        return read_gates(_client(check_uri(uri)), workload, since)
 
 
 def runs_of_kind(kind: str, uri: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
-    """Params and last metrics of the runs with a `laptime.kind`, the newest first; raises TrackingError."""
+    """Params and last metrics, see `read_kind`; raises TrackingError."""
     with explained(uri):
-        client = _client(check_uri(uri))
-        experiments = [e.experiment_id for e in client.search_experiments()]
-        query = f"tags.`laptime.kind` = '{_quoted(kind)}'"
-        newest = ["attributes.start_time DESC"]
-        found = client.search_runs(experiments, query, max_results=most, order_by=newest) if experiments else []
-    return [(dict(run.data.params), dict(run.data.metrics)) for run in found]
+        return read_kind(_client(check_uri(uri)), kind, most)
 
 
 def run_page(run_id: str, uri: str, shown: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from statistics import median
 
 from laptime.errors import LaptimeError
@@ -18,7 +17,7 @@ from laptime.records import Finding, LadderRecord, RuleHistory
 from laptime.tracking.base import MetricRow, RunStart, Tracker
 from laptime.tracking.owner import this_process
 from laptime.tracking.publish import ladder_key
-from laptime.tracking.uri import check_uri, is_sqlite
+from laptime.tracking.uri import check_uri, sqlite_file
 
 KIND = "advice"
 RULE, PREDICTED, MEASURED = "advice.rule", "advice_gain_predicted", "advice_gain_measured"
@@ -103,7 +102,8 @@ def rule_history(uri: str, say: Callable[[str], None]) -> dict[str, RuleHistory]
     """
     try:
         checked = check_uri(uri)
-        if is_sqlite(checked) and not Path(checked.partition(":///")[2].partition("?")[0]).is_file():
+        file = sqlite_file(checked)
+        if file is not None and not file.is_file():
             return {}
         from laptime.tracking.mlflow import runs_of_kind
 
