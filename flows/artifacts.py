@@ -14,10 +14,10 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from laptime.compare import advising
 from laptime.compare.comparison import Comparison, VariantRow
 from laptime.compare.markdown import to_markdown
 from laptime.ladder import Ladder
-from laptime.ladder.gains import expected_gain, measured_gain
 from laptime.places import Places
 from laptime.records import Finding
 from laptime.tracking.journal import read_state
@@ -74,9 +74,9 @@ def _finding(found: Finding) -> dict[str, str]:
     return {
         "finding": found.what,
         "on": found.evidence[0] if found.evidence else "",
-        "expected gain": expected_gain(found),
-        "measured gain": measured_gain(found),
-        "confidence": f"{found.confidence:.0%}".replace("%", " %"),
+        "expected gain": advising.gain(found),
+        "measured gain": advising.measured(found.measured),
+        "confidence": advising.confidence(found),
         "command": found.command,
     }
 

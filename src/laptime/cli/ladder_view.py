@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -16,12 +15,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from laptime.catalogue import find_workload
 from laptime.cli.words import command
 from laptime.compare.terminal import print_comparison
-from laptime.compare.words import clean
 from laptime.devices import choose_device
 from laptime.errors import LaptimeError, TrackingError
 from laptime.ladder import Ladder, LadderRequest, Turn, open_ladder, prepare_data, settled_preset
 from laptime.ladder.estimate import Expected, expected
-from laptime.ladder.gains import expected_gain, measured_gain
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.launchers.base import Hooks
 from laptime.places import find_places
@@ -104,7 +101,7 @@ def run_ladder(request: LadderRequest, as_json: bool) -> int:
         published = _through(ladder, shown)
     assert ladder.comparison is not None
     if as_json:
-        typer.echo(json.dumps(told(ladder), indent=1))
+        typer.echo(ladder.comparison.model_dump_json(by_alias=True, indent=1))
     else:
         print_comparison(ladder.comparison)
         typer.echo(closing_words(ladder))
@@ -142,33 +139,10 @@ def _publish(ladder: Ladder, say: Say) -> int:
     return 0
 
 
-def told(ladder: Ladder) -> dict[str, Any]:
-    """A compared ladder for machines: the comparison, and the advice by variant."""
-    assert ladder.comparison is not None
-    advice = {name: mine.model_dump(mode="json", by_alias=True) for name, mine in ladder.counsel.advice.items()}
-    return {**ladder.comparison.model_dump(mode="json", by_alias=True), "advice": advice}
-
-
-def next_words(ladder: Ladder) -> str:
-    """What is most worth doing next and the command that does it; without a finding, what the rules say instead."""
-    best, finding = ladder.counsel.best, ladder.counsel.next_step()
-    if best is None:
-        return ""
-    if finding is None:
-        said = clean(ladder.counsel.advice[best].verdict) or f"no rule has a proposal for {best}."
-        return f"\nNext:            {said}"
-    measured = measured_gain(finding)
-    gain = f"expected to save {expected_gain(finding)} of the step of {best}"
-    text = f"{clean(finding.what)} ({gain}{f', measured {measured}' if measured else ''})"
-    run = f"\n                 {clean(finding.command)}" if finding.command else ""
-    return f"\nNext:            {text}{run}"
-
-
 def closing_words(ladder: Ladder) -> str:
-    """What to do next, and how to open what was made."""
+    """How to open what was made."""
     name = command("laptime")
     return (
-        f"{next_words(ladder)}"
         f"\nReport:          {ladder.folder / 'comparison.html'}\n"
         f"MLflow:          {name} ui\nTensorBoard:     {name} ui --tensorboard\nPrefect, MLflow: {name} up"
     )

@@ -64,13 +64,25 @@ def measured(found: Measured | None) -> str:
     return f"{text}, n = {found.n}, {kept}"
 
 
+def worth(finding: Finding) -> float:
+    """What a finding should bring, as a share of the step: the measured gain where there is one."""
+    measured = finding.measured
+    if measured is not None and measured.gain is not None:
+        return 0.0 if measured.quality_kept is False else measured.gain
+    if measured is not None:
+        return 0.0  # its remedy failed, or can't be run here
+    return sum(finding.gain) / 2 * finding.confidence
+
+
 def next_step(comparison: Comparison) -> str:
-    """The best finding in one line, else the verdict, on the fastest variant where it was advised on."""
+    """The finding most worth doing on the fastest variant, in one line; without one, the verdict."""
     some = advised(comparison)
-    if not some or not some[0].findings:
-        return f"Next, for {some[0].subject}: {some[0].verdict}" if some and some[0].verdict else ""
+    if not some:
+        return ""
     best = some[0]
-    finding = best.findings[0]
+    finding = max(best.findings, key=worth, default=None)
+    if finding is None or worth(finding) <= 0:
+        return f"Next, for {best.subject}: {best.verdict}" if best.verdict else ""
     text = f"Next, for {best.subject}: {finding.what.rstrip('.')} ({expected(finding)}, {gain(finding)} less)"
     found = measured(finding.measured)
     text += f"; measured: {found}" if found else ""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from laptime.compare.advising import worth
 from laptime.errors import DataError, shorten
 from laptime.ladder.climb import standing_of
 from laptime.ladder.request import tracking_uri
@@ -92,12 +93,6 @@ class Counsel:
             return None
         return merged(self.ladder.record.id, self.advice, self.best)
 
-    def next_step(self) -> Finding | None:
-        """The best variant's finding that is most worth doing; None where nothing is known to help."""
-        mine = self.advice[self.best].findings if self.best is not None else ()
-        found = max(mine, key=worth, default=None)
-        return found if found is not None and worth(found) > 0 else None
-
     def verified(self) -> list[tuple[str, Finding]]:
         """Variant and finding of each remedy that was run."""
         if self._verification is None:
@@ -172,16 +167,6 @@ def with_measured(advice: Advice, measured: Mapping[str, Measured]) -> Advice:
     gains = [m.gain for m in measured.values() if m.gain is not None]
     found = f" Verified: {sum(g > 0 for g in gains)} of {len(gains)} remedies that were run made it faster."
     return advice.model_copy(update={"findings": tuple(findings), "verdict": advice.verdict + (found if gains else "")})
-
-
-def worth(finding: Finding) -> float:
-    """What a finding should bring, as a share of the step: the measured gain where there is one."""
-    measured = finding.measured
-    if measured is not None and measured.gain is not None:
-        return 0.0 if measured.quality_kept is False else measured.gain
-    if measured is not None:
-        return 0.0  # its remedy failed, or can't be run here
-    return sum(finding.gain) / 2 * finding.confidence
 
 
 def merged(ladder_id: str, advice: Mapping[str, Advice], best: str) -> Advice:

@@ -184,8 +184,7 @@ def fetch_runs(run_id: str, uri: str) -> Path:
     """Downloads what the comparison reads of a ladder's or a variant's run; see `laptime.tracking.fetch`.
 
     Raises:
-        DataError: there is no such run, or it was not written by laptime.
-        TrackingError: the server does not answer.
+        DataError: there is no such run, or it was not written by laptime; TrackingError where nothing answers.
     """
     with explained(uri):
         client = _client(check_uri(uri))

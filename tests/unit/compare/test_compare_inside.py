@@ -168,7 +168,9 @@ def test_the_next_step_goes_on_from_the_fastest(example: Comparison) -> None:
     assert advising.next_step(example) == (
         "Next, for cpu-optimized: Little is left: at most 29 % above the machine's ceiling."
     )
-    findings = (a_finding(command="laptime run cifar --variant x", measured=Measured(error="it failed")),)
+    failed = a_finding(command="laptime run cifar --variant w", measured=Measured(error="it failed"))
+    seen = Measured(step_ms=32.0, step_ms_before=40.0, gain=0.2, n=3)
+    findings = (failed, a_finding(command="laptime run cifar --variant x", measured=seen))
     told = {**advice(), "cpu-optimized": Advice(findings=findings)}
     assert advising.next_step(compare(ladder(), records(), advice=told)) == (
         "Next, for cpu-optimized: Do it (28.0–31.0 ms instead of 40.0 ms, 22–30 % less); measured: not measured: it "

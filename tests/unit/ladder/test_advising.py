@@ -5,9 +5,9 @@ import json
 import pytest
 from tests.unit.ladder.advised import a_finding, make_ladder, the_advice, through
 
-from laptime.cli.ladder_view import closing_words, told
-from laptime.ladder.advising import MARKDOWN, Rules, merged, worth
-from laptime.ladder.gains import expected_gain, measured_gain
+from laptime.cli.ladder_view import closing_words
+from laptime.compare.advising import next_step, worth
+from laptime.ladder.advising import MARKDOWN, Rules, merged
 from laptime.records import Advice, Measured, Quartiles, TraceSummary, write_json
 
 BASELINE, RESIDENT = "cpu-baseline", "cpu-resident"
@@ -143,38 +143,20 @@ def test_a_measured_gain_counts_more_than_a_predicted_one(measured, expected):
     assert worth(finding) == pytest.approx(expected)
 
 
-def test_gains_in_words():
-    finding = a_finding("f", gain=(0.1, 0.3))
-    assert expected_gain(finding) == "10 to 30 %"
-    assert expected_gain(a_finding("f", gain=(0.1, 0.1))) == "10 %"
-    assert measured_gain(finding) == ""
-    for measured, words in (
-        (
-            Measured(gain=0.15, gain_low=-0.02, gain_high=0.2, n=3, quality_kept=True),
-            "15 % (−2 to 20 %, n = 3), quality kept",
-        ),
-        (Measured(gain=-0.004, n=1, quality_kept=False), "0 % (n = 1), quality lost"),
-        (Measured(error="boom"), "not measured: boom"),
-    ):
-        assert measured_gain(finding.model_copy(update={"measured": measured})) == words
-
-
-def test_the_command_line_ends_with_the_best_finding_and_its_command(tmp_path, monkeypatch):
+def test_the_comparison_ends_with_the_best_finding_and_its_command(tmp_path, monkeypatch):
     findings = (a_finding("small\x1b[1m", gain=(0.04, 0.05)), a_finding("taps", f"{RESIDENT}+dead-taps"))
     ladder = make_ladder(tmp_path, monkeypatch, the_advice({RESIDENT: findings}))
     through(ladder)
-    words = closing_words(ladder)
-    assert (
-        "\nNext:            taps is slow. (expected to save 10 to 30 % of the step of cpu-resident, measured 20 %"
-        in words
-    )
-    assert f"\n                 laptime run cifar --variant {RESIDENT}+dead-taps\n" in words
-    read = json.loads(json.dumps(told(ladder)))
-    assert read["schema"] == "laptime.comparison/1"
-    assert read["advice"][RESIDENT]["findings"][0]["measured"]["n"] == 3
+    comparison = ladder.compare()
+    words = next_step(comparison)
+    assert words.startswith(f"Next, for {RESIDENT}: taps is slow (")
+    assert "measured: " in words
+    assert words.endswith(f"laptime run cifar --variant {RESIDENT}+dead-taps")
+    measured = {f.id: f.measured for f in comparison.advice[RESIDENT].findings}
+    assert measured["taps"].n == 3
 
 
 def test_without_a_finding_that_helps_the_verdict_is_said(tmp_path, monkeypatch):
     ladder = make_ladder(tmp_path, monkeypatch, the_advice({RESIDENT: (a_finding("slow", f"{RESIDENT}+keep-pages"),)}))
     through(ladder)
-    assert "\nNext:            Look at cpu-resident. Verified: 0 of 1 remedies" in closing_words(ladder)
+    assert "Look at cpu-resident. Verified: 0 of 1 remedies" in next_step(ladder.compare())

@@ -8,7 +8,6 @@ import pytest
 
 from laptime.records import CATEGORIES
 from laptime.trace import summarize
-from laptime.trace.tables import COLUMNS, columns, operator_rows
 
 TRACES = Path("tests/data/traces")
 ALL = ("cpu", "cpu_stacks", "cpu_workers", "gloo_rank0")
@@ -108,15 +107,3 @@ def test_the_optimizer_counts_its_operators():
     # Five tensors, each with momentum: a product and two sums.
     assert summary.optimizer_calls == 15
     assert 0 < summary.optimizer_ms < summary.regions_ms["optimizer"]
-
-
-def test_the_table_shows_what_the_trace_holds():
-    full, bare = _summary("cpu_stacks"), _summary("cpu_workers")
-    titles = [column.title for column in columns(full)]
-    assert titles == ["Operator", "Called through", "Input shapes", "Calls", "Self", "Share", "Total", "Region", "Line"]
-    assert {"Input shapes", "Line", "Device"}.isdisjoint(column.title for column in columns(bare))
-    rows = operator_rows(full, most=5)
-    assert len(rows) == 5
-    assert rows[0][0] == "aten::convolution_backward"
-    assert rows[0][5] == f"{full.operators[0].self_ms / full.step_mean_ms:.1%}"
-    assert all(column.sentence.endswith(".") for column in COLUMNS)
