@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from laptime.optimizations.augment import Augmented
 from laptime.optimizations.base import Loader, Parts, Recipe, shares
 from laptime.optimizations.data import ItemLoader, ResidentLoader
+from laptime.optimizations.dead_taps import dead_parameters
 from laptime.optimizations.loader import Ahead
 from laptime.optimizations.shapes import ShapesUnknownError, guarded, runs_of
 from laptime.records import SetupRecord
@@ -47,7 +48,15 @@ def describe(recipe: Recipe, parts: Parts, marks: set[str]) -> SetupRecord:
         train_mib=(split.images.numel() * split.images.element_size()) / 2**20,
         steps=len(parts.loader),
         biased_before_norm=biased_before_norm(recipe),
+        dead_parameters=dead_parameters(recipe),
+        device_memory_mib=_device_memory_mib(parts.device),
     )
+
+
+def _device_memory_mib(device: torch.device) -> float | None:
+    if device.type != "cuda":
+        return None
+    return float(torch.cuda.get_device_properties(device).total_memory) / 2**20
 
 
 def samples_of_a_rank(recipe: Recipe) -> int:

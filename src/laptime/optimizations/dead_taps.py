@@ -216,6 +216,24 @@ def crop(conv: nn.Conv2d, size: Size) -> CroppedConv2d | None:
     return CroppedConv2d(conv, *axes) if axes else None
 
 
+def dead_parameters(recipe: Recipe) -> int | None:
+    """Parameters in taps of the model that no map reaches and that could go; None where shapes tell nothing."""
+    try:
+        sizes = conv_sizes(recipe)
+    except ShapesUnknownError:
+        return None
+    owners = Counter(id(p) for m in recipe.model.modules() for p in m.parameters(recurse=False))
+    dead = 0
+    for name, met in sizes.items():
+        conv = recipe.model.get_submodule(name)
+        assert isinstance(conv, nn.Conv2d)
+        axes = None if refusal(conv, met, owners[id(conv.weight)] > 1) else live_axes(conv, met[0])
+        if axes is not None:
+            taps = conv.kernel_size[0] * conv.kernel_size[1]
+            dead += conv.weight.numel() // taps * (taps - axes[0].kernel * axes[1].kernel)
+    return dead
+
+
 def update_refusal(optimizer: Optimizer) -> str | None:
     """Why an optimizer would not leave all dead taps the same share of their start; None where it does.
 

@@ -16,6 +16,7 @@ from laptime.optimizations.dead_taps import (
     axes_of,
     conv_sizes,
     crop,
+    dead_parameters,
     dead_taps,
     live_axis,
     update_refusal,
@@ -82,6 +83,9 @@ def test_resnet18_on_32_pixels_loses_seven_million_parameters(recipe):
             assert name.startswith("layer4")
             removed += conv.weight.numel() - cropped.weight.numel()
     assert removed == 6_946_816
+    whole = replace(recipe, model=model)
+    assert dead_parameters(whole) == removed
+    assert dead_parameters(dead_taps(whole, {})) == 0
     assert sum(p.numel() for p in model.parameters()) == 11_181_642
 
 
