@@ -58,6 +58,7 @@ class Facts:
     startup_s: float | None = None
     warmup_s: float | None = None
     watch: CompileWatch | None = None
+    syncs: int | None = None
     checkpoint_s: float | None = None
     epochs: list[EpochRecord] = field(default_factory=list)
     found: Findings = field(default_factory=Findings)
@@ -140,6 +141,7 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
     with watching(recipe.compiled) as session.watch:
         facts.watch = session.watch
         facts.warmup_s = session.warm_up(plan)
+        facts.syncs = session.syncs
         yield from session.counted(plan)
     if spec.save_model and world.first:
         begin = time.perf_counter()
@@ -211,6 +213,7 @@ def _record(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None]) -> 
         compilation=facts.watch.record if facts.watch else None,
         peak_memory_mib=max(peaks) if peaks else None,
         checkpoint_s=facts.checkpoint_s,
+        syncs_per_step=facts.syncs,
         started_at=facts.started_at,
         ended_at=time.time(),
         commit=os.environ.get("LAPTIME_COMMIT") or None,

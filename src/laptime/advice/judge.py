@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from laptime.advice.figures import percent
 from laptime.advice.outcome import Abstain, Limit, MissingSignalError, Note, Outcome, Proposal, Rule
 from laptime.advice.remedy import Remedy, remedy_of
 from laptime.advice.signals import Signals
@@ -111,12 +112,13 @@ def _too_little(finding: Finding, s: Signals, left: float) -> str:
         return "the machine was too noisy for numbers"
     low, high = finding.gain
     if low < LEAST_GAIN:
-        return f"its gain may be as small as {low:.1%} (up to {high:.1%}): under {LEAST_GAIN:.0%} it is not worth it"
+        span = f"{percent(low, 1)} (up to {percent(high, 1)})"
+        return f"its gain may be as small as {span}: under {percent(LEAST_GAIN)} it is not worth it"
     noise = _UNKNOWN_NOISE if s.noise is None else s.noise
     if low < 2 * noise:
-        return f"its gain may be as small as {low:.1%}, less than twice the noise of {noise:.1%}"
+        return f"its gain may be as small as {percent(low, 1)}, less than twice the noise of {percent(noise, 1)}"
     if finding.klass in ("exact", "") and low > left:
-        return f"it promises more than the {left:.0%} that the machine's ceilings leave"
+        return f"it promises more than the {percent(left)} that the machine's ceilings leave"
     return ""
 
 
@@ -154,11 +156,11 @@ def _headline(findings: list[Finding], s: Signals) -> str:
     low, high = best.step_ms_expected
     return (
         f"Most worth doing: {best.what} Expected: {low:.1f} to {high:.1f} ms a step instead of {best.step_ms_now:.1f} "
-        f"({best.gain[0]:.0%} to {best.gain[1]:.0%} less)."
+        f"({percent(best.gain[0])} to {percent(best.gain[1])} less)."
     )
 
 
 def _notices(s: Signals) -> list[str]:
     if s.noise is not None or s.step_ms is None:
         return []
-    return [f"How much steps scatter was not recorded; {_UNKNOWN_NOISE:.0%} is assumed."]
+    return [f"How much steps scatter was not recorded; {percent(_UNKNOWN_NOISE)} is assumed."]

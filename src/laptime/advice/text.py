@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from laptime.advice.figures import percent
 from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withheld
 
 _FOOT = (
@@ -56,7 +57,7 @@ def _row(number: int, f: Finding) -> str:
         f"{_span(f.step_ms_expected, _ms)} instead of {_ms(f.step_ms_now)}",
         _span(f.gain, _percent),
         f.klass or "–",
-        f"{f.confidence:.0%}",
+        f"{percent(f.confidence)}",
         f"{f.history.faster} of {f.history.tried}" if f.history.tried else "–",
     )
     return f"| {' | '.join(cells)} |"
@@ -65,7 +66,7 @@ def _row(number: int, f: Finding) -> str:
 def _conditions(advice: Advice) -> str:
     if advice.step_ms is None:
         return ":"
-    noise = "" if advice.noise is None else f", the middle half within {advice.noise:.1%} of it"
+    noise = "" if advice.noise is None else f", the middle half within {percent(advice.noise, 1)} of it"
     return f" (a step takes {_ms(advice.step_ms)} ms{noise}):"
 
 
@@ -73,13 +74,13 @@ def _expected(f: Finding) -> str:
     klass = f"{f.klass}, " if f.klass else ""
     return (
         f"expected {_span(f.step_ms_expected, _ms)} ms a step instead of {_ms(f.step_ms_now)} "
-        f"({_span(f.gain, _percent)} less); {klass}confidence {f.confidence:.0%}"
+        f"({_span(f.gain, _percent)} less); {klass}confidence {percent(f.confidence)}"
     )
 
 
 def _past(history: RuleHistory) -> Iterator[str]:
     if history.tried:
-        off = "" if history.error is None else f", with a median error of {history.error:.0%} of the step"
+        off = "" if history.error is None else f", with a median error of {percent(history.error)} of the step"
         yield f"this rule was right {history.faster} of {history.tried} times{off}"
 
 
@@ -123,7 +124,7 @@ def _ms(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"
+    return percent(value, 0 if value >= 0.1 else 1)
 
 
 def clean(text: str) -> str:

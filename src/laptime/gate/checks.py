@@ -30,9 +30,11 @@ def check_all(pairs: Sequence[PairRecord]) -> tuple[CheckRecord, ...]:
         _memory(pairs),
         _startup(pairs),
         _plain(pairs, "step, median", "ms", lambda p: p.step_ms),
+        _plain(pairs, "step, 99 of 100 below", "ms", lambda p: p.step_p99_ms),
         _plain(pairs, "waiting for data", "%", _waiting),
         _plain(pairs, "compilation", "s", lambda p: p.compile_s),
-        _recompilations(pairs),
+        _not_more(pairs, "recompilations", lambda p: p.recompiles),
+        _not_more(pairs, "waits for the GPU in a step", lambda p: p.syncs_per_step),
         _plain(pairs, "test accuracy", "%", _accuracy),
     )
     return tuple(check for check in found if check is not None)
@@ -88,9 +90,9 @@ def _memory(pairs: Sequence[PairRecord]) -> CheckRecord | None:
     return found.model_copy(update={"limit": "+5 %", "ok": found.head <= MEMORY_LIMIT * found.base})
 
 
-def _recompilations(pairs: Sequence[PairRecord]) -> CheckRecord | None:
-    """Exact: the same data in the same order compiles the same graphs."""
-    found = _plain(pairs, "recompilations", "", lambda p: p.recompiles)
+def _not_more(pairs: Sequence[PairRecord], name: str, of: Of) -> CheckRecord | None:
+    """Exact: the same data in the same order make the same graphs and the same waits."""
+    found = _plain(pairs, name, "", of)
     return found and found.model_copy(update={"limit": "not more", "ok": found.head <= found.base})
 
 

@@ -61,6 +61,7 @@ class AnyRecord(Readable):
     startup_s: float | None = None
     compile_s: float | None = None
     compilation: CompileRecord | None = None
+    syncs_per_step: int | None = None
     peak_memory_mib: float | None = None
     schema_: Literal["laptime.record/1"] = Field(default="laptime.record/1", alias="schema")
 
@@ -211,6 +212,8 @@ def _cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path])
         compile_s=found.compile_s,
         recompiles=found.compilation.recompiles if found.compilation else None,
         step_ms=_median([e.step_ms_median for e in kept]),
+        step_p99_ms=_median([e.breakdown.step_p99_ms if e.breakdown else None for e in kept]),
+        syncs_per_step=found.syncs_per_step,
         peak_memory_mib=found.peak_memory_mib,
         test_accuracy=kept[-1].test_accuracy,
         parts_s={name: _median([e.parts_s.get(name, 0.0) for e in kept]) or 0.0 for name in kept[0].parts_s},

@@ -89,6 +89,8 @@ class ProcessRecord(Readable):
     compile_s: float | None = None
     recompiles: int | None = None
     step_ms: float | None = None
+    step_p99_ms: float | None = None
+    syncs_per_step: int | None = None
     peak_memory_mib: float | None = None
     test_accuracy: float | None = None
     parts_s: dict[str, float] = Field(default_factory=dict)

@@ -35,7 +35,9 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     planned = make_plan(device, preset, request.variants, ProbeRecord())
     catch_up(tracking_uri(request, places), places, say)
     say("Probing this machine (a few seconds)")
-    wanted = {o.name for v in planned.fixed for o in v.optimizations} if request.variants else None
+    # Where variants are named, only what they need; but advice rests on what this machine gains, too.
+    advised = not request.variants or request.profile == "full"
+    wanted = None if advised else {o.name for v in planned.fixed for o in v.optimizations}
     probe = run_probe((request.workload, device), places, say, wanted)
     if not request.variants:
         probe = probe_slow_rungs(probe, (request.workload, device, preset), places, say)

@@ -27,6 +27,7 @@ def break_down(times: EpochTimes, gc_s: float | None = None) -> Breakdown | None
     return Breakdown(
         steps=len(steps),
         step_ms=quartiles(steps.sum(axis=1) / 1e6),
+        step_p99_ms=float(np.quantile(steps.sum(axis=1), 0.99)) / 1e6,
         parts_ms={part: quartiles(steps[:, i] / 1e6) for i, part in enumerate(times.parts)},
         mean_ms={part: float(steps[:, i].mean()) / 1e6 for i, part in enumerate(times.parts)},
         device_ms={part: quartiles(found) for part, found in times.device_ms.items()},

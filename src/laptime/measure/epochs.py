@@ -20,6 +20,7 @@ from laptime.measure.device_marks import device_marks
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
 from laptime.measure.pauses import watched_collector
+from laptime.measure.syncs import count_syncs
 from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.records import EpochRecord
 from laptime.workloads.base import Batch, Counts
@@ -46,6 +47,7 @@ class Session:
         self.marks.device = device_marks(parts.device)
         self.train_s = 0.0
         self.watch: CompileWatch | None = None
+        self.syncs: int | None = None
 
     def warm_up(self, plan: Plan) -> float:
         """Runs the warm-up epochs and puts all state back; returns their seconds.
@@ -65,6 +67,7 @@ class Session:
             if steps < whole or calls > 1:
                 self._shapes(0, calls - 1, calls)
             self._other_sizes(calls)
+            self._count_syncs()
         self._wait()
         seconds = time.perf_counter() - begin
         reset(self.parts, self.recipe, saved)
@@ -155,6 +158,12 @@ class Session:
         for batch, calls in ((first, whole_calls), (Batch(inputs, labels, last.weight), last_calls)):
             for _ in range(calls):
                 self.parts.step(self.parts, batch)
+
+    def _count_syncs(self) -> None:
+        """One step more on a GPU, for the record: what a step waits for is part of what it is."""
+        if self.parts.device.type == "cuda":
+            batch = next(iter(self.parts.loader.epoch(0)))
+            self.syncs = count_syncs(lambda: self.parts.step(self.parts, batch))
 
     def _wait(self) -> None:
         if self.parts.device.type == "cuda":

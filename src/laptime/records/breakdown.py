@@ -22,6 +22,7 @@ class Breakdown(Readable):
 
     Attributes:
         steps: how many the quartiles rest on.
+        step_p99_ms: only one step in a hundred took longer.
         parts_ms: by part: `data` (the wait that nothing hides), `copy`, `forward`, `backward`, `optimizer`, `read`
             (where the step reads values), `rest`; `data`, `copy`, `step`, `rest` where the step is one graph.
         mean_ms: means of the same parts; they add up to the mean step.
@@ -39,6 +40,7 @@ class Breakdown(Readable):
 
     steps: int
     step_ms: Quartiles
+    step_p99_ms: float | None = None
     parts_ms: dict[str, Quartiles] = Field(default_factory=dict)
     mean_ms: dict[str, float] = Field(default_factory=dict)
     device_ms: dict[str, Quartiles] = Field(default_factory=dict)

@@ -167,6 +167,7 @@ class RunRecord(Readable):
         cautions: what was seen beside the run that puts its times in doubt, such as another process on its GPU.
         compile_s: seconds inside the compiler, for both shapes of batches, forward and backward; None without one.
         compilation: what the compiler did; None without one.
+        syncs_per_step: how often a step makes the host wait for its GPU; None on a CPU.
         setup: what decides where a step's time goes, as it was built.
         inference: a forward pass alone, by batch size.
         profile: the profiled segment after the counted epochs; None without one.
@@ -193,6 +194,7 @@ class RunRecord(Readable):
     compilation: CompileRecord | None = None
     peak_memory_mib: float | None = None
     setup: SetupRecord | None = None
+    syncs_per_step: int | None = None
     inference: tuple[InferenceRecord, ...] = ()
     profile: ProfileRecord | None = None
     checkpoint_s: float | None = None

@@ -58,10 +58,10 @@ def test_findings_are_ranked_by_gain_times_confidence():
 
 
 def test_small_gains_are_withheld_with_the_figure():
-    assert "under 3%" in why(of(cpu(gc_ms=2.0)), "garbage-collection")
-    assert "twice the noise of 9.0%" in why(of(cpu(optimizer_ms=30.0, noise=0.09)), "optimizer")
+    assert "under 3 %" in why(of(cpu(gc_ms=2.0)), "garbage-collection")
+    assert "twice the noise of 9.0 %" in why(of(cpu(optimizer_ms=30.0, noise=0.09)), "optimizer")
     unknown = of(cpu(optimizer_ms=20.0, noise=None))
-    assert "twice the noise of 5.0%" in why(unknown, "optimizer")
+    assert "twice the noise of 5.0 %" in why(unknown, "optimizer")
     assert any("was not recorded" in text for text in unknown.notices)
 
 
@@ -76,10 +76,10 @@ def test_on_a_noisy_machine_no_numbers_are_given():
 def test_near_the_roof_the_advice_is_what_is_left():
     found = of(cpu(floor_share=0.85, optimizer_ms=10.0, wait_ms=1.0, bf16_gain=1.5, passes=None))
     assert found.verdict.startswith("Stop here")
-    assert "at most 15%" in found.verdict
+    assert "at most 15 %" in found.verdict
     assert found.findings[0].id == "precision"
     assert found.findings[0].gain[1] > 0.15  # a numeric remedy moves the ceiling
-    assert "more than the 2%" in why(of(cpu(floor_share=0.98, optimizer_ms=10.0, passes=None)), "optimizer")
+    assert "more than the 2 %" in why(of(cpu(floor_share=0.98, optimizer_ms=10.0, passes=None)), "optimizer")
     capped = of(cpu(floor_share=0.75, optimizer_ms=45.0, noise=0.0, passes=None))
     assert capped.findings[0].gain[1] == pytest.approx(0.25)
     profiled = record().model_copy(update={"profile": ProfileRecord(schedule="1,2,5,1", floor_share=0.9)})
@@ -136,7 +136,7 @@ def test_a_slower_profiled_trace_is_scaled_to_the_counted_step():
     counted = record().model_copy(update={"spec": spec().model_copy(update={"device": "cuda"})})
     both = advise(counted, trace(step_ms=quartiles(119.0)))  # profiled steps of twice the time
     idle = next(f for f in both.findings + both.withheld if f.id == "synchronisation")
-    assert "idle for 0.75 ms" in idle.evidence[0] if hasattr(idle, "evidence") else "0.6%" in idle.reason
+    assert "idle for 0.75 ms" in idle.evidence[0] if hasattr(idle, "evidence") else "0.6 %" in idle.reason
 
 
 def test_somebody_elses_trace_gets_lines_to_write_and_no_variant():
@@ -158,7 +158,7 @@ def test_confidence_follows_the_record_of_the_rule():
     s = cpu(wait_ms=12.0, optimizer_ms=40.0, process_cpu_ms=190.0, passes=None)
     found = of(s, {"optimizer": RuleHistory(tried=20, faster=0, error=0.2)})
     assert ids(found)[0] == "resident-data"
-    assert "right 0 of 20 times, with a median error of 20% of the step" in to_text(found)
+    assert "right 0 of 20 times, with a median error of 20 % of the step" in to_text(found)
 
 
 def test_nothing_to_say_is_said():
@@ -195,11 +195,13 @@ def test_the_markdown_is_the_golden_one():
 
 def test_predicted_stands_beside_measured():
     text = to_text(measured_advice())
-    assert "predicted 18% to 28% less, measured 29% less (71.2 instead of 100 ms a step, n = 3); quality kept" in text
+    assert (
+        "predicted 18 % to 28 % less, measured 29 % less (71.2 instead of 100 ms a step, n = 3); quality kept" in text
+    )
     assert "not measured: it ran out of memory" in text
     slower = measured_advice().findings[0]
     worse = slower.model_copy(update={"measured": Measured(gain=-0.05)})
-    assert "measured 5.0% more; quality not judged" in to_text(of(cpu()).model_copy(update={"findings": (worse,)}))
+    assert "measured 5.0 % more; quality not judged" in to_text(of(cpu()).model_copy(update={"findings": (worse,)}))
 
 
 def test_names_are_harmless():

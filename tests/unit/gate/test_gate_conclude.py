@@ -87,6 +87,22 @@ def test_checks_beside_the_epoch():
     assert light["time to the first step"].ok
 
 
+def test_counts_must_not_grow():
+    pairs = gate(log_ratios=SAME).pairs
+    more = {"recompiles": 2, "syncs_per_step": 1}
+    sides = [(p.base.model_copy(update={**more, "syncs_per_step": 3}), p.head.model_copy(update=more)) for p in pairs]
+    changed = tuple(
+        p.model_copy(update={"base": base, "head": head}) for p, (base, head) in zip(pairs, sides, strict=True)
+    )
+    record = gate(log_ratios=SAME).model_copy(update={"pairs": changed})
+    found = {c.name: c for c in conclude(record).checks}
+    assert (found["recompilations"].ok, found["waits for the GPU in a step"].ok) == (True, True)
+    turned = tuple(p.model_copy(update={"base": p.head, "head": p.base}) for p in record.pairs)
+    found = {c.name: c for c in conclude(record.model_copy(update={"pairs": turned})).checks}
+    assert (found["recompilations"].ok, found["waits for the GPU in a step"].ok) == (True, False)
+    assert "recompilations" not in {c.name for c in gate(log_ratios=SAME).outcome.checks}
+
+
 def test_pairs_that_were_repeated_do_not_count():
     wild = pairs((2.0, *SAME))
     flagged = wild[0].model_copy(update={"flags": ("swap",), "counted": False})

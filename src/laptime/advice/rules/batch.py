@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laptime.advice.figures import percent
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
 from laptime.advice.signals import Signals
 from laptime.catalogue import LARGE_BATCHES
@@ -37,8 +38,8 @@ def batch_size(s: Signals) -> Outcome:
         "batch-size",
         f"Much of a step does not depend on the batch: take {size} samples a step instead of {batch}.",
         (
-            f"{fixed:.1f} of {step:.1f} ms a step are fixed: {updates:.1f} ms of optimizer, and {share:.0%} of forward "
-            "and backward by a fit of the forward pass over batch sizes",
+            f"{fixed:.1f} of {step:.1f} ms a step are fixed: {updates:.1f} ms of optimizer, and {percent(share)} of "
+            "forward and backward by a fit of the forward pass over batch sizes",
             f"the step is given for {batch} samples; quality needs a look, since the learning rate changes too",
         ),
         (saved * (updates + 0.5 * share * both), saved * fixed),

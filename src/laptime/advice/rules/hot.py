@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from laptime.advice.figures import percent
 from laptime.advice.outcome import Outcome, Proposal, known, lines_of
 from laptime.advice.rules.launches import LEAST_RATIO
 from laptime.advice.rules.operators import dead_taps_of, is_convolution, is_matrix_work, map_and_kernel
@@ -43,7 +44,7 @@ def hot_operator(s: Signals) -> Outcome:
     first = next((w for w in ways if w.remedy and not s.has(w.remedy.partition(":")[0])), ways[-1])
     return Proposal(
         f"hot-operator/{name.rpartition('::')[2]}",
-        f"{name} alone takes {spent / step:.0%} of the step in its own code: {first.text}.",
+        f"{name} alone takes {percent(spent / step)} of the step in its own code: {first.text}.",
         (
             f"{spent:.1f} of {step:.1f} ms a step, in {sum(r.calls for r in hot):.0f} calls",
             *(f"{w.text}: {w.gain_ms[0]:.1f} to {w.gain_ms[1]:.1f} ms less" for w in ways),

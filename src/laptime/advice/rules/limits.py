@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laptime.advice.figures import percent
 from laptime.advice.outcome import Limit, MissingSignalError, Outcome, known
 from laptime.advice.signals import Signals
 
@@ -16,8 +17,8 @@ def too_noisy(s: Signals) -> Outcome:
     """All numbers are withheld where steps scatter, or where others used the machine."""
     if s.noise is not None and s.noise > MOST_NOISE:
         return Limit(
-            f"The machine was too noisy to judge: half of the steps spread over {s.noise:.0%} of the median "
-            f"(at most {MOST_NOISE:.0%}). Let nothing else run, and record again.",
+            f"The machine was too noisy to judge: half of the steps spread over {percent(s.noise)} of the median "
+            f"(at most {percent(MOST_NOISE)}). Let nothing else run, and record again.",
             0.0,
         )
     if s.load is not None and s.cores and s.load > MOST_LOAD * s.cores:
@@ -40,7 +41,7 @@ def near_the_roof(s: Signals) -> Outcome:
     if share > 1:
         raise MissingSignalError("a ceiling that holds (this one is exceeded, so it is underestimated)")
     return Limit(
-        f"Stop here: the step is at {share:.0%} of what this machine's ceilings allow and waits for no data, so at "
-        f"most {1 - share:.0%} is left without changing precision, trajectory or net.",
+        f"Stop here: the step is at {percent(share)} of what this machine's ceilings allow and waits for no data, so "
+        f"at most {percent(1 - share)} is left without changing precision, trajectory or net.",
         1 - share,
     )

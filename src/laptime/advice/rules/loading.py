@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from laptime.advice.figures import percent
 from laptime.advice.outcome import Abstain, Outcome, Proposal, known
 from laptime.advice.signals import Signals
 
@@ -46,8 +47,8 @@ def _first(s: Signals, step: float, wait: float) -> Outcome:
     compute, spare = step - wait, _spare_ms(s, step - wait, share * wait)
     if share >= IO_BOUND and known(spare, "the CPU time of the process") <= 0:
         return Abstain(
-            f"fetching computes ({share:.0%} of the wait is CPU time) and training uses all {s.cores} cores: workers "
-            "would take its time"
+            f"fetching computes ({percent(share)} of the wait is CPU time) and training uses all {s.cores} cores: "
+            "workers would take its time"
         )
     cramped = max(0.0, share * wait - (spare or 0.0))
     if (1 - share) * wait + share * wait - cramped <= _CONTENTION * cramped:
@@ -60,8 +61,10 @@ def _first(s: Signals, step: float, wait: float) -> Outcome:
         "workers",
         f"The training waits for data, and fetching {kind}: fetch in {_processes(count)} beside it.",
         (
-            f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({wait / step:.0%}), without loader workers",
-            f"{share:.0%} of the fetch is CPU time" + (f"; the cores have {spare:.1f} ms a step free" if spare else ""),
+            f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)}), without loader "
+            "workers",
+            f"{percent(share)} of the fetch is CPU time"
+            + (f"; the cores have {spare:.1f} ms a step free" if spare else ""),
             *(
                 [f"{cramped:.1f} ms of CPU time find no free core; they are in the range's upper end"]
                 if cramped >= 0.05
@@ -96,7 +99,7 @@ def _more(s: Signals, step: float, wait: float) -> Outcome:
         "workers",
         f"The training waits for its {count} loader workers, and cores are free: take {more}.",
         (
-            f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({wait / step:.0%})",
+            f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)})",
             f"training uses {busy:.1f} of {cores} cores, so about {free} are free beside {_processes(count)}",
         ),
         (0.5 * (step - best), step - best),
@@ -116,7 +119,7 @@ def _of_trace(s: Signals, step: float, wait: float) -> Outcome:
     return Proposal(
         "workers",
         "The device waits for data: fetch in more worker processes, and keep them.",
-        (f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({wait / step:.0%})",),
+        (f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)})",),
         (0.4 * wait, wait),
         0.5,
         code="DataLoader(..., num_workers=<free cores>, persistent_workers=True, prefetch_factor=4)",
@@ -141,7 +144,7 @@ def resident_data(s: Signals) -> Outcome:
         "resident-data",
         "The training waits for single items: keep all images in memory and take whole batches out of them.",
         (
-            f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({wait / step:.0%})",
+            f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)})",
             f"the images take {size:,.0f} MiB, the device has {memory:,.0f} MiB",
             f"indexing and normalizing whole batches should take {left[0]:.1f} to {left[1]:.1f} ms of them",
         ),

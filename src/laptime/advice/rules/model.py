@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laptime.advice.figures import percent
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
 from laptime.advice.rules.launches import LEAST_RATIO
 from laptime.advice.rules.operators import (
@@ -109,7 +110,7 @@ def dead_taps(s: Signals) -> Outcome:
         "dead-taps",
         "Kernels are larger than their feature maps: crop the taps that only ever meet padding.",
         (
-            *([f"{dead:.0%} of the parameters are such taps, {updates:.1f} ms of the optimizer"] if dead else []),
+            *([f"{percent(dead)} of the parameters are such taps, {updates:.1f} ms of the optimizer"] if dead else []),
             *([f"{wasted:.1f} of {step:.1f} ms a step go to convolving padding with them"] if wasted else []),
         ),
         (0.8 * (updates + 0.5 * wasted), updates + wasted),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laptime.advice.figures import percent
 from laptime.advice.outcome import Outcome, Proposal, known, lines_of
 from laptime.advice.signals import Signals
 
@@ -30,8 +31,8 @@ def optimizer(s: Signals) -> Outcome:
         "optimizer",
         "The optimizer makes several passes over parameters and moments: use its fused kernel.",
         (
-            f"it takes {updates:.1f} of {step:.1f} ms a step ({updates / step:.0%}), {how}",
-            f"where it was measured, the fused kernel took away {low:.0%} to {high:.0%} of that",
+            f"it takes {updates:.1f} of {step:.1f} ms a step ({percent(updates / step)}), {how}",
+            f"where it was measured, the fused kernel took away {percent(low)} to {percent(high)} of that",
         ),
         (low * updates, high * updates),
         0.8,
