@@ -14,7 +14,7 @@ from statistics import median
 from pydantic import ValidationError
 
 from laptime.errors import DataError
-from laptime.records import LadderRecord, Readable, RunRecord, read_ladder, read_record, write_json
+from laptime.records import LadderRecord, Readable, RunRecord, read_ladder, read_record, record_paths, write_json
 from laptime.spec import explain
 
 
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     """The command: takes a ladder's folder into a ledger."""
     folder, path = map(Path, arguments)
     ladder = read_ladder(folder / "ladder.json")
-    records = [read_record(p) for p in sorted(folder.rglob("record.json"))]
+    records = [read_record(p) for p in record_paths(folder)]
     write_json(path, with_ladder(read_ledger(path), ladder, records))
     return 0
 

@@ -14,12 +14,13 @@ import typer
 from laptime.errors import DataError, RunError, UsageError, shorten
 
 if TYPE_CHECKING:
-    from laptime.records import RunRecord, TraceSummary
+    from laptime.records import ProbeRecord, RunRecord, TraceSummary
 
-    Subject = tuple[RunRecord | None, TraceSummary | None]
+    Subject = tuple[RunRecord | None, TraceSummary | None, ProbeRecord | None]
 
 _SCHEMA = re.compile(rb'"schema"\s*:\s*"laptime\.(\w+)/')
 _HEAD = 4096
+LADDER = "ladder.json"
 
 
 def advise(
@@ -34,14 +35,18 @@ def advise(
     """Says what to change, what it should bring, and what that rests on."""
     from laptime.advice import advise as find
     from laptime.advice.text import to_text
+    from laptime.places import find_places
+    from laptime.tracking.rule_history import rule_history
 
-    record, trace = read_subject(subject)
-    advice = find(record, trace)
+    record, trace, probe = read_subject(subject)
+    # Of a trace alone nothing has been verified, and opening the store takes longer than reading the trace.
+    history = rule_history(find_places().mlflow_uri, lambda text: typer.echo(text, err=True)) if record else {}
+    advice = find(record, trace, history, probe)
     sys.stdout.write((advice.model_dump_json(by_alias=True, indent=1) if as_json else to_text(advice)) + "\n")
 
 
 def read_subject(subject: str) -> Subject:
-    """Reads what advice is asked for: a run's record and the summary of its trace, or a trace alone.
+    """Reads what advice is asked for: a run's record, its trace and its ladder's probe, or a trace alone.
 
     Raises:
         UsageError: it is neither a path nor a run id, or names several variants.
@@ -70,10 +75,10 @@ def _read_file(path: Path) -> Subject:
 
     schema = _SCHEMA.search(_head(path))
     if schema is None and path.name != "record.json":
-        return None, summarize(path)
+        return None, summarize(path), None
     if schema is not None and schema[1] == b"trace":
         kind = Versioned("summary of a trace", TRACE_SCHEMA, "advise on the trace itself", DataError)
-        return None, read_versioned(path, TraceSummary, kind)
+        return None, read_versioned(path, TraceSummary, kind), None
     return _read_run(path)
 
 
@@ -92,14 +97,25 @@ def _read_run(path: Path) -> Subject:
             f"({shorten(record.error or 'no reason given')}): run the variant again."
         )
     summary = path.parent / (record.profile.folder if record.profile else "profile") / "breakdown.json"
-    return record, (_read_file(summary)[1] if summary.is_file() else None)
+    return record, (_read_file(summary)[1] if summary.is_file() else None), _probe(path.parent)
+
+
+def _probe(folder: Path) -> ProbeRecord | None:
+    """What the ladder of a run's folder knows of the machine; it stands beside the folder, or in it where fetched."""
+    from laptime.records import read_ladder
+
+    found = next((p for p in (folder.parent / LADDER, folder / LADDER) if p.is_file()), None)
+    try:
+        return read_ladder(found).probe if found else None
+    except DataError:
+        return None
 
 
 def _read_folder(folder: Path) -> Subject:
     """Reads the one variant in a folder; of several repeats the first that was profiled."""
-    from laptime.records import TRIALS
+    from laptime.records import record_paths
 
-    paths = [p for p in sorted(folder.rglob("record.json")) if folder / TRIALS not in p.parents]
+    paths = record_paths(folder)
     if not paths:
         traces = sorted(p.name for p in folder.iterdir() if ".json" in p.suffixes)
         hint = f"give one of its files, such as {shorten(traces[0])}" if traces else "give a run's folder or a trace"
@@ -109,7 +125,7 @@ def _read_folder(folder: Path) -> Subject:
         names = ", ".join(Path(v).name for v in variants)
         raise UsageError(
             f"{shorten(str(folder))} holds {len(variants)} variants ({shorten(names, 300)}): give the folder of one, "
-            f"such as {shorten(str(paths[0].parent))}."
+            f"such as {shorten(paths[0].parent.name)}, or the MLflow id of a variant's run."
         )
     profiled = [p for p in paths if (p.parent / "profile" / "breakdown.json").is_file()]
     return _read_run((profiled or paths)[0])

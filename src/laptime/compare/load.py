@@ -5,24 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from laptime.errors import DataError
-from laptime.records import TRIALS, VERIFY, LadderRecord, RunRecord, read_ladder, read_record
+from laptime.records import LadderRecord, RunRecord, read_ladder, read_record, record_paths
 
 
 def load(folder: Path) -> tuple[LadderRecord | None, list[RunRecord]]:
     """Reads `ladder.json`, where there is one, and every `record.json` below; a record file may be given.
-
-    A ladder's trials only decided what joined, and its verifying turns what advice is worth: neither is compared.
 
     Raises:
         DataError: the ladder or a record can't be read; all that can't are named in one sentence.
     """
     if folder.is_file():
         return None, [read_record(folder)]
-    ladder, paths = folder / "ladder.json", sorted(folder.rglob("record.json"))
-    if not ladder.is_file():
-        return None, _read_all(paths, folder)
-    aside = {folder / TRIALS, folder / VERIFY}
-    return read_ladder(ladder), _read_all([p for p in paths if aside.isdisjoint(p.parents)], folder)
+    ladder = folder / "ladder.json"
+    return read_ladder(ladder) if ladder.is_file() else None, _read_all(record_paths(folder), folder)
 
 
 def _read_all(paths: list[Path], folder: Path) -> list[RunRecord]:

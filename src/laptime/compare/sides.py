@@ -7,7 +7,7 @@ from pathlib import Path
 
 from laptime.compare.model import Comparison
 from laptime.errors import DataError, shorten
-from laptime.records import TRIALS, Advice, RunRecord, TraceSummary, read_record
+from laptime.records import Advice, RunRecord, TraceSummary, read_record, record_paths
 from laptime.records.advice import ADVICE_SCHEMA
 from laptime.records.trace import TRACE_SCHEMA
 from laptime.spec import M, Versioned, read_versioned
@@ -53,11 +53,9 @@ def load_sides(folder: Path) -> Sides:
 
     Records that can't be read are passed over here: `laptime.compare.load` refuses them.
     """
-    paths = [folder] if folder.is_file() else sorted(folder.rglob("record.json"))
+    paths = [folder] if folder.is_file() else record_paths(folder)
     found = Sides()
     for path in paths:
-        if folder / TRIALS in path.parents:
-            continue
         present = [path.parent / name for name in (TRACE, ADVICE) if (path.parent / name).is_file()]
         variant = _variant(path) if present else None
         if variant is not None:

@@ -25,11 +25,11 @@ _FEWEST_GATES = 3
 _WORTH_A_NOTICE = math.log(1.10)
 _TOO_FAR = 3.0
 
-Elsewhere = Callable[[], Sequence[PastGate]]
-"""Earlier gates that other machines or checkouts have stored, the newest first; empty where nothing can be asked."""
+Elsewhere = Callable[[str], Sequence[PastGate]]
+"""Earlier gates of a fingerprint (empty for all) that other machines or checkouts have stored, the newest first."""
 
 
-def nowhere() -> Sequence[PastGate]:
+def nowhere(fingerprint: str) -> Sequence[PastGate]:
     """No other place is asked."""
     return ()
 
@@ -50,7 +50,7 @@ class History:
 
     def gates(self, workload: str = "", fingerprint: str = "") -> list[PastGate]:
         """The gates that are young enough, each once, the newest first; of a workload or a fingerprint where named."""
-        known = {gate.id: gate for gate in (*self.elsewhere(), *self._here(workload))}
+        known = {gate.id: gate for gate in (*self.elsewhere(fingerprint), *self._here(workload))}
         wanted = [g for g in known.values() if not fingerprint or g.fingerprint == fingerprint]
         young = [g for g in wanted if self.now - g.started_at <= OLDEST_S]
         return sorted(young, key=lambda g: (g.started_at, g.id), reverse=True)

@@ -49,18 +49,18 @@ def track(record: GateRecord, places: Places, uri: str, say: Callable[[str], Non
 
 
 def stored_gates(workload: str, uri: str, say: Callable[[str], None]) -> Elsewhere:
-    """Earlier gates of a workload in MLflow, asked for once, when first wanted; none where it does not answer."""
+    """Earlier gates of a workload in MLflow, asked for once each, when first wanted; none where it does not answer."""
 
     @functools.cache
-    def found() -> Sequence[PastGate]:
+    def found(fingerprint: str) -> Sequence[PastGate]:
         file = sqlite_file(uri)
         if file is not None and not file.exists():
             return ()  # opening it would make one, with all its tables
         from laptime.tracking.mlflow import past_gates
 
         try:
-            return past_gates(uri, workload, time.time() - OLDEST_S)
-        except TrackingError as error:
+            return past_gates((uri, workload), time.time() - OLDEST_S, fingerprint)
+        except Exception as error:  # a broken store costs the known noise, never the gate
             say(f"Earlier gates are those of this machine alone: {error}")
             return ()
 

@@ -91,7 +91,8 @@ class Counsel:
         """The advice of the whole ladder: the best variant's findings first, each remedy once; None without any."""
         if self.best is None:
             return None
-        return merged(self.ladder.record.id, self.advice, self.best)
+        mine = self.ladder.variants[self.best].optimizations
+        return merged(self.ladder.record.id, self.advice, (self.best, {o.name for o in mine}))
 
     def verified(self) -> list[tuple[str, Finding]]:
         """Variant and finding of each remedy that was run."""
@@ -169,7 +170,7 @@ def with_measured(advice: Advice, measured: Mapping[str, Measured]) -> Advice:
     return advice.model_copy(update={"findings": tuple(findings), "verdict": advice.verdict + (found if gains else "")})
 
 
-def merged(ladder_id: str, advice: Mapping[str, Advice], best: str) -> Advice:
+def merged(ladder_id: str, advice: Mapping[str, Advice], going_on: tuple[str, set[str]]) -> Advice:
     """The advice of a ladder.
 
     What to do next builds on the best variant, so its findings come first; those on the other variants follow, without
@@ -178,13 +179,16 @@ def merged(ladder_id: str, advice: Mapping[str, Advice], best: str) -> Advice:
     Args:
         ladder_id: the subject.
         advice: by variant.
-        best: the variant to go on from.
+        going_on: the variant to go on from, and the optimizations that it has: nobody needs to be told of those.
     """
+    best, has = going_on
     told = [(name, f) for name, mine in advice.items() for f in mine.findings]
     told.sort(key=lambda entry: (entry[0] != best, -worth(entry[1])))
     kept, seen = list[Finding](), set[tuple[str, ...]]()
     for name, finding in told:
-        remedy = finding.variant.partition("+")[2] or finding.id
+        remedy = finding.variant.rpartition("+")[2] or finding.id
+        if finding.measured is None and remedy.partition(":")[0] in has:
+            continue
         key = (remedy,) if finding.measured is None else (name, remedy)
         if key not in seen:
             kept.append(finding.model_copy(update={"evidence": (f"Seen on {name}.", *finding.evidence)}))

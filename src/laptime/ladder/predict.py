@@ -104,7 +104,17 @@ def find_images(asked: Sequence[str]) -> tuple[list[str], list[Refused]]:
             reason = f"the image {name} {what}: give image files, or folders of them."
         if reason:
             refused.append(Refused(file=name, reason=reason))
-    return files, refused
+    odd = [Refused(file=ascii(n), reason="its name is not valid UTF-8: rename it.") for n in files if not _is_text(n)]
+    return [name for name in files if _is_text(name)], refused + odd
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name can be written as UTF-8; what the file system holds need not."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _images_below(folder: Path) -> list[str]:

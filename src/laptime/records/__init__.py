@@ -3,7 +3,7 @@
 from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withheld
 from laptime.records.base import Readable
 from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, Quartiles, SetupRecord
-from laptime.records.files import read_ladder, read_record, write_json
+from laptime.records.files import read_ladder, read_record, record_paths, write_json
 from laptime.records.ladder import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
 from laptime.records.prediction import Guess, Prediction, Predictions, Refused
 from laptime.records.run import (
@@ -64,5 +64,6 @@ __all__ = [
     "Withheld",
     "read_ladder",
     "read_record",
+    "record_paths",
     "write_json",
 ]

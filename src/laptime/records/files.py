@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from laptime.errors import DataError
-from laptime.records.ladder import LADDER_SCHEMA, LadderRecord
+from laptime.records.ladder import LADDER_SCHEMA, TRIALS, VERIFY, LadderRecord
 from laptime.records.run import RECORD_SCHEMA, RunRecord
 from laptime.spec import Versioned, read_versioned
 
@@ -29,6 +29,15 @@ def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:
 
 RECORD_FILE = Versioned("record", RECORD_SCHEMA, "run the variant again with this version", DataError)
 LADDER_FILE = Versioned("ladder", LADDER_SCHEMA, "run the ladder again with this version", DataError)
+
+
+def record_paths(folder: Path) -> list[Path]:
+    """The records below a folder that stand for its variants.
+
+    A ladder's trials only decided what joined, and its verifying turns what advice is worth: neither is among them.
+    """
+    aside = {folder / TRIALS, folder / VERIFY}
+    return [path for path in sorted(folder.rglob("record.json")) if aside.isdisjoint(path.parents)]
 
 
 def read_record(path: Path) -> RunRecord:

@@ -25,7 +25,7 @@ def download(client: Any, run: Any) -> Path:
     """
     parent = run.data.tags.get("mlflow.parentRunId")
     folder = Path(tempfile.mkdtemp(prefix="laptime-"))
-    for child in [run] if parent else _children(client, run):
+    for child in [run] if parent else [run, *variant_runs(client, run)]:
         _fetch_records(client, child, folder)
     _fetch(client, parent or run.info.run_id, "ladder.json", folder)
     if not any(folder.rglob("record.json")):
@@ -51,10 +51,11 @@ def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], d
     return [(dict(run.data.params), dict(run.data.metrics)) for run in found]
 
 
-def _children(client: Any, run: Any) -> list[Any]:
+def variant_runs(client: Any, run: Any) -> list[Any]:
+    """The runs of a ladder's variants, the newest first; verified advice has runs of its own beside them."""
     query = f"tags.`mlflow.parentRunId` = '{run.info.run_id}'"
     found = client.search_runs([run.info.experiment_id], query, max_results=1000)
-    return [run, *(child for child in found if child.data.tags.get("laptime.kind") != "advice")]
+    return [child for child in found if child.data.tags.get("laptime.kind") == "variant"]
 
 
 def _fetch_records(client: Any, run: Any, folder: Path) -> None:

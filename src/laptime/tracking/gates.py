@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 # A gate's noise needs 60 days at most, its trend about as many gates as a busy main branch sees in that time.
-_MOST_RUNS = 300
+_MOST_RUNS = 100
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,20 @@ class PastGate:
     log_ratios: tuple[float, ...]
 
 
-def read_gates(client: Any, workload: str, since: float) -> list[PastGate]:
+def read_gates(client: Any, workload: str, since: float, fingerprint: str = "") -> list[PastGate]:
     """The gates of a workload that began after `since` (seconds since 1970), the newest first.
 
     Args:
         client: an MlflowClient.
         workload: name of the experiment.
         since: seconds since 1970.
+        fingerprint: only gates of this one; empty for all. Each gate costs three queries.
     """
     experiment = client.get_experiment_by_name(workload)
     if experiment is None:
         return []
     query = f"tags.`laptime.kind` = 'gate' and attributes.start_time >= {int(since * 1000)}"
+    query += f" and tags.`laptime.fingerprint` = '{fingerprint}'" if fingerprint.isalnum() else ""
     runs = client.search_runs(
         [experiment.experiment_id], query, max_results=_MOST_RUNS, order_by=["attributes.start_time DESC"]
     )

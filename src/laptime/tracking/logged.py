@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from laptime.errors import DataError, shorten
+from laptime.tracking.fetch import variant_runs
 
 
 def find_model(client: Any, run: Any) -> Any:
@@ -52,10 +53,8 @@ def load(mlflow: Any, found: Any) -> tuple[Any, dict[str, Any]]:
 
 def _variants(client: Any, run: Any) -> list[Any]:
     """The runs of a ladder's preferred variants, the best first."""
-    query = f"tags.`mlflow.parentRunId` = '{run.info.run_id}'"
-    children = client.search_runs([run.info.experiment_id], query, max_results=1000)
     names = preferred(_comparison(client, run.info.run_id))
-    by_name = {c.data.tags.get("laptime.variant"): c for c in reversed(children)}
+    by_name = {c.data.tags.get("laptime.variant"): c for c in reversed(variant_runs(client, run))}
     return [by_name[n] for n in names if n in by_name]
 
 

@@ -220,10 +220,11 @@ def _run(client: MlflowClient, run_id: str, uri: str) -> Run:
         ) from error
 
 
-def past_gates(uri: str, workload: str, since: float) -> list[PastGate]:
-    """Earlier gates, see `read_gates`; raises TrackingError where the store does not answer."""
+def past_gates(place: tuple[str, str], since: float, fingerprint: str = "") -> list[PastGate]:
+    """Earlier gates at a tracking URI and workload, see `read_gates`; raises TrackingError."""
+    uri, workload = place
     with explained(uri):
-        return read_gates(_client(check_uri(uri)), workload, since)
+        return read_gates(_client(check_uri(uri)), workload, since, fingerprint)
 
 
 def runs_of_kind(kind: str, uri: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:

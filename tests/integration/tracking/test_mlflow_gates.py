@@ -33,7 +33,7 @@ def test_what_a_gate_stores_is_what_later_ones_read(tmp_path: Path, sqlite_uri: 
     for record in told:
         track(record, Places(tmp_path), sqlite_uri, said.append)
     assert said == []
-    found = past_gates(sqlite_uri, "gated", 1_700_000_000.5)
+    found = past_gates((sqlite_uri, "gated"), 1_700_000_000.5)
     assert [g.id for g in found] == [f"gates-{n}" for n in (5, 4, 3, 2, 1)]
     for past, record in zip(found, reversed(told[1:]), strict=True):
         wanted = past_of(record)
@@ -45,17 +45,19 @@ def test_what_a_gate_stores_is_what_later_ones_read(tmp_path: Path, sqlite_uri: 
             wanted.base,
             wanted.fingerprint,
         )
-    first = next(g for g in past_gates(sqlite_uri, "gated", 0.0) if g.id == "gates-0")
+    assert len(past_gates((sqlite_uri, "gated"), 0.0, "f" * 16)) == 6
+    assert past_gates((sqlite_uri, "gated"), 0.0, "0" * 16) == []
+    first = next(g for g in past_gates((sqlite_uri, "gated"), 0.0) if g.id == "gates-0")
     assert len(first.log_ratios) == 3
-    assert past_gates(sqlite_uri, "never gated", 0.0) == []
+    assert past_gates((sqlite_uri, "never gated"), 0.0) == []
 
 
 def test_a_store_that_is_away_or_not_there_yet_has_no_gates(tmp_path: Path) -> None:
     said: list[str] = []
     away = stored_gates("cifar", "http://127.0.0.1:9", said.append)
-    assert (away(), away()) == ((), ())
+    assert (away("f"), away("f")) == ((), ())
     assert len(said) == 1
     assert "this machine alone" in said[0]
-    assert stored_gates("cifar", f"sqlite:///{tmp_path}/none.db", said.append)() == ()
+    assert stored_gates("cifar", f"sqlite:///{tmp_path}/none.db", said.append)("f") == ()
     assert not (tmp_path / "none.db").exists()
     assert History(tmp_path, 0.0, away).noise("f")[0] is None

@@ -105,7 +105,7 @@ def test_noise_comes_from_earlier_gates_of_the_same_machine(tmp_path):
 
 def test_noise_comes_from_elsewhere_too_and_each_gate_counts_once(tmp_path):
     here = [gate(QUIET, id=f"gate-{number}") for number in range(3)]
-    history = History(tmp_path, 1_700_000_000.0, lambda: [past_of(gate(QUIET, id=f"gate-{n}")) for n in range(1, 5)])
+    history = History(tmp_path, 1_700_000_000.0, lambda _: [past_of(gate(QUIET, id=f"gate-{n}")) for n in range(1, 5)])
     for record in here:
         history.keep(record)
     assert [g.id for g in history.gates("cifar")] == [f"gate-{n}" for n in (4, 3, 2, 1, 0)]

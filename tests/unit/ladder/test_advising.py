@@ -114,18 +114,29 @@ def test_a_ladder_without_a_run_that_is_done_has_no_advice(tmp_path, monkeypatch
 def test_the_same_remedy_stands_once_but_for_verified_ones():
     on_best, on_other = a_finding("taps", "cpu-b+dead-taps"), a_finding("taps", "cpu-a+dead-taps", (0.8, 0.9))
     advice = {"cpu-a": Advice(findings=(on_other,), notices=("x",)), "cpu-b": Advice(findings=(on_best,), verdict="v")}
-    whole = merged("l", advice, "cpu-b")
+    whole = merged("l", advice, ("cpu-b", set()))
     assert [f.variant for f in whole.findings] == ["cpu-b+dead-taps"]
     assert (whole.subject, whole.verdict, whole.notices) == ("l", "v", ("x",))
     seen = on_other.model_copy(update={"measured": Measured(gain=0.7, n=3)})
-    whole = merged("l", {**advice, "cpu-a": Advice(findings=(seen,))}, "cpu-b")
+    whole = merged("l", {**advice, "cpu-a": Advice(findings=(seen,))}, ("cpu-b", set()))
     assert [f.variant for f in whole.findings] == ["cpu-b+dead-taps", "cpu-a+dead-taps"]
     # One that was not run says nothing that the one that was does not say better.
     on_third = a_finding("taps", "cpu-c+dead-taps")
     whole = merged(
-        "l", {"cpu-b": Advice(), "cpu-a": Advice(findings=(seen,)), "cpu-c": Advice(findings=(on_third,))}, "cpu-b"
+        "l",
+        {"cpu-b": Advice(), "cpu-a": Advice(findings=(seen,)), "cpu-c": Advice(findings=(on_third,))},
+        ("cpu-b", set()),
     )
     assert [f.variant for f in whole.findings] == ["cpu-a+dead-taps"]
+
+
+def test_a_remedy_that_is_written_out_is_the_same_remedy_and_what_the_best_has_is_no_advice():
+    written = a_finding("taps", "cpu-baseline+resident+dead-taps")
+    advice = {"cpu-b": Advice(findings=(a_finding("taps", "cpu-b+dead-taps"),)), "cpu-a": Advice(findings=(written,))}
+    assert len(merged("l", advice, ("cpu-b", {"resident"})).findings) == 1
+    has = {"cpu-b": Advice(), "cpu-a": Advice(findings=(a_finding("data", "cpu-a+resident"),))}
+    assert merged("l", has, ("cpu-b", {"resident"})).findings == ()
+    assert len(merged("l", has, ("cpu-b", set())).findings) == 1
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,15 @@ def test_folders_give_their_images_in_order_and_pipes_are_never_opened(tmp_path:
     assert "holds no image" in find_images([str(tmp_path / "empty")])[1][0].reason
 
 
+def test_a_name_that_is_no_text_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
+    (tmp_path / "good.png").write_bytes(b"")
+    (tmp_path / os.fsdecode(b"bad\xff.png")).write_bytes(b"")
+    files, refused = find_images([str(tmp_path)])
+    assert [Path(name).name for name in files] == ["good.png"]
+    assert "UTF-8" in refused[0].reason
+    assert refused[0].file.encode()
+
+
 def test_nonsense_is_refused_before_a_process_starts(tmp_path: Path) -> None:
     (tmp_path / "model.pt").touch()
     (tmp_path / "spec.json").touch()

@@ -1,12 +1,15 @@
 """Remedies that advice proposes, run beside what it is given on; processes with given times."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.ladder.advised import STEPS, a_finding, a_run, make_ladder, the_advice, through
 
 from laptime.compare.load import load
+from laptime.ladder.verify import Verification
 from laptime.records import Advice, RunRecord
+from laptime.spec import OptimizationSpec
 from laptime.tracking.events import Started, read_journal
 
 BASELINE, RESIDENT = "cpu-baseline", "cpu-resident"
@@ -65,6 +68,17 @@ def test_the_fastest_variant_is_verified_too_on_the_ladder_s_own_list(tmp_path, 
     assert {o.name for o in remedy.optimizations} == {"resident", "dead-taps"}
     assert measured_of(ladder, RESIDENT)["taps"].gain == pytest.approx(0.2)
     assert measured_of(ladder, BASELINE) == {"words-only": None}
+
+
+def test_a_remedy_that_is_written_out_keeps_what_the_advised_variant_chose_by_timing(tmp_path, monkeypatch):
+    finding = a_finding("taps", f"{BASELINE}+resident+dead-taps")
+    ladder = make_ladder(tmp_path, monkeypatch, the_advice({RESIDENT: (finding,)}))
+    settled = OptimizationSpec(name="resident", options={"settled": "so"})
+    through(ladder)
+    ladder.variants[RESIDENT] = replace(ladder.variants[RESIDENT], optimizations=(settled,))
+    chosen = Verification(ladder, {RESIDENT: Advice(findings=(finding,))}).groups[0].remedies[0].variant
+    assert settled in chosen.optimizations
+    assert {o.name for o in chosen.optimizations} == {"resident", "dead-taps"}
 
 
 def test_two_findings_with_one_remedy_cost_its_turns_once_and_the_fourth_is_not_run(tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ def _write_run(folder, trace=None, status="done"):
 
 
 def test_a_trace_is_read_as_one(trace):
-    record, summary = read_subject(str(trace))
+    record, summary, _ = read_subject(str(trace))
     assert record is None
     assert summary == summarize(trace)
 
@@ -37,10 +37,10 @@ def test_a_trace_is_read_as_one(trace):
 def test_a_run_comes_with_the_summary_beside_it(tmp_path, trace):
     _write_run(tmp_path / "cpu-baseline-0", trace)
     for name in ("cpu-baseline-0", "cpu-baseline-0/record.json", "."):
-        record, summary = read_subject(str(tmp_path / name))
+        record, summary, _ = read_subject(str(tmp_path / name))
         assert record is not None
         assert summary == summarize(trace)
-    record, summary = read_subject(str(tmp_path / "cpu-baseline-0" / "profile" / "breakdown.json"))
+    record, summary, _ = read_subject(str(tmp_path / "cpu-baseline-0" / "profile" / "breakdown.json"))
     assert record is None
     assert summary is not None
 
