@@ -199,13 +199,14 @@ def test_an_image_that_is_cut_off_is_named(home, tmp_path):
 def test_weights_that_can_not_be_had(home, images, tmp_path):
     refused(laptime(home, *small(images, "--weights", str(tmp_path / "none.pt"))), 2, "none.pt", "imagenet")
     (tmp_path / "other.pt").write_bytes(b"no weights at all")
-    done = laptime(home, *small(images, "--variants", "cpu-resident", "--weights", str(tmp_path / "other.pt")))
+    bad = ("--weights", str(tmp_path / "other.pt"), "--no-profile")
+    done = laptime(home, *small(images, "--variants", "cpu-resident", *bad))
     refused(done, 1, "the baseline failed", "other.pt", "state_dict")
 
 
 def test_a_tracking_server_that_does_not_answer_loses_nothing(home, images, tmp_path):
     uri = f"http://127.0.0.1:{free_port()}"
-    where = ("--tracking-uri", uri, "--out", str(tmp_path / "kept"))
+    where = ("--tracking-uri", uri, "--out", str(tmp_path / "kept"), "--no-profile")
     done = laptime(home, *small(images, "--variants", "cpu-resident", *where))
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
