@@ -105,8 +105,8 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
     assert json.loads(rows)[0] == {
         "finding": "It waits.",
         "on": "Seen on cpu-a.",
-        "expected gain": "20 to 40 %",
-        "measured gain": "25 % (20 to 30 %, n = 3)",
+        "expected gain": "20–40 %",
+        "measured gain": "25 % less (+20 to +30 %), n = 3, quality not judged",
         "confidence": "50 %",
         "command": "laptime run",
     }
