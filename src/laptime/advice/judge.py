@@ -16,6 +16,8 @@ LEAST_GAIN = 0.03
 _UNKNOWN_NOISE = 0.05
 # As many past proposals as a rule's own confidence is worth.
 _PRIOR = 4.0
+# With operations taken away the step at the ceilings falls too.
+_FEWER_OPERATIONS = ("dead-taps",)
 
 
 @dataclass
@@ -59,11 +61,12 @@ def judge(found: Verdicts, s: Signals, history: Mapping[str, RuleHistory]) -> Ad
     for proposal in found.proposals:
         remedy = remedy_of(proposal.remedy, s) if proposal.remedy and not s.foreign else Remedy(proposal.klass)
         finding = _finding(proposal, remedy, s, history)
-        reason = remedy.refusal or _too_little(finding, s, left)
+        roof = left if left <= 0 or _under_the_roof(proposal) else 1.0
+        reason = remedy.refusal or _too_little(finding, s, roof)
         if reason:
             withheld.append(Withheld(id=finding.id, reason=reason))
         else:
-            findings.append(_capped(finding, left))
+            findings.append(_capped(finding, roof))
     findings = _merged(findings)
     findings.sort(key=lambda f: -sum(f.gain) / 2 * f.confidence)
     return Advice(
@@ -104,6 +107,11 @@ def _finding(p: Proposal, remedy: Remedy, s: Signals, history: Mapping[str, Rule
         command=remedy.command or p.code,
         history=past,
     )
+
+
+def _under_the_roof(p: Proposal) -> bool:
+    """Whether the ceilings of the step bound it: not what stands beside the steps, nor what leaves operations out."""
+    return p.base_ms is None and p.remedy.partition(":")[0] not in _FEWER_OPERATIONS
 
 
 def _too_little(finding: Finding, s: Signals, left: float) -> str:

@@ -24,17 +24,20 @@ class Signals:
         step_ms: the counted median.
         noise: quartile range of a step over its median.
         load: the machine's load of the last minute before the run.
-        cores: those that the process may use.
-        wait_ms: the data wait that nothing hides; `copy_ms` to `read_ms`: the other parts of the step.
+        cores: those that all ranks together may use.
+        wait_ms: the data wait that nothing hides, on a GPU the device's; `copy_ms` to `read_ms`: the other parts of
+            the step.
         fetch_cpu_share: CPU time of the training thread over wall time of its fetches.
         process_cpu_ms: CPU time of the whole process in a step, workers not included.
-        epoch_s: of training; with `evaluate_s` and `checkpoint_s` beside it, by epoch.
+        epoch_s: of training; with `evaluate_s` beside it.
         test_samples: of one evaluation.
+        reads: whether the variant's own step reads values.
         dead_share: of the parameters, those that only ever meet padding.
         passes: batch size and milliseconds of a forward pass alone.
         memory_mib: of the device.
         activations_mib: the peak less what does not grow with the batch.
         floor_share: the step at the machine's ceilings over the step as it is.
+        trace_steps: how many steps the trace's means rest on.
         rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
         bf16_gain, compile_gain: speed with over speed without, as a probe on this machine measured it.
         compile_cost_s: what the compiler took then.
@@ -67,11 +70,11 @@ class Signals:
     epoch_s: float | None = None
     steps: int | None = None
     evaluate_s: float | None = None
-    checkpoint_s: float | None = None
     test_samples: int | None = None
     loader: str | None = None
     workers: int | None = None
     pinned: bool | None = None
+    reads: bool | None = None
     optimizer_kernel: str | None = None
     parameter_tensors: int | None = None
     channels_last: bool | None = None
@@ -87,6 +90,7 @@ class Signals:
     memory_mib: float | None = None
     activations_mib: float | None = None
     floor_share: float | None = None
+    trace_steps: int | None = None
     operators: tuple[OperatorRow, ...] | None = None
     kernels: KernelStats | None = None
     copies: tuple[CopyRow, ...] | None = None

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from laptime.advice.signals import Signals
 from laptime.records import ProbeRecord, RunRecord
 from laptime.records.breakdown import Breakdown, ProfileRecord, Quartiles, SetupRecord
-from laptime.records.trace import TraceSummary
+from laptime.records.trace import OperatorRow, TraceSummary
 from laptime.spec import RunSpec
 
+# Quartiles of fewer steps say nothing of how much steps scatter.
+_FEWEST_STEPS = 4
 # A probe at the large batch is the one that holds from here on; below, the one at the baseline's.
 _LARGE = 256
 # What stays in memory whatever the batch is.
@@ -29,7 +31,7 @@ def signals_of(
     if record is not None:
         found = _from_record(record)
     else:
-        found = Signals(subject=trace.source, device=trace.device) if trace is not None else Signals()
+        found = Signals(subject=trace.source, device=_device(trace)) if trace is not None else Signals()
     if trace is not None:
         found = _with_trace(found, trace)
     return _with_probe(found, probe) if probe is not None else found
@@ -63,6 +65,8 @@ def _with_spec(found: Signals, spec: RunSpec) -> Signals:
         options += [f"--{name}", str(value)] if value is not None else []
     if spec.data.asked not in ("", "auto"):
         options += ["--data", spec.data.asked]
+    if spec.weights != "none":
+        options += ["--weights", spec.weights]
     return replace(
         found,
         workload=spec.workload,
@@ -76,20 +80,21 @@ def _with_spec(found: Signals, spec: RunSpec) -> Signals:
 def _steps(record: RunRecord) -> dict[str, Any]:
     """The step and its parts: medians over the kept epochs of each epoch's medians."""
     broken = [e.breakdown for e in record.kept if e.breakdown is not None]
+    on_gpu = _on_gpu(record)
     if not broken:
-        return _coarse(record)
+        return _coarse(record, on_gpu)
     epochs = _by_rank(record) if record.ranks > 1 else []
-    ranks = [_middle([_compute(epoch[place]) for epoch in epochs]) for place in range(record.ranks)]
+    ranks = [_middle([_compute(epoch[place], on_gpu) for epoch in epochs]) for place in range(record.ranks)]
     return {
         "step_ms": _middle([b.step_ms.median for b in broken]),
-        "noise": _middle([_noise(b.step_ms) for b in broken]),
-        **{f"{name}_ms": _middle([_part(b, part) for b in broken]) for part, name in _PARTS.items()},
+        "noise": _middle([_noise(b.step_ms, b.steps) for b in broken]),
+        **{f"{name}_ms": _middle([_part(b, part, on_gpu) for b in broken]) for part, name in _PARTS.items()},
         "fetch_cpu_share": _middle([b.fetch_cpu_share for b in broken]),
         "process_cpu_ms": _middle([b.process_cpu_ms for b in broken]),
         "first_batch_s": _middle([b.first_batch_s for b in broken]),
         "worker_start_s": _middle([b.worker_start_s for b in broken]),
         "gc_ms": _middle([b.gc_s * 1e3 / b.steps for b in broken if b.gc_s is not None and b.steps]),
-        "rank_compute_ms": tuple(r for r in ranks if r is not None) or None,
+        "rank_compute_ms": None if None in ranks else tuple(r for r in ranks if r is not None),
     }
 
 
@@ -103,11 +108,21 @@ _PARTS = {
 }
 
 
-def _part(broken: Breakdown, part: str) -> float | None:
-    """The device's clock is the one that counts on a GPU, but the wait for data is the host's."""
-    places = [broken.parts_ms] if part in ("data", "read") else [broken.device_ms, broken.parts_ms]
+def _part(broken: Breakdown, part: str, on_gpu: bool) -> float | None:
+    """The device's clock is the one that counts on a GPU, but values are read by the host."""
+    if part == "data" and on_gpu:
+        return _exposed(broken)
+    places = [broken.parts_ms] if part == "read" else [broken.device_ms, broken.parts_ms]
     found = next((p[part] for p in places if part in p), None)
     return None if found is None else found.median
+
+
+def _exposed(broken: Breakdown) -> float | None:
+    """A GPU's wait for data: the host fetches while it works, so only what the device stands idle for is exposed."""
+    device, host = broken.device_ms.get("data"), broken.parts_ms.get("data")
+    if device is None:
+        return None
+    return device.median if host is None else min(device.median, host.median)
 
 
 def _by_rank(record: RunRecord) -> list[tuple[Breakdown, ...]]:
@@ -116,18 +131,20 @@ def _by_rank(record: RunRecord) -> list[tuple[Breakdown, ...]]:
     return [tuple(b for b in ranks if b is not None) for ranks in whole if len(ranks) == record.ranks]
 
 
-def _compute(broken: Breakdown) -> float | None:
+def _compute(broken: Breakdown, on_gpu: bool) -> float | None:
     """What a rank takes before it waits for the others, which happens in the backward pass."""
-    parts = [broken.parts_ms[p].median for p in ("data", "copy", "forward") if p in broken.parts_ms]
+    clock = broken.device_ms if on_gpu else broken.parts_ms
+    parts = [clock[p].median for p in ("data", "copy", "forward") if p in clock]
     return sum(parts) if parts else None
 
 
-def _coarse(record: RunRecord) -> dict[str, Any]:
+def _coarse(record: RunRecord, on_gpu: bool) -> dict[str, Any]:
     """Records without breakdowns: the epoch's totals by part, over its steps; the noise is not known."""
     kept = [e for e in record.kept if e.steps and e.step_ms_median is not None]
     parts = {
         f"{name}_ms": _middle([e.parts_s[part] * 1e3 / e.steps for e in kept if part in e.parts_s])
         for part, name in _PARTS.items()
+        if not (part == "data" and on_gpu)  # the host's, hidden or not
     }
     return {"step_ms": _middle([e.step_ms_median for e in kept]), **parts}
 
@@ -138,8 +155,6 @@ def _epoch(record: RunRecord) -> dict[str, Any]:
         "epoch_s": _middle([e.epoch_s for e in kept]),
         "steps": int(median([e.steps for e in kept])) or None if kept else None,
         "evaluate_s": _middle([e.evaluate_s for e in kept]),
-        # Written once, after the last epoch.
-        "checkpoint_s": record.checkpoint_s / len(kept) if record.checkpoint_s is not None and kept else None,
         "peak_mib": _middle([e.peak_memory_mib for e in kept]) or record.peak_memory_mib,
     }
 
@@ -151,6 +166,7 @@ def _setup(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
         "loader": setup.loader or None,
         "workers": setup.workers if setup.loader else None,
         "pinned": setup.pinned,
+        "reads": setup.reads,
         "optimizer_kernel": setup.optimizer_kernel or None,
         "parameter_tensors": setup.parameter_tensors or None,
         "channels_last": setup.channels_last,
@@ -163,14 +179,17 @@ def _setup(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
 
 
 def _memory(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
-    on_gpu = bool(record.spec and record.spec.device == "cuda")
     host = record.machine.memory_gib * 1024.0 or None
     profile = record.profile
     grows = [mib for name, mib in (profile.memory_mib if profile else {}).items() if name not in _FIXED_MEMORY]
     return {
-        "memory_mib": setup.device_memory_mib or (None if on_gpu else host),
+        "memory_mib": setup.device_memory_mib or (None if _on_gpu(record) else host),
         "activations_mib": sum(grows) if grows else None,
     }
+
+
+def _on_gpu(record: RunRecord) -> bool:
+    return record.spec is not None and record.spec.device == "cuda"
 
 
 def _roof(profile: ProfileRecord | None) -> dict[str, Any]:
@@ -187,27 +206,41 @@ def _with_trace(found: Signals, trace: TraceSummary) -> Signals:
     step = found.step_ms if found.step_ms is not None else trace.step_ms.median
     by = step / trace.step_ms.median if trace.step_ms.median > 0 else 1.0
     on_device = trace.device == "cuda" and "device" not in trace.missing
+    # A GPU's run of which only the host was recorded: its operators' times are those of launching them.
+    blind = found.device == "cuda" and not on_device
     said = {k: v for k, v in vars(found).items() if v is not None}
     whole = replace(found, **{**_of_trace(trace, by), **said, "step_ms": step})
     return replace(
         whole,
-        operators=tuple(_scaled(r, by, "self_ms", "total_ms", "device_self_ms") for r in trace.operators) or None,
+        trace_steps=trace.steps or None,
+        operators=None if blind else _operators(trace, by),
         kernels=_scaled(trace.kernels, by, "busy_ms", "idle_ms", "unexplained_idle_ms", "layout_ms"),
         copies=tuple(_scaled(r, by, "ms") for r in trace.copies) if on_device else None,
         syncs=tuple(_scaled(r, by, "wait_ms", "idle_after_ms") for r in trace.syncs) if on_device else None,
         collectives=tuple(_scaled(r, by, "ms", "exposed_ms") for r in trace.collectives),
-        elementwise_calls=trace.elementwise_calls,
-        elementwise_ms=_times(trace.elementwise_ms, by),
-        optimizer_calls=trace.optimizer_calls,
+        elementwise_calls=None if blind else trace.elementwise_calls,
+        elementwise_ms=None if blind else _times(trace.elementwise_ms, by),
+        optimizer_calls=None if blind else trace.optimizer_calls,
     )
+
+
+def _device(trace: TraceSummary) -> Literal["cpu", "cuda"]:
+    """A GPU's runtime was called where its kernels are missed."""
+    return "cuda" if "device" in trace.missing else trace.device
+
+
+def _operators(trace: TraceSummary, by: float) -> tuple[OperatorRow, ...] | None:
+    return tuple(_scaled(r, by, "self_ms", "total_ms", "device_self_ms") for r in trace.operators) or None
 
 
 def _of_trace(trace: TraceSummary, by: float) -> dict[str, Any]:
     """What a trace says of the step as a whole; the data wait is the exposed one, where it is attributed."""
     times = {f"{_PARTS[p]}_ms": ms for p, ms in trace.regions_ms.items() if p in _PARTS}
+    if _device(trace) == "cuda":
+        times.pop("wait_ms", None)  # the host's, hidden or not
     others = {"wait_ms": trace.attribution_ms.get("data_loading"), "optimizer_ms": trace.optimizer_ms}
     times |= {k: v for k, v in {**others, "gc_ms": trace.gc_ms}.items() if v is not None}
-    return {"noise": _noise(trace.step_ms), "ranks": trace.world} | {k: v * by for k, v in times.items()}
+    return {"noise": _noise(trace.step_ms, trace.steps), "ranks": trace.world} | {k: v * by for k, v in times.items()}
 
 
 def _with_probe(found: Signals, probe: ProbeRecord) -> Signals:
@@ -237,7 +270,9 @@ def _times(value: float | None, by: float) -> float | None:
     return None if value is None else value * by
 
 
-def _noise(step: Quartiles) -> float:
+def _noise(step: Quartiles, steps: int) -> float | None:
+    if steps < _FEWEST_STEPS:
+        return None
     return (step.high - step.low) / step.median if step.median > 0 else 0.0
 
 

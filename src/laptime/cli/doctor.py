@@ -45,7 +45,7 @@ def doctor(as_json: JSON = False) -> None:
         (
             "quiet",
             (machine.load_before or 0) < machine.cores / 2,
-            f"load {machine.load_before:.1f} before the probe",
+            _load(machine.load_before),
         ),
     ]
     if as_json:
@@ -53,6 +53,10 @@ def doctor(as_json: JSON = False) -> None:
         return
     for what, ok, detail in found:
         typer.echo(f"{'yes' if ok else 'no':<4}{what:<10}{detail}")
+
+
+def _load(load: float | None) -> str:
+    return "not known: the load is of the whole host" if load is None else f"load {load:.1f} before the probe"
 
 
 def _best(gains: dict[str, float]) -> float:

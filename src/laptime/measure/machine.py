@@ -20,7 +20,7 @@ _INTERESTING = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd
 
 @lru_cache(maxsize=1)
 def machine() -> Machine:
-    """Describes this machine; the load is that of the last minute."""
+    """Describes this machine; the load is that of the last minute, None where it is of more cores than may be used."""
     found = Machine(
         cpu=_cpu_name(),
         cores=allowed_cores(),
@@ -35,7 +35,8 @@ def machine() -> Machine:
     )
     body = found.model_dump(mode="json", exclude={"fingerprint", "ceilings", "load_before"})
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    comparable = hasattr(os, "getloadavg") and allowed_cores() == os.cpu_count()
+    load = os.getloadavg()[0] if comparable else None
     return found.model_copy(update={"fingerprint": digest, "load_before": load})
 
 

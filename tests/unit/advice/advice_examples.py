@@ -1,22 +1,16 @@
-"""Signals, records and traces for the tests of advice: each fires one rule, and the change beside it must not."""
+"""Signals for the tests of advice: each fires one rule, and the change beside it must not."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from laptime.advice.signals import Signals
-from laptime.records import EpochRecord, Machine, ProbeRecord, RunRecord
-from laptime.records.breakdown import Breakdown, InferenceRecord, Quartiles, SetupRecord
-from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow, TraceSummary
-from laptime.spec import DataSpec, OptimizationSpec, RunSpec
+from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow
+from laptime.spec import OptimizationSpec
 
 
 def specs(*names: str) -> tuple[OptimizationSpec, ...]:
     return tuple(OptimizationSpec(name=n) for n in names)
-
-
-def quartiles(median: float, spread: float = 0.01) -> Quartiles:
-    return Quartiles(low=median * (1 - spread / 2), median=median, high=median * (1 + spread / 2))
 
 
 def cpu(**changes: object) -> Signals:
@@ -43,11 +37,11 @@ def cpu(**changes: object) -> Signals:
         epoch_s=10.0,
         steps=100,
         evaluate_s=0.2,
-        checkpoint_s=0.01,
         test_samples=100,
         loader="items",
         workers=0,
         pinned=False,
+        reads=True,
         optimizer_kernel="single",
         parameter_tensors=62,
         channels_last=False,
@@ -89,6 +83,7 @@ def gpu(**changes: object) -> Signals:
         steps=1000,
         operators=(OperatorRow(name="aten::cudnn_convolution", device_self_ms=2.0, calls=20),),
         kernels=KernelStats(calls=300, median_us=25.0, short=0.1, busy_ms=9.5, idle_ms=0.5, layout_ms=0.0),
+        trace_steps=5,
         copies=(),
         syncs=(),
         elementwise_calls=10.0,
@@ -108,10 +103,12 @@ _DEAD = (OperatorRow(name="aten::mkldnn_convolution", self_ms=20.0, calls=3, sha
 _HOT = (
     OperatorRow(name="aten::mkldnn_convolution", self_ms=40.0, calls=20, shapes="[[32, 64, 4, 4], [64, 64, 3, 3]]"),
 )
+_SORT = (OperatorRow(name="aten::sort", self_ms=60.0, calls=1),)
 _COLLECTIVE = CollectiveRow(name="nccl:all_reduce", calls=4, mib=40.0, ms=4.0, exposed_ms=3.0)
 _SLEEPS = {"wait_ms": 30.0, "fetch_cpu_share": 0.05, "process_cpu_ms": 141.0}
 _COPY = CopyRow(kind="HtoD", pageable=True, calls=2, mib=6.0, ms=1.2, source="train.py:31")
 _IDLE = KernelStats(calls=900, median_us=4.0, short=0.9, busy_ms=5.0, idle_ms=5.0, unexplained_idle_ms=4.0)
+_MOVE = SyncRow(name="aten::copy_", calls=2.0, wait_ms=1.5, idle_after_ms=1.5, source="train.py:31")
 _ITEM = SyncRow(name="aten::item", calls=1.0, wait_ms=6.0, idle_after_ms=1.5, source="train.py:40")
 
 # Rule: signals on which it must say something, and ones close to them on which it must not.
@@ -132,6 +129,8 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
             cpu(wait_ms=30.0, fetch_cpu_share=1.0, process_cpu_ms=170.0),
             cpu(**_SLEEPS, loader="resident"),
             cpu(workers=2, wait_ms=30.0, process_cpu_ms=190.0),
+            cpu(workers=1, wait_ms=30.0, process_cpu_ms=60.0, cores=8, ranks=4),
+            cpu(wait_ms=30.0, fetch_cpu_share=1.0, process_cpu_ms=100.0, ranks=2),
             Signals(step_ms=100.0, wait_ms=30.0),
         ),
     ),
@@ -140,22 +139,45 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         (cpu(), cpu(wait_ms=30.0, train_mib=20_000.0), cpu(wait_ms=30.0, loader="resident")),
     ),
     "worker-start": (
-        (cpu(workers=2, worker_start_s=0.6),),
-        (cpu(workers=2, worker_start_s=0.1), cpu(worker_start_s=0.6)),
+        (cpu(workers=2, worker_start_s=0.6, loader="theirs"), cpu(workers=2, worker_start_s=0.6, optimizations=None)),
+        (
+            cpu(workers=2, worker_start_s=0.1, loader="theirs"),
+            cpu(worker_start_s=0.6, loader="theirs"),
+            cpu(workers=2, worker_start_s=0.6),
+        ),
     ),
-    "first-batch": ((cpu(first_batch_s=0.8),), (cpu(), cpu(first_batch_s=0.8, worker_start_s=0.7))),
+    "first-batch": (
+        (cpu(workers=2, first_batch_s=0.8),),
+        (
+            cpu(workers=2),
+            cpu(first_batch_s=0.8),
+            cpu(workers=2, first_batch_s=0.8, worker_start_s=0.7),
+            cpu(workers=2, first_batch_s=0.8, wait_ms=300.0, copy_ms=250.0),
+        ),
+    ),
     "pinned-copies": (
         (gpu(copies=(_COPY,)),),
         (
             gpu(copies=(_COPY,), pinned=True),
             gpu(copies=(_COPY.model_copy(update={"pageable": False}),)),
             gpu(copies=(_COPY.model_copy(update={"ms": 0.1}),)),
+            gpu(copies=(_COPY.model_copy(update={"pageable": None}),)),
             cpu(copies=(_COPY,), copy_ms=20.0),
         ),
     ),
     "synchronisation": (
-        (gpu(syncs=(_ITEM,)),),
-        (gpu(), gpu(syncs=(_ITEM.model_copy(update={"calls": 0.02}),)), cpu(syncs=(_ITEM,))),
+        (
+            gpu(syncs=(_ITEM,)),
+            gpu(syncs=(_ITEM.model_copy(update={"calls": 0.4}),)),
+            gpu(syncs=(_MOVE,), copies=(_COPY.model_copy(update={"pageable": False}),)),
+        ),
+        (
+            gpu(),
+            gpu(syncs=(_ITEM.model_copy(update={"calls": 0.2}),)),
+            gpu(syncs=(_ITEM.model_copy(update={"calls": 0.02}),), trace_steps=200),
+            gpu(syncs=(_MOVE,), copies=(_COPY,)),
+            cpu(syncs=(_ITEM,)),
+        ),
     ),
     "created-on-cpu": (
         (gpu(copies=(_COPY.model_copy(update={"fresh": 1.0}),)),),
@@ -222,7 +244,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
             cpu(compile_gain=1.4, compiled=True),
         ),
     ),
-    "epoch-overhead": ((cpu(evaluate_s=2.0), cpu(checkpoint_s=2.0)), (cpu(),)),
+    "epoch-overhead": ((cpu(evaluate_s=2.0),), (cpu(),)),
     "memory": ((gpu(peak_mib=76_000.0), gpu(peak_mib=9_000.0)), (gpu(), cpu())),
     "communication": (
         (gpu(ranks=2, collectives=(_COLLECTIVE,)),),
@@ -241,58 +263,5 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
     ),
     "data-parallel": ((gpu(optimizations=specs("dp")),), (gpu(), gpu(optimizations=specs("ddp")))),
     "garbage-collection": ((cpu(gc_ms=4.0),), (cpu(),)),
-    "hot-operator": ((cpu(operators=_HOT),), (cpu(), cpu(operators=()))),
+    "hot-operator": ((cpu(operators=_HOT), cpu(operators=_SORT)), (cpu(), cpu(operators=()))),
 }
-
-
-def _parts(data: float) -> dict[str, float]:
-    return {"data": data, "forward": 12.0, "backward": 24.0, "optimizer": 4.0}
-
-
-def record(kind: str = "sleeps", noise: float = 0.02, load: float = 0.8) -> RunRecord:
-    """ResNet-18, batch 32, two cores, 0.5 ms an item, no workers; the loader sleeps or is busy, as recorded."""
-    step, data, share = {"sleeps": (59.5, 17.9, 0.06), "busy": (57.2, 16.9, 0.99)}[kind]
-    broken = Breakdown(
-        steps=60,
-        step_ms=quartiles(step, noise),
-        parts_ms={n: quartiles(ms) for n, ms in _parts(data).items()},
-        fetch_cpu_share=share,
-        process_cpu_ms=2 * (step - data) + share * data,  # two threads train
-    )
-    epoch = EpochRecord(index=0, epoch_s=step * 60 / 1e3, samples=1920, steps=60, evaluate_s=0.05, breakdown=broken)
-    return RunRecord(
-        status="done",
-        spec=spec(),
-        machine=Machine(cores=2, load_before=load, memory_gib=24),
-        epochs=(epoch,),
-        setup=SetupRecord(batch_size=32, loader="items", workers=0, optimizer_kernel="fused", train_mib=50_000.0),
-        inference=(InferenceRecord(batch_size=32, pass_ms=quartiles(10.0), samples_per_s=3200.0),),
-    )
-
-
-def spec(variant: str = "cpu-baseline", *names: str) -> RunSpec:
-    data = DataSpec(
-        asked="auto", kind="official", digest="d", path="", classes=("a", "b"), train_count=50_000, test_count=100
-    )
-    return RunSpec(workload="cifar", variant=variant, optimizations=specs(*names), data=data, limit_train=1920)
-
-
-def trace(**changes: object) -> TraceSummary:
-    """Somebody's own loop on a GPU: pageable copies and a read in each step of 12 ms."""
-    return TraceSummary(
-        source="theirs.json.gz",
-        device="cuda",
-        steps=5,
-        step_ms=quartiles(12.0),
-        step_mean_ms=12.1,
-        attribution_ms={"kernel": 8.0, "copy": 1.2, "data_loading": 0.1},
-        operators=(OperatorRow(name="aten::cudnn_convolution", device_self_ms=2.0, calls=20),),
-        kernels=KernelStats(calls=300, median_us=25.0, busy_ms=9.0, idle_ms=3.0),
-        copies=(_COPY,),
-        syncs=(_ITEM,),
-        optimizer_ms=0.3,
-    ).model_copy(update=changes)
-
-
-def probe(**gains: float) -> ProbeRecord:
-    return ProbeRecord(gains={k.replace("_at_", "@"): v for k, v in gains.items()})

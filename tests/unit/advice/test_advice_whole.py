@@ -6,13 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
-from advice_examples import CASES, cpu, gpu, probe, quartiles, record, spec, specs, trace
+from advice_examples import CASES, cpu, gpu, specs
+from advice_records import probe, quartiles, record, spec, trace
 
-from laptime.advice import advise, to_markdown, to_text
+from laptime.advice import advise, signals_of, to_markdown, to_text
 from laptime.advice.judge import ask, confidence, judge
 from laptime.advice.rules import RULES
 from laptime.records.advice import Measured, RuleHistory
 from laptime.records.breakdown import ProfileRecord
+from laptime.records.trace import OperatorRow
 from laptime.variants import resolve
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "advice.md"
@@ -86,6 +88,16 @@ def test_near_the_roof_the_advice_is_what_is_left():
     assert not advise(profiled).verdict.startswith("Stop here")  # it waits for data
 
 
+def test_the_roof_is_of_the_step_and_of_its_operations():
+    near = {"floor_share": 0.95, "passes": None, "noise": 0.0}
+    cropped = of(cpu(**near, dead_share=0.6, optimizer_ms=40.0, optimizer_kernel="fused"))
+    best = next(f for f in cropped.findings if f.id == "dead-taps")
+    assert best.gain == pytest.approx((0.8 * 0.24, 0.24))
+    beside = next(f for f in of(cpu(**near, evaluate_s=4.0)).findings if f.id == "epoch-overhead")
+    assert beside.gain == pytest.approx((4 / 14 / 2, 4 / 14 * 4 / 5))
+    assert "too noisy" in why(of(cpu(**near | {"noise": 0.2}, evaluate_s=4.0)), "epoch-overhead")
+
+
 def test_two_rules_with_one_remedy_make_one_finding():
     dead = CASES["dead-taps"][0][1].operators[0].model_copy(update={"self_ms": 60.0})
     found = of(cpu(operators=(dead,), dead_share=None))
@@ -137,6 +149,65 @@ def test_a_slower_profiled_trace_is_scaled_to_the_counted_step():
     both = advise(counted, trace(step_ms=quartiles(119.0)))  # profiled steps of twice the time
     idle = next(f for f in both.findings + both.withheld if f.id == "synchronisation")
     assert "idle for 0.75 ms" in idle.evidence[0] if hasattr(idle, "evidence") else "0.6 %" in idle.reason
+
+
+def on_gpu(**changes):
+    """The recorded run as if a GPU had run it."""
+    plain = record()
+    broken = plain.epochs[0].breakdown.model_copy(update=changes)
+    epoch = plain.epochs[0].model_copy(update={"breakdown": broken})
+    return plain.model_copy(update={"spec": spec().model_copy(update={"device": "cuda"}), "epochs": (epoch,)})
+
+
+def test_on_a_gpu_the_wait_is_what_the_device_stands_idle_for():
+    hidden = signals_of(on_gpu(device_ms={"data": quartiles(0.2), "forward": quartiles(9.0)}))
+    assert hidden.wait_ms == pytest.approx(0.2)
+    assert signals_of(on_gpu(device_ms={"data": quartiles(99.0)})).wait_ms == pytest.approx(17.9)
+    assert signals_of(on_gpu()).wait_ms is None
+    traced = trace(regions_ms={"data": 5.0}, step_ms=quartiles(59.5))
+    assert signals_of(on_gpu(), traced).wait_ms == pytest.approx(0.1)
+    unattributed = traced.model_copy(update={"attribution_ms": {}})
+    assert signals_of(on_gpu(), unattributed).wait_ms is None
+    coarse = on_gpu().epochs[0].model_copy(update={"breakdown": None, "step_ms_median": 59.5, "parts_s": {"data": 1.0}})
+    assert signals_of(on_gpu().model_copy(update={"epochs": (coarse,)})).wait_ms is None
+
+
+def test_stragglers_are_told_by_the_devices_clocks():
+    def ranks(*device_ms):
+        own = on_gpu(device_ms=device_ms[0])
+        others = tuple(own.epochs[0].breakdown.model_copy(update={"device_ms": d}) for d in device_ms[1:])
+        epoch = own.epochs[0].model_copy(update={"ranks_breakdown": others})
+        return signals_of(own.model_copy(update={"epochs": (epoch,), "ranks": len(device_ms)})).rank_compute_ms
+
+    def clock(forward):
+        return {"data": quartiles(1.0), "copy": quartiles(0.5), "forward": quartiles(forward)}
+
+    assert ranks(clock(3.0), clock(8.0)) == pytest.approx((4.5, 9.5))
+    assert ranks(clock(3.0), {}) is None
+
+
+def test_few_steps_say_nothing_of_noise():
+    assert signals_of(on_gpu(steps=3)).noise is None
+    assert signals_of(on_gpu(steps=4)).noise == pytest.approx(0.02)
+    assert signals_of(trace=trace(steps=1, step_ms=quartiles(12.0, 0.0))).noise is None
+    assert any("was not recorded" in text for text in advise(trace=trace(steps=3)).notices)
+
+
+def test_of_a_gpus_run_the_hosts_operators_are_not_judged():
+    host = (OperatorRow(name="aten::cudnn_convolution", self_ms=9.0, calls=20),)
+    seen = {"operators": host, "elementwise_calls": 90.0, "elementwise_ms": 5.0, "optimizer_calls": 100.0}
+    blind = trace(device="cpu", missing=("device",), kernels=None, copies=(), syncs=(), **seen)
+    for found in (signals_of(trace=blind), signals_of(on_gpu(), blind)):
+        assert found.device == "cuda"
+        assert [getattr(found, name) for name in seen] == [None] * 4
+    on_cpu = blind.model_copy(update={"missing": ()})
+    assert signals_of(trace=on_cpu).operators == host
+
+
+def test_the_command_repeats_the_weights():
+    own = record()
+    first = advise(own.model_copy(update={"spec": own.spec.model_copy(update={"weights": "imagenet"})})).findings[0]
+    assert first.command.endswith("--limit-train 1920 --weights imagenet")
 
 
 def test_somebody_elses_trace_gets_lines_to_write_and_no_variant():

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from laptime.advice.outcome import Outcome, Proposal, known, lines_of
+from laptime.advice.outcome import MissingSignalError, Outcome, Proposal, known, lines_of
 from laptime.advice.signals import Signals
+from laptime.records.trace import SyncRow
 
 _LEAST_COPY = 0.03
 # Fewer than one in ten steps is no pattern of the step: a progress line, a checkpoint.
 _EVERY_STEP = 0.1
 # Pinned memory alone about doubles the rate; copied beside the step, nothing of it is left to see.
 _PINNED = (0.4, 1.0)
+# In a short trace one wait is more than one in ten steps: it must come twice, or in every second step.
+_OFTEN, _TWICE = 0.5, 2
+_GB_S = 1.048576  # a MiB in a millisecond
+_MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
 
 
 def pinned_copies(s: Signals) -> Outcome:
@@ -17,14 +22,17 @@ def pinned_copies(s: Signals) -> Outcome:
     if s.device != "cuda" or s.pinned:
         return None
     step, rows = known(s.step_ms, "the step's time"), known(s.copies, "the copies of a trace")
-    slow = [r for r in rows if r.kind == "HtoD" and r.pageable]
+    sent = [r for r in rows if r.kind == "HtoD" and r.pageable is not False]
+    slow = [r for r in sent if r.pageable]
     copy, mib = sum(r.ms for r in slow), sum(r.mib for r in slow)
-    if copy < _LEAST_COPY * step:
+    if sum(r.ms for r in sent) < _LEAST_COPY * step:
         return None
+    if copy < _LEAST_COPY * step:
+        raise MissingSignalError("whether copies are out of pageable memory")
     return Proposal(
         "pinned-copies",
         "Batches are copied from pageable memory while the device waits: pin them and copy beside the step.",
-        (f"{copy:.2f} of {step:.1f} ms a step copy {mib:.1f} MiB to the device ({mib / 1.024 / copy:.1f} GB/s)",),
+        (f"{copy:.2f} of {step:.1f} ms a step copy {mib:.1f} MiB to the device ({mib / copy * _GB_S:.1f} GB/s)",),
         (_PINNED[0] * copy, _PINNED[1] * copy),
         0.7,
         remedy="pinned",
@@ -39,7 +47,7 @@ def synchronisation(s: Signals) -> Outcome:
     if s.device != "cuda":
         return None
     step, rows = known(s.step_ms, "the step's time"), known(s.syncs, "the waits of a trace")
-    often = sorted((r for r in rows if r.calls >= _EVERY_STEP), key=lambda r: -r.idle_after_ms)
+    often = sorted((r for r in rows if _is_read(r, s)), key=lambda r: -r.idle_after_ms)
     idle = min(sum(r.idle_after_ms for r in often), step)
     if idle <= 0:
         return None
@@ -53,11 +61,20 @@ def synchronisation(s: Signals) -> Outcome:
         ),
         (0.5 * idle, idle),
         0.7,
-        remedy="" if s.has("no-reads") else "no-reads",
+        remedy="no-reads" if s.reads else "",
         code="total += loss.detach()  # instead of loss.item(); read `total` once after the epoch",
         klass="exact",
         lines=lines_of(*(r.source for r in often)),
     )
+
+
+def _is_read(row: SyncRow, s: Signals) -> bool:
+    """Whether a wait comes often enough, and is none for a copy of the batch, which `pinned-copies` speaks of."""
+    often = row.calls >= _OFTEN or (row.calls >= _EVERY_STEP and row.calls * (s.trace_steps or 0) >= _TWICE)
+    if not often or row.name not in _MOVES:
+        return often
+    copies = known(s.copies, "the copies of a trace")
+    return not any(c.kind == "HtoD" and c.pageable is not False for c in copies)
 
 
 def created_on_cpu(s: Signals) -> Outcome:

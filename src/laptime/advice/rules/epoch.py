@@ -1,4 +1,4 @@
-"""Beside the steps: evaluation, checkpoints, the start of workers, the first batch, Python's garbage collector."""
+"""Beside the steps: evaluation, the start of workers, the first batch, Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _NO_WAIT = 0.01
 
 
 def epoch_overhead(s: Signals) -> Outcome:
-    """Evaluation and checkpoints every k-th epoch: their time x (1 - 1/k), for k from 2 to 5."""
-    beside = known(s.evaluate_s, "the evaluation's time") + (s.checkpoint_s or 0.0)
+    """Evaluation every k-th epoch: its time x (1 - 1/k), for k from 2 to 5; the model is saved once, after all."""
+    beside = known(s.evaluate_s, "the evaluation's time")
     whole_ms, by_step = _whole(s)
     if beside * by_step < _LEAST_OVERHEAD * whole_ms:
         return None
     spent = beside * by_step
     return Proposal(
         "epoch-overhead",
-        "Evaluation and checkpoints take much of an epoch: do them every second to fifth epoch.",
+        "Evaluation takes much of an epoch: evaluate every second to fifth epoch.",
         (
-            f"beside {known(s.epoch_s, 'an epoch'):.2f} s of training, evaluation and checkpoints take {beside:.2f} s",
-            "the step is given with them; laptime's own epochs are timed without",
+            f"beside {known(s.epoch_s, 'an epoch'):.2f} s of training, evaluation takes {beside:.2f} s",
+            "the step is given with it; laptime's own epochs are timed without",
         ),
         (spent / 2, spent * 4 / 5),
         0.9,
-        code="if epoch % k == k - 1: evaluate(); save()",
+        code="if epoch % k == k - 1: evaluate()",
         klass="exact",
         base_ms=whole_ms,
     )
@@ -59,8 +59,13 @@ def evaluation(s: Signals) -> Outcome:
 
 
 def worker_start(s: Signals) -> Outcome:
-    """Starting loader workers takes a part of each epoch: keep them, or take fewer where nothing waits."""
+    """Starting loader workers takes a part of each epoch: keep them, or take fewer where nothing waits.
+
+    Those of laptime's own loader live on, and what is recorded there is handing over the epoch's order.
+    """
     if known(s.workers, "the number of loader workers") < 1:
+        return None
+    if not s.foreign and known(s.loader, "the kind of loader") == "items":
         return None
     start, epoch = known(s.worker_start_s, "the start of workers"), known(s.epoch_s, "an epoch")
     if start < _LEAST_START * epoch:
@@ -83,16 +88,26 @@ def worker_start(s: Signals) -> Outcome:
 
 
 def first_batch(s: Signals) -> Outcome:
-    """The first batch is waited for in each epoch: ask for it before the evaluation."""
+    """Workers' first batch is waited for in each epoch: ask for it before the evaluation.
+
+    Without workers it is fetched like any other, so beginning earlier hides nothing.
+    """
+    if known(s.workers, "the number of loader workers") < 1:
+        return None
     first, epoch = known(s.first_batch_s, "the wait for the first batch"), known(s.epoch_s, "an epoch")
-    own = first - (s.worker_start_s or 0.0)
+    # A step that marks no copy has none in its first batch either.
+    ordinary = known(s.wait_ms, "the exposed data wait") + (s.copy_ms or 0.0)
+    own = first - (s.worker_start_s or 0.0) - ordinary / 1e3
     if own < _LEAST_START * epoch:
         return None
     by_step = 1e3 / known(s.steps, "the steps of an epoch")
     return Proposal(
         "first-batch",
         "Each epoch waits for its first batch: begin to fetch it before the evaluation of the epoch before.",
-        (f"the first batch comes after {first:.2f} of {epoch:.2f} s, {first - own:.2f} s of it for workers",),
+        (
+            f"the first batch comes after {first:.2f} of {epoch:.2f} s, {own:.2f} s of it beyond the workers' start "
+            "and an ordinary fetch",
+        ),
         (0.7 * own * by_step, own * by_step),
         0.7,
         code="batches = iter(loader)  # before evaluate()",
@@ -120,5 +135,5 @@ def garbage_collection(s: Signals) -> Outcome:
 def _whole(s: Signals) -> tuple[float, float]:
     """The whole epoch in milliseconds by step, and milliseconds by step of one second an epoch."""
     by_step = 1e3 / known(s.steps, "the steps of an epoch")
-    whole = known(s.epoch_s, "an epoch") + known(s.evaluate_s, "the evaluation's time") + (s.checkpoint_s or 0.0)
+    whole = known(s.epoch_s, "an epoch") + known(s.evaluate_s, "the evaluation's time")
     return whole * by_step, by_step

@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from laptime.advice.figures import percent
-from laptime.advice.outcome import Outcome, Proposal, known, lines_of
+from laptime.advice.outcome import Note, Outcome, Proposal, known, lines_of
+from laptime.advice.remedy import remedy_of
 from laptime.advice.rules.launches import LEAST_RATIO
-from laptime.advice.rules.operators import dead_taps_of, is_convolution, is_matrix_work, map_and_kernel
+from laptime.advice.rules.operators import (
+    LEAST_RATE,
+    dead_taps_of,
+    in_bf16,
+    is_convolution,
+    is_matrix_work,
+    map_and_kernel,
+)
 from laptime.advice.signals import Signals
 from laptime.records.trace import OperatorRow
 
@@ -28,6 +36,11 @@ class _Way:
     confidence: float
     remedy: str = ""
 
+    @property
+    def figures(self) -> str:
+        """What it is, with its milliseconds."""
+        return f"{self.text}: {self.gain_ms[0]:.1f} to {self.gain_ms[1]:.1f} ms less"
+
 
 def hot_operator(s: Signals) -> Outcome:
     """The operator with the largest self time, all its shapes together."""
@@ -40,20 +53,24 @@ def hot_operator(s: Signals) -> Outcome:
     spent = _spent(hot, on_device)
     if spent < _LARGE_SHARE * step:
         return None
-    ways = _ways(s, hot, spent)
-    first = next((w for w in ways if w.remedy and not s.has(w.remedy.partition(":")[0])), ways[-1])
+    ways = [w for w in _ways(s, hot, spent) if not (w.remedy and remedy_of(w.remedy, s).refusal)]
+    share = f"{name} alone takes {percent(spent / step)} of the step in its own code"
+    first = next((w for w in ways if w.remedy), None)
+    if first is None:
+        return Note(
+            f"{share}. No optimization is left for it here; what may help: {'; '.join(w.figures for w in ways)}."
+        )
     return Proposal(
         f"hot-operator/{name.rpartition('::')[2]}",
-        f"{name} alone takes {percent(spent / step)} of the step in its own code: {first.text}.",
+        f"{share}: {first.text}.",
         (
             f"{spent:.1f} of {step:.1f} ms a step, in {sum(r.calls for r in hot):.0f} calls",
-            *(f"{w.text}: {w.gain_ms[0]:.1f} to {w.gain_ms[1]:.1f} ms less" for w in ways),
+            *(w.figures for w in ways),
         ),
         first.gain_ms,
         first.confidence,
         remedy=first.remedy,
         code=first.text,
-        klass="" if first.remedy else "model",
         lines=lines_of(*(r.source for r in sorted(hot, key=lambda r: -_spent([r], on_device)))),
     )
 
@@ -66,15 +83,26 @@ def _ways(s: Signals, hot: list[OperatorRow], spent: float) -> list[_Way]:
     layout = s.kernels.layout_ms if s.kernels is not None else None
     if layout and not s.channels_last:
         found.append(_Way("keep everything in channels_last", (0.8 * layout, layout), 0.6, "channels-last"))
-    if is_matrix_work(hot[0]) and s.precision == "fp32" and (s.bf16_gain or 0.0) >= LEAST_RATIO:
-        gain = spent * (1 - 1 / (s.bf16_gain or 1.0))
-        found.append(_Way("compute it in bf16", (0.75 * gain, 1.3 * gain), 0.6, "bf16"))
+    shorter = _bf16_ms(s, spent) if is_matrix_work(hot[0]) and s.precision == "fp32" else None
+    if shorter is not None:
+        found.append(_Way("compute it in bf16", shorter, 0.6, "bf16"))
     if is_convolution(hot[0]):
         gain = spent * (1 - _SMALLER**2)
         found.append(_Way("train on images of three quarters of the side", (0.5 * gain, gain), 0.3))
     found.append(_Way("do half as many operations (channels, layers, a cheaper kind)", (0.3 * spent, 0.5 * spent), 0.2))
-    found.append(_Way("run it on a device with ten times the rate", (0.7 * spent, 0.9 * spent), 0.2))
+    if s.device == "cpu":
+        found.append(_Way("run it on a device with ten times the rate", (0.7 * spent, 0.9 * spent), 0.2))
     return found
+
+
+def _bf16_ms(s: Signals, spent: float) -> tuple[float, float] | None:
+    """By the probe's ratio, on a GPU without one by the rates of micro-benchmarks; None where it is no gain."""
+    if s.bf16_gain is not None:
+        gain = spent * (1 - 1 / s.bf16_gain)
+        return (0.75 * gain, 1.3 * gain) if s.bf16_gain >= LEAST_RATIO else None
+    if s.device == "cpu" or s.bf16_rates is None or s.bf16_rates < LEAST_RATE:
+        return None
+    return in_bf16(spent, s.bf16_rates)
 
 
 def _convolution_ways(s: Signals, hot: list[OperatorRow]) -> list[_Way]:

@@ -42,6 +42,6 @@ def near_the_roof(s: Signals) -> Outcome:
         raise MissingSignalError("a ceiling that holds (this one is exceeded, so it is underestimated)")
     return Limit(
         f"Stop here: the step is at {percent(share)} of what this machine's ceilings allow and waits for no data, so "
-        f"at most {percent(1 - share)} is left without changing precision, trajectory or net.",
+        f"at most {percent(1 - share)} is left without fewer operations or another precision, trajectory or net.",
         1 - share,
     )

@@ -47,7 +47,7 @@ def _first(s: Signals, step: float, wait: float) -> Outcome:
     compute, spare = step - wait, _spare_ms(s, step - wait, share * wait)
     if share >= IO_BOUND and known(spare, "the CPU time of the process") <= 0:
         return Abstain(
-            f"fetching computes ({percent(share)} of the wait is CPU time) and training uses all {s.cores} cores: "
+            f"fetching computes ({percent(share)} of the wait is CPU time) and training uses all {_cores(s)}: "
             "workers would take its time"
         )
     cramped = max(0.0, share * wait - (spare or 0.0))
@@ -80,19 +80,20 @@ def _first(s: Signals, step: float, wait: float) -> Outcome:
 
 
 def _spare_ms(s: Signals, compute: float, fetch_cpu: float) -> float | None:
-    """Core-milliseconds free while a step computes: (p - u) C, with u from the process's CPU time less the fetch's."""
-    if s.cores is None or s.process_cpu_ms is None:
+    """Core-milliseconds free while a step computes: (p - u) C, p a rank's share, u from the process's CPU time."""
+    if s.cores is None or s.ranks is None or s.process_cpu_ms is None:
         return None
-    return max(0.0, s.cores * compute - max(0.0, s.process_cpu_ms - fetch_cpu))
+    return max(0.0, s.cores / s.ranks * compute - max(0.0, s.process_cpu_ms - fetch_cpu))
 
 
 def _more(s: Signals, step: float, wait: float) -> Outcome:
     """With workers already, they deliver a batch every step; how they spend that time is not seen from here."""
     count = s.workers or 0
-    cores, busy = known(s.cores, "the cores"), known(s.process_cpu_ms, "the CPU time of the process") / step
+    cores = known(s.cores, "the cores") / known(s.ranks, "the number of ranks")
+    busy = known(s.process_cpu_ms, "the CPU time of the process") / step
     free = int(cores - busy - count + 0.25)
     if free < 1:
-        return Abstain(f"{count} workers and the training may use all {cores} cores already")
+        return Abstain(f"{count} workers and the training may use all {cores:g} cores already")
     more = min(_MOST_WORKERS, count + free)
     best = max(step - wait, step * count / more)
     return Proposal(
@@ -100,7 +101,7 @@ def _more(s: Signals, step: float, wait: float) -> Outcome:
         f"The training waits for its {count} loader workers, and cores are free: take {more}.",
         (
             f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)})",
-            f"training uses {busy:.1f} of {cores} cores, so about {free} are free beside {_processes(count)}",
+            f"training uses {busy:.1f} of {cores:g} cores, so about {free} are free beside {_processes(count)}",
         ),
         (0.5 * (step - best), step - best),
         0.5,
@@ -154,6 +155,10 @@ def resident_data(s: Signals) -> Outcome:
         code="images = torch.stack(all_items).to(device)  # once; then images[order[start:stop]] in each step",
         klass="exact",
     )
+
+
+def _cores(s: Signals) -> str:
+    return f"{s.cores} cores" + (f" with its {s.ranks} ranks" if (s.ranks or 1) > 1 else "")
 
 
 def _processes(count: int) -> str:

@@ -6,8 +6,10 @@ from laptime.advice.figures import percent
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
 from laptime.advice.rules.launches import LEAST_RATIO
 from laptime.advice.rules.operators import (
+    LEAST_RATE,
     dead_parameters,
     dead_taps_of,
+    in_bf16,
     is_convolution,
     is_matrix_work,
     reorders_memory,
@@ -15,7 +17,6 @@ from laptime.advice.rules.operators import (
 )
 from laptime.advice.signals import Signals
 
-_LEAST_RATE = 1.1
 _FEW_PARAMETERS = 0.05
 
 
@@ -29,7 +30,7 @@ def precision(s: Signals) -> Outcome:
     if s.bf16_gain is not None:
         return _probed(s, step, s.bf16_gain)
     rates = known(s.bf16_rates, "the rates of fp32 and bf16 on this machine")
-    if rates < _LEAST_RATE:
+    if rates < LEAST_RATE:
         return Abstain(f"bf16 runs at {rates:.2f} times the rate of fp32 on this machine")
     if s.device == "cpu":
         return Abstain("on a CPU only a probe says what bf16 brings to a step (laptime optimize runs one)")
@@ -38,8 +39,7 @@ def precision(s: Signals) -> Outcome:
         "precision",
         "Convolutions and matrix products run in fp32: let autocast run them in bf16.",
         (f"they take {work:.1f} of {step:.1f} ms a step; micro-benchmarks ran at {rates:.1f} times the rate in bf16",),
-        # Small shapes reach half of what large ones gain.
-        (work * (1 - 1 / (1 + 0.5 * (rates - 1))), work * (1 - 1 / rates)),
+        in_bf16(work, rates),
         0.6,
         remedy="bf16",
         code='with torch.autocast("cuda", dtype=torch.bfloat16): ...',

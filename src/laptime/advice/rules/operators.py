@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from laptime.records.trace import OperatorRow
 
+LEAST_RATE = 1.1
 _MATRIX = re.compile(r"conv|(^|[:_])(b?addb?mm|mm|bmm|matmul|linear|gemm)\b|scaled_dot|_mm$", re.IGNORECASE)
 _CONVOLUTION = re.compile(r"conv", re.IGNORECASE)
 _LAYOUT = re.compile(r"reorder|nchwtonhwc|nhwctonchw|convert_layout", re.IGNORECASE)
@@ -32,6 +33,11 @@ def reorders_memory(row: OperatorRow) -> bool:
 def spent(rows: Iterable[OperatorRow], on_device: bool) -> float:
     """Self milliseconds of a step, on the device or on the host."""
     return sum(r.device_self_ms if on_device else r.self_ms for r in rows)
+
+
+def in_bf16(work: float, rates: float) -> tuple[float, float]:
+    """Milliseconds that go at a rate of bf16 over fp32; small shapes reach half of what large ones gain."""
+    return work * (1 - 1 / (1 + 0.5 * (rates - 1))), work * (1 - 1 / rates)
 
 
 def map_and_kernel(row: OperatorRow) -> tuple[tuple[int, int], tuple[int, int]] | None:
