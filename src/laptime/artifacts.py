@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -15,6 +15,7 @@ from laptime.data.tensors import ImageData
 from laptime.engine.plain import plain_state
 from laptime.errors import shorten
 from laptime.optimizations.base import Recipe, permutation
+from laptime.records import EpochRecord
 
 _EVERY_S = 0.5
 _COLUMNS, _ROWS, _CELL, _CAPTION = 8, 4, 96, 16
@@ -42,6 +43,20 @@ class ProgressFile:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+
+def epoch_line(epoch: EpochRecord, timed: bool) -> str:
+    """One line about an epoch, its times only where they may be shown already."""
+    time_s = f"{epoch.epoch_s:.2f} s, {epoch.samples_per_s or 0:,.0f} samples/s, " if timed else ""
+    return (
+        f"epoch {epoch.index}: {time_s}train loss {epoch.train_loss:.3f}, train accuracy {epoch.train_accuracy:.3f}, "
+        f"test accuracy {epoch.test_accuracy:.3f}"
+    )
+
+
+def times_line(epochs: Sequence[EpochRecord]) -> str:
+    """The seconds of all epochs."""
+    return f"epochs took {', '.join(f'{e.epoch_s:.2f} s' for e in epochs)}"
 
 
 def write_samples(data: ImageData, path: Path) -> None:

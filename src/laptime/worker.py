@@ -18,10 +18,11 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from laptime.artifacts import ProgressFile, write_model, write_samples, write_summary
+from laptime.artifacts import ProgressFile, epoch_line, times_line, write_model, write_samples, write_summary
 from laptime.data.tensors import ImageData, limit, open_tensors
 from laptime.engine.build import build, make_recipe
 from laptime.engine.check import check_one_step
@@ -35,8 +36,8 @@ from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.base import Recipe
 from laptime.processes import PEER_LOST, die_with_parent, leave, use_own_log
-from laptime.profiling.closer import Findings, look_closer, write_simple
-from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_json
+from laptime.profiling.closer import Findings, look_closer, look_first, write_simple
+from laptime.records import PARTIAL, CheckRecord, EpochRecord, RunRecord, Status, write_json, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
 from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
@@ -88,9 +89,9 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
             for epoch in _train(spec, folder, facts, progress):
                 epochs.append(epoch)
                 progress.write({"event": "epoch", **epoch.model_dump(mode="json")})
-                print(_line(epoch, timed=not spec.check), flush=True)  # noqa: T201 - the trainer's own output
+                print(epoch_line(epoch, timed=not spec.check), flush=True)  # noqa: T201 - the trainer's own output
             if spec.check:
-                print(_times(epochs), flush=True)  # noqa: T201 - only now: a time is shown once the check has passed
+                print(times_line(epochs), flush=True)  # noqa: T201 - only now: a time is shown once the check has passed
         except _Wrong as wrong:
             status, error = "wrong", str(wrong)
         except LaptimeError as known:
@@ -148,10 +149,17 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         write_model(parts.evaluated, folder / "model.pt")
         facts.checkpoint_s = time.perf_counter() - begin
     progress.write({"event": "phase", "phase": "profile"})
-    look_closer(spec, (parts, recipe), facts.epochs, folder, facts.found)
+    look_first(spec, (parts, recipe), facts.epochs, facts.found)
+    _keep(spec, facts, folder)
+    look = partial(look_closer, spec, (parts, recipe), facts.epochs, folder, facts.found)
+    if world.size > 1:
+        look()  # other ranks may wait for one that fails here: all of them fail
+    else:
+        facts.found.tried("the closer look was cut short", look, None)
     if spec.check:
         # After the timed part, whose memory and allocator it would disturb; before the time is shown to anybody.
         progress.write({"event": "phase", "phase": "check"})
+        _keep(spec, facts, folder)
         settled = spec.model_copy(update={"optimizations": _settled(spec, recipe)})
         facts.check = check_one_step(settled, data, recipe.batch_size, world)
         _refuse_wrong(facts.check)
@@ -189,6 +197,15 @@ def _finished(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None], f
     return found.added_to(record)
 
 
+def _keep(spec: RunSpec, facts: Facts, folder: Path) -> None:
+    """Writes what is known beside the record's place: a crash or the time-out may end what comes now."""
+    status: Status = "failed" if spec.check else "done"  # nothing is left to be checked
+    error = "the process ended before its step was checked." if spec.check else None
+    if facts.world.first:
+        known = facts.found.added_to(_record(spec, facts, (status, error)))
+        facts.found.tried(f"{PARTIAL} was not written", lambda: write_json(folder / PARTIAL, known), None)
+
+
 def _record(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None]) -> RunRecord:
     recipe, epochs = facts.recipe, tuple(facts.epochs)
     parameters = sum(p.numel() for p in recipe.model.parameters()) if recipe else None
@@ -219,18 +236,6 @@ def _record(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None]) -> 
         commit=os.environ.get("LAPTIME_COMMIT") or None,
         notes=recipe.notes if recipe else (),
     )
-
-
-def _line(epoch: EpochRecord, timed: bool) -> str:
-    time_s = f"{epoch.epoch_s:.2f} s, {epoch.samples_per_s or 0:,.0f} samples/s, " if timed else ""
-    return (
-        f"epoch {epoch.index}: {time_s}train loss {epoch.train_loss:.3f}, train accuracy {epoch.train_accuracy:.3f}, "
-        f"test accuracy {epoch.test_accuracy:.3f}"
-    )
-
-
-def _times(epochs: list[EpochRecord]) -> str:
-    return f"epochs took {', '.join(f'{e.epoch_s:.2f} s' for e in epochs)}"
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
@@ -264,7 +269,7 @@ def _run_rank(spec: RunSpec, record_path: Path) -> int:
     with opened(spec.device) as world:
         record = run(spec, record_path.parent, world)
         if world.first:
-            write_json(record_path, record)
+            write_record(record_path, record)
         if world.grouped and record.status == "failed":
             leave(_failed_code(world, record, record_path))
     return 0

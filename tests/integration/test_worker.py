@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import threading
+import time
 
 import psutil
 import pytest
@@ -14,7 +15,7 @@ from laptime.launchers import launch
 from laptime.launchers.base import Hooks
 from laptime.launchers.process import child
 from laptime.places import Places
-from laptime.records import read_record
+from laptime.records import PARTIAL, read_record
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.variants import resolve
 
@@ -186,3 +187,26 @@ def test_threads_of_a_launch_are_gone(data, tmp_path):
     before = threading.active_count()
     launch("process", spec_of(data, "cpu-resident", epochs=1, check=False), tmp_path / "run", Hooks())
     assert threading.active_count() == before
+
+
+def test_a_worker_that_is_killed_in_its_profile_keeps_its_epochs(data, tmp_path):
+    def kill(event):
+        if event.get("phase") == "profile":
+            until = time.monotonic() + 30
+            while not (tmp_path / "run" / PARTIAL).is_file() and time.monotonic() < until:
+                time.sleep(0.01)
+            mine = [p for p in psutil.Process().children() if str(tmp_path) in " ".join(p.cmdline())]
+            assert mine
+            for process in mine:
+                process.send_signal(signal.SIGKILL)
+
+    small = {"epochs": 1, "warmup_epochs": 0, "limit_train": 32, "limit_test": 10, "check": False}
+    spec = spec_of(data, "cpu-resident", profile="full", profile_schedule="0,1,100,1", **small)
+    record = launch("process", spec, tmp_path / "run", Hooks(on_event=kill))
+    assert record.status == "done", record.error
+    assert len(record.kept) == 1
+    assert record.setup.loader == "resident"
+    assert record.profile is None
+    assert "signal 9" in record.notes[-1]
+    assert read_record(tmp_path / "run" / "record.json") == record
+    assert not (tmp_path / "run" / PARTIAL).exists()

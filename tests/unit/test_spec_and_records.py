@@ -7,7 +7,7 @@ from tests.unit.conftest import make_spec
 
 from laptime.errors import DataError, UsageError
 from laptime.ladder.climb import fastest_s
-from laptime.records import EpochRecord, RunRecord, read_record, write_json
+from laptime.records import EpochRecord, ProfileRecord, RunRecord, read_record, write_json
 from laptime.spec import read_spec
 
 
@@ -53,6 +53,17 @@ def test_a_record_of_a_newer_version_is_read_without_its_new_fields(tmp_path):
     path = tmp_path / "record.json"
     path.write_text(json.dumps(fields))
     assert read_record(path) == record
+
+
+@pytest.mark.parametrize("folder", ["/etc", "../x", "a/b", "..", ".", "", "a\\b", "C:", "a\n"])
+def test_a_profile_s_folder_leads_nowhere_else(tmp_path, folder):
+    path = tmp_path / "record.json"
+    profile = {"schedule": "1,1,5,1", "folder": folder}
+    path.write_text(json.dumps({"schema": "laptime.record/1", "status": "done", "profile": profile}))
+    with pytest.raises(DataError, match=r"profile\.folder: .*plain name of a folder") as caught:
+        read_record(path)
+    assert "\n" not in str(caught.value)
+    assert ProfileRecord(schedule="1,1,5,1", folder="a profile.2").folder == "a profile.2"
 
 
 def test_two_lines_write_a_record_from_any_loop(tmp_path):

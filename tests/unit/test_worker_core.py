@@ -6,9 +6,11 @@ import sys
 
 import pytest
 import torch
-from tests.unit.conftest import BLOCKED
+from tests.unit.conftest import BLOCKED, make_data, make_spec
 
+from laptime import worker
 from laptime.processes import end_tree
+from laptime.records import PARTIAL, read_record
 from laptime.worker import explain
 
 _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -57,3 +59,37 @@ def test_a_child_is_ended_where_there_is_no_psutil(monkeypatch, deaf):
     assert (child.returncode == -9) == deaf
     with pytest.raises(ProcessLookupError):
         os.kill(child.pid, 0)
+
+
+def test_a_closer_look_that_breaks_costs_a_run_nothing(monkeypatch, tmp_path):
+    known = []
+
+    def broken(*_):
+        known.append(read_record(tmp_path / PARTIAL))
+        raise OSError("no space left")
+
+    monkeypatch.setattr(worker, "look_closer", broken)
+    monkeypatch.setattr(worker, "_open", lambda spec: make_data(train=8, test=3))
+    record = worker.run(make_spec(epochs=1, warmup_epochs=0, batch_size=8, check=False), tmp_path)
+    assert record.status == known[0].status == "done", record.error
+    assert known[0].epochs == record.epochs
+    assert (known[0].setup, known[0].machine) == (record.setup, record.machine)
+    assert known[0].setup.loader
+    assert "no space left" in record.notes[-1]
+
+
+def test_unchecked_epochs_are_on_disk_before_the_check(monkeypatch, tmp_path):
+    known = []
+
+    def broken(*_):
+        known.append(read_record(tmp_path / PARTIAL))
+        raise ValueError("the check broke")
+
+    monkeypatch.setattr(worker, "check_one_step", broken)
+    monkeypatch.setattr(worker, "_open", lambda spec: make_data(train=8, test=3))
+    record = worker.run(make_spec(epochs=1, warmup_epochs=0, batch_size=8), tmp_path)
+    assert record.status == known[0].status == "failed"
+    assert len(known[0].epochs) == 1
+    assert known[0].epochs == record.epochs
+    assert "before its step was checked" in known[0].error
+    assert "the check broke" in record.error

@@ -16,7 +16,8 @@ TITLE = "Where a step goes"
 LEAD = (
     "Milliseconds of the training process in the middle step, small figures are shares of the mean step. “data” is the "
     "wait for a batch that nothing hides, “rest” what stands between the parts. On a GPU the host only asks for the "
-    "work, so the device's own times stand below. An epoch's first step is left out: it waits for the first batch."
+    "work and runs ahead: the step is then on the device's clock, the parts are the host's and may add up to less, and "
+    "the device's own stand below. An epoch's first step is left out: it waits for the first batch."
 )
 BESIDE = ("first batch", "worker start", "evaluation", "checkpoint", "garbage collection")
 RANKS = ("variant", "rank", "step ms", "data ms", "s/epoch", "skew")

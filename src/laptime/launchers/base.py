@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from laptime.records import RunRecord
+from laptime.errors import LaptimeError
+from laptime.records import PARTIAL, RunRecord, read_record
 from laptime.spec import RunSpec
 
 SPEC, RECORD, LOG, PROGRESS = "spec.json", "record.json", "log.txt", "progress.jsonl"
@@ -36,6 +37,34 @@ class Hooks:
 def failed(spec: RunSpec, error: str) -> RunRecord:
     """The record of a run whose worker could not write one."""
     return RunRecord(status="failed", error=error, spec=spec)
+
+
+def salvaged(spec: RunSpec, folder: Path, why: str) -> RunRecord:
+    """The record of a run whose processes ended too early, with all that they had measured.
+
+    Times that were still to be checked are kept and not believed; where nothing was, the run is done and a note
+    says what it lacks.
+
+    Args:
+        spec: what was run.
+        folder: where the worker may have left what it knew.
+        why: how the processes ended, one sentence.
+    """
+    try:
+        known = read_record(folder / PARTIAL)
+    except LaptimeError:  # it never came so far
+        return failed(spec, why)
+    phase = _last_phase(folder / PROGRESS)
+    said = f"{why.rstrip('.')} (it ended in the {phase}, after its counted epochs"
+    said += "; --no-profile leaves the profile out" if phase == "profile" else ""
+    if known.status == "done":
+        return known.model_copy(update={"notes": (*known.notes, f"{said}).")})
+    return known.model_copy(update={"error": f"{said}; times that were not checked do not count)."})
+
+
+def _last_phase(progress: Path) -> str:
+    phases = [str(e["phase"]) for e in ProgressReader(progress).events() if e["event"] == "phase"]
+    return phases[-1] if phases else "unknown phase"
 
 
 def with_cautions(record: RunRecord, cautions: tuple[str, ...]) -> RunRecord:

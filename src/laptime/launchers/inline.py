@@ -9,7 +9,7 @@ from typing import cast
 from laptime.devices import others_on
 from laptime.launchers.base import PROGRESS, RECORD, SPEC, Hooks, ProgressReader, with_cautions
 from laptime.launchers.lock import run_locks
-from laptime.records import RunRecord, write_json
+from laptime.records import RunRecord, write_json, write_record
 from laptime.spec import RunSpec
 
 
@@ -23,5 +23,5 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
         record = with_cautions(cast(RunRecord, worker.run(spec, folder)), cautions)
     for event in ProgressReader(folder / PROGRESS).events():
         hooks.on_event(event)
-    write_json(folder / RECORD, record)
+    write_record(folder / RECORD, record)
     return record

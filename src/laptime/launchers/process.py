@@ -15,10 +15,10 @@ from typing import IO
 
 from laptime.devices import others_on
 from laptime.errors import LaptimeError
-from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, failed, with_cautions
+from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.processes import child_environment, end_tree
-from laptime.records import RunRecord, read_record, write_json
+from laptime.records import PARTIAL, RunRecord, read_record, write_json, write_record
 from laptime.spec import RunSpec
 
 _LOOK_EVERY_S = 0.2
@@ -28,7 +28,7 @@ _DRAIN_S = 2.0
 def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     """Runs a spec in a fresh process while holding the device's lock; waiting for the lock costs no time-out."""
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in (RECORD, LOG, PROGRESS):
+    for stale in (RECORD, PARTIAL, LOG, PROGRESS):
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / SPEC, spec)
     command = [sys.executable, "-m", "laptime.worker", str(folder / SPEC), str(folder / RECORD)]
@@ -36,7 +36,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
         cautions = others_on(spec.device, len(locks))
         outcome = supervise(command, folder, hooks, locks, spec.timeout_s)
     record = with_cautions(record_of(spec, folder, outcome), cautions)
-    write_json(folder / RECORD, record)
+    write_record(folder / RECORD, record)
     return record
 
 
@@ -119,18 +119,16 @@ def _pass_on(lines: _Reader, log: IO[str], hooks: Hooks) -> None:
 
 
 def record_of(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
-    """The record that a worker left, or one that says why it left none; code None for the time-out."""
+    """The record that a worker left, or one with what it had measured that says why; code None for the time-out."""
     if code is None:
-        return failed(
-            spec,
-            f"ran past its time-out of {spec.timeout_s:g} s and was ended: raise --timeout or limit the data.",
-        )
+        sentence = f"ran past its time-out of {spec.timeout_s:g} s and was ended: raise --timeout or limit the data."
+        return salvaged(spec, folder, sentence)
     if code == 0:
         try:
             return read_record(folder / RECORD)
         except LaptimeError as error:
-            return failed(spec, str(error))
-    return failed(spec, f"{_death(code)}; its last words: {last_line(folder / LOG)}")
+            return salvaged(spec, folder, str(error))
+    return salvaged(spec, folder, f"{_death(code)}; its last words: {last_line(folder / LOG)}")
 
 
 def _death(code: int) -> str:

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from laptime.devices import others_on
-from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, failed, with_cautions
+from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.process import last_line, record_of, supervise
 from laptime.processes import RANKS_FILE, rank_log
-from laptime.records import RunRecord, write_json
+from laptime.records import PARTIAL, RunRecord, write_json, write_record
 from laptime.spec import RunSpec
 
 
@@ -20,7 +20,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     """Runs a spec on its ranks while holding the lock of the devices; a rank that dies is named in the record."""
     folder.mkdir(parents=True, exist_ok=True)
     logs = [rank_log(folder, rank).name for rank in range(1, spec.ranks)]
-    for stale in (RECORD, LOG, PROGRESS, RANKS_FILE, *logs):
+    for stale in (RECORD, PARTIAL, LOG, PROGRESS, RANKS_FILE, *logs):
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / SPEC, spec)
     arguments = [str(spec.ranks), str(folder / SPEC), str(folder / RECORD)]
@@ -29,12 +29,12 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
         cautions = others_on(spec.device, spec.ranks)
         outcome = supervise(command, folder, hooks, locks, spec.timeout_s)
     record = with_cautions(_record(spec, folder, outcome), cautions)
-    write_json(folder / RECORD, record)
+    write_record(folder / RECORD, record)
     return record
 
 
 def _record(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
-    """The first rank's record; where a rank died, one that names it, with the first's epochs if it wrote any."""
+    """The first rank's record; where a rank died, one that names it, with what the first had kept."""
     fallen = folder / RANKS_FILE
     if not fallen.is_file():
         return record_of(spec, folder, code)
@@ -44,8 +44,9 @@ def _record(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
     if written is not None and written.error:
         return written  # all failed alike, and the first could still say why
     log = folder / LOG if rank == 0 else rank_log(folder, rank)
-    return failed(
+    return salvaged(
         spec,
+        folder,
         f"rank {rank} of {spec.ranks} {_death(exit_code)}, and all others were ended; its last words: "
         f"{last_line(log)} (see {log.name}).",
     )

@@ -14,7 +14,7 @@ from laptime.engine.evaluate import evaluate
 from laptime.engine.loop import train_epoch
 from laptime.engine.reset import reset, snapshot
 from laptime.errors import RunError
-from laptime.measure.breakdown import break_down
+from laptime.measure.breakdown import Ending, break_down, middle_step_ms
 from laptime.measure.compiling import CompileWatch
 from laptime.measure.device_marks import device_marks
 from laptime.measure.marks import StepMarks
@@ -91,7 +91,7 @@ class Session:
                 counts.append(step)
                 self.progress(index, done, steps)
                 self.marks.end_step()
-            self._wait()
+            drain_s = self._wait()
             own_s = time.perf_counter() - begin
             self.marks.stop()
         ranks_s = world.gathered(own_s)
@@ -110,7 +110,8 @@ class Session:
         test_loss, test_accuracy, _ = totals([evaluate(parts, self.recipe, self.recipe.data.test)], world)
         evaluate_s = time.perf_counter() - begin
         marked = self.marks.times()
-        ranks = world.collected(break_down(marked, pauses.seconds))
+        ending = None if drain_s is None else Ending(own_s, drain_s)
+        ranks = world.collected(break_down(marked, pauses.seconds, ending))
         split = marked.parts_s()
         late = self.watch.events - compiled if self.watch else 0
         return EpochRecord(
@@ -130,7 +131,7 @@ class Session:
             data_wait_s=split.get("data"),
             evaluate_s=evaluate_s,
             peak_memory_mib=peak,
-            step_ms_median=marked.step_ms_median(),
+            step_ms_median=middle_step_ms(marked, ranks[0]),
             train_s_so_far=self.train_s,
             parts_s=split,
             ended_at=time.time(),
@@ -165,9 +166,13 @@ class Session:
             batch = next(iter(self.parts.loader.epoch(0)))
             self.syncs = count_syncs(lambda: self.parts.step(self.parts, batch))
 
-    def _wait(self) -> None:
-        if self.parts.device.type == "cuda":
-            torch.cuda.synchronize(self.parts.device)  # waits for the device
+    def _wait(self) -> float | None:
+        """Waits for a GPU and returns for how many seconds; None on a CPU."""
+        if self.parts.device.type != "cuda":
+            return None
+        begin = time.perf_counter()
+        torch.cuda.synchronize(self.parts.device)  # waits for the device
+        return time.perf_counter() - begin
 
 
 def totals(counts: list[Counts], world: World = ALONE) -> tuple[float, float, int]:

@@ -61,6 +61,14 @@ class Findings:
         return with_floor(record.model_copy(update=update), self.work, self.counted_ms)
 
 
+def look_first(spec: RunSpec, built: tuple[Parts, Recipe], epochs: Sequence[EpochRecord], found: Findings) -> None:
+    """Notes how a run was built and what the machine is known to reach, before anything that may end the process."""
+    parts, recipe = built
+    marks = {name for epoch in epochs for name in epoch.parts_s}
+    found.setup = found.tried("the set-up was not described", lambda: describe(recipe, parts, marks), None)
+    found.ceilings = Ceilings(**spec.ceilings)
+
+
 def look_closer(
     spec: RunSpec, built: tuple[Parts, Recipe], epochs: Sequence[EpochRecord], folder: Path, found: Findings
 ) -> None:
@@ -75,9 +83,6 @@ def look_closer(
     """
     parts, recipe = built
     first = recipe.world.first
-    marks = {name for epoch in epochs for name in epoch.parts_s}
-    found.setup = found.tried("the set-up was not described", lambda: describe(recipe, parts, marks), None)
-    found.ceilings = Ceilings(**spec.ceilings)
     if spec.profile == "none":
         return
     if first:

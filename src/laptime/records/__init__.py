@@ -3,7 +3,7 @@
 from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withheld
 from laptime.records.base import Readable
 from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, Quartiles, SetupRecord
-from laptime.records.files import read_ladder, read_record, record_paths, write_json
+from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record
 from laptime.records.ladder import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
 from laptime.records.prediction import Guess, Prediction, Predictions, Refused
 from laptime.records.run import (
@@ -27,6 +27,7 @@ from laptime.records.trace import (
 
 __all__ = [
     "CATEGORIES",
+    "PARTIAL",
     "TRIALS",
     "VERIFY",
     "Advice",
@@ -66,4 +67,5 @@ __all__ = [
     "read_record",
     "record_paths",
     "write_json",
+    "write_record",
 ]

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from laptime.records.base import Readable
+
+
+def _plain_name(name: str) -> str:
+    """Records are also read from elsewhere: a folder in them must not lead out of their own."""
+    if name in ("", ".", "..") or any(c in "/\\:" or not c.isprintable() for c in name):
+        raise ValueError("must be the plain name of a folder beside the record, such as profile")
+    return name
 
 
 class Quartiles(Readable):
@@ -16,19 +25,26 @@ class Quartiles(Readable):
 
 
 class Breakdown(Readable):
-    """The steps of one epoch, on the host's clock.
+    """The steps of one epoch.
+
+    On a GPU the host only asks for work and runs ahead, so there the step itself is on the GPU's clock, from border to
+    border, and the parts on both; on a CPU all is on the host's.
 
     The epoch's first step is no part of the quartiles: it waits for the first batch, which `first_batch_s` holds.
 
     Attributes:
-        steps: how many the quartiles rest on.
-        step_p99_ms: only one step in a hundred took longer.
-        parts_ms: by part: `data` (the wait that nothing hides), `copy`, `forward`, `backward`, `optimizer`, `read`
-            (where the step reads values), `rest`; `data`, `copy`, `step`, `rest` where the step is one graph.
-        mean_ms: means of the same parts; they add up to the mean step.
+        steps: how many the host's quartiles rest on.
+        step_ms: where a GPU was too far behind for its clock to be read and the epoch ended with a wait for it, the
+            mean step of the epoch's own seconds in all three.
+        step_p99_ms: only one step in a hundred took longer; None where only the mean is known.
+        parts_ms: on the host's clock, by part: `data` (the wait that nothing hides), `copy`, `forward`, `backward`,
+            `optimizer`, `read` (where the step reads values), `rest`; `data`, `copy`, `step`, `rest` where the step is
+            one graph.
+        mean_ms: means of the same parts; they add up to the host's mean step.
             A part that some steps lack counts 0 in those.
         device_ms: the same borders on the device's clock, on a GPU; empty on a CPU. Steps that the device was too far
             behind with are left out.
+        drain_s: the epoch's last wait for a GPU, in none of the host's parts; None on a CPU.
         first_batch_s: from the epoch's start to the first batch.
         worker_start_s: starting loader workers, or telling those that live on what the epoch's order is; a part of
             `first_batch_s`. None without workers.
@@ -44,6 +60,7 @@ class Breakdown(Readable):
     parts_ms: dict[str, Quartiles] = Field(default_factory=dict)
     mean_ms: dict[str, float] = Field(default_factory=dict)
     device_ms: dict[str, Quartiles] = Field(default_factory=dict)
+    drain_s: float | None = None
     first_batch_s: float | None = None
     worker_start_s: float | None = None
     fetch_cpu_share: float | None = None
@@ -110,7 +127,7 @@ class ProfileRecord(Readable):
         steps: recorded ones.
         step_ms: median of the recorded steps.
         ratio: their median over that of the counted steps; above 1.10 the profiler itself is seen.
-        folder: where its files stand, relative to the record.
+        folder: where its files stand: one plain name, beside the record.
         memory_mib: by category: parameters, gradients, optimizer, inputs, buffers, activations (the peak less those).
         floor_ms: the step at the machine's ceilings: sum over operations of the larger of flops and bytes time.
         floor_share: `floor_ms` over the median counted step.
@@ -122,7 +139,7 @@ class ProfileRecord(Readable):
     steps: int = 0
     step_ms: float | None = None
     ratio: float | None = None
-    folder: str = "profile"
+    folder: Annotated[str, AfterValidator(_plain_name)] = "profile"
     memory_mib: dict[str, float] = Field(default_factory=dict)
     floor_ms: float | None = None
     floor_share: float | None = None

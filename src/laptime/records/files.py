@@ -14,6 +14,9 @@ from laptime.records.ladder import LADDER_SCHEMA, TRIALS, VERIFY, LadderRecord
 from laptime.records.run import RECORD_SCHEMA, RunRecord
 from laptime.spec import Versioned, read_versioned
 
+PARTIAL = "record.partial.json"
+"""What a run knows once its epochs are counted, while work goes on that may take its process down."""
+
 
 def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:
     """Writes beside and renames, so that a reader never sees half a file."""
@@ -25,6 +28,12 @@ def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_record(path: Path, record: RunRecord) -> None:
+    """Writes a run's final record and takes the partial one away."""
+    write_json(path, record)
+    path.with_name(PARTIAL).unlink(missing_ok=True)
 
 
 RECORD_FILE = Versioned("record", RECORD_SCHEMA, "run the variant again with this version", DataError)

@@ -34,6 +34,7 @@ def step_metrics(epoch: EpochRecord) -> Mapping[str, float]:
             "first_batch_s": of.first_batch_s,
             "worker_start_s": of.worker_start_s,
             "gc_s": of.gc_s,
+            "drain_s": of.drain_s,
         }
         found |= {name: of.parts_ms[part].median for name, part in _PARTS.items() if part in of.parts_ms}
     return {name: value for name, value in found.items() if value is not None}

@@ -9,7 +9,7 @@ import torch
 from measure_examples import tiny_recipe
 
 from laptime.engine.build import build
-from laptime.measure.breakdown import break_down, quartiles
+from laptime.measure.breakdown import Ending, break_down, device_steps_ms, middle_step_ms, quartiles
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import Clocks, EpochTimes, StepMarks
 from laptime.workloads.base import Counts
@@ -68,6 +68,47 @@ def test_device_times_become_quartiles_by_part():
     assert found.device_ms == {"step": quartiles([1, 2, 3]), "data": quartiles([0])}
 
 
+def ahead(steps: int, **more) -> EpochTimes:
+    """A host that asks for a step in a millisecond, after a first one of 100."""
+    return times_of({"data": 90, "forward": 10}, *[{"data": 0.25, "forward": 0.75}] * (steps - 1), **more)
+
+
+def test_a_gpu_s_step_is_on_its_own_clock():
+    device_ms = {"data": [0.5, 0.0, 0.5, 1.0], "forward": [19.5, 10.0, 29.5, 39.0]}
+    times = ahead(9, device_ms=device_ms)
+    assert device_steps_ms(device_ms) == [20.0, 10.0, 30.0, 40.0]
+    found = break_down(times, ending=Ending(own_s=0.3, drain_s=0.192))
+    assert found.step_ms == quartiles([20, 10, 30, 40])
+    assert found.step_p99_ms == pytest.approx(39.7)
+    assert (found.steps, found.drain_s) == (8, 0.192)
+    assert found.parts_ms["forward"].median == 0.75
+    assert found.mean_ms == {"data": 0.25, "forward": 0.75}
+    assert middle_step_ms(times, found) == 25
+
+
+def test_where_no_step_of_a_gpu_was_read_the_epoch_s_seconds_tell_the_mean():
+    found = break_down(ahead(9), ending=Ending(own_s=0.34, drain_s=0.232))
+    assert found.step_ms.low == found.step_ms.median == found.step_ms.high == pytest.approx(30)
+    assert found.step_p99_ms is None
+    one = break_down(ahead(1), ending=Ending(own_s=0.12, drain_s=0.02))
+    assert one.step_ms.median == pytest.approx(120)
+
+
+def test_a_host_that_waits_in_every_step_has_the_gpu_s_steps():
+    found = break_down(ahead(9), ending=Ending(own_s=0.1081, drain_s=0.0001))
+    assert found.step_ms == quartiles([1])
+    assert found.step_p99_ms == pytest.approx(1)
+    assert found.drain_s == 0.0001
+
+
+def test_a_cpu_s_middle_step_is_of_all_steps():
+    times = times_of({"step": 50}, {"step": 1}, {"step": 2}, {"step": 3})
+    found = break_down(times)
+    assert (found.step_ms.median, found.drain_s) == (2, None)
+    assert middle_step_ms(times, found) == 2.5
+    assert middle_step_ms(EpochTimes((), np.zeros((0, 0), dtype=np.int64)), None) is None
+
+
 def test_the_parts_of_an_epoch_are_its_steps():
     ticks = itertools.count(step=1_000_000)
     cpu = itertools.count()
@@ -85,6 +126,8 @@ def test_the_parts_of_an_epoch_are_its_steps():
     assert found.first_batch_s == pytest.approx(0.001)
     assert found.device_ms == {}
     assert found.worker_start_s is None
+    assert found.drain_s is None
+    assert epoch.step_ms_median == 6
     assert found.gc_s is not None
 
 
@@ -133,6 +176,8 @@ def test_on_a_gpu_the_same_parts_have_device_times():
     assert set(found.device_ms) == {"data", "forward", "backward", "optimizer", "rest"}
     assert all(q.low >= 0 for q in found.device_ms.values())
     assert found.device_ms["backward"].median > 0
+    assert found.step_ms.median == epoch.step_ms_median >= found.device_ms["backward"].median
+    assert 0 <= found.drain_s <= epoch.epoch_s
 
 
 def test_counts_are_those_of_an_unmarked_epoch():

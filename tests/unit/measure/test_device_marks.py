@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from laptime.measure.breakdown import device_steps_ms
 from laptime.measure.device_marks import EventRing, device_marks
 
 
@@ -64,6 +65,17 @@ def test_steps_are_read_whenever_the_device_has_passed_them(behind):
     assert found["forward"] == [10.0 + n for n in range(1, 10)]
     assert found["rest"] == [1.0] * 9
     assert device.made == 64
+
+
+def test_a_step_s_parts_are_its_way_from_border_to_border():
+    device = Device()
+    ring = EventRing(device.event, events=64)
+    ring.start()
+    for number in range(5):
+        step(device, ring, data=number, **{"copy": 2} if number % 2 else {}, forward=10 + number)
+    device.catch_up()
+    # Parts that only some steps have, and the host never waited: the steps are the device's all the same.
+    assert device_steps_ms(ring.steps_ms()) == [15.0, 15.0, 19.0, 19.0]
 
 
 def test_steps_that_find_no_room_are_left_out_and_nothing_is_waited_for():
