@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.unit.profiling.profiling_examples import BATCH, tiny
 
-from laptime.profiling.capture import Recorder, fitted, record_steps, undisturbed
+from laptime.profiling.capture import Recorder, fitted, record_steps, undisturbed, waiting_steps
 from laptime.profiling.files import write_trace
 from laptime.profiling.segment import Asked, Segment, absent, with_sources
 from laptime.records import KernelStats, OperatorRow, Quartiles, TraceSummary
@@ -75,6 +75,21 @@ def test_a_segment_writes_its_files_and_leaves_the_rest_as_it_was(tmp_path):
     assert record.memory_mib["parameters"] == record.memory_mib["gradients"] == pytest.approx(floats * 4 / 2**20)
     assert record.memory_mib["optimizer"] > 2 * floats * 4 / 2**20  # two moments, and a count for each tensor
     assert record.memory_mib["activations"] > 0
+
+
+def test_of_several_cycles_the_last_is_counted_as_it_is_in_the_tables(tmp_path):
+    parts, recipe = tiny()
+    record = Segment(parts, recipe, Asked(ProfileSchedule(0, 1, 2, 3), 0, None, tmp_path)).run()
+    assert record.steps == 2
+    table = (tmp_path / "self_cpu_time.txt").read_text()
+    assert "of several cycles the last one's" in table.splitlines()[0]
+    (update,) = (line for line in table.splitlines() if "Optimizer.step#Adam.step" in line)
+    assert update.split()[-1] == "2"
+
+
+@pytest.mark.parametrize(("text", "waits"), [("1,2,5,1", {2, 7}), ("0,0,2,1", {-1, 1}), ("1,1,1,2", {1, 2, 4, 5})])
+def test_the_host_waits_before_the_first_recorded_step_and_in_the_last(text, waits):
+    assert waiting_steps(read_schedule(text)) == waits
 
 
 def test_a_trace_that_can_t_be_written_leaves_nothing_behind(tmp_path):
