@@ -271,9 +271,10 @@ def _times(value: float | None, by: float) -> float | None:
 
 
 def _noise(step: Quartiles, steps: int) -> float | None:
-    if steps < _FEWEST_STEPS:
+    """Quartile range over the median; None where nobody saw single steps (a mean alone has no range)."""
+    if steps < _FEWEST_STEPS or step.high <= step.low or step.median <= 0:
         return None
-    return (step.high - step.low) / step.median if step.median > 0 else 0.0
+    return (step.high - step.low) / step.median
 
 
 def _middle(values: Sequence[float | None]) -> float | None:

@@ -8,7 +8,6 @@ steps, for they exchange gradients; the first one records.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import time
 import warnings
@@ -21,10 +20,11 @@ from torch.profiler import ProfilerAction, ProfilerActivity, profile, schedule
 
 from laptime.engine.loop import train_epoch
 from laptime.optimizations.base import ConstantRate, Parts
-from laptime.profiling.regions import RegionMarks
+from laptime.profiling.regions import Kind, RegionMarks
 from laptime.spec import ProfileSchedule
-from laptime.workloads.base import Counts
 
+# Steps before the profiler's own, which teach the marks: an epoch's first and one more.
+_TEACHING = 2
 _ACTIVE = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
@@ -60,7 +60,7 @@ class Recorder:
     Attributes:
         profiler: None on ranks that record nothing, and after a failure.
         failure: why there is no recording.
-        steps_ms: of the steps that the schedule recorded.
+        steps_ms: of the steps that the schedule recorded in its last cycle, which trace and tables are of.
     """
 
     def __init__(self, make: Callable[[], profile] | None) -> None:
@@ -68,6 +68,7 @@ class Recorder:
         self.profiler: profile | None = None
         self.failure = ""
         self.steps_ms: list[float] = []
+        self._cycle_over = False
         if make is not None:
             with self._guarded():
                 self.profiler = make()
@@ -82,7 +83,11 @@ class Recorder:
         """Takes a step that has ended; its time counts where the schedule recorded it."""
         with self._guarded():
             if self.profiler is not None:
-                if self.profiler.current_action in _ACTIVE:
+                action = self.profiler.current_action
+                if action in _ACTIVE:
+                    if self._cycle_over:
+                        self.steps_ms.clear()
+                    self._cycle_over = action is ProfilerAction.RECORD_AND_SAVE
                     self.steps_ms.append(step_ms)
                 self.profiler.step()
 
@@ -136,24 +141,49 @@ def record_steps(parts: Parts, epoch: int, steps: ProfileSchedule, recorder: Rec
     """
     marks, stepping = parts.mark, _endless(parts, epoch)
     assert isinstance(marks, RegionMarks)
-    if not marks.order:  # one step more, which teaches them
-        next(stepping)
-        marks.end_step()
+    if not marks.orders:
+        for _ in range(_TEACHING):
+            next(stepping)
+    waits = waiting_steps(steps)
+    _wait(parts, -1 in waits)
     recorder.start()
     try:
-        for _ in range(steps.steps):
+        for place in range(steps.steps):
             begin = time.perf_counter()
-            marks.begin_step()
             next(stepping)
-            marks.end_step()
+            _wait(parts, place in waits)
             recorder.end_step(1e3 * (time.perf_counter() - begin))
     finally:
         recorder.stop()
 
 
-def _endless(parts: Parts, epoch: int) -> Iterator[Counts]:
-    """One epoch again and again: small data hold fewer steps than a schedule."""
-    return itertools.chain.from_iterable(train_epoch(parts, epoch) for _ in itertools.count())
+def waiting_steps(steps: ProfileSchedule) -> frozenset[int]:
+    """Steps, from 0, at whose end the host waits for the device; -1 is before all of them.
+
+    The host runs ahead. Without a wait before a cycle's first recorded step the kernels of earlier steps would lie in
+    it, and without one in its last those of the recorded steps would lie in none.
+    """
+    cycle = steps.wait + steps.warmup + steps.active
+    lasts = range(cycle - 1, steps.steps, cycle)
+    return frozenset({*lasts, *(last - steps.active for last in lasts)})
+
+
+def _wait(parts: Parts, needed: bool) -> None:
+    if needed and parts.device.type == "cuda":
+        torch.cuda.synchronize(parts.device)  # waits for the device
+
+
+def _endless(parts: Parts, epoch: int) -> Iterator[None]:
+    """Steps of one epoch again and again, with their regions: small data hold fewer steps than a schedule."""
+    marks, count = parts.mark, len(parts.loader)
+    assert isinstance(marks, RegionMarks)
+    while True:
+        epoch_steps = train_epoch(parts, epoch)
+        for place in range(count):
+            marks.begin_step(Kind.of(place, count))
+            next(epoch_steps)
+            marks.end_step()
+            yield
 
 
 @contextlib.contextmanager

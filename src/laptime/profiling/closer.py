@@ -82,9 +82,18 @@ def look_closer(
         found: takes what is found, so that a run that fails later keeps it.
     """
     parts, recipe = built
-    first = recipe.world.first
     if spec.profile == "none":
         return
+    _profile(spec, built, epochs, folder, found)
+    recipe.world.barrier()  # the others' next steps would take from what the first one still measures
+
+
+def _profile(
+    spec: RunSpec, built: tuple[Parts, Recipe], epochs: Sequence[EpochRecord], folder: Path, found: Findings
+) -> None:
+    """What the options of the profile ask for; see `look_closer`.  # all ranks"""
+    parts, recipe = built
+    first = recipe.world.first
     if first:
         found.inference = found.tried("inference was not measured", lambda: _inference(parts, recipe), ())
     if spec.profile == "simple":

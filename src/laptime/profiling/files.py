@@ -10,6 +10,8 @@ from torch.autograd.profiler_util import EventList
 from torch.profiler import profile
 
 _ROWS = 50
+# torch clears its events at the end of each cycle, and the trace is of the last one too.
+_OVER = "all recorded steps (of several cycles the last one's)"
 _NAME_WIDTH, _SHAPES_WIDTH = 60, 100
 # The levels above it take twice the time for a few percent.
 _GZIP_LEVEL = 6
@@ -33,19 +35,31 @@ def write_trace(recorded: profile, path: Path) -> Path:
         The plain JSON beside it, which the caller removes.
     """
     plain, part = path.with_suffix(""), path.with_name(f"{path.name}.part")
-    recorded.export_chrome_trace(str(plain))
-    with plain.open("rb") as source, gzip.open(part, "wb", compresslevel=_GZIP_LEVEL) as target:
-        shutil.copyfileobj(source, target, 2**20)
-    part.replace(path)
+    try:
+        recorded.export_chrome_trace(str(plain))
+        with plain.open("rb") as source, gzip.open(part, "wb", compresslevel=_GZIP_LEVEL) as target:
+            shutil.copyfileobj(source, target, 2**20)
+        part.replace(path)
+    except BaseException:  # what stays in the folder is published with the run
+        plain.unlink(missing_ok=True)
+        raise
+    finally:
+        part.unlink(missing_ok=True)
     return plain
 
 
-def write_time_tables(recorded: profile, folder: Path, on_gpu: bool) -> None:
-    """Writes operators by self CPU time, by total CPU time, by input shape and, on a GPU, by device time.
+def has_device_time(averages: EventList) -> bool:
+    """Whether kernels were recorded; on a GPU without CUPTI, or where another tool holds it, there are none."""
+    return any(row.self_device_time_total > 0 for row in averages)
+
+
+def write_time_tables(recorded: profile, folder: Path) -> None:
+    """Writes operators by self CPU time, by total CPU time, by input shape and, where there is any, by device time.
 
     Which columns there are and what each says: docs/profiling.md.
     """
     averages = recorded.key_averages()
+    on_gpu = has_device_time(averages)
     write_beside(folder / "self_cpu_time.txt", table(averages, "self_cpu_time_total", "By self CPU time"))
     write_beside(folder / "total_cpu_time.txt", table(averages, "cpu_time_total", "By total CPU time"))
     first = "self_device_time_total" if on_gpu else "self_cpu_time_total"
@@ -67,12 +81,12 @@ def write_memory_tables(recorded: profile, folder: Path, on_gpu: bool) -> None:
     write_beside(folder / "memory.txt", text)
 
 
-def table(averages: EventList, key: str, title: str) -> str:
-    """The first rows of the table that torch makes, by a key."""
+def table(averages: EventList, key: str, title: str, over: str = _OVER) -> str:
+    """The first rows of the table that torch makes, by a key, below a line that says what they count."""
     text = averages.table(
         sort_by=key,
         row_limit=_ROWS,
         max_name_column_width=_NAME_WIDTH,
         max_shapes_column_width=_SHAPES_WIDTH,
     )
-    return f"{title}; at most {_ROWS} rows, over all recorded steps\n{text}"
+    return f"{title}; at most {_ROWS} rows, over {over}\n{text}"

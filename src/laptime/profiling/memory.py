@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 from laptime.optimizations.base import Parts
+from laptime.trace.reader import TraceFile
 
 _MIB = 2**20
 
@@ -43,12 +44,12 @@ def traced_peak_mib(trace: Path) -> float | None:
     Returns:
         None where it holds no allocation.
     """
-    events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
-    marks = [e for e in events if e.get("name") == "[memory]" and e["args"].get("Device Type") == 0]
+    events = (e for e in TraceFile(trace).read() if e.get("name") == "[memory]" and e["args"].get("Device Type") == 0)
+    marks = [(float(e["ts"]), int(e["args"]["Bytes"])) for e in events]
     # Sums of what was taken and given back, in order: what the trace itself calls the total starts with the process.
     held = most = 0
-    for mark in sorted(marks, key=lambda e: float(e["ts"])):
-        held += int(mark["args"]["Bytes"])
+    for _, size in sorted(marks, key=lambda mark: mark[0]):
+        held += size
         most = max(most, held)
     return most / _MIB if marks else None
 
@@ -56,12 +57,22 @@ def traced_peak_mib(trace: Path) -> float | None:
 def categories(parts: Parts, peak: float | None, batch: tuple[Tensor, ...]) -> dict[str, float]:
     """Memory by category, MiB; activations are what a step takes at its peak less gradients and batch.
 
+    They are left out where they are not known: without a peak, and where the peak has no room for gradients and batch,
+    since a step whose memory is taken once and kept takes nothing that can be seen.
+
     Args:
         parts: the run's parts.
         peak: the most that a step took beyond what is held between steps; None where it is not known.
         batch: the tensors of a step's batch.
     """
     found = {**held_mib(parts), "inputs": _mib(batch)}
-    if peak is not None:
-        found["activations"] = max(0.0, peak - found["gradients"] - found["inputs"])
+    taken = found["inputs"] + (0.0 if gradients_held(parts) else found["gradients"])
+    if peak is not None and peak > taken:
+        found["activations"] = peak - taken
     return found
+
+
+def gradients_held(parts: Parts) -> bool:
+    """Whether the gradients' memory outlives a step, so that its peak beyond what is held does not count them."""
+    views = (m.gradient_as_bucket_view for m in parts.net.modules() if isinstance(m, DistributedDataParallel))
+    return any(views) or any(p.grad is not None for p in parts.model.parameters())

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import torch
 from torch.profiler import profile, record_function
 
 from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.graph import GraphStep
 from laptime.profiling.capture import (
     Recorder,
     activities_of,
@@ -21,18 +22,29 @@ from laptime.profiling.capture import (
     record_steps,
     undisturbed,
 )
-from laptime.profiling.files import table, write_beside, write_memory_tables, write_time_tables, write_trace
+from laptime.profiling.files import (
+    has_device_time,
+    table,
+    write_beside,
+    write_memory_tables,
+    write_time_tables,
+    write_trace,
+)
 from laptime.profiling.memory import categories, traced_peak_mib
 from laptime.records import ProfileRecord, TraceSummary, write_json
 from laptime.spec import ProfileSchedule
 
-# What the segment may take of a run, one step to learn the order of the marks aside; longer steps get fewer of them.
+# What the segment may take of a run, two steps to learn the order of the marks aside; longer steps get fewer of them.
 _TIMES_S, _MEMORY_S = 7.0, 3.0
 # Stacks cost time in each operation, so they are taken apart from the times.
 _MEMORY_STEPS = ProfileSchedule(0, 1, 2, 1)
 _PASSES = 3
 # Above this ratio of recorded to counted steps the profiler itself is seen.
 _SEEN = 1.10
+_NO_KERNELS = (
+    "no kernel of the GPU was recorded, so device times are unknown: another profiler may hold CUPTI, or the driver "
+    "keeps it from this user"
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,7 @@ class Segment:
     notes: list[str] = field(default_factory=list)
     traces: dict[str, Path] = field(default_factory=dict)
     memory_mib: dict[str, float] = field(default_factory=dict)
+    held: int | None = None
 
     @property
     def on_gpu(self) -> bool:
@@ -76,13 +89,13 @@ class Segment:
         (steps, note), (memory_steps, _) = world.agreed(plan)
         self.notes += [note] if note else []
         if world.first:
-            asked.folder.mkdir(parents=True, exist_ok=True)
+            self._guarded("the profile has no folder", lambda: asked.folder.mkdir(parents=True, exist_ok=True))
         with undisturbed(self.parts):
             times = self._recorded(steps, record_shapes=True)
             self._written(times, self._write_times)
-            torch_peak = self._reset_peak()
+            self._guarded("the GPU's peak was not reset", self._reset_peak)
             memory = self._recorded(memory_steps, record_shapes=True, with_stack=True, profile_memory=True)
-            self._written(memory, lambda recorded: self._write_memory(recorded, torch_peak))
+            self._written(memory, self._write_memory)
             if world.first:
                 self._guarded("inference was not profiled", self._inference)
         if world.first:
@@ -118,24 +131,26 @@ class Segment:
 
     def _write_times(self, recorded: profile) -> None:
         self.traces["times"] = write_trace(recorded, self.asked.folder / "trace.json.gz")
-        write_time_tables(recorded, self.asked.folder, self.on_gpu)
+        write_time_tables(recorded, self.asked.folder)
 
-    def _write_memory(self, recorded: profile, held: int) -> None:
+    def _write_memory(self, recorded: profile) -> None:
         self.traces["stacks"] = write_trace(recorded, self.asked.folder / "trace_stacks.json.gz")
         write_memory_tables(recorded, self.asked.folder, self.on_gpu)
-        if self.on_gpu:
-            peak: float | None = (torch.cuda.max_memory_allocated(self.parts.device) - held) / 2**20
-        else:
-            peak = traced_peak_mib(self.traces["stacks"])
+        peak = self._gpu_peak_mib() if self.on_gpu else traced_peak_mib(self.traces["stacks"])
         batch = next(iter(self.parts.loader.epoch(self.asked.epoch)))
         self.memory_mib = categories(self.parts, peak, (batch.inputs, batch.labels))
 
-    def _reset_peak(self) -> int:
-        """Begins to look for a GPU's peak; the bytes that are held between steps."""
-        if not self.on_gpu:
-            return 0
-        torch.cuda.reset_peak_memory_stats(self.parts.device)
-        return torch.cuda.memory_allocated(self.parts.device)
+    def _reset_peak(self) -> None:
+        """Begins to look for a GPU's peak, and notes the bytes that are held between steps."""
+        if self.on_gpu:
+            torch.cuda.reset_peak_memory_stats(self.parts.device)
+            self.held = torch.cuda.memory_allocated(self.parts.device)
+
+    def _gpu_peak_mib(self) -> float | None:
+        """None where a step is replayed: a graph's memory is taken when it is recorded, and kept."""
+        if self.held is None or isinstance(self.parts.step, GraphStep):
+            return None
+        return (torch.cuda.max_memory_allocated(self.parts.device) - self.held) / 2**20
 
     def _inference(self) -> None:
         """Forward passes alone, in evaluation mode and the run's precision, on a batch that is on the device."""
@@ -151,9 +166,11 @@ class Segment:
                             parts.forward(model, batch)
         finally:
             model.train()
-        kind = ("self_device_time_total", "device") if self.on_gpu else ("self_cpu_time_total", "CPU")
+        averages = recorded.key_averages()
+        timed = has_device_time(averages)
+        kind = ("self_device_time_total", "device") if timed else ("self_cpu_time_total", "CPU")
         title = f"Inference, {_PASSES} passes of {len(batch)} samples, by self {kind[1]} time"
-        write_beside(self.asked.folder / "inference.txt", table(recorded.key_averages(), kind[0], title))
+        write_beside(self.asked.folder / "inference.txt", table(averages, kind[0], title, "all passes"))
 
     def _breakdown(self) -> None:
         trace, stacks = (self.traces.get(name) for name in ("times", "stacks"))
@@ -162,18 +179,20 @@ class Segment:
         found = summarized(trace)
         if stacks is not None:
             found = with_sources(found, summarized(stacks))
-        missing = set(found.missing) - {"device"} - ({"memory"} if self.memory_mib else set())
-        missing |= set() if self.on_gpu else {"device"}  # and so there is no device_time.txt
+        missing, note = absent(found, self.on_gpu, bool(self.memory_mib))
+        self.notes += [note] if note else []
         update = {
             "source": "trace.json.gz",
-            "missing": tuple(sorted(missing)),
+            "missing": missing,
             "torch": torch.__version__,
             "device_name": torch.cuda.get_device_name(self.parts.device) if self.on_gpu else "",
         }
         write_json(self.asked.folder / "breakdown.json", found.model_copy(update=update))
 
     def _record(self, steps: ProfileSchedule, steps_ms: list[float]) -> ProfileRecord:
-        step_ms = median(steps_ms) if steps_ms else None
+        # On a GPU the host only waits before the first step and in the last: how long one took says the mean alone.
+        middle = mean if self.on_gpu else median
+        step_ms = middle(steps_ms) if steps_ms else None
         ratio = step_ms / self.asked.counted_ms if step_ms and self.asked.counted_ms else None
         if ratio is not None and ratio > _SEEN:
             self.notes.append(
@@ -189,6 +208,20 @@ class Segment:
             memory_mib=self.memory_mib,
             notes=tuple(self.notes),
         )
+
+
+def absent(found: TraceSummary, on_gpu: bool, memory: bool) -> tuple[tuple[str, ...], str]:
+    """What a profile lacks (`device` where no kernel was recorded), and a note where it should have it.
+
+    Args:
+        found: the recording of times.
+        on_gpu: whether the run was on a GPU, where kernels belong to it.
+        memory: whether memory is known from the other recording.
+    """
+    missing = set(found.missing) - {"device"} - ({"memory"} if memory else set())
+    if found.kernels is not None:
+        return tuple(sorted(missing)), ""
+    return tuple(sorted(missing | {"device"})), _NO_KERNELS if on_gpu else ""
 
 
 def summarized(trace: Path) -> TraceSummary:

@@ -13,10 +13,10 @@ from laptime.records import CopyRow, KernelStats
 from laptime.trace.attribution import waiting_for_data
 from laptime.trace.collectives import is_collective
 from laptime.trace.events import COPY, KERNEL, Event
-from laptime.trace.intervals import gaps, length, merge, subtract
-from laptime.trace.launches import Launches, fresh_moves, root
+from laptime.trace.intervals import Span, gaps, length, merge, subtract
+from laptime.trace.launches import Launches, root
 from laptime.trace.operators import Operators
-from laptime.trace.steps import OPTIMIZER, Places, Step
+from laptime.trace.steps import Step
 from laptime.trace.syncs import Syncs
 
 SHORT_US = 10.0
@@ -43,7 +43,8 @@ class Device:
     """What the device did, added up over steps.
 
     Attributes:
-        kernel_us: of each kernel, four bytes each: the one thing here that grows with the trace.
+        kernel_us: of each kernel, four bytes each: the one thing here that grows with the trace's kernels.
+        updates: from the first kernel to the last that an optimizer's step launched, by number of the step.
     """
 
     operators: Operators
@@ -55,7 +56,7 @@ class Device:
     unexplained_us: float = 0.0
     layout_us: float = 0.0
     copies: dict[CopyKey, Copies] = field(default_factory=lambda: defaultdict(Copies))
-    optimizer_us: float = 0.0
+    updates: dict[int, Span] = field(default_factory=dict)
     optimizer_kernels: int = 0
 
     def add(self, step: Step) -> None:
@@ -67,16 +68,16 @@ class Device:
         self.idle_us += length(idle)
         explained = merge([*self.syncs.add(step, busy), *waiting_for_data(step)])
         self.unexplained_us += length(subtract(idle, explained))
-        places, fresh = step.places(), fresh_moves(step)
-        new = [row for row in rows if row.begin >= step.since]
-        for row in new:
+        for row in rows:
+            if row.begin < step.since:
+                continue
             if row.kind == KERNEL:
-                self._kernel(row, places)
+                self._kernel(row)
             elif row.kind == COPY:
-                self._copy(row, fresh)
-        self._optimizer(step, new)
+                self._copy(row)
 
-    def _kernel(self, row: Event, places: Places) -> None:
+    def _kernel(self, row: Event) -> None:
+        self._update(row)
         if is_collective(row):
             return
         self.kernel_us.append(row.dur)
@@ -84,9 +85,9 @@ class Device:
             self.layout_us += row.dur
         op = self.launches.operator(row)
         if op is not None:
-            self.operators.add_kernel(op, places.at(op.event.begin), row.dur)
+            self.operators.add_kernel(op, op.region, row.dur)
 
-    def _copy(self, row: Event, fresh: set[int]) -> None:
+    def _copy(self, row: Event) -> None:
         kind = _COPY.match(row.name)
         if kind is None:
             return
@@ -96,20 +97,23 @@ class Device:
         copies.bytes += max(0, row.size)
         copies.us += row.dur
         op = self.launches.operator(row)
-        copies.fresh += kind[1] == "HtoD" and op is not None and id(root(op)) in fresh
+        copies.fresh += kind[1] == "HtoD" and op is not None and root(op).fresh
         source = self.launches.source(row)
         if source:
             copies.sources[source] += 1
 
-    def _optimizer(self, step: Step, rows: list[Event]) -> None:
-        """Adds the stretch from the optimizer's first kernel to its last, idle time between them included."""
-        spans = step.notes(OPTIMIZER) or step.regions.get("optimizer", [])
-        places = Places({"optimizer": spans})
-        launched = [(row, self.launches.call(row)) for row in rows if row.kind == KERNEL] if spans else []
-        own = [row for row, call in launched if call is not None and places.at(call.event.begin)]
-        if own:
-            self.optimizer_us += max(r.end for r in own) - min(r.begin for r in own)
-            self.optimizer_kernels += len(own)
+    def _update(self, row: Event) -> None:
+        """Counts a kernel for the optimizer's step that launched it, if one did."""
+        call = self.launches.call(row)
+        if call is not None and call.update:
+            begin, end = self.updates.get(call.update, (row.begin, row.end))
+            self.updates[call.update] = min(begin, row.begin), max(end, row.end)
+            self.optimizer_kernels += 1
+
+    @property
+    def optimizer_us(self) -> float:
+        """From the first kernel of each optimizer's step to its last, idle time between them included."""
+        return length(self.updates.values())
 
     def kernels(self, steps: int) -> KernelStats:
         count = len(self.kernel_us)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -32,6 +33,10 @@ _FILLS = (
     "randn_like empty lift_fresh"
 )
 FILLS = frozenset(f"aten::{name}" for name in _FILLS.split())
+# What values of other types than torch writes lead to.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+# The most that SQLite holds; what it is cut from stays an id.
+_63_BITS = (1 << 63) - 1
 _FRAME = re.compile(r"(.+)\((\d+)\): ")
 _STEP = re.compile(r"ProfilerStep#\d+$")
 # Names of scripts that people write, though the standard library has them too.
@@ -94,17 +99,18 @@ class Reducer:
             if raw.get("name") == "[memory]":
                 self.holds.add("memory")
             return None
-        kind = _KINDS.get(raw.get("cat", ""))
-        if kind is None:
-            return None
         try:
-            return self._row(raw, kind)
-        except (KeyError, TypeError, ValueError):
+            kind = _KINDS.get(raw.get("cat", ""))
+            return None if kind is None else self._row(raw, kind)
+        except _MALFORMED:
             return None
 
     def _row(self, raw: dict[str, Any], kind: int) -> Event | None:
         args = raw.get("args") or {}
         name = raw["name"]
+        begin, dur = float(raw["ts"]), float(raw.get("dur", 0.0))
+        if not (isinstance(name, str) and name and math.isfinite(begin) and math.isfinite(dur)):
+            return None
         if kind == FRAME:
             if name == "Python GC":
                 kind = NOTE
@@ -113,21 +119,20 @@ class Reducer:
                 name = self._line(name, str(args.get("CallFrom", "")))
                 if not name:
                     return None
-        begin = float(raw["ts"])
         if self._base is None:
             self._base = begin
         detail = self._detail.get(kind, _device)
         shapes, size = detail(raw) if args else ("", -1)
         return Event(
             begin - self._base,
-            float(raw.get("dur", 0.0)),
+            dur,
             kind,
             self._share(f"{raw.get('pid')}/{raw.get('tid')}"),
             self._share(name),
             self._share(shapes),
-            int(args.get("External id") or args.get("external id") or 0),
-            int(args.get("correlation") or 0),
-            size,
+            int(args.get("External id") or args.get("external id") or 0) & _63_BITS,
+            int(args.get("correlation") or 0) & _63_BITS,
+            min(size, _63_BITS),
         )
 
     def _op(self, raw: dict[str, Any]) -> tuple[str, int]:
@@ -152,7 +157,11 @@ class Reducer:
         return self._lines[key]
 
     def _share(self, text: str) -> str:
-        return self._known.setdefault(text, text)
+        known = self._known.get(text)
+        if known is None:
+            # JSON may escape halves of a character, which no file takes.
+            known = self._known[text] = text.encode("utf-8", "replace").decode("utf-8")
+        return known
 
 
 def is_users(path: str) -> bool:

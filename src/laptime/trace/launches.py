@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from laptime.trace.events import FILLS, OP, RUNTIME, Event
 from laptime.trace.nest import Node
-from laptime.trace.steps import Step
+from laptime.trace.steps import Places, Step
 
 # The host may run that many steps ahead of the device before a kernel's launch is forgotten.
 AHEAD = 4
@@ -19,12 +19,25 @@ _NEAR = 3
 
 @dataclass
 class Launches:
-    """Launching calls of the last steps, by the ids that their kernels carry."""
+    """Launching calls of the last steps, by the ids that their kernels carry.
+
+    Where a call lies (region, optimizer, behind a fill) is noted when it is added: its kernel may run steps later, when
+    the host is in another region.
+    """
 
     by_correlation: deque[dict[int, Node]] = field(default_factory=lambda: deque(maxlen=AHEAD))
     by_external: deque[dict[int, Node]] = field(default_factory=lambda: deque(maxlen=AHEAD))
 
+    steps: int = 0
+
     def add(self, step: Step) -> None:
+        self.steps += 1
+        places, updates = step.places(), Places({"update": step.optimizer()})
+        for node in step.nodes:
+            node.region = places.at(node.event.begin)
+            node.update = self.steps if updates.at(node.event.begin) else 0
+        for node in fresh_moves(step):
+            node.fresh = True
         calls = (n for n in step.nodes if n.event.kind == RUNTIME and n.event.correlation)
         self.by_correlation.appendleft({n.event.correlation: n for n in calls})
         ops = (n for n in step.nodes if n.event.kind == OP and n.event.external)
@@ -56,21 +69,21 @@ def root(node: Node) -> Node:
     return above[-1] if above else node
 
 
-def fresh_moves(step: Step) -> set[int]:
-    """Moves of a tensor that the host filled just before, by `id` of their node.
+def fresh_moves(step: Step) -> list[Node]:
+    """Moves of a tensor that the host filled just before.
 
     A trace names no tensors: a move is taken for one when an operator that fills memory, on the host, stands among the
     few before it in the same thread, and made the same shape where the trace has shapes.
     """
     launching = {id(root(n)) for n in step.nodes if n.event.kind == RUNTIME and n.event.name.startswith(_LAUNCHES)}
     before: dict[str, deque[Node]] = {}
-    found = set()
+    found = []
     for node in step.nodes:
         if node.event.kind != OP or node.op is not None:
             continue
         near = before.setdefault(node.event.lane, deque(maxlen=_NEAR))
         if node.event.name in _MOVES and any(_fills(fill, node, launching) for fill in near):
-            found.add(id(node))
+            found.append(node)
         near.append(node)
     return found
 

@@ -21,6 +21,9 @@ class Node:
         source: the user's line that it comes from; empty where the trace has no stacks.
         inner_us: time in operators that it calls.
         heaviest: that of them which takes longest.
+        region: where it lies in its step; empty outside of any and before `Launches` has seen it.
+        update: number of the step in whose optimizer it lies, from 1; 0 elsewhere.
+        fresh: whether it moves what the host filled just before.
     """
 
     event: Event
@@ -28,6 +31,9 @@ class Node:
     source: str
     inner_us: float = 0.0
     heaviest: Node | None = field(default=None, repr=False)
+    region: str = ""
+    update: int = 0
+    fresh: bool = False
 
     @property
     def self_us(self) -> float:

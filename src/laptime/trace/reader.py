@@ -158,6 +158,8 @@ class _Scanner:
         while True:
             try:
                 value, end = self.decode(self.window, self.at)
+            except RecursionError:
+                raise self.file.no_trace(f"JSON nested too deep after event {self.file.events}") from None
             except ValueError:
                 if len(self.window) - self.at > LONGEST_VALUE:
                     raise self.file.no_trace(f"broken JSON after event {self.file.events}") from None

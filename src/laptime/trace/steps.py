@@ -54,6 +54,10 @@ class Step:
         found = [(r.begin, r.end) for r in self.rows if r.kind == NOTE and r.name.startswith(prefixes)]
         return merge(found, self.begin, self.end)
 
+    def optimizer(self) -> list[Span]:
+        """Where the optimizer steps on the host."""
+        return self.notes(OPTIMIZER) or self.regions.get("optimizer", [])
+
     def places(self) -> Places:
         return Places(self.regions)
 

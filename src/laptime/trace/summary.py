@@ -17,7 +17,7 @@ from laptime.trace.events import DEVICE, NOTE, RUNTIME, Event, Reducer, is_step
 from laptime.trace.intervals import length
 from laptime.trace.operators import Operators
 from laptime.trace.reader import TraceFile
-from laptime.trace.steps import OPTIMIZER, Step, read_steps
+from laptime.trace.steps import Step, read_steps
 from laptime.trace.store import IN_MEMORY, Store
 
 GC = "Python GC"
@@ -100,14 +100,14 @@ class Totals:
         self.gc_seen |= any(row.kind == NOTE and row.name == GC for row in step.rows)
 
     def _optimizer(self, step: Step) -> None:
-        spans = step.notes(OPTIMIZER) or step.regions.get("optimizer", [])
+        spans = step.optimizer()
         self.optimizer_us += length(spans)
         roots = (n.event.begin for n in step.ops if n.op is None)
         self.optimizer_ops += sum(any(low <= begin < high for low, high in spans) for begin in roots)
 
     def optimizer(self) -> tuple[float, int]:
-        """Microseconds and calls of the optimizer: on a device of its kernels, else of the host."""
-        if self.device is not None and self.device.optimizer_kernels:
+        """Microseconds and calls of the optimizer: on a device of its kernels, 0 of none; else of the host."""
+        if self.device is not None:
             return self.device.optimizer_us, self.device.optimizer_kernels
         return self.optimizer_us, self.optimizer_ops
 

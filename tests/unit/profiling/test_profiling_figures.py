@@ -1,6 +1,7 @@
 """Floor, memory and set-up against numbers that can be reckoned by hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,9 +9,10 @@ from tests.unit.profiling.profiling_examples import BATCH, SIZE, tiny
 
 from laptime.engine.setup import describe
 from laptime.profiling.closer import Findings, counted_ms
-from laptime.profiling.memory import traced_peak_mib
+from laptime.profiling.memory import categories, traced_peak_mib
 from laptime.profiling.roofline import Work, WorkCounter, floor_ms, step_work, with_floor
 from laptime.records import Ceilings, EpochRecord, Machine, ProfileRecord, RunRecord
+from laptime.world import World
 
 CEILINGS = Ceilings(gemm_fp32_gflops=1.0, copy_gb_s=1.0)
 
@@ -46,6 +48,25 @@ def test_a_step_s_floor_holds_the_whole_batch_and_the_optimizer():
     assert work[-1].bytes == 4 * (3 * floats + 2 * (2 * floats + tensors))
 
 
+def test_the_floor_is_that_of_the_last_epoch_s_images():
+    parts, recipe = tiny()
+    growing = replace(recipe, epoch_sizes=((SIZE // 2, SIZE // 2), (SIZE, SIZE)))
+    assert step_work(growing, parts) == step_work(recipe, parts)
+
+
+def test_each_rank_on_a_cpu_has_an_optimizer_of_its_own():
+    parts, recipe = tiny()
+    one, two = (step_work(replace(recipe, world=World(size=n)), parts) for n in (1, 2))
+    assert two[-1].bytes == 2 * one[-1].bytes
+    assert two[:-1] == one[:-1]
+
+
+def test_a_view_that_autograd_does_not_track_moves_nothing():
+    with WorkCounter(4) as counter:
+        torch.ops.aten._unsafe_view(torch.empty(2, 3, device="meta"), [6])
+    assert counter.done == []
+
+
 def test_a_share_above_one_is_told_and_not_clipped():
     epoch = EpochRecord(index=0, epoch_s=1.0, samples=100)
     profile = ProfileRecord(schedule="0,1,2,1", notes=("first",))
@@ -64,10 +85,22 @@ def test_the_traced_peak_is_the_highest_running_sum_on_the_cpu(tmp_path):
 
     path = tmp_path / "trace.json"
     events = [event(3, -2), event(1, 2), event(2, 3), event(4, 1), event(2.5, 90, device=1), {"name": "aten::add"}]
-    path.write_text(json.dumps({"traceEvents": events}))
-    assert traced_peak_mib(path) == 5
+    path.write_bytes(json.dumps({"traceEvents": events}).encode().replace(b"add", b"a\xff"))
+    assert traced_peak_mib(path) == 5  # names that are no text do no harm
     path.write_text(json.dumps({"traceEvents": events[-1:]}))
     assert traced_peak_mib(path) is None
+
+
+def test_activations_are_left_out_where_they_are_not_known():
+    parts, _ = tiny()
+    batch = (torch.empty(2**18),)  # 1 MiB
+    small = categories(parts, None, batch)["gradients"]
+    assert "activations" not in categories(parts, None, batch)
+    assert "activations" not in categories(parts, 1.0, batch)
+    assert categories(parts, 3.0, batch)["activations"] == pytest.approx(2 - small)
+    for parameter in parts.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    assert categories(parts, 3.0, batch)["activations"] == 2  # held before the step, so its peak has none of them
 
 
 def test_a_set_up_is_described_as_it_was_built():

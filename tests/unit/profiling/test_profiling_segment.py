@@ -9,9 +9,10 @@ import pytest
 import torch
 from tests.unit.profiling.profiling_examples import BATCH, tiny
 
-from laptime.profiling.capture import Recorder, fitted, record_steps, undisturbed
-from laptime.profiling.segment import Asked, Segment, with_sources
-from laptime.records import OperatorRow, Quartiles, TraceSummary
+from laptime.profiling.capture import Recorder, fitted, record_steps, undisturbed, waiting_steps
+from laptime.profiling.files import write_trace
+from laptime.profiling.segment import Asked, Segment, absent, with_sources
+from laptime.records import KernelStats, OperatorRow, Quartiles, TraceSummary
 from laptime.spec import ProfileSchedule, read_schedule
 
 TWO = ProfileSchedule(0, 1, 2, 1)
@@ -74,6 +75,49 @@ def test_a_segment_writes_its_files_and_leaves_the_rest_as_it_was(tmp_path):
     assert record.memory_mib["parameters"] == record.memory_mib["gradients"] == pytest.approx(floats * 4 / 2**20)
     assert record.memory_mib["optimizer"] > 2 * floats * 4 / 2**20  # two moments, and a count for each tensor
     assert record.memory_mib["activations"] > 0
+
+
+def test_of_several_cycles_the_last_is_counted_as_it_is_in_the_tables(tmp_path):
+    parts, recipe = tiny()
+    record = Segment(parts, recipe, Asked(ProfileSchedule(0, 1, 2, 3), 0, None, tmp_path)).run()
+    assert record.steps == 2
+    table = (tmp_path / "self_cpu_time.txt").read_text()
+    assert "of several cycles the last one's" in table.splitlines()[0]
+    (update,) = (line for line in table.splitlines() if "Optimizer.step#Adam.step" in line)
+    assert update.split()[-1] == "2"
+
+
+@pytest.mark.parametrize(("text", "waits"), [("1,2,5,1", {2, 7}), ("0,0,2,1", {-1, 1}), ("1,1,1,2", {1, 2, 4, 5})])
+def test_the_host_waits_before_the_first_recorded_step_and_in_the_last(text, waits):
+    assert waiting_steps(read_schedule(text)) == waits
+
+
+def test_a_trace_that_can_t_be_written_leaves_nothing_behind(tmp_path):
+    with torch.profiler.profile() as recorded:
+        torch.ones(2)
+    taken = tmp_path / "trace.json.gz"
+    taken.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_trace(recorded, taken)
+    assert list(tmp_path.iterdir()) == [taken]
+
+
+def test_a_folder_that_can_t_be_made_is_a_note(tmp_path):
+    parts, recipe = tiny()
+    (tmp_path / "file").write_text("")
+    record = Segment(parts, recipe, Asked(TWO, 0, None, tmp_path / "file" / "profile")).run()
+    assert "the profile has no folder: NotADirectoryError" in record.notes[0]
+    assert record.steps == 2
+
+
+def test_a_gpu_without_recorded_kernels_is_told():
+    found = TraceSummary(step_ms=Quartiles(low=1, median=1, high=1), step_mean_ms=1, missing=("memory", "stacks"))
+    missing, note = absent(found, on_gpu=True, memory=True)
+    assert missing == ("device", "stacks")
+    assert "no kernel of the GPU was recorded" in note
+    assert absent(found, on_gpu=False, memory=False) == (("device", "memory", "stacks"), "")
+    seen = found.model_copy(update={"kernels": KernelStats(calls=1), "device": "cuda"})
+    assert absent(seen, on_gpu=True, memory=True) == (("stacks",), "")
 
 
 def test_a_profiler_that_fails_ends_no_step():

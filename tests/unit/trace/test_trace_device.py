@@ -104,6 +104,55 @@ def test_a_kernel_finds_its_operator_a_step_later(tmp_path):
     assert summarize(trace.write(tmp_path / "t.json")).operators[0].device_self_ms == pytest.approx(0.010)
 
 
+def test_a_host_that_runs_ahead_leaves_a_kernel_to_the_step_and_region_of_its_launch(tmp_path):
+    trace = Trace()
+    for number in range(3):
+        at = 100 * number
+        trace.step(number, at, 100)
+        trace.note("forward", at + 1, 20)
+        trace.note("Optimizer.step#SGD.step", at + 50, 20)
+        update = trace.op("aten::add_", at + 52, 6)
+        # The first runs while the host is in the next step's forward, the second after that.
+        trace.launch(update, at + 53, at + 105, 10, "elementwise_kernel")
+        trace.launch(update, at + 54, at + 130, 10, "elementwise_kernel")
+    summary = summarize(trace.write(tmp_path / "t.json"))
+    assert summary.elementwise_ms == 0
+    # Those of the third step run after the recording.
+    assert (summary.optimizer_ms, summary.optimizer_calls) == (pytest.approx(2 * 35 / 3e3), pytest.approx(4 / 3))
+
+
+def test_optimizer_steps_that_share_a_step_of_the_clock_are_added_apart(tmp_path):
+    trace = Trace()
+    for number in range(3):
+        trace.step(number, 100 * number, 100)
+    for at, begins in ((0, (110,)), (100, (180, 210))):
+        trace.note("Optimizer.step#SGD.step", at + 50, 20)
+        update = trace.op("aten::add_", at + 52, 6)
+        for i, begin in enumerate(begins):
+            trace.launch(update, at + 53 + i, begin, 10)
+    summary = summarize(trace.write(tmp_path / "t.json"))
+    assert summary.optimizer_ms == pytest.approx((10 + 40) / 3e3)
+
+
+def test_an_optimizer_without_kernels_takes_an_unknown_time_on_a_device(tmp_path):
+    trace = Trace()
+    trace.step(1, 0, 100)
+    trace.note("Optimizer.step#SGD.step", 50, 20)
+    trace.launch(trace.op("aten::mm", 10, 20), 12, 30, 10)
+    summary = summarize(trace.write(tmp_path / "t.json"))
+    assert (summary.optimizer_ms, summary.optimizer_calls) == (None, None)
+
+
+def test_a_fresh_copy_that_runs_a_step_later_is_fresh(tmp_path):
+    trace = Trace()
+    trace.step(1, 0, 100)
+    trace.step(2, 100, 100)
+    trace.op("aten::zeros", 10, 4)
+    move = trace.op("aten::to", 16, 20)
+    trace.launch(move, 18, 120, 5, "Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", bytes=64)
+    assert summarize(trace.write(tmp_path / "t.json")).copies[0].fresh == 0.5
+
+
 def test_kernels_on_two_streams_overlap_once(tmp_path):
     trace = Trace()
     trace.step(1, 0, 100)

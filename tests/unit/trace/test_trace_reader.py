@@ -61,8 +61,24 @@ def test_malformed_events_are_passed_over(tmp_path):
         {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": "soon"},
         {"ph": "X"},
         {},
+        {"ph": "X", "cat": ["cpu_op"], "name": "aten::mm", "ts": 1},
+        {"ph": "X", "cat": "cpu_op", "name": 7, "ts": 1},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "args": [1]},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": float("nan")},
+        {"ph": "X", "cat": "python_function", "name": "", "ts": 1},
+        {"ph": "X", "cat": "gpu_memcpy", "name": "m", "ts": 1, "args": {"bytes": float("inf")}},
     ]
     assert summarize(trace.write(tmp_path / "t.json")).operators[0].calls == 1
+
+
+def test_ids_sizes_and_names_that_no_file_holds_do_no_harm(tmp_path):
+    trace = Trace()
+    trace.step(1, 0, 100)
+    op = trace.op("aten::mm\ud800", 10, 50, **{"correlation": 1 << 70, "External id": 1 << 64})
+    trace.launch(op, 12, 30, 10, "Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", bytes=1 << 80)
+    path = trace.write(tmp_path / "t.json")
+    assert summarize(path, in_memory=2) == summarize(path)
+    assert summarize(path).operators[0].name == "aten::mm?"
 
 
 def _said(path):
@@ -82,6 +98,7 @@ def _said(path):
         (b"hello", "not JSON"),
         (b"{not json", "not JSON"),
         (b'{"a": 1}', "JSON without traceEvents"),
+        (b'{"traceEvents": [' + b"[" * 200_000, "nested too deep"),
         (b'{"traceEvents": []}', "another tool"),
         (b'{"traceEvents": [{"ph": "X", "cat": "FEE", "name": "f", "ts": 1, "dur": 2}]}', "another tool"),
         (b"\x0a\x12\x34\x08binary", "Perfetto"),
