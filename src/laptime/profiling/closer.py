@@ -81,11 +81,10 @@ def look_closer(
         folder: where the record will stand.
         found: takes what is found, so that a run that fails later keeps it.
     """
-    parts, recipe = built
     if spec.profile == "none":
         return
     _profile(spec, built, epochs, folder, found)
-    recipe.world.barrier()  # the others' next steps would take from what the first one still measures
+    built[1].world.barrier()  # the others' next steps would take from what the first one still measures
 
 
 def _profile(
