@@ -28,8 +28,7 @@ class RegionMarks:
     """Opens a region named after a part where the part before it ends, and closes it at the part's own mark.
 
     A mark is called at the end of its part, but a region needs its name at its beginning. So the first step of each
-    kind teaches the order of its marks and has no regions. The start of workers lies in the region that was expected
-    there.
+    kind teaches the order of its marks and has no regions. Workers that start lie in the region expected there.
     """
 
     def __init__(self) -> None:
