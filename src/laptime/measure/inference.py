@@ -10,8 +10,9 @@ from time import perf_counter
 import torch
 from torch import nn
 
+from laptime.engine.setup import samples_of_a_rank
 from laptime.measure.breakdown import quartiles
-from laptime.optimizations.base import Parts, Recipe, shares
+from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.data import Normalizer
 from laptime.records import InferenceRecord
 from laptime.workloads.base import Batch
@@ -36,7 +37,7 @@ def measure_inference(
         budget_s: for all sizes together. Each has a pass that doesn't count and at least one that does, so that a large
             batch on a slow CPU may take longer.
     """
-    own = len(shares(torch.arange(recipe.batch_size), recipe.batch_size, recipe.world)[0].indices)
+    own = samples_of_a_rank(recipe)
     test = recipe.data.test
     sizes = [size for size in sorted({*_SIZES, own}) if size <= len(test.labels)]
     normalize = Normalizer(recipe, p.device)
