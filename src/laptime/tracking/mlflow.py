@@ -198,9 +198,8 @@ def load_logged_model(run_id: str, uri: str) -> tuple[Any, dict[str, Any]]:
         DataError: there is no such run, it has no model, or its model is none of laptime's.
         TrackingError: the server does not answer.
     """
-    uri = check_uri(uri)
     with explained(uri):
-        client = _client(uri)
+        client = _client(uri := check_uri(uri))
         import mlflow.pytorch
 
         mlflow.set_tracking_uri(uri)
