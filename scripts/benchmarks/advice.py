@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from statistics import quantiles
 
 import torch
 import torchvision
@@ -72,21 +71,16 @@ class Side:
         step, data, own, cpu = ([s * 1e3 for s in column] for column in zip(*self.steps, strict=True))
         broken = Breakdown(
             steps=len(step),
-            step_ms=_quartiles(step),
-            parts_ms={"data": _quartiles(data)},
+            step_ms=Quartiles.of(step),
+            parts_ms={"data": Quartiles.of(data)},
             fetch_cpu_share=sum(own) / sum(data),
-            process_cpu_ms=_quartiles(cpu).median,
+            process_cpu_ms=Quartiles.of(cpu).median,
         )
         count = len(step)
         epoch = EpochRecord(index=0, epoch_s=sum(step) / 1e3, samples=count * _BATCH, steps=count, breakdown=broken)
         setup = SetupRecord(batch_size=_BATCH, loader="items", workers=self.workers)
         machine = Machine(cores=allowed_cores(), load_before=load)
         return RunRecord(status="done", machine=machine, epochs=(epoch,), setup=setup)
-
-
-def _quartiles(values: list[float]) -> Quartiles:
-    low, middle, high = quantiles(values, n=4)
-    return Quartiles(low=low, median=middle, high=high)
 
 
 def main() -> None:

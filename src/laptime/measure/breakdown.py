@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from laptime.measure.marks import EpochTimes
 from laptime.records import Breakdown, Quartiles
 
 # The parts that come before a step can begin.
 _FETCH = ("data", "copy")
-
-
 # A last wait below this share of the epoch is no more than a few launches: the host's steps are the GPU's too.
 _AHEAD = 0.02
 
@@ -52,9 +50,9 @@ def break_down(times: EpochTimes, gc_s: float | None = None, ending: Ending | No
         steps=len(steps),
         step_ms=step_ms,
         step_p99_ms=p99_ms,
-        parts_ms={part: quartiles(steps[:, i] / 1e6) for i, part in enumerate(times.parts)},
+        parts_ms={part: Quartiles.of((steps[:, i] / 1e6).tolist()) for i, part in enumerate(times.parts)},
         mean_ms={part: float(steps[:, i].mean()) / 1e6 for i, part in enumerate(times.parts)},
-        device_ms={part: quartiles(found) for part, found in times.device_ms.items()},
+        device_ms={part: Quartiles.of(found) for part, found in times.device_ms.items()},
         drain_s=None if ending is None else ending.drain_s,
         first_batch_s=sum(int(times.ns[0, times.parts.index(p)]) for p in _FETCH if p in times.parts) / 1e9,
         worker_start_s=None if times.worker_start_ns is None else times.worker_start_ns / 1e9,
@@ -87,11 +85,11 @@ def _whole_steps(
     A host that waits for nothing is through with its steps long before the GPU is.
     """
     if device := device_steps_ms(times.device_ms):
-        return quartiles(device), float(np.quantile(device, 0.99))
+        return Quartiles.of(device), float(np.quantile(device, 0.99))
     if ending is not None and ending.drain_s > _AHEAD * ending.own_s:
         mean = _mean_step_ms(times, ending.own_s)
         return Quartiles(low=mean, median=mean, high=mean), None
-    return quartiles(host_ns / 1e6), float(np.quantile(host_ns, 0.99)) / 1e6
+    return Quartiles.of((host_ns / 1e6).tolist()), float(np.quantile(host_ns, 0.99)) / 1e6
 
 
 def _mean_step_ms(times: EpochTimes, own_s: float) -> float:
@@ -99,9 +97,3 @@ def _mean_step_ms(times: EpochTimes, own_s: float) -> float:
     later = len(times.ns) - 1
     first_s = int(times.ns[0].sum()) / 1e9
     return (own_s - first_s) / later * 1e3 if later else own_s * 1e3
-
-
-def quartiles(values: ArrayLike | Sequence[float]) -> Quartiles:
-    """Quartiles of at least one value, with linear interpolation."""
-    low, middle, high = np.quantile(np.asarray(values, dtype=np.float64), (0.25, 0.5, 0.75))
-    return Quartiles(low=float(low), median=float(middle), high=float(high))

@@ -11,10 +11,9 @@ import torch
 from torch import nn
 
 from laptime.engine.setup import samples_of_a_rank
-from laptime.measure.breakdown import quartiles
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.data import Normalizer
-from laptime.records import InferenceRecord
+from laptime.records import InferenceRecord, Quartiles
 from laptime.workloads.base import Batch
 
 _SIZES = (1, 32)
@@ -48,7 +47,7 @@ def measure_inference(
         for size in sizes:
             batch = Batch(normalize(test.images[:size].to(p.device)), test.labels[:size].to(p.device))
             times = _passes(_Pass(p, batch, clock), budget_s / len(sizes))
-            spread = quartiles([1000 * s for s in times])
+            spread = Quartiles.of([1000 * s for s in times])
             found.append(InferenceRecord(batch_size=size, pass_ms=spread, samples_per_s=1000 * size / spread.median))
     return tuple(found)
 

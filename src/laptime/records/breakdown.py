@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import quantiles
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -22,6 +24,13 @@ class Quartiles(Readable):
     low: float
     median: float
     high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Quartiles:
+        """Quartiles of at least one value, with linear interpolation between those that were seen."""
+        some = values if len(values) > 1 else [*values, *values]
+        low, median, high = quantiles(some, n=4, method="inclusive")
+        return cls(low=low, median=median, high=high)
 
 
 class Breakdown(Readable):

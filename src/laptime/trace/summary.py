@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
 from laptime.errors import DataError, shorten
@@ -125,7 +124,7 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
         device_name=_device_name(meta),
         torch=str(meta.get("torch_version", meta.get("pytorch_version", ""))),
         steps=steps,
-        step_ms=_quartiles(totals.steps_us),
+        step_ms=Quartiles.of([us / 1e3 for us in totals.steps_us]),
         step_mean_ms=sum(totals.steps_us) * per_step,
         attribution_ms={name: us * per_step for name, us in totals.shares.items()},
         regions_ms={name: us * per_step for name, us in totals.regions.items()},
@@ -155,13 +154,6 @@ def _missing(reducer: Reducer, kinds: Counter[int], totals: Totals) -> tuple[str
         "device": bool(kinds[RUNTIME]) and not totals.on_device,
     }
     return tuple(name for name, is_absent in absent.items() if is_absent)
-
-
-def _quartiles(values_us: list[float]) -> Quartiles:
-    if len(values_us) == 1:
-        return Quartiles(low=values_us[0] / 1e3, median=values_us[0] / 1e3, high=values_us[0] / 1e3)
-    low, middle, high = quantiles(values_us, n=4, method="inclusive")
-    return Quartiles(low=low / 1e3, median=middle / 1e3, high=high / 1e3)
 
 
 def _device_name(meta: dict[str, Any]) -> str:

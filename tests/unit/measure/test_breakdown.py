@@ -10,9 +10,10 @@ from measure_examples import tiny_recipe
 
 from laptime.engine.build import build
 from laptime.engine.loop import train_epoch
-from laptime.measure.breakdown import Ending, break_down, device_steps_ms, middle_step_ms, quartiles
+from laptime.measure.breakdown import Ending, break_down, device_steps_ms, middle_step_ms
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import Clocks, EpochTimes, StepMarks
+from laptime.records import Quartiles
 
 
 def counted(recipe, marks: StepMarks | None = None, epochs: int = 2):
@@ -65,7 +66,7 @@ def test_cpu_time_is_given_where_it_was_measured():
 
 def test_device_times_become_quartiles_by_part():
     found = break_down(times_of({"step": 1}, device_ms={"step": [3.0, 1.0, 2.0], "data": [0.0, 0.0, 0.0]}))
-    assert found.device_ms == {"step": quartiles([1, 2, 3]), "data": quartiles([0])}
+    assert found.device_ms == {"step": Quartiles.of([1, 2, 3]), "data": Quartiles.of([0])}
 
 
 def ahead(steps: int, **more) -> EpochTimes:
@@ -78,7 +79,7 @@ def test_a_gpu_s_step_is_on_its_own_clock():
     times = ahead(9, device_ms=device_ms)
     assert device_steps_ms(device_ms) == [20.0, 10.0, 30.0, 40.0]
     found = break_down(times, ending=Ending(own_s=0.3, drain_s=0.192))
-    assert found.step_ms == quartiles([20, 10, 30, 40])
+    assert found.step_ms == Quartiles.of([20, 10, 30, 40])
     assert found.step_p99_ms == pytest.approx(39.7)
     assert (found.steps, found.drain_s) == (8, 0.192)
     assert found.parts_ms["forward"].median == 0.75
@@ -96,7 +97,7 @@ def test_where_no_step_of_a_gpu_was_read_the_epoch_s_seconds_tell_the_mean():
 
 def test_a_host_that_waits_in_every_step_has_the_gpu_s_steps():
     found = break_down(ahead(9), ending=Ending(own_s=0.1081, drain_s=0.0001))
-    assert found.step_ms == quartiles([1])
+    assert found.step_ms == Quartiles.of([1])
     assert found.step_p99_ms == pytest.approx(1)
     assert found.drain_s == 0.0001
 
