@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class LaptimeError(Exception):
@@ -40,6 +41,13 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}."
     return UsageError(f"unknown {what} {shorten(name)!r}: {hint}")
+
+
+def answered(fields: Mapping[str, Any]) -> LaptimeError:
+    """The error that a child process answered with: its `error` in the class that `kind` names."""
+    named = globals().get(str(fields.get("kind")))
+    kind = named if isinstance(named, type) and issubclass(named, LaptimeError) else LaptimeError
+    return kind(str(fields.get("error")))
 
 
 def in_words(error: OSError) -> str:

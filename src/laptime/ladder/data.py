@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from laptime import errors
-from laptime.errors import DataError, LaptimeError, shorten
+from laptime.errors import DataError, answered, shorten
 from laptime.places import Places
 from laptime.records import write_json
 from laptime.spec import DataSpec
@@ -120,9 +119,7 @@ def _tell(line: str, on_progress: OnProgress | None) -> None:
 def _result(fields: dict[str, Any]) -> DataSpec:
     if "data" in fields:
         return DataSpec.model_validate(fields["data"])
-    kind = getattr(errors, str(fields.get("kind")), LaptimeError)
-    known = isinstance(kind, type) and issubclass(kind, LaptimeError)
-    raise (kind if known else LaptimeError)(str(fields.get("error")))
+    raise answered(fields)
 
 
 def _last_line(log: IO[bytes]) -> str:

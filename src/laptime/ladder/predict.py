@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from laptime import errors
 from laptime.data.listing import IMAGE_SUFFIXES
-from laptime.errors import LaptimeError, RunError, UsageError, shorten
+from laptime.errors import RunError, UsageError, answered, shorten, unknown
 from laptime.places import Places
 from laptime.processes import child_environment
 from laptime.records import Predictions, Refused, write_json
@@ -39,7 +38,7 @@ def predict(run: str, images: Sequence[str], places: Places, device: str = "auto
         LaptimeError: the model can't be had; see `laptime.predicting`.
     """
     if device not in _DEVICES:
-        raise errors.unknown("device", device, _DEVICES)
+        raise unknown("device", device, _DEVICES)
     if batch < 1:
         raise UsageError(f"--batch {batch} is no number of images: give 1 or more.")
     model = find_run(run)
@@ -144,6 +143,4 @@ def _ask(request: dict[str, Any], uri: str | None) -> Predictions:
 def _result(fields: dict[str, Any]) -> Predictions:
     if "error" not in fields:
         return Predictions.model_validate(fields)
-    kind = getattr(errors, str(fields.get("kind")), LaptimeError)
-    known = isinstance(kind, type) and issubclass(kind, LaptimeError)
-    raise (kind if known else LaptimeError)(str(fields["error"]))
+    raise answered(fields)
