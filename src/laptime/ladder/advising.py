@@ -75,8 +75,10 @@ class Counsel:
         baseline = self.ladder.plan.fixed[0].name
         chosen = {name: self.advice[name] for name in (baseline, self.best) if name in self.advice}
         self._given = dict(self.advice)
-        self._verification = Verification(self.ladder, chosen)
-        yield from self._verification.turns()
+        with self._guarded("the advice can't be verified"):
+            self._verification = Verification(self.ladder, chosen)
+        if self._verification is not None:
+            yield from self._verification.turns()
         self.settle()
 
     def settle(self) -> None:
