@@ -18,7 +18,6 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -148,14 +147,12 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         begin = time.perf_counter()
         write_model(parts.evaluated, folder / "model.pt")
         facts.checkpoint_s = time.perf_counter() - begin
-    progress.write({"event": "phase", "phase": "profile"})
-    look_first(spec, (parts, recipe), facts.epochs, facts.found)
-    _keep(spec, facts, folder)
-    look = partial(look_closer, spec, (parts, recipe), facts.epochs, folder, facts.found)
-    if world.size > 1:
-        look()  # other ranks may wait for one that fails here: all of them fail
-    else:
-        facts.found.tried("the closer look was cut short", look, None)
+    if spec.check or spec.profile != "none":  # else times alone are wanted, by the gate above all
+        look_first(spec, (parts, recipe), facts.epochs, facts.found)
+    if spec.profile != "none":
+        progress.write({"event": "phase", "phase": "profile"})
+        _keep(spec, facts, folder)
+        look_closer(spec, (parts, recipe), facts.epochs, folder, facts.found)
     if spec.check:
         # After the timed part, whose memory and allocator it would disturb; before the time is shown to anybody.
         progress.write({"event": "phase", "phase": "check"})

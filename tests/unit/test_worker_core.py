@@ -68,14 +68,18 @@ def test_a_closer_look_that_breaks_costs_a_run_nothing(monkeypatch, tmp_path):
         known.append(read_record(tmp_path / PARTIAL))
         raise OSError("no space left")
 
-    monkeypatch.setattr(worker, "look_closer", broken)
+    monkeypatch.setattr("laptime.profiling.closer._profile", broken)
     monkeypatch.setattr(worker, "_open", lambda spec: make_data(train=8, test=3))
-    record = worker.run(make_spec(epochs=1, warmup_epochs=0, batch_size=8, check=False), tmp_path)
+    spec = make_spec(epochs=1, warmup_epochs=0, batch_size=8, check=False, profile="full")
+    record = worker.run(spec, tmp_path)
     assert record.status == known[0].status == "done", record.error
     assert known[0].epochs == record.epochs
     assert (known[0].setup, known[0].machine) == (record.setup, record.machine)
     assert known[0].setup.loader
     assert "no space left" in record.notes[-1]
+    bare = worker.run(spec.model_copy(update={"profile": "none"}), tmp_path / "bare")
+    assert (bare.status, bare.setup) == ("done", None)  # times alone, as a gate wants them
+    assert not (tmp_path / "bare" / PARTIAL).exists()
 
 
 def test_unchecked_epochs_are_on_disk_before_the_check(monkeypatch, tmp_path):

@@ -81,10 +81,16 @@ def look_closer(
         folder: where the record will stand.
         found: takes what is found, so that a run that fails later keeps it.
     """
-    if spec.profile == "none":
-        return
-    _profile(spec, built, epochs, folder, found)
-    built[1].world.barrier()  # the others' next steps would take from what the first one still measures
+    world = built[1].world
+
+    def profile() -> None:
+        _profile(spec, built, epochs, folder, found)
+
+    if world.size > 1:
+        profile()  # others may wait for a rank that fails: all fail
+    else:
+        found.tried("the closer look was cut short", profile, None)
+    world.barrier()  # the others' next steps would take from what the first one still measures
 
 
 def _profile(
