@@ -50,6 +50,7 @@ def run(
     from laptime.cli.ladder_view import view
     from laptime.ladder import make_request, run_single
     from laptime.places import find_places
+    from laptime.records.simple import simple_table
 
     request = make_request(
         workload=workload,
@@ -74,5 +75,7 @@ def run(
     if as_json:
         typer.echo(record.model_dump_json(by_alias=True, indent=1))
     else:
+        if request.profile == "simple" and not bare and record.epochs:
+            typer.echo(simple_table(record))
         typer.echo(f"Record: {folder / 'record.json'}")
     raise typer.Exit(0 if record.status == "done" else 1)

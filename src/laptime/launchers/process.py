@@ -23,6 +23,8 @@ from laptime.spec import RunSpec
 
 _LOOK_EVERY_S = 0.2
 _DRAIN_S = 2.0
+# torch's own warnings in C++, of which each profile of memory brings one; what a user sets stays.
+_QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
 def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
@@ -80,7 +82,7 @@ def child(command: Sequence[str], *descriptors: int) -> Iterator[subprocess.Pope
         text=True,
         errors="replace",
         pass_fds=descriptors,
-        env={**child_environment(), "PYTHONUNBUFFERED": "1"},
+        env=_QUIET | child_environment() | {"PYTHONUNBUFFERED": "1"},
     )
     try:
         yield process
