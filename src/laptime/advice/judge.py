@@ -159,7 +159,10 @@ def _headline(findings: list[Finding], s: Signals) -> str:
     if s.step_ms is None:
         return "Nothing to advise on: no step was timed."
     if not findings:
-        return "Nothing worth proposing: no rule expects a gain above the noise. What could not be judged is listed under Withheld."
+        return (
+            "Nothing worth proposing: no rule expects a gain above the noise. What could not be judged is listed under "
+            "Withheld."
+        )
     best = findings[0]
     low, high = best.step_ms_expected
     return (
