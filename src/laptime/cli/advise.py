@@ -6,6 +6,8 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,10 @@ import typer
 from laptime.errors import DataError, RunError, UsageError, shorten
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from laptime.records import ProbeRecord, RunRecord, TraceSummary
+    from laptime.trace.reader import Told
 
     Subject = tuple[RunRecord | None, TraceSummary | None, ProbeRecord | None]
 
@@ -75,11 +80,35 @@ def _read_file(path: Path) -> Subject:
 
     schema = _SCHEMA.search(_head(path))
     if schema is None and path.name != "record.json":
-        return None, summarize(path), None
+        with _progress() as told:
+            return None, summarize(path, told=told), None
     if schema is not None and schema[1] == b"trace":
         kind = Versioned("summary of a trace", TRACE_SCHEMA, "advise on the trace itself", DataError)
         return None, read_versioned(path, TraceSummary, kind), None
     return _read_run(path)
+
+
+@contextmanager
+def _progress() -> Iterator[Told]:
+    """A bar where stderr is a terminal: a trace of 2 GB takes a minute and more."""
+    from laptime.trace.reader import untold
+
+    if not sys.stderr.isatty():
+        yield untold
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def told(what: str, share: float) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=1.0)
+            bar.update(tasks[what], completed=share)
+
+        yield told
 
 
 def _head(path: Path) -> bytes:

@@ -11,7 +11,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +22,10 @@ CHUNK = 1 << 20
 # No value of a trace comes near: what can't be decoded within this much text is not JSON.
 LONGEST_VALUE = 32 << 20
 RECORD_IT = "record it with torch.profiler.profile(schedule=...), export_chrome_trace and prof.step() after each step"
+READING = "reading"
+
+Told = Callable[[str, float], None]
+"""Called now and then with what is done, and how much of it, from 0 to 1."""
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 _FOREIGN = {
     b"SQLite format 3": "an SQLite file, as nsys exports",
@@ -32,17 +36,23 @@ _FOREIGN = {
 }
 
 
+def untold(what: str, share: float) -> None:
+    """For those who show no progress."""
+
+
 @dataclass
 class TraceFile:
     """A trace while it is read.
 
     Attributes:
+        told: hears how much of the file has been read.
         meta: the keys around the events.
         events: how many were read.
         mib: MiB of text that was read.
     """
 
     path: Path
+    told: Told = untold
     meta: dict[str, Any] = field(default_factory=dict)
     events: int = 0
     chars: int = 0
@@ -58,11 +68,12 @@ class TraceFile:
             DataError: the file can't be read, is no JSON, no trace, or ends in the middle.
         """
         try:
-            with _open(self.path) as stream:
+            with _raw(self.path) as raw, _unpacked(raw) as stream:
                 self._look(stream)
+                size = max(1, self.path.stat().st_size)
                 # A name may hold bytes that are no UTF-8; a sign in its place does no harm.
                 with io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="") as text:
-                    yield from _Scanner(self, text).events()
+                    yield from _Scanner(self, text, lambda: self.told(READING, raw.tell() / size)).events()
         except EOFError as error:
             raise self.cut_off() from error
         except (zlib.error, gzip.BadGzipFile) as error:
@@ -96,21 +107,25 @@ class TraceFile:
         return shorten(str(self.path))
 
 
-def _open(path: Path) -> IO[bytes]:
+def _raw(path: Path) -> IO[bytes]:
     if path.is_dir():
         inside = sorted(p.name for p in path.iterdir() if ".json" in p.suffixes)
         hint = f", such as {shorten(inside[0])}" if inside else "; there is none in it"
         raise DataError(f"{shorten(str(path))} is a folder: give one trace file{hint}.")
-    with path.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]  # reads bytes, both
+    return path.open("rb")
+
+
+def _unpacked(raw: IO[bytes]) -> IO[bytes]:
+    packed = raw.read(2) == b"\x1f\x8b"
+    raw.seek(0)
+    return gzip.open(raw, "rb") if packed else raw  # type: ignore[return-value]  # reads bytes
 
 
 class _Scanner:
     """A window of text over the file; `at` is where decoding goes on."""
 
-    def __init__(self, file: TraceFile, text: IO[str]) -> None:
-        self.file, self.text = file, text
+    def __init__(self, file: TraceFile, text: IO[str], moved: Callable[[], None]) -> None:
+        self.file, self.text, self.moved = file, text, moved
         self.window, self.at, self.ended = "", 0, False
         # Not strict: names of kernels and files come as they are, with control characters in them.
         self.decode = json.JSONDecoder(strict=False).raw_decode
@@ -182,5 +197,6 @@ class _Scanner:
         chunk = self.text.read(CHUNK)
         self.ended = not chunk
         self.file.chars += len(chunk)
+        self.moved()
         self.window, self.at = self.window[self.at :] + chunk, 0
         return not self.ended

@@ -15,14 +15,15 @@ from laptime.trace.device import Device
 from laptime.trace.events import DEVICE, NOTE, RUNTIME, Event, Reducer, is_step
 from laptime.trace.intervals import length
 from laptime.trace.operators import Operators
-from laptime.trace.reader import TraceFile
+from laptime.trace.reader import Told, TraceFile, untold
 from laptime.trace.steps import Step, read_steps
 from laptime.trace.store import IN_MEMORY, Store
 
 GC = "Python GC"
+ADDING_UP = "adding up steps"
 
 
-def summarize(path: Path, in_memory: int = IN_MEMORY) -> TraceSummary:
+def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> TraceSummary:
     """Reads a trace that torch's profiler exported, `.json` or `.json.gz`, of any size.
 
     Memory holds the rows of one step and what grows with distinct operators; see `Store` for the rest.
@@ -30,11 +31,12 @@ def summarize(path: Path, in_memory: int = IN_MEMORY) -> TraceSummary:
     Args:
         path: the file.
         in_memory: rows that may be held in memory before they move to a temporary file.
+        told: hears how far it is: first of the file, then of its steps.
 
     Raises:
         DataError: the file can't be read, is no trace of torch's, is cut off, or marks no steps.
     """
-    file, reducer = TraceFile(path), Reducer()
+    file, reducer = TraceFile(path, told), Reducer()
     with Store(in_memory) as store:
         marks, kinds = _fill(store, file, reducer)
         if not kinds:
@@ -46,8 +48,9 @@ def summarize(path: Path, in_memory: int = IN_MEMORY) -> TraceSummary:
                 "after each training step."
             )
         totals = Totals(on_device=bool(DEVICE & kinds.keys()))
-        for step in read_steps(store, marks):
+        for done, step in enumerate(read_steps(store, marks), start=1):
             totals.add(step)
+            told(ADDING_UP, done / len(marks))
     return _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
 
 

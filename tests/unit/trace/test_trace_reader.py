@@ -152,6 +152,21 @@ def test_a_damaged_gzip(tmp_path):
     assert "damaged" in _said(path)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_who_waits_is_told_how_far_it_is(tmp_path, monkeypatch, packed):
+    content = RECORDED.read_bytes()
+    path = tmp_path / "t.json"
+    path.write_bytes(content if packed else gzip.decompress(content))
+    monkeypatch.setattr(reader, "CHUNK", 10_000)
+    told: dict[str, list[float]] = {}
+    summarize(path, told=lambda what, share: told.setdefault(what, []).append(share))
+    assert list(told) == ["reading", "adding up steps"]
+    for shares in told.values():
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
+    assert len(set(told["reading"])) > 2
+
+
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15)).map(lambda s: (s[0], s[0] + s[1])), max_size=8)
 
 
