@@ -203,9 +203,11 @@ def _bf16_rates(record: RunRecord) -> float | None:
 
 def _with_trace(found: Signals, trace: TraceSummary) -> Signals:
     """Adds a trace; what the record says already stays, since those steps were not slowed by a profiler."""
-    step = found.step_ms if found.step_ms is not None else trace.step_ms.median
-    by = step / trace.step_ms.median if trace.step_ms.median > 0 else 1.0
     on_device = trace.device == "cuda" and "device" not in trace.missing
+    # A GPU's host runs ahead and waits in some step for all of them: one step of it says nothing, their mean does.
+    own = trace.step_mean_ms if on_device else trace.step_ms.median
+    step = own if found.step_ms is None else found.step_ms
+    by = step / own if own > 0 else 1.0
     # A GPU's run of which only the host was recorded: its operators' times are those of launching them.
     blind = found.device == "cuda" and not on_device
     said = {k: v for k, v in vars(found).items() if v is not None}

@@ -33,6 +33,7 @@ class StepRow(Readable):
         parts_ms: median time by part, see `laptime.records.Breakdown`; medians don't add up to the median step.
         shares: of the mean step by part, 1 in sum.
         device_ms: the same borders on the device's clock, on a GPU.
+        drain_s: on a GPU, the epoch's last wait for it, in no part of a step.
         evaluate_s, checkpoint_s: beside the counted time.
         gc_s: seconds in Python's garbage collector in an epoch.
         skew_s: the slowest rank's epoch less the fastest's; None on one rank.
@@ -49,6 +50,7 @@ class StepRow(Readable):
     device_ms: dict[str, float] = Field(default_factory=dict)
     first_batch_s: float | None = None
     worker_start_s: float | None = None
+    drain_s: float | None = None
     evaluate_s: float | None = None
     checkpoint_s: float | None = None
     gc_s: float | None = None

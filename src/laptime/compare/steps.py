@@ -19,7 +19,15 @@ LEAD = (
     "work and runs ahead: the step is then on the device's clock, the parts are the host's and may add up to less, and "
     "the device's own stand below. An epoch's first step is left out: it waits for the first batch."
 )
-BESIDE = ("first batch", "worker start", "evaluation", "checkpoint", "garbage collection")
+# Columns and fields of what stands beside the steps.
+BESIDE = {
+    "first batch": "first_batch_s",
+    "worker start": "worker_start_s",
+    "last wait for the GPU": "drain_s",
+    "evaluation": "evaluate_s",
+    "checkpoint": "checkpoint_s",
+    "garbage collection": "gc_s",
+}
 RANKS = ("variant", "rank", "step ms", "data ms", "s/epoch", "skew")
 
 INFERENCE_TITLE = "Inference"
@@ -62,6 +70,7 @@ def _step_row(runs: Runs) -> StepRow | None:
         device_ms=_by_name([{n: q.median for n, q in b.device_ms.items()} for b in found]),
         first_batch_s=middle(b.first_batch_s for b in found),
         worker_start_s=middle(b.worker_start_s for b in found),
+        drain_s=middle(b.drain_s for b in found),
         evaluate_s=middle(e.evaluate_s for e in epochs),
         checkpoint_s=middle(r.checkpoint_s for r in runs.done),
         gc_s=middle(b.gc_s for b in found),
@@ -156,12 +165,11 @@ def part_names(rows: Sequence[StepRow]) -> list[str]:
     return ordered(dict.fromkeys(n for r in rows for n in (*r.parts_ms, *r.shares)))
 
 
-def beside_rows(rows: Sequence[StepRow]) -> list[list[str]]:
-    """What stands beside the steps: the variant, then `BESIDE`."""
-    return [
-        [r.variant, *map(words.seconds, (r.first_batch_s, r.worker_start_s, r.evaluate_s, r.checkpoint_s, r.gc_s))]
-        for r in rows
-    ]
+def beside(rows: Sequence[StepRow]) -> list[list[str]]:
+    """The header and a line for each variant: what stands beside the steps, without columns that nobody fills."""
+    filled = {name: at for name, at in BESIDE.items() if any(getattr(r, at) is not None for r in rows)}
+    lines = [[r.variant, *(words.seconds(getattr(r, at)) for at in filled.values())] for r in rows]
+    return [["variant", *filled], *lines]
 
 
 def rank_rows(rows: Sequence[StepRow]) -> list[list[str]]:

@@ -119,12 +119,12 @@ def make_ready(
             Ready("head", head, Path(head.folder), split[1]),
         )
         return *ready, commands[0] if commands[0] == commands[1] else f"{commands[0]} against {commands[1]}"
-    shared = pins(Path(base.folder)) == pins(Path(head.folder))
-    python = _python("base", base, shared, say)
+    fit = fitting(Path(base.folder), Path(head.folder))
+    python = _python("base", base, fit, say)
     written = _written_out(request, base, python)
     return (
         _own_laptime("base", base, python, (request, written, home)),
-        _own_laptime("head", head, _python("head", head, shared, say), (request, written, home)),
+        _own_laptime("head", head, _python("head", head, fit, say), (request, written, home)),
         written,
     )
 
@@ -150,11 +150,28 @@ def pins(folder: Path) -> tuple[str, ...]:
     return (*lines, *sorted(project.get("dependencies", ())), str(project.get("requires-python", "")))
 
 
-def _python(side: Side, info: SideInfo, shared: bool, say: Say) -> str:
-    """The interpreter of a side: this one where both pin the same, else one that the side's own set-up makes."""
+def fitting(base: Path, head: Path, own: Path | None = None) -> frozenset[Side]:
+    """The sides that this interpreter's environment is made for: both where they pin the same.
+
+    Else a side that pins what the checkout pins that this very laptime comes from, which is head's in a workflow.
+
+    Args:
+        base: its checkout.
+        head: its checkout.
+        own: the checkout that this environment was installed from; None for this file's.
+    """
+    sides: dict[Side, tuple[str, ...]] = {"base": pins(base), "head": pins(head)}
+    if sides["base"] == sides["head"]:
+        return frozenset(sides)
+    mine = pins(own or Path(__file__).resolve().parents[3])
+    return frozenset(side for side, pinned in sides.items() if pinned == mine)
+
+
+def _python(side: Side, info: SideInfo, fit: frozenset[Side], say: Say) -> str:
+    """The interpreter of a side: this one where it fits, else one that the side's own set-up makes."""
     folder = Path(info.folder)
     own = folder / ".venv" / "bin" / "python"
-    if shared:
+    if side in fit:
         return sys.executable
     if own.is_file():
         return str(own)

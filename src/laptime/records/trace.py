@@ -94,6 +94,7 @@ class SyncRow(Readable):
 
     Attributes:
         name: the operator above it, such as `aten::item`, else the runtime's call.
+        copies: which way the copy goes that it waits for, `HtoD` or `DtoH`; empty for none, and where not known.
         wait_ms: host time inside.
         idle_after_ms: how long the device then stood idle, until it got work again.
     """
@@ -103,6 +104,7 @@ class SyncRow(Readable):
     wait_ms: float = 0.0
     idle_after_ms: float = 0.0
     source: str = ""
+    copies: str = ""
 
 
 class CollectiveRow(Readable):
@@ -122,6 +124,8 @@ class TraceSummary(Readable):
         source: the file, by its name alone.
         device: `cuda` where the trace holds kernels.
         steps: recorded steps, from `ProfilerStep` marks.
+        step_ms: on the host's clock. Where a GPU's host runs ahead and waits in one step for all, `step_mean_ms` is the
+            step, and this is not.
         attribution_ms: a step by category, see CATEGORIES; adds up to the mean step.
         regions_ms: host time of the named regions `data`, `forward`, `backward`, `optimizer`, where they are recorded.
         elementwise_calls: small element-wise operators in a step, which a compiler would fuse; None where not known.

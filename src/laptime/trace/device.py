@@ -12,7 +12,7 @@ from typing import Literal, cast
 from laptime.records import CopyRow, KernelStats
 from laptime.trace.attribution import waiting_for_data
 from laptime.trace.collectives import is_collective
-from laptime.trace.events import COPY, KERNEL, Event
+from laptime.trace.events import COPY, KERNEL, WAY, Event
 from laptime.trace.intervals import Span, gaps, length, merge, subtract
 from laptime.trace.launches import Launches, root
 from laptime.trace.operators import Operators
@@ -20,7 +20,6 @@ from laptime.trace.steps import Step
 from laptime.trace.syncs import Syncs
 
 SHORT_US = 10.0
-_COPY = re.compile(r"Memcpy (HtoD|DtoH|DtoD)", re.IGNORECASE)
 # cuDNN's and TensorRT's names for kernels that only bring memory into another order.
 _LAYOUT = re.compile(r"nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|transposekernel|tensortransform", re.IGNORECASE)
 
@@ -88,7 +87,7 @@ class Device:
             self.operators.add_kernel(op, op.region, row.dur)
 
     def _copy(self, row: Event) -> None:
-        kind = _COPY.match(row.name)
+        kind = WAY.match(row.name)
         if kind is None:
             return
         pageable = True if "Pageable" in row.name else False if "Pinned" in row.name else None

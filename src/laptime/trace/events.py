@@ -38,6 +38,8 @@ _MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, Type
 # The most that SQLite holds; what it is cut from stays an id.
 _63_BITS = (1 << 63) - 1
 _FRAME = re.compile(r"(.+)\((\d+)\): ")
+# Which way a copy went, as kineto names it.
+WAY = re.compile(r"Memcpy (HtoD|DtoH|DtoD)", re.IGNORECASE)
 _STEP = re.compile(r"ProfilerStep#\d+$")
 # Names of scripts that people write, though the standard library has them too.
 _SCRIPTS = {"test", "profile", "trace", "code"}

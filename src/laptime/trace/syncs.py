@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from laptime.records import SyncRow
+from laptime.trace.events import COPY, WAY
 from laptime.trace.intervals import Span, merge
 from laptime.trace.nest import Node
 from laptime.trace.steps import Step
@@ -21,19 +22,22 @@ _CALLS = frozenset(_WAITING.split())
 _ASKING = "item is_nonzero _local_scalar_dense nonzero to _to_copy copy_ equal unique _unique2 masked_select"
 _ASKS = frozenset(f"aten::{name}" for name in _ASKING.split())
 
+# Operator, the user's line, and which way the copy goes that is waited for.
+Key = tuple[str, str, str]
+
 
 @dataclass
 class Syncs:
-    """Waits by operator and line, added up over steps.
+    """Waits by operator, line and direction, added up over steps.
 
     Attributes:
         pending: the last wait of a step after which the device got no more work in it, and its end.
     """
 
-    calls: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    wait_us: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
-    idle_us: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
-    pending: tuple[tuple[str, str], float] | None = None
+    calls: dict[Key, int] = field(default_factory=lambda: defaultdict(int))
+    wait_us: dict[Key, float] = field(default_factory=lambda: defaultdict(float))
+    idle_us: dict[Key, float] = field(default_factory=lambda: defaultdict(float))
+    pending: tuple[Key, float] | None = None
 
     def add(self, step: Step, busy: list[Span]) -> list[Span]:
         """Takes a step's waits.
@@ -47,8 +51,9 @@ class Syncs:
         """
         waits = [n for n in step.runtime if n.event.name in _CALLS]
         explained = list(self._settle(step, waits, busy))
+        ways = _ways(step)
         for place, node in enumerate(waits):
-            key = named(node)
+            key = (*named(node), ways.get(id(node.op), ""))
             self.calls[key] += 1
             self.wait_us[key] += node.event.dur
             explained.append((node.event.begin, node.event.end))
@@ -77,12 +82,20 @@ class Syncs:
             SyncRow(
                 name=key[0],
                 source=key[1],
+                copies=key[2],
                 calls=self.calls[key] / steps,
                 wait_ms=self.wait_us[key] / steps / 1e3,
                 idle_after_ms=self.idle_us[key] / steps / 1e3,
             )
             for key in keys
         )
+
+
+def _ways(step: Step) -> dict[int, str]:
+    """Which way a step's copies went, by the identity of the innermost operator that launched them."""
+    calls = {n.event.correlation: n for n in step.runtime if n.event.correlation and n.op is not None}
+    found = ((calls.get(row.correlation), WAY.match(row.name)) for row in step.device if row.kind == COPY)
+    return {id(call.op): way[1] for call, way in found if call is not None and way is not None}
 
 
 def named(call: Node) -> tuple[str, str]:

@@ -170,18 +170,27 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
             gpu(syncs=(_ITEM,)),
             gpu(syncs=(_ITEM.model_copy(update={"calls": 0.4}),)),
             gpu(syncs=(_MOVE,), copies=(_COPY.model_copy(update={"pageable": False}),)),
+            gpu(syncs=(_MOVE.model_copy(update={"copies": "DtoH"}),), copies=(_COPY,)),
         ),
         (
             gpu(),
             gpu(syncs=(_ITEM.model_copy(update={"calls": 0.2}),)),
             gpu(syncs=(_ITEM.model_copy(update={"calls": 0.02}),), trace_steps=200),
             gpu(syncs=(_MOVE,), copies=(_COPY,)),
+            gpu(syncs=(_MOVE.model_copy(update={"copies": "HtoD"}),), copies=(_COPY,)),
             cpu(syncs=(_ITEM,)),
         ),
     ),
     "created-on-cpu": (
-        (gpu(copies=(_COPY.model_copy(update={"fresh": 1.0}),)),),
-        (gpu(copies=(_COPY,)), gpu(copies=(_COPY.model_copy(update={"fresh": 0.02}),))),
+        (
+            gpu(copies=(_COPY.model_copy(update={"fresh": 1.0}),)),
+            gpu(copies=(_COPY.model_copy(update={"fresh": 0.2}),), trace_steps=10),
+        ),
+        (
+            gpu(copies=(_COPY,)),
+            gpu(copies=(_COPY.model_copy(update={"fresh": 0.2}),)),  # one in five recorded steps
+            gpu(copies=(_COPY.model_copy(update={"fresh": 0.02}),), trace_steps=200),
+        ),
     ),
     "launch-bound": (
         (gpu(kernels=_IDLE),),

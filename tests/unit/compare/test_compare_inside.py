@@ -59,7 +59,13 @@ def test_what_no_record_holds_is_neither_shown_nor_zero() -> None:
         assert f"**{title}" not in text
     (row,) = compare_records([of_steps(10.0)]).steps
     assert row.worker_start_s is row.first_batch_s is row.skew_s is None
-    assert steps.beside_rows([row]) == [["cpu-baseline", *[words.NONE] * 5]]
+    assert steps.beside([row]) == [["variant"], ["cpu-baseline"]]
+    one = row.model_copy(update={"drain_s": 0.25})
+    assert steps.beside([row, one]) == [
+        ["variant", "last wait for the GPU"],
+        ["cpu-baseline", words.NONE],
+        ["cpu-baseline", "0.25"],
+    ]
 
 
 def test_a_variant_that_is_wrong_shows_no_step() -> None:

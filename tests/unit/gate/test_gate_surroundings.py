@@ -13,7 +13,7 @@ from laptime.gate.git import commit_of, find_base, is_dirty, worktree
 from laptime.gate.history import History, past_of, resampled
 from laptime.gate.policy import Policy
 from laptime.gate.request import make_gate_request, seconds, share
-from laptime.gate.sides import pins
+from laptime.gate.sides import fitting, pins
 from laptime.gate.validity import Snapshot, compared, snapshot
 
 QUIET = (0.01, -0.01, 0.005, -0.004)
@@ -51,8 +51,12 @@ def test_environments_are_shared_where_pins_agree(tmp_path):
         (tmp_path / name / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=2"]\n')
     assert pins(tmp_path / "a") == pins(tmp_path / "b")
     assert pins(tmp_path / "a") != pins(tmp_path / "c")
-    (tmp_path / "b" / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=3"]\n')
-    assert pins(tmp_path / "a") != pins(tmp_path / "b")
+    a, b, c = (tmp_path / name for name in "abc")
+    assert fitting(a, b, own=c) == {"base", "head"}
+    assert fitting(a, c, own=b) == {"base"}
+    (b / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=3"]\n')
+    assert pins(a) != pins(b)
+    assert fitting(a, c, own=b) == frozenset()
 
 
 def test_base_is_where_head_left_its_target(tmp_path):

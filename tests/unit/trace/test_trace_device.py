@@ -214,3 +214,22 @@ def test_layout_kernels_are_told_apart(tmp_path):
     trace.launch(op, 0, 10, 8, "void cudnn::ops::nchwToNhwcKernel<float>")
     trace.launch(op, 1, 20, 40)
     assert summarize(trace.write(tmp_path / "t.json")).kernels.layout_ms == pytest.approx(0.008)
+
+
+def test_a_wait_knows_which_way_the_copy_goes_that_it_is_for(tmp_path):
+    trace = Trace()
+    trace.step(1, 0, 200)
+    sent = trace.op("aten::copy_", 0, 40)
+    trace.launch(sent, 5, 10, 20, "Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", bytes=64)
+    trace.wait(12, 20)
+    trace.op("aten::to", 50, 45)
+    read = trace.op("aten::copy_", 55, 38)
+    trace.launch(read, 56, 62, 10, "Memcpy DtoH (Device -> Pageable)", cat="gpu_memcpy", bytes=64)
+    trace.wait(64, 20)
+    trace.wait(120, 20)
+    rows = summarize(trace.write(tmp_path / "t.json")).syncs
+    assert {(r.name, r.copies) for r in rows} == {
+        ("aten::copy_", "HtoD"),
+        ("aten::to", "DtoH"),
+        ("cudaStreamSynchronize", ""),
+    }

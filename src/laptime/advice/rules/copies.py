@@ -11,7 +11,7 @@ _LEAST_COPY = 0.03
 _EVERY_STEP = 0.1
 # Pinned memory alone about doubles the rate; copied beside the step, nothing of it is left to see.
 _PINNED = (0.4, 1.0)
-# In a short trace one wait is more than one in ten steps: it must come twice, or in every second step.
+# In a short trace a single one is more than one in ten steps: it must come twice, or in every second step.
 _OFTEN, _TWICE = 0.5, 2
 _GB_S = 1.048576  # a MiB in a millisecond
 _MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
@@ -70,11 +70,16 @@ def synchronisation(s: Signals) -> Outcome:
 
 def _is_read(row: SyncRow, s: Signals) -> bool:
     """Whether a wait comes often enough, and is none for a copy of the batch, which `pinned-copies` speaks of."""
-    often = row.calls >= _OFTEN or (row.calls >= _EVERY_STEP and row.calls * (s.trace_steps or 0) >= _TWICE)
-    if not often or row.name not in _MOVES:
+    often = _is_often(row.calls, s)
+    if not often or row.name not in _MOVES or row.copies == "DtoH":
         return often
     copies = known(s.copies, "the copies of a trace")
     return not any(c.kind == "HtoD" and c.pageable is not False for c in copies)
+
+
+def _is_often(calls: float, s: Signals) -> bool:
+    """Whether what comes so many times a step belongs to the steps, as far as so short a trace can tell."""
+    return calls >= _OFTEN or (calls >= _EVERY_STEP and calls * (s.trace_steps or 0) >= _TWICE)
 
 
 def created_on_cpu(s: Signals) -> Outcome:
@@ -82,7 +87,7 @@ def created_on_cpu(s: Signals) -> Outcome:
     if s.device != "cuda":
         return None
     known(s.step_ms, "the step's time")
-    rows = [r for r in known(s.copies, "the copies of a trace") if r.kind == "HtoD" and r.fresh >= _EVERY_STEP]
+    rows = [r for r in known(s.copies, "the copies of a trace") if r.kind == "HtoD" and _is_often(r.fresh, s)]
     copy = sum(r.ms * min(1.0, r.fresh / r.calls) for r in rows if r.calls > 0)
     if copy <= 0:
         return None
