@@ -64,7 +64,7 @@ def project(tmp_path):
 
 def gate(project: Path, *arguments: str, command: str = COMMAND) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "LAPTIME_HOME": str(project.parent / "home")}
-    environment.pop("GITHUB_STEP_SUMMARY", None)
+    environment["GITHUB_STEP_SUMMARY"] = str(project.parent / "summary.md")
     # No device, so no lock: another test's training on this machine is none of these gates' business.
     with_command = ("--command", command, "--device", "none") if command else ()
     return subprocess.run(
@@ -107,6 +107,7 @@ def test_a_slower_head_is_regressed_and_its_file_says_so_again(project, tmp_path
     assert [p["order"] for p in found["pairs"] if p["counted"]] == ["AB", "BA", "AB", "BA"]
     assert "<failure" in (tmp_path / "g.xml").read_text()
     assert (tmp_path / "g.md").read_text().startswith("<!-- laptime gate: tiny -->")
+    assert (tmp_path / "summary.md").read_text() == (tmp_path / "g.md").read_text()
     again = gate(project, "--replay", str(tmp_path / "g.json"))
     told(again, 1, done.stdout.splitlines()[0])
     assert git(project, "worktree", "list").count("\n") == 0
