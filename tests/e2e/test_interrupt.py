@@ -14,6 +14,21 @@ import pytest
 from tests.samples import write_folder
 
 _PATIENCE_S = 120
+# `laptime` with one finding made by hand, so that something is verified however noisy the machine is.
+_ADVISED = """
+from laptime.cli import main
+from laptime.ladder import advising
+from laptime.records import Advice, Finding
+
+def advise(record, trace, history, probe):
+    name = record.spec.variant
+    finding = Finding(id="resident", what="Images come one by one.", variant=f"{name}+resident", klass="exact",
+                      step_ms_now=100, step_ms_expected=(50, 90), gain=(0.1, 0.5))
+    return Advice(subject=name, findings=(finding,))
+
+advising.the_rules = lambda: advising.Rules(advise, lambda advice: advice.verdict)
+main()
+"""
 
 
 def workers(home):
@@ -41,7 +56,7 @@ def test_an_interrupted_ladder(tmp_path, number):
         start_new_session=True,
     )
     try:
-        output = interrupted(process, number, out / "cpu-baseline-0" / "progress.jsonl")
+        output = interrupted(process, number, lambda: [out / "cpu-baseline-0" / "progress.jsonl"])
     finally:
         process.kill()  # its children go with it
         process.wait()
@@ -53,10 +68,49 @@ def test_an_interrupted_ladder(tmp_path, number):
     assert statuses(tmp_path / "home") == {"ladder": "KILLED", "variant": "KILLED"}
 
 
+@pytest.mark.long
+def test_an_interrupted_verification(tmp_path):
+    images = write_folder(tmp_path / "images", train=24, test=8)
+    out = tmp_path / "ladder"
+    options = ["--data", str(images), "--out", str(out), "--epochs", "2", "--repeats", "1", "--no-profile"]
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            _ADVISED,
+            "optimize",
+            "cifar",
+            *options,
+            "--variants",
+            "cpu-baseline",
+            "--verify-advice",
+        ],
+        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        # The first remedy beside the first baseline is whole by then.
+        output = interrupted(process, signal.SIGINT, lambda: sorted(out.glob("verify/*-4/progress.jsonl")))
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    assert workers(tmp_path) == []
+    assert json.loads((out / "ladder.json").read_text())["status"] == "interrupted"
+    (finding,) = json.loads((out / "advice.json").read_text())["findings"]
+    assert finding["measured"]["n"] == 1
+    assert '<div class="measured">' in (out / "comparison.html").read_text()
+    assert statuses(tmp_path / "home")["advice"] == "FINISHED"
+
+
 def interrupted(process, number, progress) -> str:
-    """Sends a signal once the first epoch is on its way; what the command printed."""
+    """Sends a signal once an epoch stands in a file of progress; what the command printed."""
     until = time.monotonic() + _PATIENCE_S
-    while not (progress.exists() and "epoch" in progress.read_text()):
+    while not any(path.exists() and "epoch" in path.read_text() for path in progress()):
         assert process.poll() is None, process.stdout.read()
         assert time.monotonic() < until
         time.sleep(0.1)

@@ -135,6 +135,31 @@ def test_the_main_job_runs_without_a_server(tmp_path: Path) -> None:
     assert (tmp_path / "mlflow.db").is_file()
 
 
+@pytest.mark.long
+def test_the_flow_verifies_its_advice(tmp_path: Path) -> None:
+    code = """if True:
+        from flows.embedded import use_embedded_server
+        use_embedded_server()
+        from flows.command import run
+        from flows.optimize import FINISHED, optimize
+        from laptime.ladder import advising
+        from laptime.records import Advice, Finding
+        found = Finding(id="resident", what="Images come one by one.", variant="cpu-baseline+resident", klass="exact",
+                        step_ms_now=100, step_ms_expected=(50, 90), gain=(0.1, 0.5))
+        def advise(record, *_):
+            return Advice(subject=record.spec.variant, findings=(found,))
+        advising.the_rules = lambda: advising.Rules(advise, lambda advice: advice.verdict)
+        small = {"data": "synthetic", "limit-train": 64, "limit-test": 32, "epochs": 1, "warmup-epochs": 0,
+                 "repeats": 1, "profile": "none", "variants": "cpu-baseline", "verify-advice": "true"}
+        raise SystemExit(run(optimize, FINISHED, [str(w) for k, v in small.items() for w in (f"--{k}", v)]))
+        """
+    done = run(["-c", code], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("verification, round 3 of 3' - Finished in state Completed") == 2, done.stderr
+    (advice,) = (tmp_path / "runs").glob("*/advice.json")
+    assert json.loads(advice.read_text())["findings"][0]["measured"]["n"] == 3
+
+
 def test_a_data_folder_that_is_not_there_fails_the_flow_in_one_sentence(tmp_path: Path) -> None:
     done = run(["-m", "flows.optimize", "--data", str(tmp_path / "nowhere")], tmp_path)
     assert done.returncode == 1

@@ -201,6 +201,9 @@ class Ladder:
             advice_verified(self.journal, self.record, variant, finding)
         self._finish(self.journal, ending)
         self.journal.close()
+        if ending == "interrupted" and self.counsel.verified():
+            # The report is from before the verification. Last, since whoever interrupts may not wait for it.
+            self.compare()
 
     def _finish(self, journal: Journal, ending: Ending) -> None:
         own = {"ladder.json": self.folder / "ladder.json"} | self.counsel.files
