@@ -28,7 +28,8 @@ if Path("crash").exists():
 time.sleep(float(Path("sleep").read_text()) if Path("sleep").exists() else 0)
 epoch_s = float(Path("epoch_s").read_text()) * (1 + 0.002 * (seed % 3))
 kept = not Path("unkept").exists()
-epochs = [{"index": i, "kept": kept and i > 0, "epoch_s": epoch_s, "samples": 100} for i in range(4)]
+samples = int(Path("samples").read_text()) if Path("samples").exists() else 100
+epochs = [{"index": i, "kept": kept and i > 0, "epoch_s": epoch_s, "samples": samples} for i in range(4)]
 text = {"schema": "laptime.record/1", "status": "done", "epochs": epochs}
 Path(sys.argv[1]).write_text(json.dumps(text))
 """
@@ -73,6 +74,19 @@ def gate(project: Path, *arguments: str, command: str = COMMAND) -> subprocess.C
         text=True,
         cwd=project,
         env=environment,
+        timeout=120,
+        check=False,
+    )
+
+
+def own_laptime(project: Path) -> subprocess.CompletedProcess[str]:
+    """A gate whose sides train with their own `laptime run`."""
+    return subprocess.run(
+        [sys.executable, "-m", "laptime", "gate", "cifar", "--variant", "cpu-baseline", "--device", "cpu"],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env={**os.environ, "LAPTIME_HOME": str(project.parent / "home")},
         timeout=120,
         check=False,
     )
@@ -167,6 +181,22 @@ def test_records_that_can_not_be_used(project):
     told(gate(project, command="/no/such/trainer {record}"), 4, "/no/such/trainer")
 
 
+def test_sides_that_train_on_other_data_are_not_compared(project):
+    commit(project, samples="200", epoch_s="9.0")
+    told(gate(project), 4, "invalid", "samples")
+
+
+def test_a_base_that_does_not_build(project):
+    git(project, "switch", "-q", "main")
+    (project / "scripts").mkdir()
+    (project / "scripts" / "setup").write_text("#!/bin/sh\necho no such wheel >&2\nexit 3\n")
+    (project / "scripts" / "setup").chmod(0o755)
+    commit(project, **{"pyproject.toml": '[project]\nname = "x"\ndependencies = ["a"]\n'})
+    git(project, "switch", "-q", "-c", "mend")
+    commit(project, **{"pyproject.toml": '[project]\nname = "x"\ndependencies = ["b"]\n'})
+    told(own_laptime(project), 4, "invalid: base's scripts/setup ended with 3", "no such wheel")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -195,18 +225,7 @@ def test_what_is_no_checkout_and_what_is_no_gate(project, tmp_path):
 def test_a_base_from_before_laptime_run(project):
     done = gate(project, "--variant", "cpu-baseline", command="")
     told(done, 2, "tiny")  # not one of laptime's workloads
-    environment = {**os.environ, "LAPTIME_HOME": str(project.parent / "home")}
-    arguments = ["gate", "cifar", "--variant", "cpu-baseline", "--device", "cpu"]
-    done = subprocess.run(
-        [sys.executable, "-m", "laptime", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        env=environment,
-        timeout=120,
-        check=False,
-    )
-    told(done, 4, "invalid", "--command")
+    told(own_laptime(project), 4, "invalid", "--command")
 
 
 def test_a_budget_too_small_for_four_pairs(project):

@@ -16,6 +16,7 @@ LEAST_GAIN = 0.03
 _UNKNOWN_NOISE = 0.05
 # As many past proposals as a rule's own confidence is worth.
 _PRIOR = 4.0
+_NOISY = "the machine was too noisy for numbers"
 # With operations taken away the step at the ceilings falls too.
 _FEWER_OPERATIONS = ("dead-taps",)
 
@@ -25,7 +26,7 @@ class Verdicts:
     """What the rules said, sorted."""
 
     proposals: list[Proposal] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[tuple[str, Note]] = field(default_factory=list)
     withheld: list[Withheld] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
 
@@ -46,7 +47,7 @@ def _sort(found: Verdicts, name: str, outcome: Outcome) -> None:
     if isinstance(outcome, Proposal):
         found.proposals.append(outcome)
     elif isinstance(outcome, Note):
-        found.notes.append(outcome.text)
+        found.notes.append((name, outcome))
     elif isinstance(outcome, Limit):
         found.limits.append(outcome)
     elif isinstance(outcome, Abstain):
@@ -57,7 +58,8 @@ def judge(found: Verdicts, s: Signals, history: Mapping[str, RuleHistory]) -> Ad
     """Makes advice of what the rules said: withholds, ranks, and puts the headline above."""
     verdict, left = _strictest(found.limits)
     findings: list[Finding] = []
-    withheld = list(found.withheld)
+    noisy = left <= 0
+    withheld = [*found.withheld, *(Withheld(id=n, reason=_NOISY) for n, note in found.notes if note.timed and noisy)]
     for proposal in found.proposals:
         remedy = remedy_of(proposal.remedy, s) if proposal.remedy and not s.foreign else Remedy(proposal.klass)
         finding = _finding(proposal, remedy, s, history)
@@ -76,7 +78,7 @@ def judge(found: Verdicts, s: Signals, history: Mapping[str, RuleHistory]) -> Ad
         noise=s.noise,
         findings=tuple(findings),
         withheld=tuple(withheld),
-        notices=(*found.notes, *_notices(s)),
+        notices=(*(note.text for _, note in found.notes if not (note.timed and noisy)), *_notices(s)),
     )
 
 
@@ -117,7 +119,7 @@ def _under_the_roof(p: Proposal) -> bool:
 def _too_little(finding: Finding, s: Signals, left: float) -> str:
     """Why a finding is withheld; empty where it is not."""
     if left <= 0:
-        return "the machine was too noisy for numbers"
+        return _NOISY
     low, high = finding.gain
     if low < LEAST_GAIN:
         span = f"{percent(low, 1)} (up to {percent(high, 1)})"

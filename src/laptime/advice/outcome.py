@@ -43,9 +43,14 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Note:
-    """Worth knowing, with no step time to promise."""
+    """Worth knowing, with no step time to promise.
+
+    Attributes:
+        timed: whether it holds times of the step, which a machine too noisy to judge does not give.
+    """
 
     text: str
+    timed: bool = False
 
 
 @dataclass(frozen=True)

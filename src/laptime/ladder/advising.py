@@ -195,9 +195,19 @@ def merged(ladder_id: str, advice: Mapping[str, Advice], going_on: tuple[str, se
         if key not in seen:
             kept.append(finding.model_copy(update={"evidence": (f"Seen on {name}.", *finding.evidence)}))
         seen |= {(remedy,), (name, remedy)}
-    notices = dict.fromkeys(notice for mine in advice.values() for notice in mine.notices)
-    update = {"subject": ladder_id, "findings": tuple(kept), "notices": tuple(notices)}
+    update = {"subject": ladder_id, "findings": tuple(kept), "notices": _notices(advice)}
     return advice[best].model_copy(update=update)
+
+
+def _notices(advice: Mapping[str, Advice]) -> tuple[str, ...]:
+    """Each notice once, with the variants that it is about where it is not about all of them."""
+    about: dict[str, list[str]] = {}
+    for name, mine in advice.items():
+        for notice in mine.notices:
+            about.setdefault(notice, []).append(name)
+    return tuple(
+        text if len(names) == len(advice) else f"On {', '.join(names)}: {text}" for text, names in about.items()
+    )
 
 
 def _write(folder: Path, advice: Advice, rules: Rules) -> None:

@@ -73,6 +73,11 @@ def test_on_a_noisy_machine_no_numbers_are_given():
         assert found.findings == ()
         assert found.verdict.startswith("The machine was too")
         assert "noisy" in why(found, "workers")
+    sort = {"operators": (OperatorRow(name="aten::sort", self_ms=60.0, calls=1),)}
+    assert any("60 %" in text for text in of(cpu(**sort)).notices)
+    quiet = of(cpu(**sort, noise=0.2))
+    assert quiet.notices == ()
+    assert "noisy" in why(quiet, "hot-operator")
 
 
 def test_near_the_roof_the_advice_is_what_is_left():

@@ -116,7 +116,9 @@ def test_the_same_remedy_stands_once_but_for_verified_ones():
     advice = {"cpu-a": Advice(findings=(on_other,), notices=("x",)), "cpu-b": Advice(findings=(on_best,), verdict="v")}
     whole = merged("l", advice, ("cpu-b", set()))
     assert [f.variant for f in whole.findings] == ["cpu-b+dead-taps"]
-    assert (whole.subject, whole.verdict, whole.notices) == ("l", "v", ("x",))
+    assert (whole.subject, whole.verdict, whole.notices) == ("l", "v", ("On cpu-a: x",))
+    alike = {name: mine.model_copy(update={"notices": ("x",)}) for name, mine in advice.items()}
+    assert merged("l", alike, ("cpu-b", set())).notices == ("x",)
     seen = on_other.model_copy(update={"measured": Measured(gain=0.7, n=3)})
     whole = merged("l", {**advice, "cpu-a": Advice(findings=(seen,))}, ("cpu-b", set()))
     assert [f.variant for f in whole.findings] == ["cpu-b+dead-taps", "cpu-a+dead-taps"]

@@ -58,7 +58,8 @@ def hot_operator(s: Signals) -> Outcome:
     first = next((w for w in ways if w.remedy), None)
     if first is None:
         return Note(
-            f"{share}. No optimization is left for it here; what may help: {'; '.join(w.figures for w in ways)}."
+            f"{share}. No optimization is left for it here; what may help: {'; '.join(w.figures for w in ways)}.",
+            timed=True,
         )
     return Proposal(
         f"hot-operator/{name.rpartition('::')[2]}",
