@@ -40,9 +40,10 @@ ROOF_TITLE = "How far from the machine's ceiling"
 ROOF_LEAD = (
     "The floor is the step at the rates that this machine reached in micro-benchmarks: for each operation the "
     "longer of its arithmetic and its memory traffic. Its share of the counted step is what no better way of running "
-    "the same operations could save. MFU: the model's operations over what the ceiling allows in that time."
+    "the same operations could save. MFU: the model's operations over what the ceiling allows in that time. Recorded: "
+    "how much longer a step took in the profile, which comes after all else."
 )
-ROOF = ("variant", "step ms", "floor ms", "floor's share", "MFU", "profiler's cost", "note")
+ROOF = ("variant", "step ms", "floor ms", "floor's share", "MFU", "recorded", "note")
 
 MEMORY_TITLE = "Memory by category"
 MEMORY_LEAD = "MiB; activations are the peak less all that is counted from the tensors."
@@ -215,15 +216,15 @@ def roof_cells_of(rows: Sequence[RoofRow]) -> list[list[str]]:
             words.milliseconds(r.floor_ms),
             words.percent(r.floor_share),
             words.percent(r.mfu),
-            _cost(r),
+            _recorded(r),
             "; ".join(_notes(r)),
         ]
         for r in rows
     ]
 
 
-def _cost(row: RoofRow) -> str:
-    """What the profiler added to a step; above 10 % it is seen in the figures of the trace."""
+def _recorded(row: RoofRow) -> str:
+    """How much longer a recorded step took than a counted one."""
     return words.NONE if row.profiler_ratio is None else f"{(row.profiler_ratio - 1) * 100:+.1f} %".replace("-", "−")
 
 

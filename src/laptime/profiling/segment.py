@@ -39,7 +39,7 @@ _TIMES_S, _MEMORY_S = 7.0, 3.0
 # Stacks cost time in each operation, so they are taken apart from the times.
 _MEMORY_STEPS = ProfileSchedule(0, 1, 2, 1)
 _PASSES = 3
-# Above this ratio of recorded to counted steps the profiler itself is seen.
+# Above this ratio of recorded to counted steps a reader is told.
 _SEEN = 1.10
 _NO_KERNELS = (
     "no kernel of the GPU was recorded, so device times are unknown: another profiler may hold CUPTI, or the driver "
@@ -196,8 +196,8 @@ class Segment:
         ratio = step_ms / self.asked.counted_ms if step_ms and self.asked.counted_ms else None
         if ratio is not None and ratio > _SEEN:
             self.notes.append(
-                f"recorded steps took {ratio:.2f} times the counted ones, so the profiler itself is seen: take shares "
-                "from the profile, times from the counted epochs"
+                f"recorded steps took {ratio:.2f} times the counted ones: take shares from the profile, times from the "
+                "counted epochs"
             )
         return ProfileRecord(
             schedule=str(steps),

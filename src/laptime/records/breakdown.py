@@ -135,7 +135,7 @@ class ProfileRecord(Readable):
         schedule: `wait,warmup,active,repeat`.
         steps: recorded ones; of several cycles those of the last.
         step_ms: median of the recorded steps; on a GPU, where the host runs ahead, their mean.
-        ratio: that over the median of the counted steps; above 1.10 the profiler itself is seen.
+        ratio: that over the median of the counted steps; above 1.10 a note says so.
         folder: where its files stand: one plain name, beside the record.
         memory_mib: by category: parameters, gradients, optimizer, inputs, buffers, activations (the peak less those).
         floor_ms: the step at the machine's ceilings: sum over operations of the larger of flops and bytes time.
