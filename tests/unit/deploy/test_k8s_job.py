@@ -9,12 +9,11 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+from flows.optimize import optimize
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas import FlowRun
 from prefect.utilities.schema_tools.validation import validate
 from prefect_kubernetes.worker import KubernetesWorker, KubernetesWorkerJobConfiguration
-
-from flows.optimize import optimize
 from tests.unit.deploy import manifests
 from tests.unit.deploy.manifests import FOLDERS, K8S, Document, build, deployments, job_template
 
@@ -124,7 +123,9 @@ def test_a_finished_job_is_cleaned_up_and_kubernetes_starts_none_twice() -> None
 @manifests.needs_kubectl
 def test_deployments_of_an_overlay_fit_its_manifests(folder: str) -> None:
     documents = build(K8S / folder)
-    data = next(d for d in manifests.of_kind(documents, "ConfigMap") if d["metadata"]["name"].startswith("laptime-pool"))
+    data = next(
+        d for d in manifests.of_kind(documents, "ConfigMap") if d["metadata"]["name"].startswith("laptime-pool")
+    )
     assert data["data"]["base-job-template.json"] == manifests.TEMPLATE.read_text(encoding="utf-8")
     (deployment,) = deployments(folder)
     assert deployment["name"] == "cifar-kubernetes"
@@ -148,7 +149,9 @@ def test_only_a_run_that_launches_jobs_gets_a_token() -> None:
     with_token = [folder for folder, pod in pods.items() if pod["automountServiceAccountToken"]]
     assert with_token == ["overlays/ddp"]
     assert pods["overlays/ddp"]["serviceAccountName"] == "laptime-launcher"
-    assert {pod["serviceAccountName"] for folder, pod in pods.items() if folder not in with_token} == {"laptime-trainer"}
+    assert {pod["serviceAccountName"] for folder, pod in pods.items() if folder not in with_token} == {
+        "laptime-trainer"
+    }
 
 
 def _variables(folder: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 import kubernetes_validate
 import pytest
 import yaml
-
 from tests.unit.deploy import manifests
 from tests.unit.deploy.manifests import (
     FOLDERS,
@@ -29,6 +28,7 @@ from tests.unit.deploy.manifests import (
 
 pytestmark = manifests.needs_kubectl
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
+COMPOSE = ROOT / "docker" / "compose.yaml"
 OWN_IMAGES = {"laptime-trainer", "laptime-worker", "laptime-mlflow"}
 
 
@@ -112,6 +112,15 @@ def test_images_are_named_exactly(documents: tuple[Document, ...]) -> None:
 def test_own_images_are_targets_of_the_dockerfile() -> None:
     targets = re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE.read_text(encoding="utf-8"), re.M)
     assert {name.removeprefix("laptime-") for name in OWN_IMAGES} <= set(targets)
+
+
+@pytest.mark.skipif(not COMPOSE.exists(), reason="docker/compose.yaml is not in this tree")
+def test_compose_runs_the_same_stores() -> None:
+    stores = of_kind(build(K8S / "base"), "StatefulSet")
+    images = {container["image"] for store in stores for container in pod_of(store)["containers"]}
+    text = COMPOSE.read_text(encoding="utf-8")
+    assert len(images) == 2
+    assert all(image in text for image in images)
 
 
 def test_the_tree_holds_no_secret() -> None:

@@ -6,7 +6,6 @@ from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
 import pytest
-
 from tests.unit.deploy import manifests
 from tests.unit.deploy.manifests import (
     FOLDERS,
@@ -59,17 +58,17 @@ def _has_port(rule: Document, port: int) -> bool:
 
 
 def _has_peer(peers: list[Document], peer: Labels | str) -> bool:
-    for entry in peers:
-        if isinstance(peer, str):
-            block = entry.get("ipBlock")
-            if block and ip_address(peer) in ip_network(block["cidr"]):
-                if not any(ip_address(peer) in ip_network(hole) for hole in block.get("except", [])):
-                    return True
-        elif "podSelector" in entry and matches(entry["podSelector"], peer):
-            # DNS alone stands in another namespace.
-            if ("namespaceSelector" in entry) == (peer == DNS):
-                return True
-    return False
+    if isinstance(peer, str):
+        return any("ipBlock" in entry and _in_block(entry["ipBlock"], peer) for entry in peers)
+    # DNS alone stands in another namespace.
+    here = [entry for entry in peers if "podSelector" in entry and ("namespaceSelector" in entry) == (peer == DNS)]
+    return any(matches(entry["podSelector"], peer) for entry in here)
+
+
+def _in_block(block: Document, address: str) -> bool:
+    holes = [ip_network(hole) for hole in block.get("except", [])]
+    found = ip_address(address)
+    return found in ip_network(block["cidr"]) and not any(found in hole for hole in holes)
 
 
 def connects(documents: tuple[Document, ...], client: Labels, server: Labels, port: int) -> bool:
