@@ -173,7 +173,7 @@ def test_external_has_no_stores_of_its_own() -> None:
     assert not of_kind(documents, "StatefulSet", "Job")
     for document in documents:
         assert document["metadata"].get("labels", {}).get("app.kubernetes.io/component") != "store"
-    hosts = named(documents, "ConfigMap", "laptime-run")["data"]["AWS_ENDPOINT_URL_S3"]
+    hosts = named(documents, "ConfigMap", "laptime-run")["data"]["AWS_ENDPOINT_URL"]
     assert hosts.startswith("https://")
 
 
