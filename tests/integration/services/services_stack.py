@@ -8,9 +8,10 @@ import shutil
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ ROOT = Path(__file__).parents[3]
 DEPLOYMENT = "optimize/cifar"
 # Nothing of this machine's may leak in: neither stores nor credentials.
 _OURS = ("AWS_", "LAPTIME_", "MLFLOW_", "PREFECT_")
+_FINAL = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 SMALL = {
     "data": "synthetic",
     "limit_train": 64,
@@ -54,7 +56,6 @@ class Services:
     prefect: str
     places: Places
     clients: Stack
-    flow_runs: list[str] = field(default_factory=list)
 
     def start_worker(self, name: str, limit: int = 1) -> None:
         """Starts a worker of the process pool."""
@@ -66,35 +67,35 @@ class Services:
         given = [part for n, v in {**SMALL, **parameters}.items() for part in ("-p", f"{n}={json.dumps(v)}")]
         if variables:
             given += ["-jv", f"env={json.dumps(variables)}"]
-        before = {str(run.id) for run in self.all_runs()}
+        before = self._runs()
         self.clients.run("prefect", ["deployment", "run", DEPLOYMENT, *given], ROOT)
-        (new,) = {str(run.id) for run in self.all_runs()} - before
+        (new,) = self._runs() - before
         return new
 
-    def client(self) -> Any:
-        """Prefect's client."""
-        from prefect.client.orchestration import SyncPrefectClient
+    def _runs(self) -> set[str]:
+        return {found["id"] for found in self.ask("flow_runs/filter", {})}
 
-        return SyncPrefectClient(f"{self.prefect}/api")
+    def ask(self, path: str, body: object = None) -> Any:
+        """Asks Prefect's API: GET, or POST with a body."""
+        request = urllib.request.Request(
+            f"{self.prefect}/api/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
 
-    def all_runs(self) -> list[Any]:
-        """Prefect's flow runs."""
-        with self.client() as client:
-            return list(client.read_flow_runs())
-
-    def state(self, run: str) -> Any:
-        """A flow run's state in Prefect."""
-        return next(found for found in self.all_runs() if str(found.id) == run).state
-
-    def wait(self, run: str, seconds: float = 240.0) -> Any:
-        """Waits for the end of a flow run; returns its state."""
+    def wait(self, run: str, seconds: float = 240.0) -> tuple[str, str]:
+        """Waits for the end of a flow run; returns the type and the message of its state."""
         until = time.monotonic() + seconds
-        while not (state := self.state(run)) or not state.is_final():
+        while True:
+            state = self.ask(f"flow_runs/{run}")["state"] or {"type": "none", "message": ""}
+            if state["type"] in _FINAL:
+                return state["type"], str(state["message"])
             for server in self.clients.servers:
                 server.require_alive()
-            assert time.monotonic() < until, f"{run} is {state and state.type} after {seconds:.0f} s\n{self.words()}"
+            assert time.monotonic() < until, f"{run} is {state['type']} after {seconds:.0f} s\n{self.words()}"
             time.sleep(0.5)
-        return state
 
     def words(self) -> str:
         """The last words of all logs."""
