@@ -153,7 +153,7 @@ def _servers(folder: Path, database: str, s3: S3Server, passwords: dict[str, str
         **clean,
         **s3.environment(),
         "MLFLOW_S3_ENDPOINT_URL": s3.endpoint,
-        "MLFLOW_BACKEND_STORE_URI": address("postgresql", "mlflow"),
+        "MLFLOW_BACKEND_STORE_URI": address("postgresql+psycopg2", "mlflow"),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": address("postgresql+asyncpg", "prefect"),
     }
     destination = ("--serve-artifacts", "--artifacts-destination", "s3://mlflow/artifacts")
