@@ -188,8 +188,7 @@ def services() -> Iterator[Services]:
 
 
 if __name__ == "__main__":
-    # To look at them: python tests/integration/services/services_stack.py, from the checkout.
-    sys.path.insert(0, str(ROOT / "tests/integration"))
+    # To look at them, see CONTRIBUTING.md.
     with running() as shown:
         sys.stdout.write(f"{shown.prefect}\n{shown.mlflow}\n{shown.folder}\n")
         sys.stdout.flush()

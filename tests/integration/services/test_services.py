@@ -68,7 +68,7 @@ def test_the_deployment_runs_through_the_worker_into_mlflow(services: Services, 
     assert others == []
     assert {run.info.status for run in (parent, *children)} == {"FINISHED"}
     assert sorted(run.data.tags["laptime.variant"] for run in children) == ["cpu-baseline", "cpu-resident"]
-    assert "speedup" in parent.data.metrics
+    assert [run.data.tags["laptime.variant"] for run in children if "speedup" in run.data.metrics] == ["cpu-resident"]
     for run in children:
         assert run.data.metrics["epoch_s_median"] > 0
         assert 0 <= run.data.metrics["test_accuracy"] <= 1
@@ -132,7 +132,7 @@ def test_a_cancelled_flow_run_leaves_no_process_and_nothing_at_running(services:
     while not services.trainers():
         assert time.monotonic() < until, services.words()
         time.sleep(0.2)
-    services.clients.run("prefect", ["flow-run", "cancel", run], ROOT)
+    services.ask(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
     cancelled = time.monotonic()
     while services.trainers():
         assert time.monotonic() < cancelled + 30, "a training process is left"
