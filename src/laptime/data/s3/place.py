@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import urllib.parse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 def _config() -> Config:
     # botocore's own retries: with backoff and jitter, of what may heal (no answer, 5xx, too many requests).
-    return Config(connect_timeout=3, read_timeout=30, retries={"total_max_attempts": 5, "mode": "standard"})
+    retries: Any = {"mode": "standard"}
+    if not os.environ.get("AWS_MAX_ATTEMPTS"):
+        retries["total_max_attempts"] = 5
+    return Config(connect_timeout=3, read_timeout=30, retries=retries)
 
 
 class S3Place:
