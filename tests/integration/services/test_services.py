@@ -68,9 +68,9 @@ def test_the_deployment_runs_through_the_worker_into_mlflow(services: Services, 
     assert others == []
     assert {run.info.status for run in (parent, *children)} == {"FINISHED"}
     assert sorted(run.data.tags["laptime.variant"] for run in children) == ["cpu-baseline", "cpu-resident"]
-    assert [run.data.tags["laptime.variant"] for run in children if "speedup" in run.data.metrics] == ["cpu-resident"]
     for run in children:
         assert run.data.metrics["epoch_s_median"] > 0
+        assert run.data.metrics["speedup"] > 0
         assert 0 <= run.data.metrics["test_accuracy"] <= 1
     # The clients have no credentials: what stands in S3 went through the server, and comes back through it.
     prefix = f"artifacts/{parent.info.experiment_id}/{parent.info.run_id}/"
