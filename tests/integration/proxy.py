@@ -62,8 +62,14 @@ class Proxy:
                 server = socket.create_connection(self.target)
                 with self._lock:
                     self._open += [client, server]
-                for pair in ((client, server, True), (server, client, False)):
-                    threading.Thread(target=self._pump, args=pair, daemon=True).start()
+                threading.Thread(target=self._join, args=(client, server), daemon=True).start()
+
+    def _join(self, client: socket.socket, server: socket.socket) -> None:
+        with client, server:
+            up = threading.Thread(target=self._pump, args=(client, server, True), daemon=True)
+            up.start()
+            self._pump(server, client, False)
+            up.join()
 
     def _pump(self, source: socket.socket, to: socket.socket, upwards: bool) -> None:
         with contextlib.suppress(OSError):
