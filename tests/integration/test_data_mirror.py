@@ -2,94 +2,20 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import shutil
-import threading
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import boto3
-import numpy as np
 import pytest
-from PIL import Image
-from s3_server import S3Server
+from mirror_samples import bucket, clean, images, objects, put, s3, web
 
 from laptime.data.fetch import fetch, push, verify
 from laptime.errors import DataError, UnreachableError
 from laptime.ladder.data import fetch_data, push_data
 from laptime.places import Places
 
-
-@pytest.fixture
-def images(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    for split in ("train", "test"):
-        for name in ("cat", "dog"):
-            folder = tmp_path / "images" / split / name
-            folder.mkdir(parents=True)
-            for i in range(5):
-                Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(folder / f"{i}.png")
-    return tmp_path / "images"
-
-
-@pytest.fixture(scope="module")
-def bucket(s3_server: S3Server) -> str:
-    """One bucket for all: the server keeps some of its few volumes for each."""
-    name = f"test-{uuid.uuid4().hex[:12]}"
-    s3_server.make_bucket(name)
-    return name
-
-
-@pytest.fixture
-def s3(s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A fresh prefix, with the variables that lead to it."""
-    for name in [n for n in os.environ if n.startswith(("AWS_", "LAPTIME_DATA"))]:
-        if name != "AWS_CA_BUNDLE":
-            monkeypatch.delenv(name)
-    for name, value in s3_server.environment().items():
-        monkeypatch.setenv(name, value)
-    return f"s3://{bucket}/{uuid.uuid4().hex[:12]}/prefix"
-
-
-class Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def web(folder: Path) -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def objects(url: str) -> dict[str, bytes]:
-    """What stands under an s3:// address, by name below it."""
-    bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    client = boto3.Session().client("s3")
-    keys = [o["Key"] for o in client.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])]
-    return {k.removeprefix(f"{prefix}/"): client.get_object(Bucket=bucket, Key=k)["Body"].read() for k in keys}
-
-
-def put(url: str, name: str, body: bytes) -> None:
-    bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    boto3.Session().client("s3").put_object(Bucket=bucket, Key=f"{prefix}/{name}", Body=body)
-
-
-def clean(home: Path) -> bool:
-    root = home / "data"
-    return not root.exists() or all(p.name == "index" or len(p.name) == 64 for p in root.iterdir())
+__all__ = ["bucket", "images", "s3"]
 
 
 def test_there_and_back(s3: str, images: Path, tmp_path: Path) -> None:
@@ -145,20 +71,23 @@ def test_over_http(s3: str, images: Path, tmp_path: Path) -> None:
         with pytest.raises(UnreachableError, match="has no data for 'cifar'"):
             fetch("cifar", f"{address}/other", tmp_path / "b")
         wrong = tmp_path / f"www/mirror/cifar/{pushed.digest}/test_images.npy"
-        wrong.write_bytes(wrong.read_bytes()[:-1] + b"?")
+        good = wrong.read_bytes()
+        wrong.write_bytes(good[:-1] + b"?")
         with pytest.raises(DataError, match=r"test_images\.npy has the wrong checksum"):
             fetch("cifar", f"{address}/mirror", tmp_path / "c")
         wrong.write_bytes(wrong.read_bytes() + b"more")
         with pytest.raises(DataError, match="is larger than the"):
             fetch("cifar", f"{address}/mirror", tmp_path / "c")
         wrong.unlink()
-        with pytest.raises(UnreachableError, match="status 404"):
+        with pytest.raises(UnreachableError, match=r"status 404.*kept: the same command goes on from there"):
             fetch("cifar", f"{address}/mirror", tmp_path / "c")
+        assert not list((tmp_path / "c/data").glob("?" * 64))
+        wrong.write_bytes(good)
+        assert fetch("cifar", f"{address}/mirror", tmp_path / "c").digest == pushed.digest
     again = fetch("cifar", f"{address}/mirror", tmp_path / "b")
     assert again.digest == pushed.digest
     assert "The copy fetched earlier is used." in again.notice
     assert clean(tmp_path / "c")
-    assert not list((tmp_path / "c/data").glob("?" * 64))
 
 
 def test_a_stand_in_stays_one(s3: str, images: Path, tmp_path: Path) -> None:

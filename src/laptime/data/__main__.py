@@ -2,7 +2,8 @@
 
 The request holds `do` (fetch, verify or push), `workload`, `asked`, `home` and, for push, `to`. The result
 holds `data` (a DataSpec), or `error` (one sentence), `kind` (name of the class in laptime.errors) and
-`exit_code`. Progress goes to stdout as JSON lines (`what`, `done`, `total`), notices to stderr.
+`exit_code`, or, where it was interrupted, `kept` (a sentence on what is kept, if anything is). Progress goes to
+stdout as JSON lines (`what`, `done`, `total`), notices to stderr.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from laptime.data.fetch import fetch, push, verify
 from laptime.data.sources import Say
 from laptime.errors import LaptimeError, UsageError
-from laptime.processes import die_with_parent
+from laptime.processes import die_with_parent, leave
 from laptime.records import write_json
 from laptime.spec import DataSpec
 
@@ -36,6 +37,10 @@ def main(arguments: list[str]) -> int:
     except LaptimeError as error:
         write_json(result, {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code})
         return error.exit_code
+    except SystemExit as stop:
+        if kept := getattr(stop, "__notes__", []):
+            write_json(result, {"kept": " ".join(kept)})
+        raise
     if data.notice:
         sys.stderr.write(f"{data.notice}\n")
     write_json(result, {"data": data.model_dump(mode="json")})
@@ -81,4 +86,9 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     die_with_parent()
-    raise SystemExit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    # Threads may still be moving parts, which an ordinary end would wait for.
+    leave(code)

@@ -12,9 +12,10 @@ from laptime.data.disk import sweep
 from laptime.data.folder import ArchiveUrl, Folder
 from laptime.data.meta import META
 from laptime.data.mirror import VARIABLE, Mirror
-from laptime.data.mirror import push as push_store
 from laptime.data.net import shown
 from laptime.data.official import Official
+from laptime.data.push import push as push_store
+from laptime.data.resume import sweep_kept
 from laptime.data.sources import Job, Say, Source, quiet
 from laptime.data.store import Entry, Store, open_store
 from laptime.data.synthetic import Synthetic
@@ -41,6 +42,7 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
     if (Path(asked).expanduser() / META).is_file():
         return open_store(Path(asked).expanduser().resolve(), asked)
     sweep(job.store.root)
+    sweep_kept(job.store.root)
     entry = _auto(job) if asked == "auto" else source_of(asked).fetch(job)
     return job.store.spec(entry, asked)
 

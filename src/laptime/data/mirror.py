@@ -8,15 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from laptime.data.disk import check_room, partial_folder, room_for
-from laptime.data.meta import ARRAYS, META, StoreMeta, parse_meta, read_meta, verify_folder
+from laptime.data.disk import check_room, room_for
+from laptime.data.meta import ARRAYS, META, FileMeta, StoreMeta, parse_meta, read_meta, verify_folder
 from laptime.data.net import SHARE_S, Moved, download, read_url, shown
-from laptime.data.sources import Job, Meter
+from laptime.data.resume import drop_tags, resumable_folder
+from laptime.data.sources import Job, Meter, unseen
 from laptime.data.store import Entry
-from laptime.errors import DataError, UnreachableError, UsageError, shorten
+from laptime.errors import DataError, UnreachableError, shorten
 from laptime.spec import DataKind
 
 VARIABLE = "LAPTIME_DATA_MIRROR"
+LATEST = "latest.json"
 LATEST_SCHEMA = "laptime.data-latest/1"
 
 
@@ -35,7 +37,7 @@ class Place(Protocol):
         """Reads a small file; None where there is none."""
 
     def download(self, name: str, to: Path, size: int, moved: Moved) -> None:
-        """Downloads a file of `size` bytes."""
+        """Downloads a file of `size` bytes, going on from what `to` holds of it."""
 
 
 class HttpPlace:
@@ -109,7 +111,7 @@ def _place(url: str) -> Place:
 
 
 def _latest(place: Place, workload: str) -> str:
-    name = f"{workload}/latest.json"
+    name = f"{workload}/{LATEST}"
     body = place.read(name)
     if body is None:
         raise UnreachableError(
@@ -139,13 +141,12 @@ def _bring(place: Place, prefix: str, digest: str, job: Job) -> StoreMeta:
     if meta.digest != digest:
         raise DataError(f"{place.url}/{prefix} holds other data than its name says: push the data there again.")
     root = job.store.root
-    with partial_folder(root) as folder, room_for(root, meta.size):
-        check_room(root, meta.size)
+    with resumable_folder(root, digest) as folder, room_for(root, meta.size):
+        check_room(root, meta.size - sum(p.stat().st_size for p in folder.glob("*.npy")))
         meter = Meter(job.say, "downloading", meta.size)
         for name in ARRAYS:
-            path = folder / f"{name}.npy"
-            place.download(f"{prefix}/{path.name}", path, meta.files[name].size, meter)
-            _check(path, meta.files[name].sha256, f"{place.url}/{prefix}/{path.name}")
+            _get(place, f"{prefix}/{name}.npy", folder / f"{name}.npy", meta.files[name], meter)
+        drop_tags(folder)
         (folder / META).write_bytes(body)
         try:
             verify_folder(folder)
@@ -157,40 +158,20 @@ def _bring(place: Place, prefix: str, digest: str, job: Job) -> StoreMeta:
     return meta
 
 
-def _check(path: Path, sha256: str, name: str) -> None:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
+def _get(place: Place, name: str, path: Path, said: FileMeta, moved: Moved) -> None:
+    begun = path.exists()
+    place.download(name, path, said.size, moved)
+    if begun and _sha256(path) != said.sha256:  # what an interruption left need not be sound
+        path.unlink()
+        place.download(name, path, said.size, unseen)
+    found = _sha256(path)
+    if found != said.sha256:
         raise DataError(
-            f"{name} has the wrong checksum (SHA-256 {found[:12]}, should be {sha256[:12]}): try again, "
-            "and if it stays wrong, push the data there again."
+            f"{place.url}/{name} has the wrong checksum (SHA-256 {found[:12]}, should be {said.sha256[:12]}): try "
+            "again, and if it stays wrong, push the data there again."
         )
 
 
-def push(folder: Path, workload: str, to: str, job: Job) -> None:
-    """Uploads a store to an S3 mirror.
-
-    The arrays go first, then meta.json, then latest.json, so that a half push is never read.
-
-    Raises:
-        UsageError: `to` is no s3:// address.
-        UnreachableError: the endpoint does not answer.
-        DataError: no such bucket, no credentials, or the store is damaged.
-    """
-    if not to.startswith("s3://"):
-        raise UsageError(f"{shorten(to)!r} can't be pushed to: give --to s3://bucket/prefix.")
-    from laptime.data.s3 import S3Place
-
-    meta = verify_folder(folder)
-    place = S3Place(to)
-    job.budget.probe(place.endpoint, job.budget.left_s)
-    place.check()
-    prefix = f"{workload}/{meta.digest}"
-    body = (folder / META).read_bytes()
-    if place.read(f"{prefix}/{META}") != body:
-        meter = Meter(job.say, "uploading", meta.size)
-        for name in ARRAYS:
-            place.upload(folder / f"{name}.npy", f"{prefix}/{name}.npy", meter)
-        place.write(body, f"{prefix}/{META}")
-    latest = {"schema": LATEST_SCHEMA, "digest": meta.digest}
-    place.write(json.dumps(latest).encode(), f"{workload}/latest.json")
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from laptime.data.resume import kept_bytes, note_tag, noted_tag
 from laptime.errors import DataError, UnreachableError, shorten
 
 # Together with the start of the process this stays below the 3 s that may be lost where there is no internet.
@@ -88,41 +89,68 @@ def read_url(url: str, limit: int = 1 << 20) -> bytes | None:
 
 
 def download(url: str, to: Path, limit: int, moved: Moved) -> None:
-    """Downloads into `to`, which the caller throws away with its folder if this raises.
+    """Downloads into `to`, going on from what an interrupted download of the same version left there.
 
     Args:
         url: http or https.
         to: the file to write.
         limit: bytes at most; a server that sends more is cut off.
-        moved: told the bytes of each block.
+        moved: told the bytes of each block, those kept from before too.
 
     Raises:
         UnreachableError: the server does not answer, refuses, or stops before the end.
         DataError: it sends more than `limit`.
     """
-    received = 0
-    with to.open("wb") as file:
-        for block in _blocks(url):
-            received += len(block)
-            if received > limit:
-                raise DataError(
-                    f"{shown(url)} is larger than the {limit} bytes that it may be: check that it is what it should be."
-                )
-            file.write(block)
-            moved(len(block))
-
-
-def _blocks(url: str) -> Iterator[bytes]:
-    received = 0
-    try:
-        with urllib.request.urlopen(_request(url, "GET"), timeout=_TIMEOUT_S) as reply:  # noqa: S310
-            said = int(reply.headers.get("Content-Length") or -1)
-            while block := reply.read(_BLOCK):
+    kept = kept_bytes(to, limit)
+    if kept == limit:  # whole; the caller looks at its checksum
+        moved(kept)
+        return
+    # Another version is sent whole, with status 200.
+    wanted = {"Range": f"bytes={kept}-", "If-Range": noted_tag(to)} if kept else {}
+    with _reply(url, wanted) as reply:
+        received = kept if reply.status == 206 else 0
+        if not received:
+            note_tag(to, _version(reply))
+        moved(received)
+        with to.open("ab" if received else "wb") as file:
+            for block in _blocks(reply, url):
                 received += len(block)
-                yield block
+                if received > limit:
+                    raise DataError(
+                        f"{shown(url)} is larger than the {limit} bytes that it may be: "
+                        "check that it is what it should be."
+                    )
+                file.write(block)
+                moved(len(block))
+
+
+def _reply(url: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+    request = _request(url, "GET")
+    for name, value in headers.items():
+        request.add_header(name, value)
+    try:
+        reply: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310
     except urllib.error.HTTPError as error:
         error.close()
         raise UnreachableError(f"{shown(url)} can't be had: the server answers with status {error.code}.") from error
+    except _BROKEN as error:
+        raise UnreachableError(f"{shown(url)} can't be reached ({_reason(error)}): try again.") from error
+    return reply
+
+
+def _version(reply: http.client.HTTPResponse) -> str:
+    """What If-Range may name: a strong ETag, else the date; empty for neither."""
+    etag = reply.headers.get("ETag") or ""
+    return etag if etag and not etag.startswith("W/") else reply.headers.get("Last-Modified") or ""
+
+
+def _blocks(reply: http.client.HTTPResponse, url: str) -> Iterator[bytes]:
+    received = 0
+    said = int(reply.headers.get("Content-Length") or -1)
+    try:
+        while block := reply.read(_BLOCK):
+            received += len(block)
+            yield block
     except _BROKEN as error:
         raise UnreachableError(f"the download of {shown(url)} broke off ({_reason(error)}): try again.") from error
     # http.client ends a short body without an error where it is read in blocks.

@@ -62,3 +62,7 @@ class Meter:
 
 def quiet(what: str, done: int, total: int) -> None:
     """Says nothing."""
+
+
+def unseen(count: int) -> None:
+    """Shows nothing of what a second try moves again: the first did."""

@@ -74,7 +74,12 @@ def _ask(request: dict[str, str], places: Places, on_progress: OnProgress | None
         asked, answer = folder / "request.json", folder / "result.json"
         write_json(asked, {**request, "home": str(places.home)})
         with (folder / "stderr.txt").open("w+b") as log:
-            code = _run([sys.executable, "-m", "laptime.data", str(asked), str(answer)], log, on_progress)
+            try:
+                code = _run([sys.executable, "-m", "laptime.data", str(asked), str(answer)], log, on_progress)
+            except KeyboardInterrupt as stop:
+                for sentence in _kept(answer):
+                    stop.add_note(sentence)
+                raise
             if not answer.is_file():
                 raise DataError(f"the process that brings the data ended with {code}: {_last_line(log)}")
         return _result(json.loads(answer.read_text(encoding="utf-8")))
@@ -120,6 +125,14 @@ def _result(fields: dict[str, Any]) -> DataSpec:
     if "data" in fields:
         return DataSpec.model_validate(fields["data"])
     raise answered(fields)
+
+
+def _kept(answer: Path) -> list[str]:
+    """What an interrupted child said about what it keeps."""
+    try:
+        return [str(json.loads(answer.read_text(encoding="utf-8"))["kept"])]
+    except (OSError, ValueError, KeyError):
+        return []
 
 
 def _last_line(log: IO[bytes]) -> str:

@@ -1,0 +1,114 @@
+"""A TCP proxy on loopback that counts, holds and cuts what passes: a line that breaks when a test wants it to."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+_BLOCK = 1 << 16
+
+
+@dataclass
+class Proxy:
+    """A line to a server.
+
+    Attributes:
+        up, down: bytes that passed to the server and from it.
+        hold_up, hold_down: bytes after which nothing passes any more, with the connections left open.
+        cut_down: bytes from the server after which all connections break, once.
+        away: whether new connections are broken at once.
+    """
+
+    target: tuple[str, int]
+    up: int = 0
+    down: int = 0
+    hold_up: int | None = None
+    hold_down: int | None = None
+    cut_down: int | None = None
+    away: bool = False
+    held: threading.Event = field(default_factory=threading.Event)
+    _open: list[socket.socket] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def reset(self) -> None:
+        """Breaks what is open and lets everything pass from now on, counted from nothing."""
+        self.cut()
+        self.up = self.down = 0
+        self.hold_up = self.hold_down = self.cut_down = None
+        self.away = False
+        self.held.clear()
+
+    def cut(self) -> None:
+        """Breaks all connections."""
+        with self._lock:
+            broken, self._open = self._open, []
+        for connection in broken:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def serve(self, listener: socket.socket) -> None:
+        """Takes connections until the listener is closed."""
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                if self.away:
+                    client.close()
+                    continue
+                server = socket.create_connection(self.target)
+                with self._lock:
+                    self._open += [client, server]
+                threading.Thread(target=self._join, args=(client, server), daemon=True).start()
+
+    def _join(self, client: socket.socket, server: socket.socket) -> None:
+        with client, server:
+            up = threading.Thread(target=self._pump, args=(client, server, True), daemon=True)
+            up.start()
+            self._pump(server, client, False)
+            up.join()
+
+    def _pump(self, source: socket.socket, to: socket.socket, upwards: bool) -> None:
+        with contextlib.suppress(OSError):
+            while block := source.recv(_BLOCK):
+                if not self._passes(len(block), upwards):
+                    break
+                to.sendall(block)
+            else:
+                to.shutdown(socket.SHUT_WR)
+
+    def _passes(self, count: int, upwards: bool) -> bool:
+        """Counts a block; False where it is held or the line is cut."""
+        with self._lock:
+            limit = self.hold_up if upwards else self.hold_down
+            if limit is not None and (self.up if upwards else self.down) + count > limit:
+                self.held.set()
+                return False
+            if upwards:
+                self.up += count
+            else:
+                self.down += count
+            broken = self.cut_down is not None and self.down > self.cut_down
+            if broken:
+                self.cut_down = None
+        if broken:
+            self.cut()
+        return not broken
+
+
+@contextmanager
+def a_proxy(endpoint: str) -> Iterator[tuple[Proxy, str]]:
+    """A proxy to a server, with its own address."""
+    parts = urlsplit(endpoint)
+    proxy = Proxy((str(parts.hostname), int(parts.port or 80)))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=proxy.serve, args=(listener,), daemon=True).start()
+        try:
+            yield proxy, f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            proxy.cut()
