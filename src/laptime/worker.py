@@ -206,6 +206,8 @@ def main(arguments: list[str]) -> int:
 
 def _run_rank(spec: RunSpec, record_path: Path) -> int:
     """Runs a spec as one of its ranks; the first writes the record."""
+    if os.environ.get("LOCAL_RANK") == "0":
+        record_path.unlink(missing_ok=True)  # of ranks that were started before and lost
     with opened(spec.device) as world:
         record = run(spec, record_path.parent, world)
         if world.first:
