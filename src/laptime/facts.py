@@ -13,7 +13,7 @@ from laptime.measure.compiling import CompileWatch
 from laptime.measure.machine import machine
 from laptime.optimizations.base import Recipe
 from laptime.profiling.closer import Findings, write_simple
-from laptime.records import PARTIAL, CheckRecord, EpochRecord, RunRecord, Status, write_json
+from laptime.records import PARTIAL, CheckRecord, EpochRecord, RunRecord, StartRecord, Status, write_json
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.world import ALONE, World
 
@@ -81,6 +81,14 @@ def keep(spec: RunSpec, facts: Facts, folder: Path) -> None:
         facts.found.tried(f"{PARTIAL} was not written", lambda: write_json(folder / PARTIAL, known), None)
 
 
+def _broken_off(starts: tuple[StartRecord, ...]) -> tuple[str, ...]:
+    """A sentence where a run went on after a break: its epochs were timed in several processes."""
+    if len(starts) < 2:
+        return ()
+    said = ", ".join(f"from epoch {s.epoch} on {s.ranks} ranks of {s.nodes} nodes" for s in starts)
+    return (f"the run was broken off and went on from its last checkpoint ({said})",)
+
+
 def _record(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None]) -> RunRecord:
     recipe, epochs, starts = facts.recipe, tuple(facts.epochs), facts.checkpoints.starts
     parameters = sum(p.numel() for p in recipe.model.parameters()) if recipe else None
@@ -111,4 +119,5 @@ def _record(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None]) -> 
         commit=os.environ.get("LAPTIME_COMMIT") or None,
         notes=(*(recipe.notes if recipe else ()), *facts.checkpoints.notes),
         starts=starts,
+        cautions=_broken_off(starts),
     )

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 RENDEZVOUS_PORT = 29400
-_RESTARTS, _LAST_CALL_S, _PATIENCE_S = 3, 10, 60
+_RESTARTS, _LAST_CALL_S, _PATIENCE_S = 3, 30, 60
 
 
 @dataclass(frozen=True)

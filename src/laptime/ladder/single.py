@@ -13,7 +13,7 @@ from laptime.devices import choose_device
 from laptime.errors import UsageError
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.request import LadderRequest, check_out, check_variant, check_weights, make_spec
-from laptime.launchers import launch
+from laptime.launchers import launch, ranks_there
 from laptime.launchers.base import Hooks
 from laptime.places import Places
 from laptime.records import RunRecord
@@ -57,7 +57,8 @@ def run_single(
     variant = chosen_variant(request, settings)
     check_out(request, "record.json")
     check_weights(request.weights)
-    choose_device(DEVICES[variant.device])
+    if ranks_there(request.launcher) is None:
+        choose_device(DEVICES[variant.device])
     check_variant(request, variant)
     data = fetch_data(request.workload, request.data, places, in_words(say))
     spec = make_spec(request, variant, data, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from laptime.launchers.settings import Settings
@@ -27,7 +28,8 @@ def name_of(run: str) -> str:
 def command(settings: Settings, run: str, pods: tuple[int, int]) -> list[str]:
     """What each pod runs; its index comes from Kubernetes, in JOB_COMPLETION_INDEX."""
     endpoint = f"{name_of(run)}-0.{name_of(run)}:{RENDEZVOUS_PORT}"
-    nodes = Nodes(*pods, endpoint=endpoint, run=run, address=f"$({_ADDRESS})", restarts=settings.restarts)
+    nodes = Nodes(*pods, endpoint=endpoint, run=run, address=f"$({_ADDRESS})")
+    nodes = replace(nodes, restarts=settings.restarts, last_call_s=settings.last_call_s)
     words = nodes.words()
     place = words.index("--node")
     del words[place : place + 2]
@@ -53,7 +55,7 @@ def service(settings: Settings, run: str) -> Manifest:
 def job(settings: Settings, run: str, pods: tuple[int, int], timeout_s: float) -> Manifest:
     """An Indexed Job: one pod a node, each with an index of its own that a replacement takes over.
 
-    A pod that is evicted is replaced and counts as no failure; one whose command makes no sense (exit code 2) fails all.
+    A pod that is evicted is replaced and counts as no failure; one whose command makes no sense (exit code 2) ends all.
     The deadline is a last resort behind the launcher's own time-out, should the launcher be gone.
     """
     least, most = pods

@@ -29,6 +29,7 @@ class Settings(Frozen):
         pvc: claim that is mounted at /var/lib/laptime, for data; empty for a folder that goes with the pod.
         s3_secret: secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; may be missing.
         restarts: how often lost ranks, or a lost pod, are started anew.
+        last_call_s: how long further pods are waited for once the least number is there.
         pending_s: how long pods may wait for a place.
         store: a folder that the pods see under the same path, or an s3:// prefix.
     """
@@ -43,8 +44,9 @@ class Settings(Frozen):
     shm: Quantity = "2Gi"
     pvc: Name | None = None
     service_account: Name = "laptime-trainer"
-    s3_secret: Name = "laptime-s3"
+    s3_secret: Name = "laptime-s3"  # noqa: S105 - its name
     restarts: Annotated[int, Field(ge=0, le=20)] = 3
+    last_call_s: Annotated[int, Field(ge=1)] = 30
     pending_s: Annotated[float, Field(gt=0)] = 300.0
     store: Annotated[str, Field(min_length=1)]
 
