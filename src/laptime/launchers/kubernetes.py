@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import time
@@ -87,7 +88,7 @@ class Cluster:
             try:
                 config.load_incluster_config()
             except config.ConfigException:
-                config.load_kube_config()
+                config.load_kube_config(os.environ.get("KUBECONFIG"))  # read when asked, not at import
         except (config.ConfigException, OSError) as error:
             raise UsageError(
                 f"there is no access to a cluster ({shorten(str(error))}): set KUBECONFIG, or run in a pod whose "
