@@ -10,6 +10,7 @@ that what memory ran out on leaves somebody to tell of it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 
 from laptime.data.objects import Objects, open_objects
-from laptime.errors import LaptimeError, RunError
+from laptime.errors import LaptimeError, RunError, UnreachableError
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks
 from laptime.launchers.process import last_line, run_child, supervise
 from laptime.nodes import Nodes, add_options, read_nodes
@@ -32,6 +33,7 @@ from laptime.spec import DataSpec, RunSpec, read_spec
 
 _UPLOAD_EVERY_S = 1.0
 _AGAIN_S = 2.0
+_PATIENCE_S = 600.0
 _BESIDE = ("model.pt", "samples.png", "model_summary.txt")
 
 
@@ -90,8 +92,9 @@ class Pod:
         """Puts what the first rank left into the store, its record last; on other machines there is nothing."""
         if not (self._folder / RECORD).is_file():
             return
+        until = time.monotonic() + _PATIENCE_S
         for name in (*_BESIDE, PROGRESS, LOG, RECORD):
-            self._upload(name)
+            self._upload_by(name, until)
 
     def fail(self, why: str, index: int) -> None:
         """Tells the launcher why this machine's part failed."""
@@ -113,8 +116,19 @@ class Pod:
     def _upload_now_and_then(self) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _UPLOAD_EVERY_S
-            for name in (PROGRESS, LOG):
-                self._upload(name)
+            with contextlib.suppress(UnreachableError):  # the next time will do
+                for name in (PROGRESS, LOG):
+                    self._upload(name)
+
+    def _upload_by(self, name: str, until: float) -> None:
+        """Tries again while the store is away: the run behind it may have taken hours."""
+        while True:
+            try:
+                return self._upload(name)
+            except UnreachableError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_AGAIN_S)
 
     def _upload(self, name: str) -> None:
         path = self._folder / name

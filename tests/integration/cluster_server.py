@@ -79,7 +79,7 @@ class Cluster:
 
     def _run(self, job: dict) -> None:
         (box,) = job["spec"]["template"]["spec"]["containers"]
-        words = [sys.executable, *box["command"][1:]]
+        words = [sys.executable, *box["args"][1:]]
         words[words.index("--endpoint") + 1] = f"127.0.0.1:{free_port()}"
         own = {e["name"]: e["value"] for e in box["env"] if "value" in e}
         for index in range(job["spec"]["completions"]):

@@ -122,6 +122,12 @@ def said(place: Path) -> str:
     return "\n".join(f"{p.name}: {p.read_text()[-1500:]}" for p in sorted(place.glob("log*.txt")))
 
 
+def wait_for_a_checkpoint(pointer: Path) -> None:
+    until = time.monotonic() + 100
+    while not (pointer.is_file() and json.loads(pointer.read_text())["written"]) and time.monotonic() < until:
+        time.sleep(0.05)
+
+
 def test_two_hosts_train_what_one_process_trains(hosts, data, tmp_path):
     pods = start_all(spec_of(data), hosts, tmp_path)
     alone = worker.run(spec_of(data, ranks=1, optimizations=(RESIDENT,)), tmp_path / "alone")
@@ -138,9 +144,7 @@ def test_two_hosts_train_what_one_process_trains(hosts, data, tmp_path):
 def test_a_lost_host_is_gone_on_without_from_the_last_checkpoint(hosts, data, tmp_path):
     pods = start_all(spec_of(data, epochs=4), hosts, tmp_path)
     pointer = tmp_path / "store" / "two" / "checkpoints" / "latest.json"
-    until = time.monotonic() + 100
-    while not (pointer.is_file() and json.loads(pointer.read_text())["written"]) and time.monotonic() < until:
-        time.sleep(0.05)
+    wait_for_a_checkpoint(pointer)
     hosts[1].kill()
     assert pods[1].wait(10) != 0
     assert pods[0].wait(120) == 0, said(tmp_path)
@@ -156,3 +160,20 @@ def test_a_lost_host_is_gone_on_without_from_the_last_checkpoint(hosts, data, tm
     assert [e.index for e in record.epochs if e.resumed] == [second.epoch]
     assert [e.index for e in record.epochs if e.interrupted] == [second.epoch - 1]
     assert all(e.samples == 12 for e in record.epochs)
+
+
+@pytest.mark.long
+def test_the_host_of_the_endpoint_is_waited_for(hosts, data, tmp_path):
+    pods = start_all(spec_of(data, epochs=6), hosts, tmp_path)
+    pointer = tmp_path / "store" / "two" / "checkpoints" / "latest.json"
+    wait_for_a_checkpoint(pointer)
+    hosts[0].kill()
+    assert pods[0].wait(10) != 0
+    words = words_of(tmp_path / "store", hosts, hosts[0])
+    again = hosts[0].start(0, words, tmp_path / "home0", tmp_path / "log-again.txt")
+    assert [again.wait(150), pods[1].wait(150)] == [0, 0], said(tmp_path)
+    record = read_record(tmp_path / "store" / "two" / "record.json")
+    assert record.status == "done", record.error
+    assert record.restarts >= 1
+    assert record.starts[-1].ranks == 2
+    assert [e.index for e in record.epochs] == list(range(6))

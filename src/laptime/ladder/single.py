@@ -40,6 +40,7 @@ def run_single(
     places: Places,
     told: tuple[Say, Callable[[dict[str, Any]], None]],
     bare: bool = False,
+    checkpoints: str | None = None,
 ) -> tuple[RunRecord, Path]:
     """Runs one variant.
 
@@ -49,6 +50,7 @@ def run_single(
         places: where data and runs stand.
         told: takes sentences, and the worker's progress events.
         bare: leaves out the check, the model and the profile, for repeated timing of what was checked before.
+        checkpoints: where the run's checkpoints stand, from which it goes on; None for none.
 
     Returns:
         The record and the folder that holds it.
@@ -61,7 +63,7 @@ def run_single(
         choose_device(DEVICES[variant.device])
     check_variant(request, variant)
     data = fetch_data(request.workload, request.data, places, in_words(say))
-    spec = make_spec(request, variant, data, 0)
+    spec = make_spec(request, variant, data, 0).model_copy(update={"checkpoints": checkpoints})
     if bare:
         spec = spec.model_copy(update={"check": False, "save_model": False, "profile": "none"})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"

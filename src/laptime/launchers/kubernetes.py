@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from laptime.data.objects import Objects
-from laptime.errors import LaptimeError, RunError, UsageError, shorten
+from laptime.errors import LaptimeError, RunError, UnreachableError, UsageError, shorten
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, failed
 from laptime.launchers.handover import bring_back, failures, hand_out
 from laptime.launchers.manifest import job, name_of, service
@@ -80,6 +80,7 @@ class Cluster:
         """Takes the configuration of the pod that this is, else that of kubectl; raises UsageError without either."""
         try:
             from kubernetes import client, config
+            from urllib3.exceptions import HTTPError
         except ImportError as error:
             raise UsageError(
                 "launcher kubernetes needs the client library, which is not installed: install laptime[kubernetes]."
@@ -97,6 +98,7 @@ class Cluster:
         self.namespace = namespace
         self._core, self._batch = client.CoreV1Api(), client.BatchV1Api()
         self._refused: type[Any] = client.ApiException
+        self._away = (HTTPError, OSError, ValueError)  # the client lets urllib3's through; no JSON is no answer
 
     def pods(self, run: str) -> list[Object]:
         """The pods of a run."""
@@ -146,7 +148,7 @@ class Cluster:
             if error.status == 404 and what.startswith("delete"):
                 return {}
             raise RunError(self._explained(what, error)) from error
-        except Exception as error:  # urllib3's, which the client lets through
+        except self._away as error:
             raise AwayError(f"the cluster does not answer ({shorten(str(error), 200)}): check KUBECONFIG.") from error
         return body
 
@@ -194,18 +196,19 @@ class Watch:
         self._told = {PROGRESS: 0, LOG: 0}
         self._begun = self._answered = self.clock()
         self._ready: float | None = None
-        while self.place.read(RECORD) is None:
-            self._pass_on()
+        while True:
             try:
+                arrived = self.place.read(RECORD) is not None
+                self._pass_on()
+                if arrived:
+                    return None
                 why = self._trouble(timeout_s)
                 self._answered = self.clock()
-            except AwayError as error:
+            except (AwayError, UnreachableError) as error:  # of the cluster, of the store
                 why = str(error) if self.clock() - self._answered > _AWAY_S else None
             if why is not None:
                 return why
             self.sleep(_LOOK_EVERY_S)
-        self._pass_on()
-        return None
 
     def _trouble(self, timeout_s: float) -> str | None:
         """Why there will be no record; None while there may be one."""

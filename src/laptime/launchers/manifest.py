@@ -26,7 +26,7 @@ def name_of(run: str) -> str:
 
 
 def command(settings: Settings, run: str, pods: tuple[int, int]) -> list[str]:
-    """What each pod runs; its index comes from Kubernetes, in JOB_COMPLETION_INDEX."""
+    """What each pod runs, by its image's entry point; its index comes from Kubernetes, in JOB_COMPLETION_INDEX."""
     endpoint = f"{name_of(run)}-0.{name_of(run)}:{RENDEZVOUS_PORT}"
     nodes = Nodes(*pods, endpoint=endpoint, run=run, address=f"$({_ADDRESS})")
     nodes = replace(nodes, restarts=settings.restarts, last_call_s=settings.last_call_s)
@@ -129,7 +129,7 @@ def _container(settings: Settings, run: str, pods: tuple[int, int]) -> Manifest:
         "name": CONTAINER,
         "image": settings.image,
         "imagePullPolicy": settings.pull_policy,
-        "command": command(settings, run, pods),
+        "args": command(settings, run, pods),
         "env": [
             {"name": _ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             {"name": "LAPTIME_HOME", "value": HOME},
