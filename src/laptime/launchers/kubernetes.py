@@ -238,8 +238,9 @@ class Watch:
         for name in (PROGRESS, LOG):
             text = self.place.read(name) or b""
             end = text.rfind(b"\n") + 1
-            fresh = text[self._told[name] : end].decode(errors="replace").splitlines()
-            self._told[name] = max(self._told[name], end)
+            begin = self._told[name] if self._told[name] <= end else 0  # shorter: another pod's, after a restart
+            fresh = text[begin:end].decode(errors="replace").splitlines()
+            self._told[name] = end
             for line in fresh:
                 if name == LOG:
                     self.hooks.on_line(line)

@@ -16,6 +16,7 @@ HOME = "/var/lib/laptime"
 _USER = 10001
 _MARGIN_S = 600
 _ADDRESS = "LAPTIME_POD_IP"
+_GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 # What a pod is told of this process's own environment.
 _PASSED = ("LAPTIME_COMMIT", "LAPTIME_IMAGE", "AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION")
 
@@ -98,6 +99,8 @@ def _pod(settings: Settings, run: str, pods: tuple[int, int]) -> Manifest:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 10,
+        # Nodes with GPUs are often kept from all that asks for none.
+        **({"tolerations": [_GPU_TAINT]} if settings.gpus else {}),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": _USER,
