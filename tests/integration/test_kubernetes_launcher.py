@@ -10,6 +10,8 @@ from laptime.errors import LaptimeError, RunError, UsageError
 from laptime.ladder.data import fetch_data
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
+from laptime.launchers.manifest import job, service
+from laptime.launchers.settings import read_settings
 from laptime.places import Places
 from laptime.spec import OptimizationSpec, RunSpec
 
@@ -30,6 +32,7 @@ def cluster(tmp_path, monkeypatch):
         "LAPTIME_KUBERNETES_IMAGE": "trainer:1",
         "LAPTIME_RUN_STORE": str(tmp_path / "store"),
         "LAPTIME_HOME": str(tmp_path / "home"),
+        "GLOO_SOCKET_IFNAME": "lo",
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -65,13 +68,15 @@ def test_a_run_goes_out_and_its_record_comes_back_through_s3(cluster, data, tmp_
     assert any("epoch 1" in line for line in lines)
     assert [e["index"] for e in events if e["event"] == "epoch"] == [0, 1]
     assert nothing_left(cluster)
-    assert cluster.made["Job"]["spec"]["template"]["spec"]["containers"][0]["image"] == "trainer:1"
+    made = cluster.made["Job"]  # the client passes on what it is given, nothing left out
+    run = made["metadata"]["name"].removeprefix("laptime-")
+    assert made == job(read_settings(), run, (1, 1), 120.0)
+    assert cluster.made["Service"] == service(read_settings(), run)
 
 
 def test_two_pods_train_one_net_through_a_shared_folder(cluster, data, tmp_path, monkeypatch):
     monkeypatch.setenv("LAPTIME_KUBERNETES_NODES", "2:2")
     spread = (OptimizationSpec(name="resident"), OptimizationSpec(name="ddp"))
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     spec = spec_of(data, variant="cpu-ddp", optimizations=spread, ranks=2)
     record = launch("kubernetes", spec, tmp_path / "run", Hooks())
     assert record.status == "done", (record.error, (tmp_path / "pod-0.txt").read_text()[-2000:])
@@ -163,5 +168,5 @@ def test_without_a_cluster_there_is_one_sentence(data, tmp_path, monkeypatch):
         monkeypatch.setenv("KUBECONFIG", str(config))
         with pytest.raises(LaptimeError, match="KUBECONFIG") as caught:
             launch("kubernetes", spec_of(data), tmp_path / "run", Hooks())
-        assert type(caught.value).__mro__.index(kind) < 2
+        assert isinstance(caught.value, kind)
         assert "\n" not in str(caught.value)
