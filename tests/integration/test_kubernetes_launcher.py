@@ -52,15 +52,19 @@ def nothing_left(cluster) -> bool:
     return not cluster.objects and any(p.startswith(JOBS) for p in deleted) and any(SERVICES in p for p in deleted)
 
 
-def test_a_run_goes_out_and_its_record_comes_back_through_s3(cluster, data, tmp_path, monkeypatch, s3_server):
+def test_two_pods_train_one_net_and_its_record_comes_back_through_s3(cluster, data, tmp_path, monkeypatch, s3_server):
     s3_server.make_bucket("laptime")
-    for name, value in {**s3_server.environment(), "LAPTIME_RUN_STORE": "s3://laptime/runs"}.items():
+    own = {"LAPTIME_RUN_STORE": "s3://laptime/runs", "LAPTIME_KUBERNETES_NODES": "2:2"}
+    for name, value in {**s3_server.environment(), **own}.items():
         monkeypatch.setenv(name, value)
+    spread = (OptimizationSpec(name="resident"), OptimizationSpec(name="ddp"))
+    spec = spec_of(data, variant="cpu-ddp", optimizations=spread, ranks=2, save_model=True)
     lines, events, said = [], [], []
     hooks = Hooks(lines.append, events.append, said.append)
-    record = launch("kubernetes", spec_of(data, save_model=True), tmp_path / "run", hooks)
+    record = launch("kubernetes", spec, tmp_path / "run", hooks)
     assert record.status == "done", (record.error, (tmp_path / "pod-0.txt").read_text()[-2000:])
-    assert record.spec == spec_of(data, save_model=True)
+    assert record.spec == spec
+    assert (record.ranks, record.starts[0].nodes) == (2, 2)
     assert [e.index for e in record.kept] == [0, 1]
     assert all(e.checkpoint_s > 0 for e in record.epochs)
     assert json.loads((tmp_path / "run" / "record.json").read_text())["status"] == "done"
@@ -70,18 +74,8 @@ def test_a_run_goes_out_and_its_record_comes_back_through_s3(cluster, data, tmp_
     assert nothing_left(cluster)
     made = cluster.made["Job"]  # the client passes on what it is given, nothing left out
     run = made["metadata"]["name"].removeprefix("laptime-")
-    assert made == job(read_settings(), run, (1, 1), 120.0)
+    assert made == job(read_settings(), run, (2, 2), 120.0)
     assert cluster.made["Service"] == service(read_settings(), run)
-
-
-def test_two_pods_train_one_net_through_a_shared_folder(cluster, data, tmp_path, monkeypatch):
-    monkeypatch.setenv("LAPTIME_KUBERNETES_NODES", "2:2")
-    spread = (OptimizationSpec(name="resident"), OptimizationSpec(name="ddp"))
-    spec = spec_of(data, variant="cpu-ddp", optimizations=spread, ranks=2)
-    record = launch("kubernetes", spec, tmp_path / "run", Hooks())
-    assert record.status == "done", (record.error, (tmp_path / "pod-0.txt").read_text()[-2000:])
-    assert (record.ranks, record.starts[0].nodes) == (2, 2)
-    assert nothing_left(cluster)
 
 
 @pytest.mark.parametrize(
