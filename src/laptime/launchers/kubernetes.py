@@ -125,7 +125,7 @@ class Cluster:
             self._call(self._batch.create_namespaced_job, "create jobs", body=job(settings, run, pods, timeout_s))
             yield
         finally:
-            removals = (
+            removals: tuple[tuple[Callable[..., Any], str, dict[str, str]], ...] = (
                 (self._batch.delete_namespaced_job, "delete jobs", {"propagation_policy": "Background"}),
                 (self._core.delete_namespaced_service, "delete services", {}),
             )
