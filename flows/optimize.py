@@ -127,7 +127,7 @@ def optimize(
     profile: Literal["full", "simple", "none"] = "full",
     profile_schedule: str = "1,2,5,1",
     verify_advice: bool = False,
-    launcher: Literal["auto", "process", "torchrun", "inline"] = "auto",
+    launcher: Literal["auto", "process", "torchrun", "kubernetes", "inline"] = "auto",
     tracking_uri: str | None = None,
     out: str | None = None,
 ) -> Any:
@@ -151,7 +151,7 @@ def optimize(
         profile: What follows the counted epochs of a variant's first process - full (torch's profiler), simple or none.
         profile_schedule: Steps of the profiler, as wait,warmup,active,repeat.
         verify_advice: Whether what the advice proposes is run beside what it is given on, and compared.
-        launcher: How processes are started - auto (torchrun for several ranks), process, torchrun or inline.
+        launcher: How processes are started - auto (torchrun for several), process, torchrun, kubernetes or inline.
         tracking_uri: MLflow's tracking URI; empty for MLFLOW_TRACKING_URI, else the embedded store.
         out: Folder for the ladder's files; empty for one under LAPTIME_HOME.
     """

@@ -21,6 +21,8 @@ _LOOK_EVERY_S = 0.05
 # What the ranks of a run and their launcher agree on: which rank died, and the exit code of one that only lost another.
 RANKS_FILE = "ranks.json"
 PEER_LOST = 75
+# The exit code of a launcher of ranks that can't meet those of the other machines (any more).
+ENDPOINT_LOST = 76
 
 
 def child_environment() -> dict[str, str]:

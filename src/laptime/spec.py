@@ -114,6 +114,8 @@ class RunSpec(Frozen):
         profile_schedule: `wait,warmup,active,repeat`, steps of the profiler's schedule.
         ceilings: rates of this machine that were measured before, by the names in `records.Ceilings`; where there are
             none, a run that is profiled measures them itself.
+        checkpoints: a folder or an s3:// prefix of this run's own: its state is written there after each counted epoch,
+            and a worker that is started again goes on from there. None for none.
     """
 
     schema_: Literal["laptime.spec/1"] = Field(default=SPEC_SCHEMA, alias="schema")
@@ -139,6 +141,7 @@ class RunSpec(Frozen):
     profile: ProfileMode = "none"
     profile_schedule: ScheduleText = "1,2,5,1"
     ceilings: dict[str, float] = Field(default_factory=dict)
+    checkpoints: str | None = None
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -155,6 +158,7 @@ class RunSpec(Frozen):
                 "profile": True,
                 "profile_schedule": True,
                 "ceilings": True,
+                "checkpoints": True,
                 "data": {"path", "asked"},
             },
         )

@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -25,18 +25,19 @@ from laptime.artifacts import ProgressFile, epoch_line, times_line, write_model,
 from laptime.data.tensors import ImageData, limit, open_tensors
 from laptime.engine.build import build, make_recipe
 from laptime.engine.check import check_one_step
+from laptime.engine.checkpoint import Checkpoints, Found
 from laptime.engine.fits import explain_memory, out_of_memory
 from laptime.engine.flops import flops_per_sample
-from laptime.engine.plain import removed_parameters
 from laptime.errors import LaptimeError, UsageError
-from laptime.measure.compiling import CompileWatch, watching
+from laptime.facts import Facts, finished, keep
+from laptime.measure.compiling import watching
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.base import Recipe
 from laptime.processes import PEER_LOST, die_with_parent, leave, use_own_log
-from laptime.profiling.closer import Findings, look_closer, look_first, write_simple
-from laptime.records import PARTIAL, CheckRecord, EpochRecord, RunRecord, Status, write_json, write_record
+from laptime.profiling.closer import look_closer, look_first
+from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
 from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
@@ -44,24 +45,6 @@ _FIRST_WRITES_S = 2.0
 # Operations are counted on the net without dead taps for all variants alike: those of the taps are no use to anybody.
 # Smaller images are less work, so they count.
 _USEFUL, _COUNTED = (OptimizationSpec(name="dead-taps"),), ("progressive-resizing",)
-
-
-@dataclass
-class Facts:
-    """What is known of the run so far; a failed run keeps what it had."""
-
-    started_at: float
-    world: World = ALONE
-    check: CheckRecord | None = None
-    recipe: Recipe | None = None
-    flops: float | None = None
-    startup_s: float | None = None
-    warmup_s: float | None = None
-    watch: CompileWatch | None = None
-    syncs: int | None = None
-    checkpoint_s: float | None = None
-    epochs: list[EpochRecord] = field(default_factory=list)
-    found: Findings = field(default_factory=Findings)
 
 
 def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
@@ -77,7 +60,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
     """
     folder.mkdir(parents=True, exist_ok=True)
     machine()  # notes the load before this run adds to it
-    facts = Facts(started_at=time.time(), world=world)
+    facts = Facts(time.time(), spec.optimizations, Checkpoints(spec, world), world)
     epochs = facts.epochs
     status: Status = "done"
     error: str | None = None
@@ -103,7 +86,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
             starved = out_of_memory(unexpected) and not epochs
         if starved and facts.recipe is not None:  # only here: the error above held the step's tensors
             error = explain_memory(facts.recipe) or error
-    return _finished(spec, facts, (status, error), folder)
+    return finished(spec, facts, (status, error), folder)
 
 
 def explain(error: Exception) -> str:
@@ -127,7 +110,8 @@ class _Wrong(Exception):  # noqa: N818 - a verdict, not an error
 
 def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) -> Iterator[EpochRecord]:
     data, world = _open(spec), facts.world
-    recipe = facts.recipe = make_recipe(spec, data, spec.optimizations, world)
+    found = _resumed(facts)
+    recipe = facts.recipe = make_recipe(spec, data, facts.optimizations, world)
     smaller = tuple(o for o in spec.optimizations if o.name in _COUNTED)
     facts.flops = flops_per_sample(make_recipe(spec, data, (*_USEFUL, *smaller)))
     if world.first:
@@ -142,7 +126,11 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         facts.watch = session.watch
         facts.warmup_s = session.warm_up(plan)
         facts.syncs = session.syncs
-        yield from session.counted(plan)
+        if found is not None:
+            found.put_into(parts)
+            session.train_s = found.epochs[-1].train_s_so_far or 0.0
+        for epoch in session.counted(plan, len(facts.epochs)):
+            yield facts.checkpoints.keep(parts, (*facts.epochs, facts.marked(epoch, spec)), facts.settled())
     if spec.save_model and world.first:
         begin = time.perf_counter()
         write_model(parts.evaluated, folder / "model.pt")
@@ -151,29 +139,33 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         look_first(spec, (parts, recipe), facts.epochs, facts.found)
     if spec.profile != "none":
         progress.write({"event": "phase", "phase": "profile"})
-        _keep(spec, facts, folder)
+        keep(spec, facts, folder)
         look_closer(spec, (parts, recipe), facts.epochs, folder, facts.found)
     if spec.check:
         # After the timed part, whose memory and allocator it would disturb; before the time is shown to anybody.
         progress.write({"event": "phase", "phase": "check"})
-        _keep(spec, facts, folder)
-        settled = spec.model_copy(update={"optimizations": _settled(spec, recipe)})
+        keep(spec, facts, folder)
+        settled = spec.model_copy(update={"optimizations": facts.settled()})
         facts.check = check_one_step(settled, data, recipe.batch_size, world)
         _refuse_wrong(facts.check)
+
+
+def _resumed(facts: Facts) -> Found | None:
+    """Where an earlier start of this run has come to, noted in the facts; None where this is the first."""
+    found = facts.checkpoints.find()
+    if found is not None:
+        facts.optimizations = found.optimizations
+        *before, last = found.epochs
+        facts.epochs += [*before, last.model_copy(update={"interrupted": True})]
+        if facts.world.first:
+            print(f"going on after epoch {last.index}, from its checkpoint", flush=True)  # noqa: T201
+    return found
 
 
 def _open(spec: RunSpec) -> ImageData:
     whole = open_tensors(spec.data)
     train = limit(whole.train, spec.limit_train, "train")
     return replace(whole, train=train, test=limit(whole.test, spec.limit_test, "test"))
-
-
-def _settled(spec: RunSpec, recipe: Recipe) -> tuple[OptimizationSpec, ...]:
-    """The optimizations with what transforms chose by timing written out."""
-    return tuple(
-        OptimizationSpec(name=o.name, options={**o.options, **recipe.settled.get(o.name, {})})
-        for o in spec.optimizations
-    )
 
 
 def _refuse_wrong(check: CheckRecord | None) -> None:
@@ -184,55 +176,6 @@ def _refuse_wrong(check: CheckRecord | None) -> None:
 def _write_artifacts(recipe: Recipe, data: ImageData, folder: Path) -> None:
     write_samples(data, folder / "samples.png")
     write_summary(recipe, folder / "model_summary.txt")
-
-
-def _finished(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None], folder: Path) -> RunRecord:
-    """The record with what the closer look has found, its table of actions beside it."""
-    record, found = _record(spec, facts, outcome), facts.found
-    if facts.world.first:
-        found.tried("simple.txt was not written", lambda: write_simple(found.added_to(record), folder), None)
-    return found.added_to(record)
-
-
-def _keep(spec: RunSpec, facts: Facts, folder: Path) -> None:
-    """Writes what is known beside the record's place: a crash or the time-out may end what comes now."""
-    status: Status = "failed" if spec.check else "done"  # nothing is left to be checked
-    error = "the process ended before its step was checked." if spec.check else None
-    if facts.world.first:
-        known = facts.found.added_to(_record(spec, facts, (status, error)))
-        facts.found.tried(f"{PARTIAL} was not written", lambda: write_json(folder / PARTIAL, known), None)
-
-
-def _record(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None]) -> RunRecord:
-    recipe, epochs = facts.recipe, tuple(facts.epochs)
-    parameters = sum(p.numel() for p in recipe.model.parameters()) if recipe else None
-    peaks = [e.peak_memory_mib for e in epochs if e.peak_memory_mib is not None]
-    return RunRecord(
-        status=outcome[0],
-        error=outcome[1],
-        spec=spec,
-        machine=machine(),
-        epochs=epochs,
-        check=facts.check,
-        settled=_settled(spec, recipe) if recipe else (),
-        ranks=facts.world.size,
-        precision=recipe.precision if recipe else "fp32",
-        parameters=parameters,
-        removed_parameters=removed_parameters(recipe.model) if recipe else 0,
-        model_mib=parameters * 4 / 2**20 if parameters else None,
-        flops_per_sample=facts.flops,
-        startup_s=facts.startup_s,
-        warmup_s=facts.warmup_s,
-        compile_s=facts.watch.seconds if facts.watch else None,
-        compilation=facts.watch.record if facts.watch else None,
-        peak_memory_mib=max(peaks) if peaks else None,
-        checkpoint_s=facts.checkpoint_s,
-        syncs_per_step=facts.syncs,
-        started_at=facts.started_at,
-        ended_at=time.time(),
-        commit=os.environ.get("LAPTIME_COMMIT") or None,
-        notes=recipe.notes if recipe else (),
-    )
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
@@ -263,6 +206,8 @@ def main(arguments: list[str]) -> int:
 
 def _run_rank(spec: RunSpec, record_path: Path) -> int:
     """Runs a spec as one of its ranks; the first writes the record."""
+    if os.environ.get("LOCAL_RANK") == "0":
+        record_path.unlink(missing_ok=True)  # of ranks that were started before and lost
     with opened(spec.device) as world:
         record = run(spec, record_path.parent, world)
         if world.first:

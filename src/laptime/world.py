@@ -1,7 +1,7 @@
 """The ranks of a training: who this process is among them, what they tell each other, and nothing where it is alone.
 
-A process that torch's elastic launcher started finds its place in the environment. All traffic stays on this machine's
-loopback interface.
+A process that torch's elastic launcher started finds its place in the environment. All traffic of one machine stays on
+its loopback interface.
 """
 
 from __future__ import annotations
@@ -34,12 +34,19 @@ class World:
         size: ranks in all.
         grouped: whether a process group is open; without one nothing is exchanged and nothing costs time.
         device: where the tensors live that are exchanged: of NCCL on the GPU, of gloo on the CPU.
+        nodes: machines that the ranks stand on, as many on each.
     """
 
     rank: int = 0
     size: int = 1
     grouped: bool = False
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    nodes: int = 1
+
+    @property
+    def here(self) -> int:
+        """Ranks that share this machine."""
+        return self.size // self.nodes
 
     @property
     def first(self) -> bool:
@@ -111,20 +118,21 @@ def opened(device: str) -> Iterator[World]:
         yield ALONE
         return
     rank, size, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     if device == "cuda":
         place = torch.device("cuda", local)
         torch.cuda.set_device(place)
         dist.init_process_group("nccl", timeout=PATIENCE, device_id=place)
     else:
         place = torch.device("cpu")
-        torch.set_num_threads(threads_of(size))
+        torch.set_num_threads(threads_of(beside))
         dist.init_process_group("gloo", timeout=PATIENCE)
-    yield World(rank, size, True, place)
+    yield World(rank, size, True, place, size // beside)
     dist.destroy_process_group()  # not where a rank failed: NCCL would wait for the others
 
 
 def threads_of(ranks: int) -> int:
-    """Threads of one rank where ranks share the cores."""
+    """Threads of one rank where so many ranks share the cores of a machine."""
     return max(1, allowed_cores() // ranks)
 
 

@@ -63,6 +63,28 @@ def test_a_run_leaves_a_whole_record_and_its_artifacts(data, tmp_path):
     assert any("epoch 1" in line for line in lines)
 
 
+def test_a_killed_run_goes_on_from_its_checkpoint(data, tmp_path):
+    def kill(event):
+        if event["event"] == "epoch":
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if str(tmp_path) in " ".join(process.cmdline()):
+                        process.kill()
+
+    small = {"epochs": 6, "limit_train": 32, "limit_test": 6, "check": False, "warmup_steps": 1}
+    spec = spec_of(data, "cpu-resident", checkpoints=str(tmp_path / "kept"), **small)
+    broken = launch("process", spec, tmp_path / "first", Hooks(on_event=kill))
+    assert broken.status == "failed"
+    assert "killed" in broken.error
+    record = launch("process", spec, tmp_path / "second", Hooks())
+    assert record.status == "done", record.error
+    assert [e.index for e in record.kept] == list(range(6))
+    assert record.restarts == 1
+    assert [e.index for e in record.epochs if e.resumed] == [record.starts[1].epoch]
+    assert record.starts[1].epoch >= 1
+    assert "from its last checkpoint" in record.cautions[0]
+
+
 def test_the_profile_stands_beside_a_run(data, tmp_path):
     asked = {"profile": "full", "profile_schedule": "0,1,2,1", "ceilings": {"gemm_fp32_gflops": 1e-3, "copy_gb_s": 9.0}}
     small = {"variant": "cpu-resident", "epochs": 1, "limit_train": 64, "limit_test": 10, "check": False}

@@ -16,7 +16,7 @@ LIMIT_TEST = Annotated[int | None, typer.Option(help="Test images at most.")]
 WEIGHTS = Annotated[str, typer.Option(help="Initial weights: none, imagenet or a file with a state dict.")]
 SEED = Annotated[int, typer.Option(help="Seed of weights and order; a repeat adds its number.")]
 TIMEOUT = Annotated[float, typer.Option(help="Seconds after which a process is ended.")]
-LAUNCHER = Annotated[str, typer.Option(help="auto (torchrun for several ranks), process, torchrun or inline.")]
+LAUNCHER = Annotated[str, typer.Option(help="auto (torchrun for several), process, torchrun, kubernetes or inline.")]
 TRACKING = Annotated[str | None, typer.Option(help="MLflow's tracking URI; default: MLFLOW_TRACKING_URI, else SQLite.")]
 PROFILE = Annotated[
     str | None,

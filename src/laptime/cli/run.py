@@ -43,6 +43,10 @@ def run(
     profile_schedule: PROFILE_SCHEDULE = "1,2,5,1",
     launcher: LAUNCHER = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder of spec, record and log; default: <home>/runs/<id>.")] = None,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(help="Folder or s3:// prefix of this run's own: broken off, the same command goes on from there."),
+    ] = None,
     bare: Annotated[bool, typer.Option("--bare", help="Times alone: no check, no model, no profile.")] = False,
     as_json: JSON = False,
 ) -> None:
@@ -70,7 +74,8 @@ def run(
         out=str(out) if out else None,
     )
     with view() as shown:
-        record, folder = run_single(request, tuple(settings or ()), find_places(), (shown.say, shown.event), bare)
+        told = (shown.say, shown.event)
+        record, folder = run_single(request, tuple(settings or ()), find_places(), told, bare, checkpoints)
         shown.result(record)
     if as_json:
         typer.echo(record.model_dump_json(by_alias=True, indent=1))

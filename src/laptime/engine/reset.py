@@ -12,7 +12,7 @@ from laptime.optimizations.base import Parts, Recipe
 
 def snapshot(p: Parts) -> dict[str, Tensor]:
     """Copies parameters and buffers."""
-    return {name: value.detach().clone() for name, value in _tensors(p).items()}
+    return {name: value.detach().clone() for name, value in tensors(p).items()}
 
 
 def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
@@ -21,7 +21,7 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
     In place, since captured graphs and views hold the tensors. Zeroed moments equal fresh ones for Adam and SGD.
     """
     with torch.no_grad():
-        for name, value in _tensors(p).items():
+        for name, value in tensors(p).items():
             value.copy_(saved[name])
         if p.average is not None:
             p.average.restart(p.model)
@@ -45,5 +45,6 @@ def _reset_rates(optimizer: Optimizer, rate: float) -> None:
         group.pop("initial_lr", None)
 
 
-def _tensors(p: Parts) -> dict[str, Tensor]:
+def tensors(p: Parts) -> dict[str, Tensor]:
+    """Parameters and buffers of a run's model, by name."""
     return dict(p.model.named_parameters()) | dict(p.model.named_buffers())

@@ -14,6 +14,7 @@ from laptime.ladder.climb import Climb, Standing
 from laptime.ladder.plan import make_plan
 from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, settled_preset
+from laptime.launchers import ranks_there
 from laptime.ledger import read_ledger
 from laptime.places import Places
 from laptime.records import ProbeRecord, Readable
@@ -54,7 +55,7 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
     """
     entry, preset = find_workload(request.workload), settled_preset(request)
     plan = make_plan(device, preset, request.variants, ProbeRecord())
-    plan = with_parallel(plan, preset, entry, device_count(device))
+    plan = with_parallel(plan, preset, entry, ranks_there(request.launcher) or device_count(device))
     climb = Climb(plan, Standing(baseline_of(device)), Rules(0.0, False, 0))
     names = [v.name for v in plan.fixed]
     for group in plan.rungs:

@@ -15,6 +15,7 @@ from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, fitted_preset, tracking_uri
 from laptime.ladder.run import Ladder, Say
 from laptime.ladder.surroundings import commit, run_probe
+from laptime.launchers import ranks_there
 from laptime.launchers.base import ignore
 from laptime.places import Places
 from laptime.records import LadderRecord, ProbeRecord
@@ -41,7 +42,8 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     probe = run_probe((request.workload, device), places, say, wanted)
     if not request.variants:
         probe = probe_slow_rungs(probe, (request.workload, device, preset), places, say)
-    plan = with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, device_count(device))
+    there = ranks_there(request.launcher) or device_count(device)
+    plan = with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, there)
     record = LadderRecord(
         id=f"{time.strftime('%Y%m%d-%H%M%S')}-{request.workload}-{secrets.token_hex(2)}",
         workload=request.workload,

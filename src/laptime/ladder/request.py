@@ -14,7 +14,7 @@ from laptime.devices import cuda_devices
 from laptime.entries import Preset
 from laptime.errors import UsageError, shorten
 from laptime.ladder.ranks import check_ranks
-from laptime.launchers import AUTO, NAMES, launcher_of
+from laptime.launchers import AUTO, NAMES, launcher_of, ranks_there
 from laptime.places import Places
 from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
 from laptime.variants import Variant
@@ -106,7 +106,7 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
         variant=variant.name,
         optimizations=variant.optimizations,
         device=DEVICES[variant.device],
-        ranks=check_ranks(variant, entry),
+        ranks=check_ranks(variant, entry, ranks_there(request.launcher)),
         data=data,
         batch_size=entry.batch_size,
         learning_rate=entry.learning_rate,
@@ -128,7 +128,8 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
 
 def check_variant(request: LadderRequest, variant: Variant) -> None:
     """Refuses a variant whose ranks this machine, its batch or the asked launcher can't hold; raises UsageError."""
-    launcher_of(request.launcher, variant.name, check_ranks(variant, find_workload(request.workload)))
+    there = ranks_there(request.launcher)
+    launcher_of(request.launcher, variant.name, check_ranks(variant, find_workload(request.workload), there))
 
 
 def check_weights(weights: str) -> None:

@@ -13,7 +13,7 @@ from laptime.devices import choose_device
 from laptime.errors import UsageError
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.request import LadderRequest, check_out, check_variant, check_weights, make_spec
-from laptime.launchers import launch
+from laptime.launchers import launch, ranks_there
 from laptime.launchers.base import Hooks
 from laptime.places import Places
 from laptime.records import RunRecord
@@ -40,6 +40,7 @@ def run_single(
     places: Places,
     told: tuple[Say, Callable[[dict[str, Any]], None]],
     bare: bool = False,
+    checkpoints: str | None = None,
 ) -> tuple[RunRecord, Path]:
     """Runs one variant.
 
@@ -49,6 +50,7 @@ def run_single(
         places: where data and runs stand.
         told: takes sentences, and the worker's progress events.
         bare: leaves out the check, the model and the profile, for repeated timing of what was checked before.
+        checkpoints: where the run's checkpoints stand, from which it goes on; None for none.
 
     Returns:
         The record and the folder that holds it.
@@ -57,10 +59,11 @@ def run_single(
     variant = chosen_variant(request, settings)
     check_out(request, "record.json")
     check_weights(request.weights)
-    choose_device(DEVICES[variant.device])
+    if ranks_there(request.launcher) is None:
+        choose_device(DEVICES[variant.device])
     check_variant(request, variant)
     data = fetch_data(request.workload, request.data, places, in_words(say))
-    spec = make_spec(request, variant, data, 0)
+    spec = make_spec(request, variant, data, 0).model_copy(update={"checkpoints": checkpoints})
     if bare:
         spec = spec.model_copy(update={"check": False, "save_model": False, "profile": "none"})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"

@@ -73,9 +73,9 @@ class Session:
         reset(self.parts, self.recipe, saved)
         return seconds
 
-    def counted(self, plan: Plan) -> Iterator[EpochRecord]:
-        """Yields the counted epochs one by one, each evaluated."""
-        for index in range(plan.epochs):
+    def counted(self, plan: Plan, first: int = 0) -> Iterator[EpochRecord]:
+        """Yields the counted epochs one by one from the first one that is still to be run, each evaluated."""
+        for index in range(first, plan.epochs):
             yield self._epoch(index)
 
     def _epoch(self, index: int) -> EpochRecord:

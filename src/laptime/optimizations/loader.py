@@ -126,7 +126,7 @@ def candidates(cores: int) -> tuple[int, ...]:
 
 def tried(recipe: Recipe) -> dict[int, float]:
     """Images a second by number of workers: a few batches each, timed once every worker has delivered one."""
-    return {count: _rate(recipe, count) for count in candidates(allowed_cores() // recipe.world.size)}
+    return {count: _rate(recipe, count) for count in candidates(allowed_cores() // recipe.world.here)}
 
 
 def _rate(recipe: Recipe, count: int) -> float:

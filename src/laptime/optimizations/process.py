@@ -39,7 +39,7 @@ def set_malloc_thresholds(size: int) -> bool:
 
 def threads(recipe: Recipe, options: Options) -> Recipe:
     """Sets torch's threads to the cores that affinity and quota allow, divided among the ranks; flushes denormals."""
-    count = int(options["count"]) or threads_of(recipe.world.size)
+    count = int(options["count"]) or threads_of(recipe.world.here)
     torch.set_num_threads(count)
     torch.set_flush_denormal(True)
     return replace(recipe, notes=(*recipe.notes, f"{count} threads"))

@@ -13,6 +13,7 @@ from laptime.records.run import (
     EpochRecord,
     Machine,
     RunRecord,
+    StartRecord,
     Status,
 )
 from laptime.records.trace import (
@@ -59,6 +60,7 @@ __all__ = [
     "RunRecord",
     "Rung",
     "SetupRecord",
+    "StartRecord",
     "Status",
     "SyncRow",
     "TraceSummary",

@@ -73,6 +73,10 @@ class EpochRecord(Readable):
         skew_s: the slowest rank's seconds less the fastest's.
         compilations: how often something was compiled within it; such an epoch is not kept.
         breakdown: its steps by part; of the first rank where there are several, of the others in `ranks_breakdown`.
+        ranks: processes that trained it; None where it is as many as the run's.
+        resumed: whether it is the first one after a restart from a checkpoint.
+        interrupted: whether it is the last one before such a restart.
+        checkpoint_s: writing the checkpoint after it, outside `epoch_s`; None without one.
     """
 
     index: int
@@ -98,6 +102,10 @@ class EpochRecord(Readable):
     compilations: int = 0
     breakdown: Breakdown | None = None
     ranks_breakdown: tuple[Breakdown, ...] = ()
+    ranks: int | None = None
+    resumed: bool = False
+    interrupted: bool = False
+    checkpoint_s: float | None = None
 
 
 class CheckRecord(Readable):
@@ -154,6 +162,21 @@ class CompileRecord(Readable):
     cache_hits: int = 0
 
 
+class StartRecord(Readable):
+    """One start of the processes of a run that has checkpoints.
+
+    Attributes:
+        epoch: the first epoch that it trained.
+        ranks, nodes: processes, and the machines that they stood on.
+        started_at: seconds since 1970.
+    """
+
+    epoch: int
+    ranks: int
+    nodes: int = 1
+    started_at: float
+
+
 class RunRecord(Readable):
     """What one process of one variant produced.
 
@@ -172,6 +195,7 @@ class RunRecord(Readable):
         inference: a forward pass alone, by batch size.
         profile: the profiled segment after the counted epochs; None without one.
         checkpoint_s: writing the model after the last epoch.
+        starts: of a run with checkpoints, each time its processes began, the first with them.
     """
 
     schema_: str = Field(default=RECORD_SCHEMA, alias="schema")
@@ -203,6 +227,12 @@ class RunRecord(Readable):
     commit: str | None = None
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    starts: tuple[StartRecord, ...] = ()
+
+    @property
+    def restarts(self) -> int:
+        """How often the run went on after a break."""
+        return max(0, len(self.starts) - 1)
 
     @property
     def kept(self) -> tuple[EpochRecord, ...]:

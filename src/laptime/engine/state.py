@@ -1,0 +1,78 @@
+"""All that a run's next step depends on: taken out for a checkpoint, and put back in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from laptime.engine.reset import tensors
+from laptime.optimizations.base import Parts
+
+State = dict[str, Any]
+
+
+def state_of(p: Parts) -> State:
+    """Weights, optimizer, schedule, loss scale, average and random states: the run's own tensors, not copies.
+
+    The order of the samples and what augmentations throw follow from seed and epoch, so no loader has a state.
+    """
+    average = p.average
+    on_gpu = p.device.type == "cuda"
+    return {
+        "model": {name: value.detach() for name, value in tensors(p).items()},
+        "optimizer": p.optimizer.state_dict(),
+        "schedule": p.schedule.state_dict() if hasattr(p.schedule, "state_dict") else {},
+        "scaler": p.scaler.state_dict(),
+        "average": None if average is None else {"steps": average.steps, "tensors": list(_averaged(p))},
+        "random": {
+            "cpu": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state(p.device) if on_gpu else None,  # waits for the device
+        },
+    }
+
+
+def put_back(p: Parts, state: State) -> None:
+    """Puts a state into a run that was built alike and reset, in place, since captured graphs and views hold the
+    tensors.
+    """
+    with torch.no_grad():
+        for name, value in tensors(p).items():
+            value.copy_(state["model"][name])
+        if p.average is not None:
+            p.average.steps = int(state["average"]["steps"])
+            for own, found in zip(_averaged(p), state["average"]["tensors"], strict=True):
+                own.copy_(found)
+        _put_back_optimizer(p.optimizer, state["optimizer"])
+    if hasattr(p.schedule, "load_state_dict"):
+        p.schedule.load_state_dict(state["schedule"])
+    if p.scaler.is_enabled():
+        p.scaler.load_state_dict(state["scaler"])  # fills its tensors, replaces none
+    torch.set_rng_state(state["random"]["cpu"])
+    if p.device.type == "cuda":
+        torch.cuda.set_rng_state(state["random"]["cuda"], p.device)
+
+
+def _averaged(p: Parts) -> tuple[Tensor, ...]:
+    assert p.average is not None
+    return (*p.average.model.parameters(), *p.average.model.buffers())
+
+
+def _put_back_optimizer(optimizer: Optimizer, saved: State) -> None:
+    """Moments and learning rates; what else stands in the groups follows from recipe and schedule."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    if optimizer.state:
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        for index, values in saved["state"].items():
+            own = optimizer.state[parameters[index]]
+            for name, value in values.items():
+                if isinstance(own.get(name), Tensor):
+                    own[name].copy_(value)
+                else:
+                    own[name] = value
+    else:  # without a warm-up no step has made any state, so nothing holds it yet
+        optimizer.load_state_dict(saved)
+    for group, rate, found in zip(optimizer.param_groups, rates, saved["param_groups"], strict=True):
+        group["lr"] = rate.copy_(found["lr"]) if isinstance(rate, Tensor) else float(found["lr"])

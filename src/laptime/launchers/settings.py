@@ -1,0 +1,109 @@
+"""What launcher `kubernetes` is told by the environment: LAPTIME_KUBERNETES_* and LAPTIME_RUN_STORE."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from pydantic import Field, ValidationError, field_validator
+
+from laptime.errors import UsageError
+from laptime.nodes import read_range
+from laptime.spec import Frozen, RunSpec, explain
+
+PREFIX, STORE = "LAPTIME_KUBERNETES_", "LAPTIME_RUN_STORE"
+_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+_QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
+
+Name = Annotated[str, Field(pattern=_NAME, max_length=63)]
+Quantity = Annotated[str, Field(pattern=_QUANTITY)]
+
+
+class Settings(Frozen):
+    """Each field is LAPTIME_KUBERNETES_<NAME>; `store` is LAPTIME_RUN_STORE.
+
+    Attributes:
+        image: what the pods run; without it LAPTIME_IMAGE, the image that this process runs in.
+        nodes: MIN:MAX pods that train together; one that is lost costs no run while MIN are left.
+        gpus: of a pod, which has as many ranks; a pod without GPUs has one.
+        pvc: claim that is mounted at /var/lib/laptime, for data; empty for a folder that goes with the pod.
+        s3_secret: secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; may be missing.
+        restarts: how often lost ranks, or a lost pod, are started anew.
+        last_call_s: how long further pods are waited for once the least number is there.
+        pending_s: how long pods may wait for a place.
+        store: a folder that the pods see under the same path, or an s3:// prefix.
+    """
+
+    namespace: Name = "laptime"
+    image: Annotated[str, Field(min_length=1)]
+    pull_policy: Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")] = "IfNotPresent"
+    nodes: str = "1:1"
+    gpus: Annotated[int, Field(ge=0, le=16)] = 0
+    cpu: Quantity = "2"
+    memory: Quantity = "8Gi"
+    shm: Quantity = "2Gi"
+    pvc: Name | None = None
+    service_account: Name = "laptime-trainer"
+    s3_secret: Name = "laptime-s3"  # noqa: S105 - its name
+    restarts: Annotated[int, Field(ge=0, le=20)] = 3
+    last_call_s: Annotated[int, Field(ge=1)] = 30
+    pending_s: Annotated[float, Field(gt=0)] = 300.0
+    store: Annotated[str, Field(min_length=1)]
+
+    @field_validator("nodes")
+    @classmethod
+    def _read(cls, value: str) -> str:
+        low, high = read_range(value)
+        return f"{low}:{high}"
+
+    @property
+    def node_range(self) -> tuple[int, int]:
+        return read_range(self.nodes)
+
+    @property
+    def ranks_of_a_pod(self) -> int:
+        return self.gpus or 1
+
+    @property
+    def ranks(self) -> int:
+        """Ranks where all pods are there."""
+        return self.node_range[1] * self.ranks_of_a_pod
+
+    def pods_of(self, spec: RunSpec) -> tuple[int, int]:
+        """Least and most pods of a run.
+
+        Raises:
+            UsageError: its ranks don't fill pods, or are more than the pods hold; or it needs GPUs that pods lack.
+        """
+        least, _ = self.node_range
+        if spec.device == "cuda" and not self.gpus:
+            raise UsageError(f"{spec.variant} trains on GPUs, but pods have none: set {PREFIX}GPUS.")
+        pods, rest = divmod(spec.ranks, self.ranks_of_a_pod)
+        if rest or spec.ranks > self.ranks:
+            raise UsageError(
+                f"{spec.variant} has {spec.ranks} ranks, but {PREFIX}NODES={self.nodes} and {PREFIX}GPUS={self.gpus} "
+                f"make pods of {self.ranks_of_a_pod} and {self.ranks} in all: give a number of ranks that fills pods."
+            )
+        return min(least, pods), pods
+
+
+def read_settings() -> Settings:
+    """Reads the environment; raises UsageError for what is missing or makes no sense."""
+    if not os.environ.get(STORE):
+        raise UsageError(
+            f"{STORE} is not set, and a pod's spec and record go through it: set it to s3://bucket/prefix or to a "
+            "folder that the pods see under the same path."
+        )
+    image = os.environ.get(f"{PREFIX}IMAGE") or os.environ.get("LAPTIME_IMAGE")
+    if not image:
+        raise UsageError(f"{PREFIX}IMAGE is not set: name the image that the pods run.")
+    own = {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in os.environ.items()
+        # Kubernetes itself gives pods variables for each service in sight, under the service's name.
+        if name.startswith(PREFIX) and value and name.removeprefix(PREFIX).lower() in Settings.model_fields
+    }
+    try:
+        return Settings.model_validate({**own, "image": image, "store": os.environ[STORE].rstrip("/")})
+    except ValidationError as error:
+        raise UsageError(f"of the variables {PREFIX}*, {explain(error)}.") from error

@@ -1,0 +1,189 @@
+"""A resumed run is the uninterrupted one, bit for bit; and what is wrong with a checkpoint is told or got round."""
+
+import json
+from contextlib import closing
+
+import pytest
+import torch
+from tests.unit.conftest import make_data, make_spec
+from torch import nn
+
+from laptime import worker
+from laptime.artifacts import ProgressFile
+from laptime.catalogue import parse_optimization
+from laptime.engine.checkpoint import Checkpoints
+from laptime.errors import DataError, UsageError
+from laptime.facts import Facts
+from laptime.variants import resolve
+from laptime.workloads.base import classify
+from laptime.world import ALONE
+
+EPOCHS = 3
+CASES = {
+    "baseline": (),
+    "optimized": ("large-batch:size=8:schedule=onecycle", "ema", "flip:mode=random", "products:layers=all"),
+    "nesterov": ("sgd-nesterov", "onecycle", "progressive-resizing:step=4"),
+    "recorded": ("no-reads", "graph", "resident"),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch):
+    monkeypatch.setattr(worker, "_open", lambda spec: make_data(train=16, test=6, size=16))
+
+
+class Tiny:
+    """A net of which a checkpoint is small; its second convolution works on a 2x2 map, with dead taps."""
+
+    name = "tiny"
+
+    def make_model(self, classes: int, weights: str) -> nn.Module:
+        first, second = nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.Conv2d(4, 6, 5, padding=2)
+        head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes))
+        body = (first, nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(4), second, nn.BatchNorm2d(6), nn.ReLU())
+        return nn.Sequential(*body, *head)
+
+    forward = staticmethod(classify)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setattr("laptime.engine.build.find", lambda name: Tiny())
+
+
+def spec_of(case: str = "baseline", **changes):
+    chosen = tuple(parse_optimization(text) for text in CASES[case])
+    if case == "optimized":
+        rest = (o for o in resolve("cpu-optimized").optimizations if o.name not in {c.name for c in chosen})
+        chosen = (*rest, *chosen)
+    fields = {"optimizations": chosen, "epochs": EPOCHS, "batch_size": 8, "check": False, "save_model": True}
+    return make_spec(**{**fields, "warmup_epochs": 1, "warmup_steps": 1, **changes})
+
+
+def broken_off(spec, folder, after: int) -> Facts:
+    """Trains some epochs of a run, which then ends without any further word."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = Facts(0.0, spec.optimizations, Checkpoints(spec, ALONE))
+    with (
+        closing(ProgressFile(folder / "progress.jsonl")) as progress,
+        closing(worker._train(spec, folder, facts, progress)) as training,
+    ):
+        for epoch in training:
+            facts.epochs.append(epoch)
+            if len(facts.epochs) == after:
+                break
+    return facts
+
+
+def figures(record) -> list[tuple]:
+    return [(e.index, e.train_loss, e.train_accuracy, e.test_loss, e.test_accuracy) for e in record.epochs]
+
+
+def weights(folder):
+    return torch.load(folder / "model.pt", weights_only=True)
+
+
+@pytest.mark.parametrize(
+    ("case", "warmup_epochs"),
+    # The warm-up decides whether the optimizer has a state already that is written into.
+    [("baseline", 0), ("baseline", 1), ("optimized", 1), ("nesterov", 1), ("recorded", 0), ("recorded", 1)],
+)
+def test_a_resumed_run_equals_the_uninterrupted_one(case, warmup_epochs, tmp_path):
+    spec = spec_of(case, warmup_epochs=warmup_epochs)
+    whole = worker.run(spec, tmp_path / "whole")
+    assert whole.status == "done", whole.error
+    kept = spec.model_copy(update={"checkpoints": str(tmp_path / "kept")})
+    broken_off(kept, tmp_path / "run", after=1)
+    torch.manual_seed(99)  # whatever the process did before
+    resumed = worker.run(kept, tmp_path / "run")
+    assert resumed.status == "done", resumed.error
+    assert figures(resumed) == figures(whole)
+    before, after = weights(tmp_path / "whole"), weights(tmp_path / "run")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert [(e.interrupted, e.resumed) for e in resumed.epochs] == [(True, False), (False, True), (False, False)]
+    assert [s.epoch for s in resumed.starts] == [0, 1]
+    assert resumed.restarts == 1
+    assert (whole.restarts, whole.starts) == (0, ())
+    assert all(e.kept and e.checkpoint_s > 0 for e in resumed.epochs[1:])
+    assert all(e.checkpoint_s is None and not e.resumed for e in whole.epochs)
+    assert resumed.epochs[-1].train_s_so_far == pytest.approx(sum(e.epoch_s for e in resumed.epochs))
+
+
+def test_what_was_chosen_by_timing_is_chosen_once(tmp_path):
+    chosen = (*map(parse_optimization, ("resident", "products")),)
+    spec = spec_of(optimizations=chosen, checkpoints=str(tmp_path / "kept"))
+    facts = broken_off(spec, tmp_path / "run", after=1)
+    record = worker.run(spec, tmp_path / "run")
+    assert "layers" in facts.settled()[1].options
+    assert record.settled == facts.settled()
+
+
+def test_a_run_that_had_ended_is_told_again(tmp_path):
+    spec = spec_of(epochs=1, checkpoints=str(tmp_path / "kept"))
+    first, second = (worker.run(spec, tmp_path / name) for name in ("first", "second"))
+    assert figures(first) == figures(second)
+    assert torch.equal(weights(tmp_path / "first")["9.weight"], weights(tmp_path / "second")["9.weight"])
+
+
+def test_the_last_two_are_kept_and_a_damaged_one_falls_back(tmp_path):
+    place = tmp_path / "kept"
+    spec = spec_of(epochs=4, checkpoints=str(place))
+    broken_off(spec, tmp_path / "run", after=3)
+    names = [w["name"] for w in json.loads((place / "latest.json").read_text())["written"]]
+    assert names == ["checkpoint-0.pt", "checkpoint-2.pt"]
+    assert not list(place.glob(".*"))
+    newest = place / names[0]
+    newest.write_bytes(newest.read_bytes()[:-100])
+    record = worker.run(spec, tmp_path / "run")
+    assert record.status == "done", record.error
+    assert [e.index for e in record.epochs] == [0, 1, 2, 3]
+    assert [e.resumed for e in record.epochs] == [False, False, True, False]
+    assert any("after 3 epochs" in note and "damaged" in note for note in record.notes)
+
+
+def test_another_run_s_checkpoints_are_refused(tmp_path):
+    spec = spec_of(epochs=1, checkpoints=str(tmp_path / "kept"))
+    worker.run(spec, tmp_path / "run")
+    for change in ({"seed": 5}, {"learning_rate": 0.5}):
+        record = worker.run(spec.model_copy(update=change), tmp_path / "other")
+        assert record.status == "failed"
+        assert "of another run" in record.error
+        assert str(tmp_path / "kept") in record.error
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("{", "damaged"),
+        ('{"schema": "laptime.checkpoint/9"}', "laptime.checkpoint/9"),
+        ('{"schema": "laptime.checkpoint/1"}', "spec"),
+        (
+            '{"schema": "laptime.checkpoint/1", "spec": "a", "written": '
+            '[{"name": "../../etc/passwd", "sha256": "", "epochs": 1}]}',
+            "passwd",
+        ),
+    ],
+)
+def test_a_wrong_pointer_is_one_sentence(text, named, tmp_path):
+    (tmp_path / "latest.json").write_text(text)
+    with pytest.raises(DataError) as caught:
+        Checkpoints(make_spec(checkpoints=str(tmp_path)), ALONE).find()
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["http://host/x", ""])
+def test_a_place_of_another_kind_is_refused(place):
+    with pytest.raises(UsageError, match="no place for runs"):
+        Checkpoints(make_spec(checkpoints=place), ALONE).find()
+
+
+def test_a_checkpoint_that_can_t_be_written_costs_a_note(tmp_path):
+    place = tmp_path / "kept"
+    (place / "checkpoint-1.pt").mkdir(parents=True)
+    record = worker.run(spec_of(epochs=2, checkpoints=str(place)), tmp_path / "run")
+    assert record.status == "done", record.error
+    assert record.epochs[0].checkpoint_s is None
+    assert record.epochs[1].checkpoint_s > 0
+    assert any("after epoch 0" in note for note in record.notes)
