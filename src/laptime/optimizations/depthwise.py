@@ -1,0 +1,81 @@
+"""Depthwise convolutions on small maps: the gradient of their weights as one matrix product a channel.
+
+On a CPU, forward and the gradient of the images take little; that of the weights takes ten times as much where the
+kernel is larger than 3x3 or than the map (docs/log.md). A channel's gradient is a sum over samples of pixel times
+output's gradient, gathered by the tap in which the two meet: [Q, B] x [B, P] and one sum over pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
+
+
+@dataclass(frozen=True)
+class Window:
+    """Square map, kernel, stride and padding of a depthwise convolution."""
+
+    size: int
+    kernel: int
+    stride: int
+    padding: int
+
+    @property
+    def out(self) -> int:
+        """Height and width of the output."""
+        return (self.size + 2 * self.padding - self.kernel) // self.stride + 1
+
+
+@cache
+def meetings(window: Window) -> Tensor:
+    """In which tap a pixel meets an output: ones in float64 [Q * P, kernel * kernel], a row of zeros where in none."""
+    size, out = window.size, window.out
+    pixels, outputs = torch.arange(size), torch.arange(out) * window.stride - window.padding
+    taps = pixels[:, None] - outputs[None]  # along one side [size, out]
+    rows, columns = taps.view(size, 1, out, 1), taps.view(1, size, 1, out)
+    inside = (rows >= 0) & (rows < window.kernel) & (columns >= 0) & (columns < window.kernel)
+    tap = torch.where(inside, rows * window.kernel + columns, window.kernel**2)
+    return F.one_hot(tap.flatten(), window.kernel**2 + 1)[:, :-1].double()
+
+
+class DepthwiseProduct(torch.autograd.Function):
+    """A depthwise convolution whose weights' gradient is a product; the rest is the convolution's own."""
+
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, weight: Tensor, window: Window) -> Tensor:
+        taps = weight.to(images.dtype)
+        ctx.save_for_backward(images, taps)
+        ctx.window, ctx.wide = window, weight.dtype
+        return F.conv2d(images, taps, None, window.stride, window.padding, 1, len(weight))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
+        images, taps = ctx.saved_tensors
+        to_images = _to_images(images, taps, gradients[0], ctx.window) if ctx.needs_input_grad[0] else None
+        return to_images, _to_weight(images, gradients[0], ctx.window).to(ctx.wide), None
+
+
+def _to_images(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
+    # Strided ones in NHWC take oneDNN a hundred times as long as in NCHW.
+    if window.stride > 1:
+        images, gradient = images.contiguous(), gradient.contiguous()
+    stride, padding = [window.stride] * 2, [window.padding] * 2
+    found: Tensor = torch.ops.aten.convolution_backward(
+        gradient, images, taps, None, stride, padding, [1, 1], False, [0, 0], len(taps), [True, False, False]
+    )[0]
+    return found
+
+
+def _to_weight(images: Tensor, gradient: Tensor, window: Window) -> Tensor:
+    """[B, C, H, W] and the output's gradient to [C, 1, kernel, kernel], summed in fp32 or better."""
+    channels = images.shape[1]
+    pixels = images.flatten(2).permute(1, 2, 0)  # [C, Q, B]
+    pairs = torch.bmm(pixels, gradient.flatten(2).permute(1, 0, 2)).flatten(1)
+    exact = torch.promote_types(pairs.dtype, torch.float32)
+    meet = meetings(window).to(pairs.device, exact)
+    return (pairs.to(exact) @ meet).view(channels, 1, window.kernel, window.kernel)
