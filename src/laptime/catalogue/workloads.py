@@ -32,7 +32,7 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
     WorkloadEntry(
         name="eurosat",
         title="EuroSAT, EfficientNet-B5",
-        explanation="torchvision's EfficientNet-B5 with one output a class, cross-entropy, accuracy; 64x64 tiles of land.",
+        explanation="torchvision's EfficientNet-B5 with one output a class, cross-entropy, accuracy; tiles of land.",
         batch_size=1024,
         learning_rate=1e-3,
         quality="accuracy",
@@ -43,7 +43,7 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
         workers=20,
         probe_batch=32,
         presets=(
-            # A few hundred milliseconds an image on two cores: enough for times, far too little to judge quality.
+            # B5 takes seconds for 32 images on two cores: enough for times, far too little to judge quality.
             Preset(
                 "quick",
                 epochs=2,

@@ -67,8 +67,8 @@ def read_bands(path: Path | str, bands: tuple[int, ...]) -> NDArray[np.int16]:
             f"the image {path} has {values.shape[2]} band(s) and the bands {asked} are asked for: replace it, or "
             f"choose bands that it has behind the place of the data, such as {_MARK}1."
         )
-    chosen = values[:, :, [band - 1 for band in bands]]
-    return np.clip(chosen, 0, FULL_SCALE).astype(np.int16)
+    chosen: NDArray[np.int16] = values[:, :, [band - 1 for band in bands]].clip(0, FULL_SCALE).astype(np.int16)
+    return chosen
 
 
 def _load(path: Path | str) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from torch import nn
 from torchvision.models import ResNet18_Weights, resnet18
 
 from laptime.workloads.base import Batch, Output, classify
-from laptime.workloads.weights import load_weights, with_channels
+from laptime.workloads.weights import load_weights, take_channels
 
 
 class Cifar:
@@ -19,8 +19,8 @@ class Cifar:
 
     def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
         """See `Workload.make_model`."""
-        model = resnet18(num_classes=classes)
-        model.conv1 = with_channels(model.conv1, channels)
+        model: nn.Module = resnet18(num_classes=classes)
+        take_channels(model, "conv1", channels)
         load_weights(model, weights, ResNet18_Weights.IMAGENET1K_V1, ("conv1", "fc"))
         return model
 

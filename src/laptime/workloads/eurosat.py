@@ -9,7 +9,7 @@ from torch import nn
 from torchvision.models import EfficientNet_B5_Weights, efficientnet_b5
 
 from laptime.workloads.base import Batch, Output, classify
-from laptime.workloads.weights import load_weights, with_channels
+from laptime.workloads.weights import load_weights, take_channels
 
 
 class Eurosat:
@@ -19,9 +19,8 @@ class Eurosat:
 
     def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
         """See `Workload.make_model`; images of 64 pixels are a seventh of the side that B5 was made for."""
-        model = efficientnet_b5(num_classes=classes)
-        stem = model.features[0]
-        stem[0] = with_channels(stem[0], channels)
+        model: nn.Module = efficientnet_b5(num_classes=classes)
+        take_channels(model, "features.0.0", channels)
         load_weights(model, weights, EfficientNet_B5_Weights.IMAGENET1K_V1, ("features.0.0", "classifier.1"))
         return model
 

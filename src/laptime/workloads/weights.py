@@ -18,13 +18,15 @@ from laptime.errors import DataError, UsageError, shorten
 _PATIENCE_S = 20.0
 
 
-def with_channels(conv: nn.Conv2d, channels: int) -> nn.Conv2d:
-    """A net's first convolution for images of other channels, initialized as torchvision does it."""
+def take_channels(model: nn.Module, first: str, channels: int) -> None:
+    """Replaces a net's first convolution for images of other channels, initialized as torchvision does it."""
+    conv = model.get_submodule(first)
+    assert isinstance(conv, nn.Conv2d)
     if conv.in_channels == channels:
-        return conv
+        return
     wide = nn.Conv2d(channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, bias=False)  # type: ignore[arg-type]
     nn.init.kaiming_normal_(wide.weight, mode="fan_out")
-    return wide
+    model.set_submodule(first, wide)
 
 
 def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, ends: tuple[str, str]) -> None:

@@ -127,7 +127,7 @@ def test_bands_of_ordinary_images_are_refused(tmp_path: Path, home: Path) -> Non
     for klass in "ab":
         for i in range(3):
             write_image(tmp_path / f"rgb/{klass}/{i}.png", i)
-    with pytest.raises(DataError, match=r"0\.png is unreadable"):
+    with pytest.raises(DataError, match=r"\d\.png is unreadable"):
         fetch("eurosat", f"{tmp_path}/rgb#bands=1", home)
     with pytest.raises(UsageError, match="stand-in has three channels"):
         fetch("eurosat", "synthetic#bands=1", home)
@@ -179,7 +179,7 @@ def test_ten_thousand_classes_one_class_and_one_image(tmp_path: Path) -> None:
         arrange(Scan(tmp_path, ["c00000/0.jpg"], {"c00000"}))
     with pytest.raises(DataError, match=r"the class 'c00001' of .* has one image, which can't be split"):
         arrange(Scan(tmp_path, ["c00000/0.jpg", "c00000/1.jpg", "c00001/0.jpg"], {"c00000", "c00001"}))
-    with pytest.raises(DataError, match="test has no class"):
+    with pytest.raises(DataError, match="stands in train and not in test"):
         arrange(Scan(tmp_path, ["train/a/0.jpg", "train/b/0.jpg"], {"train", "test", "train/a", "train/b"}))
 
 

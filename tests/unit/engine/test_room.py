@@ -38,8 +38,8 @@ def test_workers_are_as_many_as_memory_and_shared_memory_hold():
 def test_what_autograd_keeps_is_counted_by_sample(recipe):
     small = kept_bytes(recipe)
     assert kept_bytes(replace(recipe, batch_size=1)) == small
-    # The activations alone that ResNet-18's convolutions and norms keep of a 32x32 image are 2 x 614 KiB.
-    assert 1.2e6 < small < 3e6
+    # Convolutions and norms of ResNet-18 keep about 100,000 values of a 32x32 image.
+    assert 3e5 < small < 7e5
 
 
 def test_the_recipe_tells_what_was_cut(recipe, monkeypatch):

@@ -1,4 +1,4 @@
-"""Depthwise convolutions: their weights' gradient as a product, cropped kernels, and a small net of the kind as a whole."""
+"""Depthwise convolutions: their weights' gradient as a product, cropped kernels, and a small net of their kind."""
 
 from dataclasses import replace
 from functools import partial
@@ -130,7 +130,7 @@ EXACT = (
 
 def chosen(text: str) -> tuple[OptimizationSpec, ...]:
     name, _, value = text.partition(":")
-    options = {"products": {"layers": value}, "workers": {"count": int(value or 0)}}.get(name, {}) if value else {}
+    options = {"layers": value} if name == "products" else {"count": int(value)} if value else {}
     return (OptimizationSpec(name=name, options=options),)
 
 
@@ -182,6 +182,6 @@ def test_images_of_bands_are_equal_in_both_loaders(small, bands):
         names = chosen(text) if text else ()
         parts = build(make_recipe(make_spec(optimizations=names), data, names), mark=lambda _: None)
         loaded.append(torch.cat([batch.inputs for batch in parts.loader.epoch(0)]))
-        assert all(torch.isfinite(c.loss_sum) for c in train_epoch(parts, 0))
+        assert all(float(c.loss_sum) < 1e3 for c in train_epoch(parts, 0))
     assert torch.equal(*loaded)
     assert loaded[0].shape == (10, bands, 32, 32)
