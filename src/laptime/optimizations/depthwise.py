@@ -1,8 +1,11 @@
-"""Depthwise convolutions on small maps: the gradient of their weights as one matrix product a channel.
+"""Depthwise convolutions: on small maps the gradient of their weights is one matrix product a channel.
 
 On a CPU, forward and the gradient of the images take little; that of the weights takes ten times as much where the
 kernel is larger than 3x3 or than the map (docs/log.md). A channel's gradient is a sum over samples of pixel times
 output's gradient, gathered by the tap in which the two meet: [Q, B] x [B, P] and one sum over pairs.
+
+The gradient of a strided one's images takes a hundred times as long in NHWC, or in one call with that of the weights in
+bf16, as by itself in NCHW. So the two are computed apart, on larger maps too.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
+
+# Side of the largest map whose pairs of pixel and output are few enough to be multiplied all.
+LARGEST = 8
 
 
 @dataclass(frozen=True)
@@ -57,22 +63,29 @@ class DepthwiseProduct(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
         images, taps = ctx.saved_tensors
         to_images = _to_images(images, taps, gradients[0], ctx.window) if ctx.needs_input_grad[0] else None
-        return to_images, _to_weight(images, gradients[0], ctx.window).to(ctx.wide), None
+        return to_images, _to_weight(images, taps, gradients[0], ctx.window).to(ctx.wide), None
 
 
 def _to_images(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
-    # Strided ones in NHWC take oneDNN a hundred times as long as in NCHW.
     if window.stride > 1:
         images, gradient = images.contiguous(), gradient.contiguous()
+    return _own(images, taps, gradient, window, 0)
+
+
+def _own(images: Tensor, taps: Tensor, gradient: Tensor, window: Window, place: int) -> Tensor:
+    """One of the convolution's own gradients: of the images (0) or of the weights (1)."""
     stride, padding = [window.stride] * 2, [window.padding] * 2
-    found: Tensor = torch.ops.aten.convolution_backward(
-        gradient, images, taps, None, stride, padding, [1, 1], False, [0, 0], len(taps), [True, False, False]
-    )[0]
-    return found
+    mask = [place == 0, place == 1, False]
+    found: list[Tensor] = torch.ops.aten.convolution_backward(
+        gradient, images, taps, None, stride, padding, [1, 1], False, [0, 0], len(taps), mask
+    )
+    return found[place]
 
 
-def _to_weight(images: Tensor, gradient: Tensor, window: Window) -> Tensor:
-    """[B, C, H, W] and the output's gradient to [C, 1, kernel, kernel], summed in fp32 or better."""
+def _to_weight(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
+    """[B, C, H, W] and the output's gradient to [C, 1, kernel, kernel], products summed in fp32 or better."""
+    if window.size > LARGEST:
+        return _own(images.contiguous(), taps, gradient.contiguous(), window, 1)
     channels = images.shape[1]
     pixels = images.flatten(2).permute(1, 2, 0)  # [C, Q, B]
     pairs = torch.bmm(pixels, gradient.flatten(2).permute(1, 0, 2)).flatten(1)

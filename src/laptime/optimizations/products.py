@@ -152,11 +152,11 @@ def _patches(images: Tensor, g: Geometry) -> Tensor:
 
 def route_of(geometry: Geometry, largest: int) -> Route | None:
     """The product that computes a convolution; None where the map is too large for one."""
-    if geometry.size > largest:
-        return None
-    if geometry.depthwise:
+    if geometry.depthwise and (geometry.size <= largest or geometry.stride > 1):
         window = Window(geometry.size, geometry.kernel, geometry.stride, geometry.padding)
         return lambda images, weight: _in_precision(DepthwiseProduct.apply, images, weight, window)
+    if geometry.size > largest or geometry.depthwise:
+        return None
     if geometry.padding == 0 and (geometry.kernel in (1, geometry.size)):
         return lambda images, weight: flat_product(images, weight, geometry)
     if geometry == Geometry(2, 3, 1, 1):

@@ -43,7 +43,8 @@ def depthwise(kernel: int, stride: int, padding: int, dilation: int = 1) -> nn.C
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize(
-    ("size", "kernel", "stride", "padding"), [(2, 3, 1, 1), (4, 5, 1, 2), (4, 5, 2, 2), (8, 3, 2, 1), (5, 3, 2, 0)]
+    ("size", "kernel", "stride", "padding"),
+    [(2, 3, 1, 1), (4, 5, 1, 2), (4, 5, 2, 2), (8, 3, 2, 1), (5, 3, 2, 0), (12, 5, 2, 2)],
 )
 def test_the_product_is_the_convolution(size, kernel, stride, padding, layout):
     conv = depthwise(kernel, stride, padding).to(memory_format=layout)
@@ -166,7 +167,7 @@ def test_dead_taps_and_products_are_found_in_the_whole_net(small):
     names = (*chosen("dead-taps"), *chosen("products:all"))
     recipe = make_recipe(make_spec(optimizations=names), make_data(), names)
     kinds = [m for m in recipe.model.modules() if isinstance(m, ProductConv2d) and m.geometry.depthwise]
-    assert len(kinds) == 4  # one stands on 16x16
+    assert [m.geometry.size for m in kinds] == [16, 8, 4, 4, 2]
     assert crops(recipe.model)
     assert plain_gradients(recipe.model).keys() == dict(recipe.model.named_parameters()).keys()
 
