@@ -1,16 +1,21 @@
 """EfficientNet-B5 for any classes and bands; weights of other ends serve as a start."""
 
+import numpy as np
 import pytest
+import tifffile
 import torch
 from tests.unit.conftest import make_data, make_spec
+from torch import nn
 
 from laptime.artifacts import in_colours
 from laptime.catalogue import LARGE_BATCHES, WORKLOADS, find_preset, find_workload
+from laptime.data.decode import read_image
 from laptime.engine.build import make_recipe
 from laptime.entries import Preset
 from laptime.errors import DataError
 from laptime.ladder.plan import make_plan, unfit
 from laptime.optimizations.dead_taps import crops
+from laptime.predicting import Trained, prepared
 from laptime.probe import places_of
 from laptime.records import ProbeRecord
 from laptime.spec import OptimizationSpec
@@ -72,3 +77,13 @@ def test_bands_are_shown_in_colours():
     assert (grey[:, :, 0] == grey[:, :, 2]).all()
     bytes_ = torch.randint(0, 256, (4, 4, 3), dtype=torch.uint8).numpy()
     assert (in_colours(bytes_, 255) == bytes_).all()
+
+
+def test_a_prediction_takes_the_bands_that_were_trained_on(tmp_path):
+    values = np.random.default_rng(0).integers(0, 6000, (64, 64, 13), dtype=np.uint16)
+    tifffile.imwrite(tmp_path / "tile.tif", values, photometric="minisblack", planarconfig="contig")
+    trained = Trained("eurosat", nn.Identity(), ("a",), 64, (0.2, 0.3), (0.1, 0.2), torch.device("cpu"), 4000, (8, 4))
+    pixels = prepared(read_image(tmp_path / "tile.tif", trained.bands), trained)
+    shares = torch.from_numpy(np.minimum(values[:, :, [7, 3]], 4000).astype(np.float32)) / 4000
+    expected = (shares - torch.tensor(trained.mean)) / torch.tensor(trained.std)
+    torch.testing.assert_close(pixels, expected.permute(2, 0, 1)[None])
