@@ -38,15 +38,17 @@ def fitted(recipe: Recipe, workers: int) -> Recipe:
         recipe: the baseline's.
         workers: loader processes that the tutorials' loop asks for.
     """
-    size, notes = recipe.batch_size, list(recipe.notes)
+    notes, whole = list(recipe.notes), recipe.batch_size
+    size = whole // recipe.copies  # under weak scaling each rank has a batch of its own
     sample = kept_bytes(recipe) if size > _ALWAYS_FITS else None
     if sample is not None:
         fixed = _BYTES_PER_PARAMETER * sum(p.numel() for p in recipe.model.parameters())
         size, halvings = halved(size, sample, fixed, memory_of(recipe.device))
         notes += halvings
+        whole = size * recipe.copies if halvings else whole
     held, why = workers_that_fit(workers, _batch_bytes(recipe, size), allowed_memory(), _shared_bytes())
     notes += [why] if why else []
-    return replace(recipe, batch_size=size, loading=Loading(workers=held), notes=tuple(notes))
+    return replace(recipe, batch_size=whole, loading=Loading(workers=held), notes=tuple(notes))
 
 
 def kept_bytes(recipe: Recipe) -> float | None:

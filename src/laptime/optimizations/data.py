@@ -75,15 +75,18 @@ class ItemLoader:
         self.sampler = EpochBatches(len(data.train.labels), recipe.batch_size, recipe.seed, recipe.world)
         dataset = ItemDataset(data)
         count = recipe.loading.workers
-        self.loader: DataLoader[tuple[Tensor, int]] = DataLoader(
-            dataset,
-            batch_sampler=self.sampler,
-            num_workers=count,
-            persistent_workers=count > 0,
-            pin_memory=recipe.loading.pinned and torch.cuda.is_available(),
-            # Of its own: an epoch draws a number, and what dropout draws must not depend on the loader.
-            generator=torch.Generator(),
-        )
+        with warnings.catch_warnings():
+            # More processes than cores are what the tutorials ask for; the comparison shows what they cost.
+            warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+            self.loader: DataLoader[tuple[Tensor, int]] = DataLoader(
+                dataset,
+                batch_sampler=self.sampler,
+                num_workers=count,
+                persistent_workers=count > 0,
+                pin_memory=recipe.loading.pinned and torch.cuda.is_available(),
+                # Of its own: an epoch draws a number, and what dropout draws must not depend on the loader.
+                generator=torch.Generator(),
+            )
         self.device = recipe.device
         self.format = torch.channels_last if recipe.channels_last else torch.contiguous_format
 
