@@ -38,15 +38,18 @@ class Window:
 
 
 @cache
-def meetings(window: Window) -> Tensor:
-    """In which tap a pixel meets an output: ones in float64 [Q * P, kernel * kernel], a row of zeros where in none."""
+def meetings(window: Window, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """In which tap a pixel meets an output: ones [Q * P, kernel * kernel], a row of zeros where in none.
+
+    Made once for a device, since a copy from the host in each step would have it waited for.
+    """
     size, out = window.size, window.out
     pixels, outputs = torch.arange(size), torch.arange(out) * window.stride - window.padding
     taps = pixels[:, None] - outputs[None]  # along one side [size, out]
     rows, columns = taps.view(size, 1, out, 1), taps.view(1, size, 1, out)
     inside = (rows >= 0) & (rows < window.kernel) & (columns >= 0) & (columns < window.kernel)
     tap = torch.where(inside, rows * window.kernel + columns, window.kernel**2)
-    return F.one_hot(tap.flatten(), window.kernel**2 + 1)[:, :-1].double()
+    return F.one_hot(tap.flatten(), window.kernel**2 + 1)[:, :-1].to(device, dtype)
 
 
 class DepthwiseProduct(torch.autograd.Function):
@@ -90,5 +93,4 @@ def _to_weight(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -
     pixels = images.flatten(2).permute(1, 2, 0)  # [C, Q, B]
     pairs = torch.bmm(pixels, gradient.flatten(2).permute(1, 0, 2)).flatten(1)
     exact = torch.promote_types(pairs.dtype, torch.float32)
-    meet = meetings(window).to(pairs.device, exact)
-    return (pairs.to(exact) @ meet).view(channels, 1, window.kernel, window.kernel)
+    return (pairs.to(exact) @ meetings(window, pairs.device, exact)).view(channels, 1, window.kernel, window.kernel)
