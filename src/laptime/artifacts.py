@@ -6,8 +6,11 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from torch import nn
 
@@ -67,9 +70,8 @@ def write_samples(data: ImageData, path: Path) -> None:
     for place, index in enumerate(chosen.tolist()):
         row, column = divmod(place, _COLUMNS)
         left, top = column * _CELL, row * (_CELL + _CAPTION)
-        image = Image.fromarray(data.train.images[index].numpy()).resize(
-            (_CELL - 4, _CELL - 4), Image.Resampling.NEAREST
-        )
+        pixels = in_colours(data.train.images[index].numpy(), data.scale)
+        image = Image.fromarray(pixels).resize((_CELL - 4, _CELL - 4), Image.Resampling.NEAREST)
         sheet.paste(image, (left + 2, top + 2))
         draw.text(
             (left + 4, top + _CELL - 1),
@@ -77,6 +79,12 @@ def write_samples(data: ImageData, path: Path) -> None:
             fill="black",
         )
     sheet.save(path)
+
+
+def in_colours(image: NDArray[Any], scale: int) -> NDArray[np.uint8]:
+    """Stored pixels [H, W, C] as a viewer shows them, uint8 [H, W, 3]: the first three bands, or the first as grey."""
+    shown = image if image.shape[2] >= 3 else image[:, :, :1].repeat(3, axis=2)
+    return (shown[:, :, :3].astype(np.float32) * (255 / scale)).round().astype(np.uint8)
 
 
 def write_summary(recipe: Recipe, path: Path) -> None:

@@ -108,11 +108,12 @@ class WorkloadEntry:
     """One workload.
 
     Attributes:
-        batch_size, learning_rate: those of the tutorials' loop.
+        batch_size, learning_rate, workers: those of the tutorials' loop; the last are its loader's processes.
         quality: the quality metric; `test_<quality>` stands in the epochs.
         floor_over_chance: quality is judged where the baseline comes this share of the way from chance to perfect.
         image_size: height and width that images of mixed sizes are brought to.
-        train_count, test_count: images of the official data, for estimates.
+        train_count, test_count: images of the official data, for estimates and for the stand-in.
+        probe_batch: what probes take in the place of a batch that would take them minutes on a CPU.
     """
 
     name: str
@@ -126,3 +127,5 @@ class WorkloadEntry:
     train_count: int
     test_count: int
     presets: tuple[Preset, ...] = field(default_factory=tuple)
+    workers: int = 0
+    probe_batch: int | None = None

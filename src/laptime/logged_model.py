@@ -53,8 +53,8 @@ def log_model(folder: Path, run_id: str) -> None:
     spec = read_spec(folder / "spec.json")
     model = load_model(folder / "model.pt", spec)
     metadata = describe(spec)
-    side = metadata["image_size"]
-    log_pytorch_model(model, run_id, np.zeros((2, 3, side, side), dtype=np.float32), metadata)
+    side, channels = metadata["image_size"], len(metadata.get("mean", "RGB"))
+    log_pytorch_model(model, run_id, np.zeros((2, channels, side, side), dtype=np.float32), metadata)
 
 
 def load_model(path: Path, spec: RunSpec) -> nn.Module:
@@ -63,9 +63,12 @@ def load_model(path: Path, spec: RunSpec) -> nn.Module:
     Raises:
         DataError: the file can't be read, or is of another architecture.
     """
-    model = find(spec.workload).make_model(len(spec.data.classes), "none")
     try:
-        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        # The first convolution tells the channels, whatever has become of the data.
+        channels = next((v.shape[1] for v in state.values() if v.dim() == 4), 3)
+        model = find(spec.workload).make_model(len(spec.data.classes), "none", channels)
+        model.load_state_dict(state)
     except Exception as error:  # torch.load raises half a dozen unrelated types for a broken or unsafe file
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path} holds no state dict of {spec.workload}'s model ({reason}): train it again.") from error
@@ -90,6 +93,8 @@ def describe(spec: RunSpec) -> dict[str, Any]:
     return known | {
         "mean": list(meta.mean),
         "std": list(meta.std),
+        "scale": meta.scale,
+        "bands": list(meta.bands),
         "image_size": meta.files["train_images"].shape[1],
     }
 

@@ -34,9 +34,11 @@ class Trained:
     """A model and what its inputs are made with.
 
     Attributes:
-        module: on its device, takes images [B, 3, S, S] and gives logits [B, classes].
+        module: on its device, takes images [B, C, S, S] and gives logits [B, classes].
         side: S, pixels.
         mean, std: per channel, of images scaled to 0..1.
+        scale: the pixel value that stands for 1.
+        bands: those of multi-spectral images; none for RGB.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Trained:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     device: torch.device
+    scale: int = 255
+    bands: tuple[int, ...] = ()
 
 
 def main(arguments: list[str]) -> int:
@@ -74,7 +78,7 @@ def predict(request: Mapping[str, Any]) -> Predictions:
     files = list(request["files"])
     for start in range(0, len(files), request["batch"]):
         names, images = [], []
-        for name, image in _decoded(files[start : start + request["batch"]], refused):
+        for name, image in _decoded(files[start : start + request["batch"]], trained.bands, refused):
             names.append(name)
             images.append(prepared(image, trained))
         if images:
@@ -126,14 +130,16 @@ def _trained(module: nn.Module, known: Mapping[str, Any], device: torch.device) 
             f"laptime data fetch {workload}, or give the id of its MLflow run."
         )
     mean, std = (tuple(float(v) for v in known[name]) for name in ("mean", "std"))
-    return Trained(f"{workload} {variant}", module.to(device), classes, side, mean, std, device)
+    # Models that were logged before there were bands say neither.
+    scale, bands = int(known.get("scale", 255)), tuple(int(band) for band in known.get("bands", ()))
+    return Trained(f"{workload} {variant}", module.to(device), classes, side, mean, std, device, scale, bands)
 
 
-def _decoded(files: Sequence[str], refused: list[Refused]) -> Iterator[tuple[str, Images]]:
+def _decoded(files: Sequence[str], bands: tuple[int, ...], refused: list[Refused]) -> Iterator[tuple[str, Images]]:
     """The images that can be read; the others are refused, each with its reason."""
     for name in files:
         try:
-            yield name, read_image(Path(name))
+            yield name, read_image(Path(name), bands)
         except DataError as error:
             refused.append(Refused(file=name, reason=str(error)))
 
@@ -141,22 +147,22 @@ def _decoded(files: Sequence[str], refused: list[Refused]) -> Iterator[tuple[str
 def prepared(image: Images, trained: Trained) -> Tensor:
     """An input of the model, made on its device.
 
-    The bytes go there as they are, a quarter of what floats would be. Resized as training images are when they are
-    stored: without keeping the ratio of the sides, bicubic over all pixels that are covered, and rounded to bytes.
+    The pixels go there as they are, a quarter of what floats would be. Resized as training images are when they are
+    stored: without keeping the ratio of the sides, bicubic over all pixels that are covered, and rounded to integers.
 
     Args:
-        image: uint8 [H, W, 3].
+        image: uint8 [H, W, 3] or int16 [H, W, bands].
         trained: says size, mean and deviation.
 
     Returns:
-        Normalized, float32 [1, 3, S, S].
+        Normalized, float32 [1, C, S, S].
     """
     pixels = torch.tensor(image).to(trained.device).permute(2, 0, 1)[None].float()
     size = (trained.side, trained.side)
     if pixels.shape[-2:] != size:
-        pixels = functional.interpolate(pixels, size, mode="bicubic", antialias=True).round().clamp(0, 255)
+        pixels = functional.interpolate(pixels, size, mode="bicubic", antialias=True).round().clamp(0, trained.scale)
     mean, std = (torch.tensor(v, device=trained.device)[:, None, None] for v in (trained.mean, trained.std))
-    return ((pixels / 255 - mean) / std).contiguous()
+    return ((pixels / trained.scale - mean) / std).contiguous()
 
 
 def probabilities(trained: Trained, inputs: Tensor) -> Tensor:

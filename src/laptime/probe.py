@@ -107,8 +107,9 @@ def slow_probe(workload: str, device: str, rung: str, with_too: Sequence[str], r
 
 def places_of(workload: str, device: str, key: str) -> list[tuple[str, int]]:
     """Where a probe measures: at the baseline's batch and at the ladder's large one, with the names of the gains."""
-    large = large_batch_of(device)
-    return [(key, find_workload(workload).batch_size), *([(f"{key}@{large}", large)] if large else [])]
+    large, entry = large_batch_of(device), find_workload(workload)
+    larger = large if large and large > entry.batch_size else None
+    return [(key, entry.probe_batch or entry.batch_size), *([(f"{key}@{larger}", larger)] if larger else [])]
 
 
 def exact_before(device: str, rung: str) -> tuple[OptimizationSpec, ...]:
@@ -135,7 +136,8 @@ class Trial:
         """
         sides = [self._parts(chosen) for chosen in (self.before, combine(self.before, self.added))]
         times: list[list[float]] = [[], []]
-        rounds = _ROUNDS if self.batch < _SAMPLES else _LARGE_ROUNDS
+        small = self.batch < _SAMPLES and not find_workload(self.workload).probe_batch
+        rounds = _ROUNDS if small else _LARGE_ROUNDS
         for _ in range(rounds + 1):
             for parts, seconds in zip(sides, times, strict=True):
                 seconds.append(_steps_s(parts))
@@ -144,7 +146,7 @@ class Trial:
 
     def _parts(self, chosen: tuple[OptimizationSpec, ...]) -> Parts:
         entry = find_workload(self.workload)
-        samples = max(_SAMPLES, self.batch)
+        samples = entry.probe_batch or max(_SAMPLES, self.batch)
         data = _random_data(entry.image_size, samples)
         spec = RunSpec(
             workload=self.workload,

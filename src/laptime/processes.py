@@ -30,6 +30,16 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, _PARENT: str(os.getpid())}
 
 
+def allowed_memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or what its control group leaves of it."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return whole
+    return min(whole, int(limit)) if limit.isdigit() else whole
+
+
 def die_with_parent() -> None:
     """Asks the kernel to send this process SIGTERM when its parent dies, however it dies (Linux; elsewhere nothing).
 

@@ -85,7 +85,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "exact",
         "kernels",
         "small maps as matrix products",
-        "Convolutions on maps of 8x8 and less become dense matrix products, layer by layer where that is faster.",
+        "Convolutions on maps of 8x8 and less become matrix products (depthwise: the weights' gradient), by layer.",
         options=(
             OptionEntry("largest", 8, "largest side of a map that is computed as a product"),
             OptionEntry("layers", "probe", "probe (each layer is timed both ways), all, or names joined by /"),

@@ -27,7 +27,9 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
         "larger batch, scaled learning rate, OneCycle",
         "Fewer, larger steps; the learning rate grows with the root of the batch and follows OneCycle.",
         options=(
-            OptionEntry("size", 0, "samples a step; 0 for 512 on a CPU, 2048 on a GPU"),
+            OptionEntry(
+                "size", 0, "samples a step; 0 for 512 on a CPU, 2048 on a GPU, or the baseline's where that is larger"
+            ),
             OptionEntry("max_lr", 0.0, "peak learning rate; 0 for the baseline's times sqrt(size / baseline's batch)"),
             OptionEntry("schedule", "onecycle", "onecycle or constant"),
         ),

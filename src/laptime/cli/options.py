@@ -10,7 +10,10 @@ from laptime.errors import UsageError, shorten
 
 WORKLOAD = Annotated[str, typer.Argument(help="A workload: see laptime list workloads.", metavar="WORKLOAD")]
 DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-DATA = Annotated[str, typer.Option(help="auto, official, synthetic, a folder or archive, s3://… or http(s)://….")]
+DATA = Annotated[
+    str,
+    typer.Option(help="auto, official, synthetic, a folder or archive, s3://… or http(s)://…; DIR#bands=8,4,3: bands."),
+]
 LIMIT_TRAIN = Annotated[int | None, typer.Option(help="Training images at most.")]
 LIMIT_TEST = Annotated[int | None, typer.Option(help="Test images at most.")]
 WEIGHTS = Annotated[str, typer.Option(help="Initial weights: none, imagenet or a file with a state dict.")]

@@ -213,6 +213,8 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
     if base.quality is not None and context.rules.real_data and base.quality < context.rules.floor:
         reached, floor = (f"{v * 100:.1f} %" for v in (base.quality, context.rules.floor))
         found.append(f"Quality is not judged: the baseline reached {reached}, below the floor of {floor}.")
+    # A baseline is built of nothing, so what its processes note holds for all variants: a batch that was halved.
+    found += [f"All variants: {note}." for note in base.notes]
     for what, several in _differences(done):
         found.append(f"The records come from {several} different {what}: their times can't be compared as they stand.")
     unnamed = sum(r.spec is None for r in records)

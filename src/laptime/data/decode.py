@@ -1,4 +1,4 @@
-"""Image files to uint8 RGB, on all cores that this process may use."""
+"""Image files to uint8 RGB, or to bands of 16 bits, on all cores that this process may use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from laptime.data.bands import DEFAULT_BANDS, is_tiff, read_bands
 from laptime.errors import DataError, shorten
 from laptime.processes import allowed_cores, die_with_parent
 
-Images = NDArray[np.uint8]
+Images = NDArray[np.uint8] | NDArray[np.int16]
 Size = tuple[int, int]
 
 _BLOCK = 512
@@ -36,20 +37,40 @@ class Shape:
     Attributes:
         size: (height, width).
         resize: whether images of another size are resized, or are the end of it (MixedSizesError).
+        bands: those of multi-spectral images; none for RGB.
     """
 
     size: Size
     resize: bool
+    bands: tuple[int, ...] = ()
+
+    @property
+    def channels(self) -> int:
+        """Values of a pixel."""
+        return len(self.bands) or 3
 
 
-def first_shape(path: Path) -> Shape:
-    """The size of one image, for all of them to be compared with."""
-    height, width = read_image(path).shape[:2]
-    return Shape((height, width), resize=False)
+def first_shape(path: Path, bands: tuple[int, ...] = ()) -> Shape:
+    """The size of one image, for all of them to be compared with.
+
+    A TIFF that Pillow does not know is taken for a multi-spectral one, of which the default bands are read.
+    """
+    chosen = bands or (DEFAULT_BANDS if is_tiff(path) and not _pillow_reads(path) else ())
+    height, width = read_image(path, chosen).shape[:2]
+    return Shape((height, width), resize=False, bands=chosen)
+
+
+def _pillow_reads(path: Path) -> bool:
+    """Whether Pillow knows the pixels' form; a damaged file is for whoever decodes it."""
+    try:
+        with Image.open(path):
+            return True
+    except OSError:
+        return False
 
 
 def decode_all(root: Path, names: Sequence[str], shape: Shape) -> Iterator[Images]:
-    """Decodes images in order, in blocks [B, H, W, 3].
+    """Decodes images in order, in blocks [B, H, W, channels].
 
     Raises:
         DataError: an image is unreadable, cut off or a decompression bomb; it is named.
@@ -88,20 +109,34 @@ def _start_worker() -> None:
 
 
 def decode_block(paths: list[str], shape: Shape) -> Images:
-    """Decodes some images: uint8 [B, H, W, 3]."""
-    out = np.empty((len(paths), *shape.size, 3), dtype=np.uint8)
+    """Decodes some images: uint8 [B, H, W, 3], or int16 [B, H, W, bands]."""
+    out = np.empty((len(paths), *shape.size, shape.channels), dtype=np.int16 if shape.bands else np.uint8)
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         for i, path in enumerate(paths):
-            out[i] = _fit(_load(path), shape)
+            out[i] = _fit_bands(path, shape) if shape.bands else _fit(_load(path), shape)
     return out
 
 
-def read_image(path: Path) -> Images:
-    """Decodes one image at its own size: uint8 [H, W, 3]."""
+def read_image(path: Path, bands: tuple[int, ...] = ()) -> Images:
+    """Decodes one image at its own size: uint8 [H, W, 3], or int16 [H, W, bands]."""
+    if bands:
+        return read_bands(path, bands)
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         return np.asarray(_load(str(path)))
+
+
+def _fit_bands(path: str, shape: Shape) -> Images:
+    """Measured values are not resized: between two pixels nothing was measured."""
+    values = read_bands(path, shape.bands)
+    if values.shape[:2] != shape.size:
+        height, width = shape.size
+        raise DataError(
+            f"the image {path} is {values.shape[1]}x{values.shape[0]} and the first one {width}x{height}: "
+            "multi-spectral images must be of one size, so resample it or remove it."
+        )
+    return values
 
 
 def _fit(image: Image.Image, shape: Shape) -> Images:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from laptime.catalogue import find_workload
 from laptime.data.archive import is_archive
+from laptime.data.bands import split_bands
 from laptime.data.disk import sweep
+from laptime.data.eurosat import OfficialEurosat
 from laptime.data.folder import ArchiveUrl, Folder
-from laptime.data.meta import META
+from laptime.data.meta import META, read_meta
 from laptime.data.mirror import VARIABLE, Mirror
 from laptime.data.net import shown
 from laptime.data.official import Official
@@ -29,7 +31,7 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
     Args:
         workload: name in the catalogue.
         asked: `auto`, `official`, `synthetic`, a folder, an archive of one, a store's folder (which is used as it
-            is, where it is), or an address (s3://, http(s)://).
+            is, where it is), or an address (s3://, http(s)://); `#bands=4,3,2` behind it chooses bands.
         home: the LAPTIME_HOME; stores stand in its `data`.
         say: told what is being done and how far it is.
 
@@ -39,12 +41,13 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
         DataError: it answers, and what it gives can't be used; or the disk is full.
     """
     job = _job(workload, asked, home, say)
-    if (Path(asked).expanduser() / META).is_file():
-        return open_store(Path(asked).expanduser().resolve(), asked)
+    place = Path(job.asked).expanduser()
+    if (place / META).is_file():
+        return _chosen_already(open_store(place.resolve(), asked), job)
     sweep(job.store.root)
     sweep_kept(job.store.root)
-    entry = _auto(job) if asked == "auto" else source_of(asked).fetch(job)
-    return job.store.spec(entry, asked)
+    entry = _auto(job) if job.asked == "auto" else source_of(job).fetch(job)
+    return _chosen_already(job.store.spec(entry, asked), job)
 
 
 def verify(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
@@ -54,7 +57,7 @@ def verify(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
         DataError: nothing is stored, or a file is wrong (named).
     """
     job = _job(workload, asked, home, say)
-    sources = [*_auto_sources(), Synthetic()] if asked == "auto" else [source_of(asked)]
+    sources = [*_auto_sources(job), Synthetic()] if job.asked == "auto" else [source_of(job)]
     entry = next((e for s in sources if (e := s.stored(job)) is not None), None)
     if entry is None:
         raise DataError(
@@ -88,17 +91,33 @@ def push(workload: str, asked: str, home: Path, to: str, say: Say = quiet) -> Da
 
 
 def _job(workload: str, asked: str, home: Path, say: Say) -> Job:
-    return Job(find_workload(workload), asked, Store(home / "data"), say)
+    place, bands = split_bands(asked)
+    return Job(find_workload(workload), place, Store(home / "data"), say, bands=bands)
 
 
-def source_of(asked: str) -> Source:
+def _chosen_already(data: DataSpec, job: Job) -> DataSpec:
+    """A store's bands were chosen when it was written; raises UsageError where others are asked for."""
+    if job.bands and read_meta(Path(data.path)).bands != job.bands:
+        raise UsageError(
+            f"the store {data.path} from {shorten(job.asked)!r} does not hold the bands "
+            f"{','.join(map(str, job.bands))}: give the images that it was made of, with #bands= behind them."
+        )
+    return data
+
+
+def _official(job: Job) -> Source:
+    return OfficialEurosat() if job.workload.name == "eurosat" else Official()
+
+
+def source_of(job: Job) -> Source:
     """The source that `--data` names.
 
     Raises:
         UsageError: it is empty or an address of another kind.
     """
+    asked = job.asked
     if asked == "official":
-        return Official()
+        return _official(job)
     if asked == "synthetic":
         return Synthetic()
     scheme, found, rest = asked.partition("://")
@@ -112,15 +131,15 @@ def source_of(asked: str) -> Source:
     return Mirror(asked) if found else Folder(asked)
 
 
-def _auto_sources() -> list[Source]:
+def _auto_sources(job: Job) -> list[Source]:
     mirror = os.environ.get(VARIABLE, "")
     if mirror and not mirror.startswith(("s3://", "http://", "https://")):
         raise UsageError(f"{VARIABLE} is {shorten(mirror)!r}: give an address that starts with s3:// or http(s)://.")
-    return [*([Mirror(mirror)] if mirror else []), Official()]
+    return [*([Mirror(mirror)] if mirror else []), _official(job)]
 
 
 def _auto(job: Job) -> Entry:
-    sources = _auto_sources()
+    sources = _auto_sources(job)
     for source in sources:
         entry = source.stored(job)
         if entry is not None:

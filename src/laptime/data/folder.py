@@ -77,7 +77,7 @@ class ArchiveUrl:
 
 
 def _key(job: Job, where: str, state: str) -> str:
-    return f"folder/{_RULES}|{job.workload.image_size}|{where}|{state}"
+    return f"folder/{_RULES}|{job.workload.image_size}|{where}|{state}{job.chosen}"
 
 
 def _from_archive(archive: Path, job: Job, asked: str = "") -> Entry:

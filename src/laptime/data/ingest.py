@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import numpy as np
 
+from laptime.data.bands import in_words
 from laptime.data.decode import MixedSizesError, Shape, decode_all, first_shape
 from laptime.data.listing import Listing
 from laptime.data.sources import Job
 from laptime.data.store import Entry
 from laptime.data.writer import Plan, Writer, publish, writing
+from laptime.spec import DataKind
 
 
-def ingest(listing: Listing, job: Job, where: str) -> Entry:
+def ingest(listing: Listing, job: Job, where: str, kind: DataKind = "folder") -> Entry:
     """Decodes the images of a listing into a store; `where` names the folder in the store's meta.
 
     Raises:
-        DataError: an image is unreadable, cut off or a decompression bomb; or the disk is full.
+        DataError: an image is unreadable, cut off or a decompression bomb, or lacks a band; or the disk is full.
     """
-    shape = first_shape(listing.root / listing.train[0][0])
+    shape = first_shape(listing.root / listing.train[0][0], job.bands)
     try:
-        return _store(listing, shape, job, where)
+        return _store(listing, shape, job, (kind, where))
     except MixedSizesError:
         side = job.workload.image_size
-        return _store(listing, Shape((side, side), resize=True), job, where)
+        return _store(listing, Shape((side, side), resize=True), job, (kind, where))
 
 
-def _store(listing: Listing, shape: Shape, job: Job, where: str) -> Entry:
+def _store(listing: Listing, shape: Shape, job: Job, source: tuple[DataKind, str]) -> Entry:
     height, width = shape.size
-    plan = Plan("folder", where, listing.classes, len(listing.train), len(listing.test), height, width)
+    plan = Plan(*source, listing.classes, len(listing.train), len(listing.test), height, width, shape.bands)
     notice = _notice(listing, shape)
     with writing(job.store, plan) as writer:
         _fill(writer, listing, shape, job)
         meta = publish(job.store, writer, notice)
-    return Entry(meta.digest, "folder", notice)
+    return Entry(meta.digest, source[0], notice)
 
 
 def _fill(writer: Writer, listing: Listing, shape: Shape, job: Job) -> None:
@@ -56,7 +58,7 @@ def _notice(listing: Listing, shape: Shape) -> str:
         if shape.resize
         else ""
     )
-    return _join(listing.notice, resized, ignored)
+    return _join(listing.notice, in_words(shape.bands), resized, ignored)
 
 
 def _join(*parts: str) -> str:

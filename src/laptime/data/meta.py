@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -15,14 +15,16 @@ from pydantic import ConfigDict, Field, ValidationError
 from laptime.errors import DataError, shorten
 from laptime.spec import DataKind, Frozen, explain
 
-STORE_SCHEMA = "laptime.data/1"
+# Bytes of three channels, and what else there is; a store has the oldest schema that can say what it holds.
+STORE_SCHEMA, BANDS_SCHEMA = "laptime.data/1", "laptime.data/2"
+BYTES_SCALE = 255
 META = "meta.json"
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 _BLOCK = 1 << 22
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Size = Annotated[int, Field(ge=0, le=2**50)]
-Rgb = tuple[float, float, float]
+Channels = tuple[float, ...]
 
 
 class FileMeta(Frozen):
@@ -41,6 +43,8 @@ class StoreMeta(Frozen):
         asked: what was asked for when it was first written.
         digest: SHA-256 over shapes, bytes and class names.
         mean, std: per channel, of the training images scaled to 0..1.
+        scale: the value that stands for 1.
+        bands: which bands of multi-spectral images the channels are; none for RGB.
         files: by array name (`train_images`, ...); each stands in `<name>.npy`.
     """
 
@@ -53,10 +57,18 @@ class StoreMeta(Frozen):
     classes: tuple[str, ...]
     train_count: Size
     test_count: Size
-    mean: Rgb
-    std: Rgb
+    mean: Channels
+    std: Channels
     files: dict[str, FileMeta]
     notice: str = ""
+    scale: Annotated[int, Field(ge=1, lt=2**15)] = BYTES_SCALE
+    bands: tuple[int, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """What is written: a store of bytes as it was before there were bands, so that older versions read it."""
+        if not self.bands:
+            return self.model_dump(mode="json", by_alias=True, exclude={"scale", "bands"})
+        return {**self.model_dump(mode="json", by_alias=True), "schema": BANDS_SCHEMA}
 
     @property
     def size(self) -> int:
@@ -76,12 +88,14 @@ class Content:
     sha256: str
 
 
-def digest_of(classes: tuple[str, ...], contents: dict[str, Content]) -> str:
-    """SHA-256 over class names and the content of the four arrays."""
-    fields = {
+def digest_of(classes: tuple[str, ...], contents: dict[str, Content], scale: int = BYTES_SCALE) -> str:
+    """SHA-256 over class names, the content of the four arrays and, where it is not that of bytes, the scale."""
+    fields: dict[str, Any] = {
         "classes": classes,
         "arrays": {name: [c.dtype, c.shape, c.sha256] for name, c in sorted(contents.items())},
     }
+    if scale != BYTES_SCALE:
+        fields["scale"] = scale
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
@@ -96,9 +110,10 @@ def parse_meta(text: str | bytes, where: str) -> StoreMeta:
     except ValueError as error:
         raise DataError(f"{where} is damaged (no JSON): {_again(where)}.") from error
     found = fields.get("schema") if isinstance(fields, dict) else None
-    if found != STORE_SCHEMA:
+    if found not in (STORE_SCHEMA, BANDS_SCHEMA):
         raise DataError(
-            f"{where} has schema {shorten(str(found))!r}, this version of laptime reads {STORE_SCHEMA!r}: "
+            f"{where} has schema {shorten(str(found))!r}, this version of laptime reads {STORE_SCHEMA!r} "
+            f"and {BANDS_SCHEMA!r}: "
             f"use the version that wrote it, or {_again(where)}."
         )
     try:
@@ -114,12 +129,15 @@ def parse_meta(text: str | bytes, where: str) -> StoreMeta:
 def _mismatch(meta: StoreMeta) -> str:
     if tuple(sorted(meta.files)) != tuple(sorted(ARRAYS)):
         return f"it lists the arrays {', '.join(sorted(meta.files))}"
+    dtype, channels = ("int16", len(meta.bands)) if meta.bands else ("uint8", 3)
+    if len(meta.mean) != channels or len(meta.std) != channels:
+        return f"it gives {len(meta.mean)} means and {len(meta.std)} deviations for {channels} channels"
     for split, count in (("train", meta.train_count), ("test", meta.test_count)):
         images, labels = meta.files[f"{split}_images"], meta.files[f"{split}_labels"]
-        if images.dtype != "uint8" or labels.dtype != "int64" or labels.shape != (count,):
+        if images.dtype != dtype or labels.dtype != "int64" or labels.shape != (count,):
             return f"the {split} arrays are of other types or counts than it says"
-        if len(images.shape) != 4 or images.shape[0] != count or images.shape[3] != 3:
-            return f"the {split} images are not [{count}, height, width, 3]"
+        if len(images.shape) != 4 or images.shape[0] != count or images.shape[3] != channels:
+            return f"the {split} images are not [{count}, height, width, {channels}]"
     return ""
 
 
@@ -172,7 +190,7 @@ def verify_folder(folder: Path) -> StoreMeta:
     """
     meta = read_meta(folder)
     contents = {name: _verify_file(folder / f"{name}.npy", meta.files[name]) for name in ARRAYS}
-    found = digest_of(meta.classes, contents)
+    found = digest_of(meta.classes, contents, meta.scale)
     if found != meta.digest:
         raise DataError(
             f"the content of {folder} has digest {found[:12]} and its meta.json says {meta.digest[:12]}: "

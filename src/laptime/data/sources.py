@@ -20,7 +20,8 @@ class Job:
     """One request for data.
 
     Attributes:
-        asked: as the user wrote it.
+        asked: as the user wrote it, without the bands.
+        bands: those of multi-spectral images that were asked for; none for the default.
         budget: seconds left for finding out that there is no internet.
     """
 
@@ -29,6 +30,12 @@ class Job:
     store: Store
     say: Say
     budget: Budget = field(default_factory=Budget)
+    bands: tuple[int, ...] = ()
+
+    @property
+    def chosen(self) -> str:
+        """The bands as part of an index key; empty for the default."""
+        return f"|bands={self.bands}" if self.bands else ""
 
 
 class Source(Protocol):

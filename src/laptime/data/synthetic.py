@@ -1,4 +1,4 @@
-"""A generated stand-in for CIFAR-10: the same shapes and sizes, learnable, and never mistaken for real data.
+"""A generated stand-in: shapes and sizes of the real data, learnable, and never mistaken for it.
 
 Each image carries three cues: the direction and frequency of a grating, a shape, and the shape's colour.
 Each cue tells the class with probability 0.7 and else is drawn at random, so that no net gets everything
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from laptime.data.sources import Job
 from laptime.data.store import Entry
 from laptime.data.writer import Images, Labels, Plan, publish, writing
+from laptime.errors import UsageError
 
 VERSION = 1
 NOTICE = (
@@ -25,7 +26,6 @@ NOTICE = (
     "on real data of this shape; quality is not judged."
 )
 CLASSES = tuple(f"pattern-{i}" for i in range(10))
-TRAIN_COUNT, TEST_COUNT = 50_000, 10_000
 
 _BLOCK = 500
 _CUE_OF_256 = 180
@@ -57,28 +57,38 @@ Ints = NDArray[np.int32]
 
 
 class Synthetic:
-    """The stand-in."""
+    """The stand-in, with as many images as the workload's real data unless told otherwise."""
 
-    def __init__(self, train_count: int = TRAIN_COUNT, test_count: int = TEST_COUNT) -> None:
-        self.counts = {"train": train_count, "test": test_count}
+    def __init__(self, train_count: int | None = None, test_count: int | None = None) -> None:
+        self.given = (train_count, test_count)
 
     def stored(self, job: Job) -> Entry | None:
         """See Source."""
         return job.store.recall(self._key(job))
 
     def fetch(self, job: Job) -> Entry:
-        """See Source; never fails but for the disk."""
+        """See Source; fails for want of room, or where bands are asked for."""
+        if job.bands:
+            raise UsageError("the stand-in has three channels and no bands: leave out #bands=, or give real images.")
         return self.stored(job) or job.store.remember(self._key(job), self._make(job))
 
+    def _counts(self, job: Job) -> dict[str, int]:
+        train, test = self.given
+        return {
+            "train": job.workload.train_count if train is None else train,
+            "test": job.workload.test_count if test is None else test,
+        }
+
     def _key(self, job: Job) -> str:
-        return f"synthetic/{VERSION}|{job.workload.image_size}|{self.counts['train']}|{self.counts['test']}"
+        counts = self._counts(job)
+        return f"synthetic/{VERSION}|{job.workload.image_size}|{counts['train']}|{counts['test']}"
 
     def _make(self, job: Job) -> Entry:
-        side = job.workload.image_size
-        plan = Plan("synthetic", "synthetic", CLASSES, self.counts["train"], self.counts["test"], side, side)
-        total, done = sum(self.counts.values()), 0
+        side, counts = job.workload.image_size, self._counts(job)
+        plan = Plan("synthetic", "synthetic", CLASSES, counts["train"], counts["test"], side, side)
+        total, done = sum(counts.values()), 0
         with writing(job.store, plan) as writer:
-            for number, (split, count) in enumerate(self.counts.items()):
+            for number, (split, count) in enumerate(counts.items()):
                 for start in range(0, count, _BLOCK):
                     images, labels = block(number, start, side)
                     keep = min(_BLOCK, count - start)

@@ -1,4 +1,4 @@
-"""Stored images as uint8 tensors: the only module of the data layer that imports torch."""
+"""Stored images as tensors of whole numbers: the only module of the data layer that imports torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from laptime.data.limits import check_limit
-from laptime.data.meta import Rgb, read_meta
+from laptime.data.meta import BYTES_SCALE, Channels, read_meta
 from laptime.data.order import limited
 from laptime.spec import DataSpec
 
@@ -20,7 +20,7 @@ class Split:
     """One part of the data.
 
     Attributes:
-        images: uint8 [N, H, W, 3]; whole splits are memory-mapped, copy on write.
+        images: uint8 [N, H, W, 3] or int16 [N, H, W, bands]; whole splits are memory-mapped, copy on write.
         labels: int64 [N].
     """
 
@@ -37,13 +37,15 @@ class ImageData:
 
     Attributes:
         mean, std: per channel, of the training images scaled to 0..1.
+        scale: the value that stands for 1.
     """
 
     train: Split
     test: Split
     classes: tuple[str, ...]
-    mean: Rgb
-    std: Rgb
+    mean: Channels
+    std: Channels
+    scale: int = BYTES_SCALE
 
 
 def open_tensors(data: DataSpec | Path | str) -> ImageData:
@@ -54,7 +56,7 @@ def open_tensors(data: DataSpec | Path | str) -> ImageData:
     """
     folder = Path(data.path if isinstance(data, DataSpec) else data)
     meta = read_meta(folder)
-    return ImageData(_open(folder, "train"), _open(folder, "test"), meta.classes, meta.mean, meta.std)
+    return ImageData(_open(folder, "train"), _open(folder, "test"), meta.classes, meta.mean, meta.std, meta.scale)
 
 
 def _open(folder: Path, split: str) -> Split:

@@ -14,14 +14,15 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from laptime.data.bands import FULL_SCALE
 from laptime.data.disk import check_room, partial_folder, room_for, sync_folder
-from laptime.data.meta import ARRAYS, META, Content, FileMeta, Rgb, StoreMeta, digest_of
+from laptime.data.meta import ARRAYS, BYTES_SCALE, META, Channels, Content, FileMeta, StoreMeta, digest_of
 from laptime.data.store import Store
 from laptime.errors import DataError
 from laptime.records import write_json
 from laptime.spec import DataKind
 
-Images = NDArray[np.uint8]
+Images = NDArray[np.uint8] | NDArray[np.int16]
 Labels = NDArray[np.int64]
 
 
@@ -31,7 +32,7 @@ class Plan:
 
     Attributes:
         height, width: of every image.
-        notice: what the user must know about the data.
+        bands: which bands of multi-spectral images the channels are; none for RGB.
     """
 
     kind: DataKind
@@ -41,12 +42,30 @@ class Plan:
     test_count: int
     height: int
     width: int
+    bands: tuple[int, ...] = ()
+
+    @property
+    def channels(self) -> int:
+        """Values of a pixel."""
+        return len(self.bands) or 3
+
+    @property
+    def dtype(self) -> str:
+        """Of the images."""
+        return "int16" if self.bands else "uint8"
+
+    @property
+    def scale(self) -> int:
+        """The value that stands for 1."""
+        return FULL_SCALE if self.bands else BYTES_SCALE
 
     @property
     def size(self) -> int:
         """Bytes on the disk, headers and meta rounded up."""
         images = self.train_count + self.test_count
-        return images * (self.height * self.width * 3 + 8) + 4096 * (len(ARRAYS) + 1)
+        return images * (self.height * self.width * self.channels * np.dtype(self.dtype).itemsize + 8) + 4096 * (
+            len(ARRAYS) + 1
+        )
 
 
 class _ArrayFile:
@@ -87,25 +106,25 @@ class Writer:
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.plan = plan
         self.folder = folder
-        self._sums = np.zeros((2, 3), dtype=np.int64)
+        self._sums = np.zeros((2, plan.channels), dtype=np.int64)
         self._files: dict[str, _ArrayFile] = {}
         for split, count in (("train", plan.train_count), ("test", plan.test_count)):
-            image_shape = (count, plan.height, plan.width, 3)
+            image_shape = (count, plan.height, plan.width, plan.channels)
             for name, dtype, shape in (
-                (f"{split}_images", "uint8", image_shape),
+                (f"{split}_images", plan.dtype, image_shape),
                 (f"{split}_labels", "int64", (count,)),
             ):
                 self._files[name] = _ArrayFile(folder / f"{name}.npy", dtype, shape)
 
     def add(self, split: str, images: Images, labels: Labels) -> None:
-        """Appends a block: images [B, H, W, 3], labels [B]."""
+        """Appends a block: images [B, H, W, channels], labels [B]."""
         self._files[f"{split}_images"].add(images)
         self._files[f"{split}_labels"].add(labels)
         if split == "train":
             # Integers, so that the sums are exact and do not depend on how the blocks were cut.
-            for channel in range(3):
-                counts = np.bincount(images[..., channel].ravel(), minlength=256)
-                values = np.arange(256, dtype=np.int64)
+            values = np.arange(self.plan.scale + 1, dtype=np.int64)
+            for channel in range(self.plan.channels):
+                counts = np.bincount(images[..., channel].ravel(), minlength=len(values))
                 self._sums[0, channel] += int(counts @ values)
                 self._sums[1, channel] += int(counts @ (values * values))
 
@@ -115,7 +134,7 @@ class Writer:
         mean, std = self._moments()
         plan = self.plan
         meta = StoreMeta(
-            digest=digest_of(plan.classes, {name: content for name, (_, content) in done.items()}),
+            digest=digest_of(plan.classes, {name: content for name, (_, content) in done.items()}, plan.scale),
             kind=plan.kind,
             asked=plan.asked,
             classes=plan.classes,
@@ -125,18 +144,21 @@ class Writer:
             std=std,
             files={name: said for name, (said, _) in done.items()},
             notice=notice,
+            scale=plan.scale,
+            bands=plan.bands,
         )
-        write_json(self.folder / META, meta)
+        write_json(self.folder / META, meta.fields())
         with (self.folder / META).open("rb") as file:
             os.fsync(file.fileno())
         sync_folder(self.folder)
         return meta
 
-    def _moments(self) -> tuple[Rgb, Rgb]:
-        pixels = max(1, self.plan.train_count * self.plan.height * self.plan.width)
-        means = [int(s) / pixels / 255 for s in self._sums[0]]
-        variances = [max(0.0, int(q) / pixels / 255**2 - m * m) for q, m in zip(self._sums[1], means, strict=True)]
-        return (means[0], means[1], means[2]), (variances[0] ** 0.5, variances[1] ** 0.5, variances[2] ** 0.5)
+    def _moments(self) -> tuple[Channels, Channels]:
+        scale, pixels = self.plan.scale, max(1, self.plan.train_count * self.plan.height * self.plan.width)
+        means = [int(s) / pixels / scale for s in self._sums[0]]
+        variances = [max(0.0, int(q) / pixels / scale**2 - m * m) for q, m in zip(self._sums[1], means, strict=True)]
+        # A channel that never changes is divided by 1: nothing but zeros is left of it, and no NaN.
+        return tuple(means), tuple(variance**0.5 or 1.0 for variance in variances)
 
     def close(self) -> None:
         """Closes what an error left open."""

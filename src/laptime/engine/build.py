@@ -7,8 +7,9 @@ import math
 import torch
 from torch.amp.grad_scaler import GradScaler
 
-from laptime.catalogue import find_optimization, options_of
+from laptime.catalogue import find_optimization, find_workload, options_of
 from laptime.data.tensors import ImageData
+from laptime.engine.room import fitted
 from laptime.errors import UsageError
 from laptime.optimizations import apply
 from laptime.optimizations.augment import Augmented
@@ -46,7 +47,7 @@ def make_recipe(
     copies = world.size if any(options_of(o).get("scaling") == "weak" for o in exchanges) else 1
     workload = find(spec.workload)
     torch.manual_seed(spec.seed)
-    model = workload.make_model(len(data.classes), spec.weights)
+    model = workload.make_model(len(data.classes), spec.weights, len(data.mean))
     height, width = data.train.images.shape[1:3]
     baseline = Recipe(
         workload=workload,
@@ -64,7 +65,7 @@ def make_recipe(
         world=world,
         copies=copies,
     )
-    return apply(baseline, optimizations)
+    return apply(fitted(baseline, find_workload(spec.workload).workers), optimizations)
 
 
 def build(recipe: Recipe, mark: Mark) -> Parts:

@@ -3,6 +3,9 @@
 Compiled and bf16 kernels have been wrong before. Both start from the same weights and see the same batch; statistical
 and model optimizations change the trajectory on purpose and are left out of the comparison: quality judges them.
 
+What is random in a net (dropout, stochastic depth) stands still on both sides: a mask for part of a batch, of another
+precision or by a compiler is not the baseline's mask, whatever the seed.
+
 There are two comparisons. The wide one is a training step beside the fp32 baseline's: it sees everything, and most of
 what it sees in bf16 is rounding that BatchNorm's statistics over few samples enlarge. The sharp one holds BatchNorm's
 statistics still on both sides and compares layer by layer with the baseline *in the variant's own precision*, as plain
@@ -21,12 +24,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torchvision.ops import StochasticDepth
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe
 from laptime.engine.plain import plain_gradients
-from laptime.optimizations.base import Modes, Parts
+from laptime.optimizations.base import Loading, Modes, Parts
 from laptime.records import CheckRecord
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.world import ALONE, World
@@ -55,6 +60,8 @@ SHARP_EXACT, SHARP_PRECISION, SHARP_NUMERIC = 5e-2, 0.1, 0.25
 _LEAST_SHARE = 1e-3
 # A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
 _LOSS_SCALE = 1024.0
+# What draws masks in training.
+RANDOM = (_DropoutNd, StochasticDepth)
 _STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
 
@@ -187,13 +194,16 @@ def _one_step(
     spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...], side: Side
 ) -> tuple[float, dict[str, Tensor]]:
     recipe = make_recipe(spec, data, optimizations, side.world)
+    if not optimizations:  # the tutorials' loader processes would fetch an epoch for one batch of the same values
+        recipe = replace(recipe, loading=Loading())
     if side.strict:
         recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
     parts: Parts = build(recipe, mark=lambda _: None)
-    if side.frozen:
-        for module in parts.model.modules():
-            if isinstance(module, _BatchNorm):
-                module.eval()
+    still = (*RANDOM, _BatchNorm) if side.frozen else RANDOM
+    for module in parts.model.modules():
+        if isinstance(module, still):
+            module.eval()
+    torch.manual_seed(spec.seed)  # for what a net draws without a module
     output = parts.forward(parts.net, next(iter(parts.loader.epoch(0))))
     scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
     (scale * output.loss).backward()

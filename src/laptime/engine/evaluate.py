@@ -22,7 +22,7 @@ def evaluate(p: Parts, recipe: Recipe, split: Split) -> Counts:
     Args:
         p: the run's parts; what is evaluated is the model or its average, left in training mode.
         recipe: how images become inputs, and where the model is evaluated.
-        split: images [N, H, W, 3], uint8.
+        split: images [N, H, W, C], as they are stored.
 
     Returns:
         Summed loss, hits and count of the part, on the device of the evaluation.

@@ -74,7 +74,7 @@ def _fits(recipe: Recipe, size: int) -> bool:
     height, width = recipe.image_size
     try:
         recipe.model.to(recipe.device).train()
-        images = torch.zeros(size, 3, height, width, device=recipe.device)
+        images = torch.zeros(size, recipe.channels, height, width, device=recipe.device)
         if recipe.channels_last:
             images = images.to(memory_format=torch.channels_last)
         labels = torch.zeros(size, dtype=torch.int64, device=recipe.device)

@@ -30,7 +30,7 @@ def flops_per_sample(recipe: Recipe) -> float | None:
 
 
 def _count(recipe: Recipe, model: nn.Module, size: tuple[int, int]) -> float:
-    batch = meta_batch(size)
+    batch = meta_batch(recipe, size)
 
     def forward_and_backward() -> None:
         recipe.workload.forward(model, batch).loss.backward()

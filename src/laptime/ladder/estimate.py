@@ -11,7 +11,7 @@ from laptime.devices import device_count
 from laptime.entries import WorkloadEntry
 from laptime.errors import LaptimeError
 from laptime.ladder.climb import Climb, Standing
-from laptime.ladder.plan import make_plan
+from laptime.ladder.plan import make_plan, unfit
 from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, settled_preset
 from laptime.launchers import ranks_there
@@ -54,7 +54,7 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         UsageError: a variant, preset or workload that does not exist.
     """
     entry, preset = find_workload(request.workload), settled_preset(request)
-    plan = make_plan(device, preset, request.variants, ProbeRecord())
+    plan = make_plan(device, preset, request.variants, ProbeRecord(refusals=unfit(entry, device)))
     plan = with_parallel(plan, preset, entry, ranks_there(request.launcher) or device_count(device))
     climb = Climb(plan, Standing(baseline_of(device)), Rules(0.0, False, 0))
     names = [v.name for v in plan.fixed]

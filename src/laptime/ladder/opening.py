@@ -9,7 +9,7 @@ from laptime.catalogue import find_workload
 from laptime.compare.quality import quality_floor
 from laptime.devices import choose_device, device_count
 from laptime.errors import TrackingError
-from laptime.ladder.plan import make_plan
+from laptime.ladder.plan import make_plan, unfit
 from laptime.ladder.probing import probe_slow_rungs
 from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, fitted_preset, tracking_uri
@@ -33,13 +33,15 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     entry, preset = find_workload(request.workload), fitted_preset(request, data)
     device = choose_device(request.device)
     # Refuses unknown names before seconds are spent.
-    planned = make_plan(device, preset, request.variants, ProbeRecord())
+    no_use = unfit(entry, device)
+    planned = make_plan(device, preset, request.variants, ProbeRecord(refusals=no_use))
     catch_up(tracking_uri(request, places), places, say)
     say("Probing this machine (a few seconds)")
     # Where variants are named, only what they need; but advice rests on what this machine gains, too.
     advised = not request.variants or request.profile == "full"
     wanted = None if advised else {o.name for v in planned.fixed for o in v.optimizations}
     probe = run_probe((request.workload, device), places, say, wanted)
+    probe = probe.model_copy(update={"refusals": probe.refusals | no_use})
     if not request.variants:
         probe = probe_slow_rungs(probe, (request.workload, device, preset), places, say)
     there = ranks_there(request.launcher) or device_count(device)

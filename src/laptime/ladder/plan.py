@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from laptime.catalogue import (
     DEVICES,
     LADDERS,
+    LARGE_BATCHES,
     classes_of,
     find_optimization,
     large_batch_of,
     options_of,
     rung_spec,
 )
-from laptime.entries import Preset
+from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError
 from laptime.records import LeftOut, ProbeRecord, Rung
 from laptime.spec import OptimizationSpec
@@ -78,6 +79,14 @@ def _named(device: str, names: Sequence[str], refused: tuple[str, ...], left_out
     others = tuple(v for v in chosen if v.name not in away and v.name != baseline_of(device).name)
     named = tuple(left for left in left_out if left.variant in names and left.variant in away)
     return Plan(device, (), (baseline_of(device), *others), refused, named)
+
+
+def unfit(entry: WorkloadEntry, device: str) -> dict[str, str]:
+    """Optimizations that a workload has no use for, with the reasons, as a probe refuses them."""
+    large = LARGE_BATCHES[device]
+    if entry.batch_size < large:
+        return {}
+    return {"large-batch": f"the baseline's batch of {entry.batch_size} is not below the {large} that this rung takes"}
 
 
 def tried_rungs(device: str, preset: Preset) -> tuple[str, ...]:

@@ -225,6 +225,11 @@ class Recipe:
     notes: tuple[str, ...] = ()
 
     @property
+    def channels(self) -> int:
+        """Values of a pixel."""
+        return len(self.data.mean)
+
+    @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
         """All sizes of images that the net meets, that of the evaluation first."""
         return tuple(dict.fromkeys((self.image_size, *self.epoch_sizes)))

@@ -5,14 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from laptime.data.tensors import Split
+from laptime.data.tensors import ImageData, Split
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, permutation, shares, unmarked
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
 from laptime.workloads.base import Batch
@@ -24,16 +27,23 @@ _RESERVED_SHARE = 0.25
 class ItemDataset(Dataset[tuple[Tensor, int]]):
     """The map-style dataset of the tutorials: each item is an image that is converted and normalized by itself."""
 
-    def __init__(self, split: Split, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-        self.images = split.images.numpy()
-        self.labels = split.labels.tolist()
-        self.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(mean, std)])
+    def __init__(self, data: ImageData) -> None:
+        self.images = data.train.images.numpy()
+        self.labels = data.train.labels.tolist()
+        to_tensor = transforms.ToTensor() if self.images.dtype == np.uint8 else partial(bands_to_tensor, data.scale)
+        self.transform = transforms.Compose([to_tensor, transforms.Normalize(data.mean, data.std)])
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return self.transform(Image.fromarray(self.images[index])), self.labels[index]
+        item = self.images[index]
+        return self.transform(Image.fromarray(item) if item.dtype == np.uint8 else item), self.labels[index]
+
+
+def bands_to_tensor(scale: int, image: NDArray[np.int16]) -> Tensor:
+    """What ToTensor does, for pixels that no image file has: [H, W, bands] to float32 [bands, H, W], from 0 to 1."""
+    return torch.from_numpy(image).permute(2, 0, 1).to(torch.float32).contiguous().div_(scale)
 
 
 class EpochBatches:
@@ -63,15 +73,20 @@ class ItemLoader:
     def __init__(self, recipe: Recipe) -> None:
         data = recipe.data
         self.sampler = EpochBatches(len(data.train.labels), recipe.batch_size, recipe.seed, recipe.world)
-        dataset = ItemDataset(data.train, data.mean, data.std)
+        dataset = ItemDataset(data)
         count = recipe.loading.workers
-        self.loader: DataLoader[tuple[Tensor, int]] = DataLoader(
-            dataset,
-            batch_sampler=self.sampler,
-            num_workers=count,
-            persistent_workers=count > 0,
-            pin_memory=recipe.loading.pinned and torch.cuda.is_available(),
-        )
+        with warnings.catch_warnings():
+            # More processes than cores are what the tutorials ask for; the comparison shows what they cost.
+            warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+            self.loader: DataLoader[tuple[Tensor, int]] = DataLoader(
+                dataset,
+                batch_sampler=self.sampler,
+                num_workers=count,
+                persistent_workers=count > 0,
+                pin_memory=recipe.loading.pinned and torch.cuda.is_available(),
+                # Of its own: an epoch draws a number, and what dropout draws must not depend on the loader.
+                generator=torch.Generator(),
+            )
         self.device = recipe.device
         self.format = torch.channels_last if recipe.channels_last else torch.contiguous_format
 
@@ -98,7 +113,7 @@ class ItemLoader:
 
 
 class ResidentLoader:
-    """Whole batches out of one uint8 tensor on the run's device, normalized in one pass."""
+    """Whole batches out of one tensor of whole numbers on the run's device, normalized in one pass."""
 
     def __init__(self, recipe: Recipe) -> None:
         split = recipe.data.train
@@ -118,7 +133,7 @@ class ResidentLoader:
 
 
 class Normalizer:
-    """uint8 images [B, H, W, 3] to normalized float32 images [B, 3, H, W] in the run's memory format."""
+    """Stored images [B, H, W, C] to normalized float32 images [B, C, H, W] in the run's memory format."""
 
     def __init__(self, recipe: Recipe, device: torch.device | None = None) -> None:
         height, width = recipe.image_size
@@ -127,8 +142,8 @@ class Normalizer:
         # Repeated over the pixels: broadcasting over a last dimension of 3 would not vectorize.
         self.mean, self.std = mean.repeat(height * width), std.repeat(height * width)
         # A tensor on the device: CUDA multiplies by the rounded reciprocal of a number, which is another last bit.
-        self.whole = torch.tensor(255.0, device=on)
-        self.shape = (-1, height, width, 3)
+        self.whole = torch.tensor(float(recipe.data.scale), device=on)
+        self.shape = (-1, height, width, recipe.channels)
         self.channels_last = recipe.channels_last
 
     def __call__(self, images: Tensor) -> Tensor:

@@ -3,8 +3,9 @@
 Convolution kernels are made for large maps; on 2x2 maps they spend most of their time on borders. Three forms cover
 what small inputs need: a patch that covers the map (or a 1x1 kernel) is a plain linear layer; a 3x3 kernel on a 2x2
 map is a dense product whose matrix is gathered from the taps; a strided kernel on a 4x4 map is a product over patches.
-All are the same sums in another order. Which of them gains depends on batch, precision and machine, so each layer is
-timed both ways.
+All are the same sums in another order. Of a depthwise convolution the gradient of the weights alone becomes a product
+(`depthwise.py`). Which of them gains depends on batch, precision and machine, so each layer is timed both ways, alike
+ones once.
 """
 
 from __future__ import annotations
@@ -22,28 +23,33 @@ from torch.nn import functional as F  # noqa: N812 - the name torch's documentat
 from laptime.errors import UsageError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.dead_taps import Crop, conv_sizes
+from laptime.optimizations.depthwise import DepthwiseProduct, Window
 from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.shapes import ShapesUnknownError
 
 _ROUNDS = 3
 # A layer is replaced when the product takes less than this share of the convolution's time.
 _WORTH = 0.95
+# Samples that a layer is timed with at most: beyond them both ways grow alike, and a net of 200 layers takes minutes.
+_MOST_TIMED = 512
 
 Route = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """A convolution on a map: square kernel, stride and padding, without groups or dilation.
+    """A convolution on a map: square kernel, stride and padding, without dilation.
 
     Attributes:
         size: height and width of the map.
+        depthwise: whether each channel is convolved by itself; else all of them together.
     """
 
     size: int
     kernel: int
     stride: int
     padding: int
+    depthwise: bool = False
 
     @property
     def out(self) -> int:
@@ -146,7 +152,10 @@ def _patches(images: Tensor, g: Geometry) -> Tensor:
 
 def route_of(geometry: Geometry, largest: int) -> Route | None:
     """The product that computes a convolution; None where the map is too large for one."""
-    if geometry.size > largest:
+    if geometry.depthwise and (geometry.size <= largest or geometry.stride > 1):
+        window = Window(geometry.size, geometry.kernel, geometry.stride, geometry.padding)
+        return lambda images, weight: _in_precision(DepthwiseProduct.apply, images, weight, window)
+    if geometry.size > largest or geometry.depthwise:
         return None
     if geometry.padding == 0 and (geometry.kernel in (1, geometry.size)):
         return lambda images, weight: flat_product(images, weight, geometry)
@@ -184,11 +193,14 @@ class ProductConv2d(nn.Module):
 
 def geometry_of(conv: nn.Conv2d, size: tuple[int, int]) -> Geometry | None:
     """The geometry of a convolution on a map; None where a product does not fit."""
-    plain = conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
-    square = all(len(set(pair)) == 1 for pair in (conv.kernel_size, conv.stride, conv.padding, conv.dilation, size))
-    if not plain or not square or conv.dilation[0] != 1 or any(getattr(conv, "border", ())):
+    depthwise = conv.groups == conv.in_channels == conv.out_channels > 1
+    plain = (conv.groups == 1 or depthwise) and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
+    border = getattr(conv, "border", ())
+    padding = border if depthwise and any(border) else conv.padding  # a cropped kernel pads by itself
+    square = all(len(set(pair)) == 1 for pair in (conv.kernel_size, conv.stride, padding, conv.dilation, size))
+    if not plain or not square or conv.dilation[0] != 1 or (any(border) and not depthwise):
         return None
-    return Geometry(size[0], conv.kernel_size[0], conv.stride[0], int(conv.padding[0]))
+    return Geometry(size[0], conv.kernel_size[0], conv.stride[0], int(padding[0]), depthwise)
 
 
 def products(recipe: Recipe, options: Options) -> Recipe:
@@ -198,7 +210,7 @@ def products(recipe: Recipe, options: Options) -> Recipe:
     another way to remove them. What was chosen is noted in `settled`, so that a check and later rounds repeat it.
     """
     wanted, largest = str(options["layers"]), int(options["largest"])
-    model, chosen = copy.deepcopy(recipe.model), list[str]()
+    model, chosen, timed = copy.deepcopy(recipe.model), list[str](), dict[object, bool]()
     try:
         sizes = conv_sizes(recipe)
     except ShapesUnknownError as unknown:
@@ -211,7 +223,7 @@ def products(recipe: Recipe, options: Options) -> Recipe:
         if geometry is None or _has_dead_taps(geometry) or route_of(geometry, largest) is None:
             continue
         product = ProductConv2d(conv, geometry, largest)
-        if wanted == "all" or name in wanted.split("/") or (wanted == "probe" and _gains(conv, product, recipe)):
+        if wanted == "all" or name in wanted.split("/") or (wanted == "probe" and _gains(conv, product, recipe, timed)):
             model.set_submodule(name, product)
             chosen.append(name)
     missing = set(wanted.split("/")) - {"probe", "all", "none", *chosen}
@@ -226,13 +238,16 @@ def _has_dead_taps(g: Geometry) -> bool:
     return g.padding > 0 and g.out == 1 and g.kernel > 1
 
 
-def _gains(conv: nn.Conv2d, product: ProductConv2d, recipe: Recipe) -> bool:
-    return recipe.world.agreed(faster(conv, product, recipe))  # all ranks: they must train one net
+def _gains(conv: nn.Conv2d, product: ProductConv2d, recipe: Recipe, timed: dict[object, bool]) -> bool:
+    alike = (product.geometry, conv.weight.shape, conv.bias is None)
+    if alike not in timed:
+        timed[alike] = recipe.world.agreed(faster(conv, product, recipe))  # all ranks: they must train one net
+    return timed[alike]
 
 
 def faster(conv: nn.Conv2d, product: ProductConv2d, recipe: Recipe) -> bool:
     """Times forward and backward of one layer both ways, in turn, and compares the fastest rounds."""
-    local = -(-recipe.batch_size // recipe.world.size)
+    local = min(-(-recipe.batch_size // recipe.world.size), _MOST_TIMED)
     shape = (local, conv.in_channels, product.geometry.size, product.geometry.size)
     images = torch.randn(shape, device=recipe.device)
     if recipe.channels_last:

@@ -19,7 +19,7 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
     Sources: square-root scaling for adaptive optimizers, Malladi et al. 2022 (arXiv:2205.10287); OneCycle, Smith and
     Topin 2018 (arXiv:1708.07120).
     """
-    size = int(options["size"]) or LARGE_BATCHES[recipe.device.type]
+    size = int(options["size"]) or max(LARGE_BATCHES[recipe.device.type], recipe.batch_size)
     if size < 1:
         raise UsageError(f"large-batch:size={size} is no batch size: give at least 1, or 0 for the device's.")
     settled: dict[str, Options] = {**recipe.settled, "large-batch": {"size": size}}

@@ -24,9 +24,9 @@ class ShapesUnknownError(Exception):
     """A net can't be run on shapes alone; the message says why."""
 
 
-def meta_batch(size: tuple[int, int]) -> Batch:
-    """Two samples as shapes: images [2, 3, H, W], labels [2]."""
-    images = torch.empty(_SAMPLES, 3, *size, device="meta")
+def meta_batch(recipe: Recipe, size: tuple[int, int]) -> Batch:
+    """Two samples as shapes: images [2, C, H, W], labels [2]."""
+    images = torch.empty(_SAMPLES, recipe.channels, *size, device="meta")
     return Batch(images, torch.zeros(_SAMPLES, dtype=torch.int64, device="meta"))
 
 
@@ -36,7 +36,7 @@ def runs_of(recipe: Recipe) -> list[Run]:
 
 
 def _run(recipe: Recipe, size: tuple[int, int]) -> Run:
-    return lambda model: recipe.workload.forward(model, meta_batch(size))
+    return lambda model: recipe.workload.forward(model, meta_batch(recipe, size))
 
 
 def input_shapes(model: nn.Module, runs: Sequence[Run], kind: type[nn.Module]) -> Calls:

@@ -78,7 +78,7 @@ def step_work(recipe: Recipe, parts: Parts) -> list[Work]:
     if recipe.device.type == "cpu":  # ranks share the CPU whose ceilings these are
         count, ranks = recipe.batch_size, recipe.world.size
     side = (recipe.epoch_sizes or (recipe.image_size,))[-1]
-    images = torch.empty(count, 3, *side, device="meta")
+    images = torch.empty(count, recipe.channels, *side, device="meta")
     batch = Batch(images, torch.zeros(count, dtype=torch.int64, device="meta"))
     with WorkCounter(4 if recipe.precision == "fp32" else 2) as counter:
         guarded(partial(_forward_and_backward, recipe, model, batch))

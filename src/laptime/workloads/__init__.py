@@ -5,8 +5,9 @@ from __future__ import annotations
 from laptime.errors import unknown
 from laptime.workloads.base import Workload
 from laptime.workloads.cifar import Cifar
+from laptime.workloads.eurosat import Eurosat
 
-WORKLOADS: tuple[Workload, ...] = (Cifar(),)
+WORKLOADS: tuple[Workload, ...] = (Cifar(), Eurosat())
 
 
 def find(name: str) -> Workload:

@@ -15,7 +15,7 @@ class Batch:
     """Samples of one step.
 
     Attributes:
-        inputs: images [B, 3, H, W], float32, normalized.
+        inputs: images [B, C, H, W], float32, normalized.
         labels: classes [B], int64.
         weight: what the mean loss counts in the gradient; not 1 only where ranks hold unequal parts of a batch.
     """
@@ -72,12 +72,13 @@ class Workload(Protocol):
         """The name in the catalogue."""
         ...
 
-    def make_model(self, classes: int, weights: str) -> nn.Module:
+    def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
         """Builds the plain architecture on the CPU in fp32, initialized from torch's current random state.
 
         Args:
             classes: outputs of the head.
             weights: `none`, a named set of pretrained weights, or a file with a state dict.
+            channels: values of a pixel, inputs of the first convolution.
 
         Raises:
             LaptimeError: the weights can't be had or don't fit.

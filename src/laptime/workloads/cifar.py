@@ -9,7 +9,7 @@ from torch import nn
 from torchvision.models import ResNet18_Weights, resnet18
 
 from laptime.workloads.base import Batch, Output, classify
-from laptime.workloads.weights import load_weights
+from laptime.workloads.weights import load_weights, take_channels
 
 
 class Cifar:
@@ -17,14 +17,15 @@ class Cifar:
 
     name = "cifar"
 
-    def make_model(self, classes: int, weights: str) -> nn.Module:
+    def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
         """See `Workload.make_model`."""
         model: nn.Module = resnet18(num_classes=classes)
-        load_weights(model, weights, ResNet18_Weights.IMAGENET1K_V1, head="fc")
+        take_channels(model, "conv1", channels)
+        load_weights(model, weights, ResNet18_Weights.IMAGENET1K_V1, ("conv1", "fc"))
         return model
 
     def forward(self, model: nn.Module, batch: Batch) -> Output:
-        """See `Workload.forward`; images [B, 3, H, W]."""
+        """See `Workload.forward`; images [B, C, H, W]."""
         return classify(model, batch)
 
     def smoothed(self, amount: float) -> Callable[[nn.Module, Batch], Output]:

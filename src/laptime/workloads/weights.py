@@ -18,17 +18,28 @@ from laptime.errors import DataError, UsageError, shorten
 _PATIENCE_S = 20.0
 
 
-def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, head: str) -> None:
+def take_channels(model: nn.Module, first: str, channels: int) -> None:
+    """Replaces a net's first convolution for images of other channels, initialized as torchvision does it."""
+    conv = model.get_submodule(first)
+    assert isinstance(conv, nn.Conv2d)
+    if conv.in_channels == channels:
+        return
+    wide = nn.Conv2d(channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, bias=False)  # type: ignore[arg-type]
+    nn.init.kaiming_normal_(wide.weight, mode="fan_out")
+    model.set_submodule(first, wide)
+
+
+def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, ends: tuple[str, str]) -> None:
     """Loads weights into a plain model, in place.
 
-    A head (`<head>.weight`, `<head>.bias`) with another number of classes keeps its initialization, so that weights
-    trained on other classes serve as a start.
+    A first or last layer for other channels or classes keeps its initialization, so that weights that were trained on
+    other images serve as a start.
 
     Args:
         model: the plain architecture.
         weights: `none`, `imagenet` (by download) or a file with a state dict.
         imagenet: torchvision's entry for the download.
-        head: name of the last layer.
+        ends: names of the first and the last layer.
 
     Raises:
         UsageError: neither a known name nor a file.
@@ -38,9 +49,10 @@ def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, head: st
         return
     state = _download(imagenet) if weights == "imagenet" else _read(weights)
     own = model.state_dict()
-    fitting = {k: v for k, v in state.items() if not (k.startswith(f"{head}.") and own[k].shape != v.shape)}
+    at_ends = tuple(f"{name}." for name in ends)
+    fitting = {k: v for k, v in state.items() if not (k.startswith(at_ends) and k in own and own[k].shape != v.shape)}
     wrong = [k for k in fitting if k not in own or own[k].shape != fitting[k].shape]
-    missing = [k for k in own if k not in fitting and not k.startswith(f"{head}.")]
+    missing = [k for k in own if k not in fitting and not k.startswith(at_ends)]
     if wrong or missing:
         raise DataError(
             f"the weights {shorten(weights)!r} don't fit this model ({len(wrong)} tensors of another name or shape, "

@@ -1,0 +1,101 @@
+"""Multi-spectral images: which bands are asked for, and how they come out of a GeoTIFF.
+
+Bands are chosen behind the place of the data, `DIR#bands=4,3,2` (counted from 1, in the order of the file), so that the
+choice travels wherever the place does: command line, flow, record.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laptime.errors import DataError, UsageError, shorten
+
+# Red, green and blue of Sentinel-2 in the order in which EuroSAT's files hold the bands.
+DEFAULT_BANDS = (4, 3, 2)
+# Sentinel-2's digital numbers are 10,000 times the reflectance. Land seldom goes beyond 0.4, so that is taken as 1.
+FULL_SCALE = 4000
+_MARK = "#bands="
+_TIFF = (".tif", ".tiff")
+
+
+def split_bands(asked: str) -> tuple[str, tuple[int, ...]]:
+    """Cuts what `--data` was given into the place and the bands, none where they are not given.
+
+    Raises:
+        UsageError: the bands are no numbers from 1, or one stands twice.
+    """
+    place, mark, text = asked.rpartition(_MARK)
+    if not mark:
+        return asked, ()
+    parts = [part.strip() for part in text.split(",")]
+    bands = tuple(int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 6)
+    if len(bands) != len(parts) or 0 in bands or len(set(bands)) != len(bands):
+        raise UsageError(
+            f"{shorten(text)!r} behind {_MARK} names no bands: give different numbers from 1, separated by commas, "
+            "such as #bands=4,3,2."
+        )
+    return place, bands
+
+
+def in_words(bands: tuple[int, ...]) -> str:
+    """What the user is told of the bands."""
+    return f"bands {', '.join(map(str, bands))} of each image, as shares of {FULL_SCALE}, cut at 1." if bands else ""
+
+
+def is_tiff(path: Path | str) -> bool:
+    """Whether a file's name is that of a TIFF."""
+    return str(path).lower().endswith(_TIFF)
+
+
+def read_bands(path: Path | str, bands: tuple[int, ...]) -> NDArray[np.int16]:
+    """Reads some bands of a GeoTIFF: int16 [H, W, bands], from 0 to FULL_SCALE.
+
+    Signed, since all values fit and torch computes little with uint16.
+
+    Raises:
+        DataError: the file is unreadable, has too few bands or other values than whole ones of 16 bits; or tifffile is
+            not installed.
+    """
+    values = _load(path)
+    if max(bands) > values.shape[2]:
+        asked = ",".join(map(str, bands))
+        raise DataError(
+            f"the image {path} has {values.shape[2]} band(s) and the bands {asked} are asked for: replace it, or "
+            f"choose bands that it has behind the place of the data, such as {_MARK}1."
+        )
+    chosen: NDArray[np.int16] = values[:, :, [band - 1 for band in bands]].clip(0, FULL_SCALE).astype(np.int16)
+    return chosen
+
+
+def _load(path: Path | str) -> NDArray[Any]:
+    """All bands [H, W, bands], whatever their order in the file."""
+    try:
+        import tifffile
+    except ImportError as error:
+        raise DataError(
+            f"the image {path} needs tifffile to be read: install laptime[eurosat], or give RGB images."
+        ) from error
+    try:
+        with tifffile.TiffFile(path) as tif:
+            series = tif.series[0]
+            values, axes = np.asarray(series.asarray()), series.axes
+    except DataError:
+        raise
+    except Exception as error:  # damaged files raise anything: ValueError, struct.error, zlib.error, ...
+        raise DataError(
+            f"the image {path} is unreadable or cut off ({shorten(str(error))}): replace it or remove it."
+        ) from error
+    if values.ndim == 2:
+        values = values[:, :, None]
+    elif values.ndim == 3 and not axes.endswith("YXS"):  # bands as planes, or as pages
+        values = np.moveaxis(values, 0, -1)
+    if values.ndim != 3 or values.dtype not in (np.dtype(np.uint16), np.dtype(np.int16)):
+        raise DataError(
+            f"the image {path} holds {values.dtype} values of shape {values.shape}, which is no image of bands with "
+            "whole numbers of 16 bits: replace it or remove it."
+        )
+    return values

@@ -1,0 +1,135 @@
+"""What the tutorials ask for and this machine has no room for: a large batch is halved, loader processes are fewer.
+
+It is computed from shapes and from what the machine has, not from what is free right now, so that all variants and all
+repeats of a ladder come to the same batch.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from laptime.optimizations.base import Loading, Recipe
+from laptime.optimizations.shapes import ShapesUnknownError, guarded, meta_batch
+from laptime.processes import allowed_memory
+
+# Smaller batches fit wherever the net does.
+_ALWAYS_FITS = 64
+# Of the memory, for what is estimated; the rest is the system's, the allocator's and the data's.
+_SHARE = 0.8
+# What a step takes beside the tensors that autograd keeps, as a share of them: gradients of activations on their way.
+_PASSING = 1.2
+# Weights, gradients and Adam's two moments, in fp32.
+_BYTES_PER_PARAMETER = 16
+# What a loader process holds beside its batches, and how many batches it keeps ready: torch's own default.
+_WORKER_BYTES, _READY = 200 * 2**20, 2
+_SHARED = "/dev/shm"  # noqa: S108 - where torch passes batches between processes
+
+
+def fitted(recipe: Recipe, workers: int) -> Recipe:
+    """The baseline's recipe with a batch and a number of loader processes for which there is room; notes tell.
+
+    Args:
+        recipe: the baseline's.
+        workers: loader processes that the tutorials' loop asks for.
+    """
+    notes, whole = list(recipe.notes), recipe.batch_size
+    size = whole // recipe.copies  # under weak scaling each rank has a batch of its own
+    sample = kept_bytes(recipe) if size > _ALWAYS_FITS else None
+    if sample is not None:
+        fixed = _BYTES_PER_PARAMETER * sum(p.numel() for p in recipe.model.parameters())
+        size, halvings = halved(size, sample, fixed, memory_of(recipe.device))
+        notes += halvings
+        whole = size * recipe.copies if halvings else whole
+    held, why = workers_that_fit(workers, _batch_bytes(recipe, size), allowed_memory(), _shared_bytes())
+    notes += [why] if why else []
+    return replace(recipe, batch_size=whole, loading=Loading(workers=held), notes=tuple(notes))
+
+
+def kept_bytes(recipe: Recipe) -> float | None:
+    """Bytes that autograd keeps of each sample between forward and backward, by a run on shapes.
+
+    Returns:
+        None where the net can't be run on shapes.
+    """
+    model = copy.deepcopy(recipe.model).to("meta").train()
+    own = {p.untyped_storage()._cdata for p in model.parameters()}
+    seen: dict[int, int] = {}
+    batch = meta_batch(recipe, recipe.image_size)
+    outputs: list[Tensor] = []  # holds the graph, so that no storage is freed and its address given twice
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            seen[storage._cdata] = storage.nbytes()
+        return tensor
+
+    with saved_tensors_hooks(note, lambda tensor: tensor):
+        try:
+            guarded(lambda: outputs.append(recipe.workload.forward(model, batch).loss))
+        except ShapesUnknownError:
+            return None
+    return sum(seen.values()) / len(batch)
+
+
+def halved(size: int, sample: float, fixed: float, memory: float) -> tuple[int, list[str]]:
+    """Halves a batch until a step fits; a note for each halving.
+
+    Args:
+        size: the batch that is asked for.
+        sample: bytes that autograd keeps of a sample.
+        fixed: bytes that do not depend on the batch.
+        memory: bytes of the device.
+    """
+    notes = []
+    while size > _ALWAYS_FITS and (needed := _PASSING * sample * size + fixed) > _SHARE * memory:
+        notes.append(
+            f"a batch of {size} needs about {needed / 2**30:.1f} GiB and the device has {memory / 2**30:.1f}: "
+            f"halved to {size // 2}"
+        )
+        size //= 2
+    return size, notes
+
+
+def workers_that_fit(asked: int, batch_bytes: int, memory: int, shared: int) -> tuple[int, str]:
+    """The loader processes for which there is room, at most as many as are asked for, and why they are fewer.
+
+    Args:
+        asked: processes.
+        batch_bytes: of a finished batch.
+        memory: bytes of the host; a quarter of them may go to the loader.
+        shared: bytes through which processes pass batches.
+    """
+    by_shared = int(_SHARE * shared) // (_READY * batch_bytes)
+    by_memory = memory // 4 // (_WORKER_BYTES + _READY * batch_bytes)
+    held = max(0, min(asked, by_shared, by_memory))
+    if held == asked:
+        return asked, ""
+    place, room = (f"shared memory ({_SHARED})", shared) if by_shared <= by_memory else ("memory", memory)
+    return held, f"{held} loader workers instead of {asked}: {room / 2**30:.1f} GiB of {place} hold no more"
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes of a device's memory; of a CPU's what this process may use."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return allowed_memory()
+
+
+def _batch_bytes(recipe: Recipe, size: int) -> int:
+    height, width = recipe.image_size
+    return size * recipe.channels * height * width * 4
+
+
+def _shared_bytes() -> int:
+    """Of the place where torch passes batches between processes; plenty where there is no such place."""
+    try:
+        found = os.statvfs(_SHARED)
+    except OSError:
+        return 2**40
+    return found.f_blocks * found.f_frsize

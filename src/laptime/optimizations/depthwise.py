@@ -1,0 +1,96 @@
+"""Depthwise convolutions: on small maps the gradient of their weights is one matrix product a channel.
+
+On a CPU, forward and the gradient of the images take little; that of the weights takes ten times as much where the
+kernel is larger than 3x3 or than the map (docs/log.md). A channel's gradient is a sum over samples of pixel times
+output's gradient, gathered by the tap in which the two meet: [Q, B] x [B, P] and one sum over pairs.
+
+The gradient of a strided one's images takes a hundred times as long in NHWC, or in one call with that of the weights in
+bf16, as by itself in NCHW. So the two are computed apart, on larger maps too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
+
+# Side of the largest map whose pairs of pixel and output are few enough to be multiplied all.
+LARGEST = 8
+
+
+@dataclass(frozen=True)
+class Window:
+    """Square map, kernel, stride and padding of a depthwise convolution."""
+
+    size: int
+    kernel: int
+    stride: int
+    padding: int
+
+    @property
+    def out(self) -> int:
+        """Height and width of the output."""
+        return (self.size + 2 * self.padding - self.kernel) // self.stride + 1
+
+
+@cache
+def meetings(window: Window, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """In which tap a pixel meets an output: ones [Q * P, kernel * kernel], a row of zeros where in none.
+
+    Made once for a device, since a copy from the host in each step would have it waited for.
+    """
+    size, out = window.size, window.out
+    pixels, outputs = torch.arange(size), torch.arange(out) * window.stride - window.padding
+    taps = pixels[:, None] - outputs[None]  # along one side [size, out]
+    rows, columns = taps.view(size, 1, out, 1), taps.view(1, size, 1, out)
+    inside = (rows >= 0) & (rows < window.kernel) & (columns >= 0) & (columns < window.kernel)
+    tap = torch.where(inside, rows * window.kernel + columns, window.kernel**2)
+    return F.one_hot(tap.flatten(), window.kernel**2 + 1)[:, :-1].to(device, dtype)
+
+
+class DepthwiseProduct(torch.autograd.Function):
+    """A depthwise convolution whose weights' gradient is a product; the rest is the convolution's own."""
+
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, weight: Tensor, window: Window) -> Tensor:
+        taps = weight.to(images.dtype)
+        ctx.save_for_backward(images, taps)
+        ctx.window, ctx.wide = window, weight.dtype
+        return F.conv2d(images, taps, None, window.stride, window.padding, 1, len(weight))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
+        images, taps = ctx.saved_tensors
+        to_images = _to_images(images, taps, gradients[0], ctx.window) if ctx.needs_input_grad[0] else None
+        return to_images, _to_weight(images, taps, gradients[0], ctx.window).to(ctx.wide), None
+
+
+def _to_images(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
+    if window.stride > 1:
+        images, gradient = images.contiguous(), gradient.contiguous()
+    return _own(images, taps, gradient, window, 0)
+
+
+def _own(images: Tensor, taps: Tensor, gradient: Tensor, window: Window, place: int) -> Tensor:
+    """One of the convolution's own gradients: of the images (0) or of the weights (1)."""
+    stride, padding = [window.stride] * 2, [window.padding] * 2
+    mask = [place == 0, place == 1, False]
+    found: list[Tensor] = torch.ops.aten.convolution_backward(
+        gradient, images, taps, None, stride, padding, [1, 1], False, [0, 0], len(taps), mask
+    )
+    return found[place]
+
+
+def _to_weight(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
+    """[B, C, H, W] and the output's gradient to [C, 1, kernel, kernel], products summed in fp32 or better."""
+    if window.size > LARGEST:
+        return _own(images.contiguous(), taps, gradient.contiguous(), window, 1)
+    channels = images.shape[1]
+    pixels = images.flatten(2).permute(1, 2, 0)  # [C, Q, B]
+    pairs = torch.bmm(pixels, gradient.flatten(2).permute(1, 0, 2)).flatten(1)
+    exact = torch.promote_types(pairs.dtype, torch.float32)
+    return (pairs.to(exact) @ meetings(window, pairs.device, exact)).view(channels, 1, window.kernel, window.kernel)
