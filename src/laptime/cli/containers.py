@@ -1,0 +1,141 @@
+"""What `laptime up --pool docker` needs of Docker: the checks before anything starts, the pool's template, its end."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from laptime.errors import RunError, UsageError, shorten
+from laptime.places import Places
+
+POOL = "laptime-docker"
+PREFECT_FILE = "docker/prefect.yaml"
+_TEMPLATE = "docker/base-job-template.json"
+_SOCKET = "unix:///var/run/docker.sock"
+_HOME = "laptime.home"
+_ALL_GPUS = [{"driver": "nvidia", "count": -1, "capabilities": [["gpu"]]}]
+# A flow run that is told to end closes its journal and its MLflow runs first.
+_GRACE_S = 20
+
+
+def connect() -> Any:
+    """A client of Docker that has had an answer.
+
+    Raises:
+        UsageError: the extra is missing.
+        RunError: nothing answers, or not to this user.
+    """
+    if importlib.util.find_spec("prefect_docker") is None:
+        raise UsageError("--pool docker needs the extra docker: pip install 'laptime[docker]'.")
+    import docker
+
+    address = os.environ.get("DOCKER_HOST") or _SOCKET
+    try:
+        client = docker.from_env()
+        client.ping()
+    except docker.errors.DockerException as error:
+        if "Permission denied" in str(error):
+            raise RunError(
+                f"this user may not use Docker at {shorten(address)}: join its group (sudo usermod -aG docker $USER, "
+                "then log in again), or name another socket with DOCKER_HOST."
+            ) from error
+        raise RunError(
+            f"no Docker answers at {shorten(address)}: start it (sudo systemctl start docker), or name its socket "
+            "with DOCKER_HOST."
+        ) from error
+    return client
+
+
+def find_image(client: Any, name: str) -> tuple[str, str]:
+    """The image that flow runs get, so that one that is built meanwhile changes nothing.
+
+    Returns:
+        Its id, by which containers are made, and NAME@DIGEST for the records: the registry's digest where it came from
+        one, else the id.
+
+    Raises:
+        UsageError: it is not on this machine.
+    """
+    import docker
+
+    try:
+        image = client.images.get(name)
+    except docker.errors.NotFound as error:
+        raise UsageError(
+            f"there is no image {shorten(name)} on this machine: build it (docker build --file docker/Dockerfile "
+            f"--target trainer --tag {shorten(name)} .), pull it, or name another with --image."
+        ) from error
+    except docker.errors.APIError as error:
+        raise UsageError(
+            f"--image {shorten(name)!r} is no image's name ({error.explanation}): give NAME:TAG."
+        ) from error
+    digests = image.attrs.get("RepoDigests") or [f"{name}@{image.id}"]
+    return str(image.id), str(digests[0])
+
+
+def check_gpus(client: Any) -> None:
+    """Raises UsageError where Docker can't give a container a GPU."""
+    facts = client.info()
+    devices = json.dumps(facts.get("DiscoveredDevices") or [])
+    if "nvidia" in facts.get("Runtimes", {}) or "nvidia.com/gpu" in devices:
+        return
+    # Docker takes the hook from its PATH even where no runtime is registered.
+    if shutil.which("nvidia-container-runtime-hook"):
+        return
+    raise UsageError(
+        "--gpus: this Docker has no NVIDIA runtime: install the NVIDIA Container Toolkit and run sudo nvidia-ctk "
+        "runtime configure --runtime=docker, or leave --gpus out."
+    )
+
+
+def write_template(checkout: Path, places: Places, image: tuple[str, str], env: Mapping[str, str], gpus: bool) -> Path:
+    """The pool's base job template with this machine's image, addresses and GPUs.
+
+    Args:
+        checkout: where the template of the tree stands.
+        places: where the written one goes; its containers carry their home's name.
+        image: what `find_image` returned.
+        env: variables of the flow runs.
+        gpus: whether each container gets all GPUs.
+    """
+    template = json.loads((checkout / _TEMPLATE).read_text(encoding="utf-8"))
+    found = template["variables"]["properties"]
+    found["image"]["default"] = image[0]
+    found["env"]["default"] = {**env, "LAPTIME_IMAGE": image[1]}
+    found["labels"]["default"] = {**found["labels"]["default"], _HOME: str(places.home)}
+    if gpus:
+        found["gpus"]["default"] = _ALL_GPUS
+    path = places.home / "docker-template.json"
+    path.write_text(json.dumps(template, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+@contextmanager
+def ending_containers(client: Any, places: Places) -> Iterator[None]:
+    """Ends the flow runs' containers on the way in, which an earlier crash may have left, and on the way out.
+
+    A container outlives the worker that started it.
+    """
+    end_containers(client, places)
+    try:
+        yield
+    finally:
+        end_containers(client, places)
+
+
+def end_containers(client: Any, places: Places) -> None:
+    """Stops and removes the containers of a home; what is gone meanwhile is no error."""
+    import docker
+
+    label = f"{_HOME}={places.home}"
+    for container in client.containers.list(all=True, filters={"label": label}, ignore_removed=True):
+        with suppress(docker.errors.APIError):
+            container.stop(timeout=_GRACE_S)
+        with suppress(docker.errors.APIError):
+            container.remove(force=True)
