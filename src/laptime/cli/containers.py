@@ -6,7 +6,8 @@ import importlib.util
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,12 @@ _TEMPLATE = "docker/base-job-template.json"
 _SOCKET = "unix:///var/run/docker.sock"
 _HOME = "laptime.home"
 _ALL_GPUS = [{"driver": "nvidia", "count": -1, "capabilities": [["gpu"]]}]
-# A flow run that is told to end closes its journal and its MLflow runs first.
-_GRACE_S = 20
+_FLOW_RUN = "io.prefect.flow-run-id"
+# A flow run that is cancelled closes its journal and its MLflow runs first.
+_GRACE_S = 20.0
+_LOOK_EVERY_S = 0.2
+
+Cancel = Callable[[str], None]
 
 
 def connect() -> Any:
@@ -117,25 +122,43 @@ def write_template(checkout: Path, places: Places, image: tuple[str, str], env: 
 
 
 @contextmanager
-def ending_containers(client: Any, places: Places) -> Iterator[None]:
+def ending_containers(client: Any, home: Path, cancel: Cancel) -> Iterator[None]:
     """Ends the flow runs' containers on the way in, which an earlier crash may have left, and on the way out.
 
     A container outlives the worker that started it.
     """
-    end_containers(client, places)
+    end_containers(client, home, cancel)
     try:
         yield
     finally:
-        end_containers(client, places)
+        end_containers(client, home, cancel)
 
 
-def end_containers(client: Any, places: Places) -> None:
-    """Stops and removes the containers of a home; what is gone meanwhile is no error."""
+def end_containers(client: Any, home: Path, cancel: Cancel, grace_s: float = _GRACE_S) -> None:
+    """Cancels the flow runs that run in containers of a home; what is left of them after a while is removed.
+
+    Docker's own stop would not do: `prefect flow-run execute` dies of it and takes the engine with it, before that has
+    closed its runs.
+
+    Args:
+        client: of Docker.
+        home: whose containers.
+        cancel: cancels a flow run by its id; what it can't is removed all the same.
+        grace_s: how long a cancelled flow run may take to end.
+    """
     import docker
 
-    label = f"{_HOME}={places.home}"
-    for container in client.containers.list(all=True, filters={"label": label}, ignore_removed=True):
-        with suppress(docker.errors.APIError):
-            container.stop(timeout=_GRACE_S)
-        with suppress(docker.errors.APIError):
+    def living() -> list[Any]:
+        label = f"{_HOME}={home}"
+        found: list[Any] = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
+        return found
+
+    for container in living():
+        with suppress(RunError):
+            cancel(container.labels.get(_FLOW_RUN, ""))
+    until = time.monotonic() + grace_s
+    while (left := living()) and time.monotonic() < until:
+        time.sleep(_LOOK_EVERY_S)
+    for container in left:
+        with suppress(docker.errors.APIError):  # it may be gone meanwhile
             container.remove(force=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,8 +55,8 @@ def up(
         if docker is None:
             worker = deploy(servers, checkout)
         else:
-            # The servers still stand when the containers are ended, so that their runs can say so.
-            containers.enter_context(ending_containers(docker[0], places))
+            # The servers still stand when the flow runs are cancelled, so that these can say so.
+            containers.enter_context(ending_containers(docker[0], places.home, partial(cancel, servers, checkout)))
             worker = deploy_docker(servers, checkout, docker[1], gpus)
         servers.start("worker", "prefect", ["worker", "start", "--pool", worker, "--type", pool])
         if not remote:
@@ -121,6 +122,11 @@ def deploy_docker(servers: Stack, checkout: Path, image: tuple[str, str], gpus: 
     servers.run("prefect", ["work-pool", "create", POOL, *arguments], checkout)
     servers.run("prefect", ["--no-prompt", "deploy", "--all", "--prefect-file", PREFECT_FILE], checkout)
     return POOL
+
+
+def cancel(servers: Stack, checkout: Path, flow_run: str) -> None:
+    """Cancels a flow run; raises RunError where there is none of this id that can be cancelled."""
+    servers.run("prefect", ["flow-run", "cancel", flow_run], checkout)
 
 
 def words(prefect: str, mlflow: str, port: int, pool: str) -> str:

@@ -132,22 +132,33 @@ def test_the_pools_template_names_the_image_by_its_id(tmp_path: Path) -> None:
     assert found["gpus"]["default"][0]["count"] == -1
 
 
-def test_containers_of_this_home_are_ended_first_and_last(engine: Engine, tmp_path: Path) -> None:
-    engine.answers["GET", "/containers/json"] = (200, [{"Id": "c1"}, {"Id": "gone"}])
-    for name in ("c1", "gone"):
-        engine.answers["GET", f"/containers/{name}/json"] = (200, {"Id": name, "State": {"Status": "running"}})
-    engine.answers["POST", "/containers/c1/stop"] = (204, None)
-    engine.answers["DELETE", "/containers/c1"] = (204, None)
-    with containers.ending_containers(containers.connect(), Places(tmp_path)):
-        first = [call for call in engine.asked if call[0] in ("POST", "DELETE")]
-        engine.asked.clear()
-    last = [call for call in engine.asked if call[0] in ("POST", "DELETE")]
-    assert [call[:2] for call in last] == [
-        ("POST", "/containers/c1/stop"),
-        ("DELETE", "/containers/c1"),
-        ("POST", "/containers/gone/stop"),
-        ("DELETE", "/containers/gone"),
-    ]
-    assert first == last
-    asked = next(query for _, path, query in engine.asked if path == "/containers/json")
-    assert "laptime.home" in asked
+def test_flow_runs_of_this_home_are_cancelled_first_and_last(engine: Engine, tmp_path: Path) -> None:
+    """One ends by itself once it is cancelled; another stays, and is removed."""
+    names = {"c1": "run-1", "stays": "run-2"}
+    for name, run in names.items():
+        config = {"Labels": {"io.prefect.flow-run-id": run}}
+        found = {"Id": name, "State": {"Status": "running"}, "Config": config}
+        engine.answers["GET", f"/containers/{name}/json"] = (200, found)
+    engine.answers["DELETE", "/containers/stays"] = (204, None)
+    engine.answers["GET", "/containers/json"] = (200, [{"Id": name} for name in names])
+    cancelled: list[str] = []
+
+    def cancel(run: str) -> None:
+        cancelled.append(run)
+        if run == "run-2":
+            raise RunError("no such run")
+        engine.answers["GET", "/containers/json"] = (200, [{"Id": "stays"}])
+
+    client = containers.connect()
+    containers.end_containers(client, tmp_path, cancel, grace_s=0.0)
+    assert cancelled == ["run-1", "run-2"]
+    assert [path for command, path, _ in engine.asked if command == "DELETE"] == ["/containers/stays"]
+    assert "laptime.home" in next(query for _, path, query in engine.asked if path == "/containers/json")
+
+    engine.answers["GET", "/containers/json"] = (200, [])
+    with containers.ending_containers(client, tmp_path, cancel):
+        engine.answers["GET", "/containers/json"] = (200, [{"Id": "c1"}])
+        engine.answers["DELETE", "/containers/c1"] = (204, None)
+        engine.answers["GET", "/containers/stays/json"] = (404, {"message": "gone"})
+        cancelled.clear()
+    assert cancelled == ["run-1"]
