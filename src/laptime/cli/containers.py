@@ -38,13 +38,14 @@ def connect() -> Any:
     """
     if importlib.util.find_spec("prefect_docker") is None:
         raise UsageError("--pool docker needs the extra docker: pip install 'laptime[docker]'.")
-    import docker
+    from docker.client import from_env
+    from docker.errors import DockerException
 
     address = os.environ.get("DOCKER_HOST") or _SOCKET
     try:
-        client = docker.from_env()
+        client = from_env()
         client.ping()
-    except docker.errors.DockerException as error:
+    except DockerException as error:
         if "Permission denied" in str(error):
             raise RunError(
                 f"this user may not use Docker at {shorten(address)}: join its group (sudo usermod -aG docker $USER, "
@@ -67,16 +68,16 @@ def find_image(client: Any, name: str) -> tuple[str, str]:
     Raises:
         UsageError: it is not on this machine.
     """
-    import docker
+    from docker.errors import APIError, NotFound
 
     try:
         image = client.images.get(name)
-    except docker.errors.NotFound as error:
+    except NotFound as error:
         raise UsageError(
             f"there is no image {shorten(name)} on this machine: build it (docker build --file docker/Dockerfile "
             f"--target trainer --tag {shorten(name)} .), pull it, or name another with --image."
         ) from error
-    except docker.errors.APIError as error:
+    except APIError as error:
         raise UsageError(
             f"--image {shorten(name)!r} is no image's name ({error.explanation}): give NAME:TAG."
         ) from error
@@ -146,7 +147,7 @@ def end_containers(client: Any, home: Path, cancel: Cancel, grace_s: float = _GR
         cancel: cancels a flow run by its id; what it can't is removed all the same.
         grace_s: how long a cancelled flow run may take to end.
     """
-    import docker
+    from docker.errors import APIError
 
     def living() -> list[Any]:
         label = f"{_HOME}={home}"
@@ -160,5 +161,5 @@ def end_containers(client: Any, home: Path, cancel: Cancel, grace_s: float = _GR
     while (left := living()) and time.monotonic() < until:
         time.sleep(_LOOK_EVERY_S)
     for container in left:
-        with suppress(docker.errors.APIError):  # it may be gone meanwhile
+        with suppress(APIError):  # it may be gone meanwhile
             container.remove(force=True)

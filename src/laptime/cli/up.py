@@ -55,6 +55,7 @@ def up(
         if docker is None:
             worker = deploy(servers, checkout)
         else:
+            containers.callback(docker[0].close)
             # The servers still stand when the flow runs are cancelled, so that these can say so.
             containers.enter_context(ending_containers(docker[0], places.home, partial(cancel, servers, checkout)))
             worker = deploy_docker(servers, checkout, docker[1], gpus)
@@ -90,11 +91,16 @@ def check_pool(pool: str, gpus: bool) -> str:
 def check_docker(image: str, gpus: bool) -> tuple[Any, tuple[str, str]]:
     """A client of Docker and the image's id and digest, when all is there that flow runs need; else raises."""
     from laptime.cli.containers import check_gpus, connect, find_image
+    from laptime.errors import LaptimeError
 
     client = connect()
-    found = find_image(client, image)
-    if gpus:
-        check_gpus(client)
+    try:
+        found = find_image(client, image)
+        if gpus:
+            check_gpus(client)
+    except LaptimeError:
+        client.close()
+        raise
     return client, found
 
 

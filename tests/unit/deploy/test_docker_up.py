@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socketserver
 import threading
@@ -76,6 +77,12 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
         thread.join()
 
 
+@pytest.fixture
+def client(engine: Engine) -> Iterator[Any]:
+    with contextlib.closing(containers.connect()) as found:
+        yield found
+
+
 def test_a_socket_that_is_not_there_is_told_with_what_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with pytest.raises(RunError, match=r"no Docker answers at unix:///nowhere/docker\.sock: start it"):
@@ -83,27 +90,27 @@ def test_a_socket_that_is_not_there_is_told_with_what_to_start(monkeypatch: pyte
 
 
 def test_an_image_that_is_not_there_is_told_with_how_to_build_it(engine: Engine) -> None:
-    with pytest.raises(UsageError, match=r"no image other:1 .* docker build .* --target trainer --tag other:1"):
+    with pytest.raises(UsageError, match=r"no image other:1 .*docker build .*--target trainer --tag other:1"):
         check_docker("other:1", gpus=False)
 
 
 def test_what_is_no_name_of_an_image_is_told(engine: Engine) -> None:
-    engine.answers["GET", "/images/A b/json"] = (400, {"message": "invalid reference format"})
+    engine.answers["GET", "/images/A%20b/json"] = (400, {"message": "invalid reference format"})
     with pytest.raises(UsageError, match="invalid reference format"):
         check_docker("A b", gpus=False)
 
 
 def test_gpus_without_a_runtime_for_them_are_told_before_anything_starts(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    engine: Engine, client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="no NVIDIA runtime: install the NVIDIA Container Toolkit"):
         check_docker("laptime-trainer:dev", gpus=True)
     engine.answers["GET", "/info"] = (200, {"Runtimes": {"runc": {}, "nvidia": {}}})
-    assert check_docker("laptime-trainer:dev", gpus=True)[1][0] == IMAGE["Id"]
+    containers.check_gpus(client)
     by_cdi = {"Runtimes": {"runc": {}}, "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}
     engine.answers["GET", "/info"] = (200, by_cdi)
-    assert check_docker("laptime-trainer:dev", gpus=True)[1][0] == IMAGE["Id"]
+    containers.check_gpus(client)
 
 
 def test_gpus_are_for_containers_and_pools_have_names() -> None:
@@ -114,8 +121,7 @@ def test_gpus_are_for_containers_and_pools_have_names() -> None:
     assert check_pool("docker", gpus=True) == "docker"
 
 
-def test_runs_carry_the_registrys_digest_or_the_images_id(engine: Engine) -> None:
-    client = containers.connect()
+def test_runs_carry_the_registrys_digest_or_the_images_id(engine: Engine, client: Any) -> None:
     assert containers.find_image(client, "laptime-trainer:dev")[1] == f"laptime-trainer:dev@{IMAGE['Id']}"
     pushed = {**IMAGE, "RepoDigests": ["team/laptime-trainer@sha256:" + "2" * 64]}
     engine.answers["GET", "/images/laptime-trainer:dev/json"] = (200, pushed)
@@ -132,7 +138,7 @@ def test_the_pools_template_names_the_image_by_its_id(tmp_path: Path) -> None:
     assert found["gpus"]["default"][0]["count"] == -1
 
 
-def test_flow_runs_of_this_home_are_cancelled_first_and_last(engine: Engine, tmp_path: Path) -> None:
+def test_flow_runs_of_this_home_are_cancelled_first_and_last(engine: Engine, client: Any, tmp_path: Path) -> None:
     """One ends by itself once it is cancelled; another stays, and is removed."""
     names = {"c1": "run-1", "stays": "run-2"}
     for name, run in names.items():
@@ -149,7 +155,6 @@ def test_flow_runs_of_this_home_are_cancelled_first_and_last(engine: Engine, tmp
             raise RunError("no such run")
         engine.answers["GET", "/containers/json"] = (200, [{"Id": "stays"}])
 
-    client = containers.connect()
     containers.end_containers(client, tmp_path, cancel, grace_s=0.0)
     assert cancelled == ["run-1", "run-2"]
     assert [path for command, path, _ in engine.asked if command == "DELETE"] == ["/containers/stays"]
