@@ -6,7 +6,7 @@ for name in mlflow prefect; do
   psql --set ON_ERROR_STOP=1 --username "${POSTGRES_USER:-postgres}" --dbname postgres \
     --set name="$name" --set password="${!variable}" <<'SQL'
 CREATE ROLE :"name" LOGIN PASSWORD :'password';
-CREATE DATABASE :"name" OWNER :"name";
+CREATE DATABASE :"name" OWNER :"name" ENCODING 'UTF8' TEMPLATE template0;
 REVOKE CONNECT ON DATABASE :"name" FROM PUBLIC;
 SQL
 done
