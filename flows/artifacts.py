@@ -103,7 +103,8 @@ def _interval(value: float | None, low: float | None, high: float | None) -> str
 def mlflow_link(ladder: Ladder, places: Places) -> str | None:
     """The page of the ladder's run, where a server shows it: the tracking server, or the one of `laptime up`."""
     uri = ladder.request.tracking_uri or places.mlflow_uri
-    shown = uri if is_http(uri) else os.environ.get("LAPTIME_MLFLOW_UI", "")
+    # In a container the server has another name than in a browser, so what is said apart wins.
+    shown = os.environ.get("LAPTIME_MLFLOW_UI") or (uri if is_http(uri) else "")
     run_id = read_state(places.journal / f"{ladder.record.id}.jsonl").runs.get(ladder_key(ladder.record))
     if not shown or run_id is None:
         return None

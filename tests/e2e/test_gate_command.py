@@ -12,91 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.e2e.gate_project import COMMAND, TRAINER, commit, gate, git, own_laptime, told
 from tests.samples import write_folder
 
 from laptime.processes import free_port
 from laptime.tracking.journal import is_settled
 
 ROOT = Path(__file__).resolve().parents[2]
-# Trains nothing: writes a record with the epoch that the file `epoch_s` of its checkout says.
-TRAINER = """
-import json, os, sys, time
-from pathlib import Path
-seed = int(os.environ["LAPTIME_SEED"])
-if Path("crash").exists():
-    sys.exit("a tensor went missing")
-time.sleep(float(Path("sleep").read_text()) if Path("sleep").exists() else 0)
-epoch_s = float(Path("epoch_s").read_text()) * (1 + 0.002 * (seed % 3))
-kept = not Path("unkept").exists()
-samples = int(Path("samples").read_text()) if Path("samples").exists() else 100
-epochs = [{"index": i, "kept": kept and i > 0, "epoch_s": epoch_s, "samples": samples} for i in range(4)]
-text = {"schema": "laptime.record/1", "status": "done", "epochs": epochs}
-Path(sys.argv[1]).write_text(json.dumps(text))
-"""
-COMMAND = f"{sys.executable} train.py {{record}}"
-
-
-def git(folder: Path, *arguments: str) -> str:
-    who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-    done = subprocess.run(["git", "-C", str(folder), *who, *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def commit(folder: Path, **files: str) -> str:
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", "a change")
-    return git(folder, "rev-parse", "HEAD")
-
-
-@pytest.fixture
-def project(tmp_path):
-    """A repository whose main trains epochs of 3 s, and whose branch has one commit more."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    (folder / "train.py").write_text(TRAINER)
-    commit(folder, epoch_s="3.0")
-    git(folder, "switch", "-q", "-c", "change")
-    commit(folder, note="nothing that matters")
-    return folder
-
-
-def gate(project: Path, *arguments: str, command: str = COMMAND) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "LAPTIME_HOME": str(project.parent / "home")}
-    environment["GITHUB_STEP_SUMMARY"] = str(project.parent / "summary.md")
-    # No device, so no lock: another test's training on this machine is none of these gates' business.
-    with_command = ("--command", command, "--device", "none") if command else ()
-    return subprocess.run(
-        [sys.executable, "-m", "laptime", "gate", "tiny", *with_command, "--no-track", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        env=environment,
-        timeout=120,
-        check=False,
-    )
-
-
-def own_laptime(project: Path) -> subprocess.CompletedProcess[str]:
-    """A gate whose sides train with their own `laptime run`."""
-    return subprocess.run(
-        [sys.executable, "-m", "laptime", "gate", "cifar", "--variant", "cpu-baseline", "--device", "cpu"],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        env={**os.environ, "LAPTIME_HOME": str(project.parent / "home")},
-        timeout=120,
-        check=False,
-    )
-
-
-def told(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    for word in words:
-        assert word in done.stdout + done.stderr
 
 
 def test_a_slower_head_is_regressed_and_its_file_says_so_again(project, tmp_path):

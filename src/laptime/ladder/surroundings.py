@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import subprocess
 from collections.abc import Callable, Collection
@@ -40,10 +41,13 @@ def run_probe(
 
 
 def commit() -> str | None:
-    """The commit of the working directory, with `+` when it is changed; None outside version control."""
+    """The commit of the working directory, with `+` when it is changed; outside version control LAPTIME_COMMIT or None.
+
+    An image has no checkout, and the variable.
+    """
     try:
         head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
         dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        return None
+        return os.environ.get("LAPTIME_COMMIT") or None
     return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
