@@ -108,13 +108,11 @@ def test_images_are_named_exactly(documents: tuple[Document, ...]) -> None:
             assert image in OWN_IMAGES
 
 
-@pytest.mark.skipif(not DOCKERFILE.exists(), reason="docker/Dockerfile is not in this tree")
 def test_own_images_are_targets_of_the_dockerfile() -> None:
     targets = re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE.read_text(encoding="utf-8"), re.M)
     assert {name.removeprefix("laptime-") for name in OWN_IMAGES} <= set(targets)
 
 
-@pytest.mark.skipif(not COMPOSE.exists(), reason="docker/compose.yaml is not in this tree")
 def test_compose_runs_the_same_stores() -> None:
     stores = of_kind(build(K8S / "base"), "StatefulSet")
     images = {container["image"] for store in stores for container in pod_of(store)["containers"]}
