@@ -21,8 +21,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torchvision.ops import StochasticDepth
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
+from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe
 from laptime.engine.plain import plain_gradients
@@ -86,7 +89,9 @@ def comparable(optimizations: tuple[OptimizationSpec, ...]) -> tuple[Optimizatio
     return tuple(o for o in map(as_checked, optimizations) if class_of(o) in TOLERANCES)
 
 
-def check_one_step(spec: RunSpec, data: ImageData, batch_size: int, world: World = ALONE) -> CheckRecord | None:
+def check_one_step(
+    spec: RunSpec, data: ImageData | OwnData, batch_size: int, world: World = ALONE
+) -> CheckRecord | None:
     """Compares loss and gradients of one step with the baseline's; that of several ranks with one process's.
 
     Args:
@@ -135,7 +140,7 @@ def check_one_step(spec: RunSpec, data: ImageData, batch_size: int, world: World
     )
 
 
-def compare_layers(spec: RunSpec, data: ImageData, chosen: tuple[OptimizationSpec, ...]) -> Sharp | None:
+def compare_layers(spec: RunSpec, data: ImageData | OwnData, chosen: tuple[OptimizationSpec, ...]) -> Sharp | None:
     """Compares each layer's gradient with the baseline's in the same precision, BatchNorm's statistics held still.
 
     One process on its own: what ranks exchange is compared above.
@@ -184,16 +189,17 @@ def _within(error: float, limit: float) -> bool:
 
 
 def _one_step(
-    spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...], side: Side
+    spec: RunSpec, data: ImageData | OwnData, optimizations: tuple[OptimizationSpec, ...], side: Side
 ) -> tuple[float, dict[str, Tensor]]:
     recipe = make_recipe(spec, data, optimizations, side.world)
     if side.strict:
         recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
     parts: Parts = build(recipe, mark=lambda _: None)
-    if side.frozen:
-        for module in parts.model.modules():
-            if isinstance(module, _BatchNorm):
-                module.eval()
+    for module in parts.model.modules():
+        # Dropout's coins fall otherwise in another layout or precision, without anything being wrong.
+        if isinstance(module, _DropoutNd | StochasticDepth) or (side.frozen and isinstance(module, _BatchNorm)):
+            module.eval()
+    torch.manual_seed(spec.seed)  # what is drawn beside those modules is drawn alike
     output = parts.forward(parts.net, next(iter(parts.loader.epoch(0))))
     scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
     (scale * output.loss).backward()

@@ -17,7 +17,7 @@ from laptime.catalogue import (
 from laptime.entries import Preset
 from laptime.errors import UsageError
 from laptime.records import LeftOut, ProbeRecord, Rung
-from laptime.spec import OptimizationSpec
+from laptime.spec import DataSpec, OptimizationSpec
 from laptime.variants import Variant, baseline_of, joins_by_name, resolve
 
 # A probe's gain below this is noise.
@@ -142,6 +142,18 @@ def gains_of(name: str, probe: ProbeRecord) -> dict[str, float]:
     key = find_optimization(rung_spec(name).name).probe
     found = {k.partition("@"): gain for k, gain in probe.gains.items()}
     return {at + batch: gain for (own, at, batch), gain in found.items() if own == key}
+
+
+def rungs_refused(device: str, data: DataSpec) -> tuple[str, ...]:
+    """Rungs that a look into a user's own workload refused; none for a workload of the catalogue."""
+    refused = data.own.refused if data.own else {}
+    return tuple(r for r in LADDERS.get(DEVICES[device], ()) if rung_spec(r).name in refused)
+
+
+def with_refusals(probe: ProbeRecord, data: DataSpec) -> ProbeRecord:
+    """A probe that also refuses what is not for a user's own workload."""
+    refused = data.own.refused if data.own else {}
+    return probe.model_copy(update={"refusals": {**probe.refusals, **refused}}) if refused else probe
 
 
 def _gains(gains: dict[str, float], key: str) -> bool:

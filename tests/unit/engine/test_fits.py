@@ -38,7 +38,7 @@ def test_the_sentence_names_what_fits(recipe, limit):
         assert "batch 16 does not fit on this machine's memory; 4 is the largest" in sentence
         assert "--set large-batch.size=4" in sentence
     else:
-        assert "neither does a single image" in sentence
+        assert "neither does a single sample" in sentence
 
 
 def starving(recipe, limit):
