@@ -1,14 +1,12 @@
-"""A character-level transformer on generated sums: `laptime optimize examples/char_transformer.py:workload`.
+"""A character-level transformer on sums: `laptime optimize examples/char_transformer.py:workload`.
 
-Each sample is a text such as `=   407+95=502` and the net learns to predict each next character; the text is generated,
-so nothing is downloaded. The accuracy is that of the result's digits.
+Each sample is a text such as `   407+95=502`, right-aligned, and the net learns to predict each next character; the
+texts are generated, so nothing is downloaded. The accuracy is that of the last two digits.
 """
-
-import random
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
 ALPHABET = "0123456789+= "
 LENGTH = 14
@@ -16,10 +14,8 @@ LENGTH = 14
 
 def make_texts(count: int, seed: int) -> torch.Tensor:
     """Sums of two numbers below 1000 as codes [count, LENGTH]."""
-    chance, texts = random.Random(seed), []
-    for _ in range(count):
-        a, b = chance.randrange(1000), chance.randrange(1000)
-        texts.append(f"{a}+{b}={a + b}".rjust(LENGTH)[:LENGTH])
+    pairs = torch.randint(0, 1000, (count, 2), generator=torch.Generator().manual_seed(seed)).tolist()
+    texts = [f"{a}+{b}={a + b}".rjust(LENGTH) for a, b in pairs]
     return torch.tensor([[ALPHABET.index(c) for c in text] for text in texts])
 
 

@@ -20,6 +20,7 @@ from laptime.compare import words
 from laptime.compare.curves import Curve
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.palette import MARKERS, ROLES, Series, part_colour, series_of
+from laptime.compare.quality import LOWER_IS_BETTER
 
 INK, MUTED, GRID, PAPER = (ROLES[name][0] for name in ("ink", "muted", "grid", "paper"))
 LINE_IN = 0.34

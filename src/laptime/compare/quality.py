@@ -68,7 +68,7 @@ def rules_of(ladder: LadderRecord) -> Rules:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A variant's quality beside the baseline's; differences in percentage points, of a loss in percent; + is better."""
+    """A variant's quality beside the baseline's; differences in points, of a loss in percent; above 0 is better."""
 
     verdict: Verdict
     reason: str
