@@ -135,11 +135,12 @@ def _step(data: OwnData, batch: Tree) -> tuple[nn.Module, bool]:
             raise RunError(f"model() of {data.file.name} gave {type(model).__name__}: return a torch.nn.Module.")
     with told_with_line("loss()", data.file):
         loss, accuracy = answered(data.workload, model.train(), Batch(batch), data.file)
+        value, share = loss.item(), 0.0 if accuracy is None else accuracy.item()
     line = f"loss() of {data.file.name}"
-    if not bool(loss.isfinite()):
-        raise RunError(f"{line} gave {float(loss)} on the first batch: look at its inputs and at the loss.")
-    if accuracy is not None and not 0 <= float(accuracy) <= 1:
-        raise RunError(f"{line} gave {float(accuracy):g} as accuracy: return a share from 0 to 1, or the loss alone.")
+    if not math.isfinite(value):
+        raise RunError(f"{line} gave {value} on the first batch: look at its inputs and at the loss.")
+    if not 0 <= share <= 1:
+        raise RunError(f"{line} gave {share:g} as accuracy: return a share from 0 to 1, or the loss alone.")
     if not loss.requires_grad:
         raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
     with told_with_line("backward through loss()", data.file):

@@ -73,7 +73,7 @@ def test_why_samples_are_not_kept(file, change, reason):
     more += """
 def pad(items):
     x = torch.stack([i["input_values"] for i in items])
-    return {"input_values": x - x.mean(), "labels": torch.stack([i["labels"] for i in items])}
+    return {"input_values": x - x.amax(), "labels": torch.stack([i["labels"] for i in items])}
 """
     assert reason in inspect(write(file, more, change)).own.refused["resident"]
 
@@ -125,7 +125,7 @@ def test_a_function_or_an_object_is_a_workload_too(file):
         ([("class Workload:", "class Workload")], r"SyntaxError.*class Workload"),
         ([("class Workload:", "class Other:")], r"has no 'Workload' \(it defines Other\)"),
         ([("def loss", "def lose")], r"is no workload, since it has no loss\(\)"),
-        ([("Linear(256, 2)", "Linear(99, 2)")], r"loss\(\) failed: RuntimeError: mat1 and mat2.*: scores = model\(x\)"),
+        ([("Linear(256, 2)", "Linear(99, 2)")], r"loss\(\) failed: RuntimeError: .*99x2.*: scores = model\(x\)"),
         ([("x, y = batch", "x, y = batch[9]")], r"loss\(\) failed: IndexError.*line \d+: x, y = batch\[9\]"),
         ([("cross_entropy(scores, y)", 'cross_entropy(scores, y, reduction="none")')], r"shape \(\d+,\).*mean over"),
         ([("return F.cross_entropy(scores, y),", "return float(0),")], r"loss\(\) gave \(float,.*return the mean"),
