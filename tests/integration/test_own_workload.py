@@ -117,5 +117,5 @@ def test_the_template_is_written_once_and_runs_as_a_ladder(tmp_path):
     assert rows["cpu-resident"]["epoch_s"] > 0
     assert rows["cpu-baseline"]["quality"] is not None
     assert "needs an image classifier" in rows["cpu-flip"]["reason"]
-    lost = laptime(tmp_path, "optimize", "my_train.py:nothing")
-    assert (lost.returncode, "has no 'nothing'" in lost.stderr) == (2, True)
+    lost = laptime(tmp_path, "optimize", "nowhere.py:workload")
+    assert (lost.returncode, "there is no file" in lost.stderr) == (2, True)

@@ -59,7 +59,9 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
     """
     refused = {n: reason for n in LADDERS[device] if (reason := refusal(n, probe))}
     untried = {n: _too_short(preset) for n in LADDERS[device] if n not in tried_rungs(device, preset)}
-    left_out = tuple(LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried).items())
+    left_out = tuple(
+        LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried | refused).items()
+    )
     if names:
         return _named(device, names, tuple(refused), left_out)
     entering = tuple(r for r in tried_rungs(device, preset) if r not in refused)
