@@ -87,7 +87,7 @@ def _row(row: VariantRow) -> dict[str, str]:
         "status": row.status.replace("_", " "),
         "epoch, s": _interval(row.epoch_s, row.epoch_s_low, row.epoch_s_high),
         "speed-up": _interval(row.speedup, row.speedup_low, row.speedup_high),
-        "images/s": f"{row.samples_per_s:,.0f}" if row.samples_per_s is not None else "",
+        "samples/s": f"{row.samples_per_s:,.0f}" if row.samples_per_s is not None else "",
         "quality": f"{row.quality:.3f} ({row.verdict})" if row.quality is not None else "",
         "peak memory, MiB": f"{row.peak_memory_mib:,.0f}" if row.peak_memory_mib is not None else "",
         "remarks": row.error or row.reason,

@@ -1,5 +1,6 @@
 """laptime makes PyTorch training faster, proves it, and keeps it fast."""
 
 from laptime.own_loop import epochs
+from laptime.protocol import Workload
 
-__all__ = ["epochs"]
+__all__ = ["Workload", "epochs"]

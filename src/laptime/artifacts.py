@@ -51,10 +51,12 @@ class ProgressFile:
 def epoch_line(epoch: EpochRecord, timed: bool) -> str:
     """One line about an epoch, its times only where they may be shown already."""
     time_s = f"{epoch.epoch_s:.2f} s, {epoch.samples_per_s or 0:,.0f} samples/s, " if timed else ""
-    return (
-        f"epoch {epoch.index}: {time_s}train loss {epoch.train_loss:.3f}, train accuracy {epoch.train_accuracy:.3f}, "
-        f"test accuracy {epoch.test_accuracy:.3f}"
-    )
+    train = [f"train loss {epoch.train_loss:.3f}"]
+    if epoch.test_accuracy is None or epoch.train_accuracy is None:
+        test = [] if epoch.test_loss is None else [f"test loss {epoch.test_loss:.3f}"]
+    else:
+        test = [f"train accuracy {epoch.train_accuracy:.3f}", f"test accuracy {epoch.test_accuracy:.3f}"]
+    return f"epoch {epoch.index}: {time_s}{', '.join(train + test)}"
 
 
 def times_line(epochs: Sequence[EpochRecord]) -> str:

@@ -106,6 +106,8 @@ def load(request: Mapping[str, Any], device: torch.device) -> Trained:
     if request.get("folder"):
         folder = Path(request["folder"])
         spec = read_spec(folder / "spec.json")
+        if spec.data.own is not None:
+            raise UsageError(f"{spec.workload} is your own workload, and only images are predicted: load its model.pt.")
         module, known = load_model(folder / "model.pt", spec), describe(spec)
     else:
         # MLflow takes seconds to import, which a run folder does not need.

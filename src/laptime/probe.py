@@ -2,6 +2,8 @@
 
 python -m laptime.probe WORKLOAD DEVICE RESULT.json [--only=NAME,...]         quick probes, of some optimizations alone
 python -m laptime.probe WORKLOAD DEVICE RESULT.json RUNG [NUMERIC RUNG...]    one rung whose probe takes long
+
+WORKLOAD is a name in the catalogue, or the DataSpec of a workload of the user's own as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import torch
 
 from laptime.catalogue import LADDERS, combine, find_optimization, find_workload, large_batch_of, rung_spec
 from laptime.data.tensors import ImageData, Split
-from laptime.engine.build import build, find_device, make_recipe
+from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.errors import LaptimeError
 from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.compiling import watching
@@ -53,8 +55,10 @@ def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> 
         entry = find_optimization(rung_spec(rung).name)
         if wanted is not None and entry.name not in wanted:
             continue
+        if entry.name in refused_of(workload):
+            continue
         if entry.probe and not entry.probe_limit_s and entry.probe not in gains:
-            before = exact_before(device, rung)
+            before = exact_before(workload, device, rung)
             for key, batch in places_of(workload, device, entry.probe):
                 gains[key] = Trial(workload, before, rung_spec(rung), batch).gain()
     return ProbeRecord(
@@ -93,7 +97,7 @@ def slow_probe(workload: str, device: str, rung: str, with_too: Sequence[str], r
         result: file of a ProbeRecord.
     """
     begin, chosen = time.perf_counter(), rung_spec(rung)
-    before = combine(exact_before(device, rung), *map(rung_spec, with_too))
+    before = combine(exact_before(workload, device, rung), *map(rung_spec, with_too))
     found = ProbeRecord(machine=machine())
     key_of = find_optimization(chosen.name).probe or chosen.name
     for key, batch in places_of(workload, device, key_of):
@@ -107,16 +111,32 @@ def slow_probe(workload: str, device: str, rung: str, with_too: Sequence[str], r
 
 def places_of(workload: str, device: str, key: str) -> list[tuple[str, int]]:
     """Where a probe measures: at the baseline's batch and at the ladder's large one, with the names of the gains."""
-    large, entry = large_batch_of(device), find_workload(workload)
+    large = large_batch_of(device)
+    own = own_of(workload)
+    if own is not None and own.own is not None:
+        large = min(large, own.train_count) if large else None
+        return [(key, own.own.batch_size), *([(f"{key}@{large_batch_of(device)}", large)] if large else [])]
+    entry = find_workload(workload)
     larger = large if large and large > entry.batch_size else None
     return [(key, entry.probe_batch or entry.batch_size), *([(f"{key}@{larger}", larger)] if larger else [])]
 
 
-def exact_before(device: str, rung: str) -> tuple[OptimizationSpec, ...]:
+def own_of(workload: str) -> DataSpec | None:
+    """The data of a user's own workload; None for one of the catalogue."""
+    return DataSpec.model_validate_json(workload) if workload.startswith("{") else None
+
+
+def refused_of(workload: str) -> Collection[str]:
+    """Optimizations that are not for a user's own workload."""
+    data = own_of(workload)
+    return data.own.refused if data is not None and data.own is not None else ()
+
+
+def exact_before(workload: str, device: str, rung: str) -> tuple[OptimizationSpec, ...]:
     """What the exact rungs before one in its ladder come to."""
-    rungs = LADDERS[device]
+    rungs, refused = LADDERS[device], refused_of(workload)
     chosen = map(rung_spec, rungs[: rungs.index(rung)])
-    return combine((), *(o for o in chosen if find_optimization(o.name).klass == "exact"))
+    return combine((), *(o for o in chosen if find_optimization(o.name).klass == "exact" and o.name not in refused))
 
 
 @dataclass(frozen=True)
@@ -131,8 +151,8 @@ class Trial:
     def gain(self) -> float:
         """Speed with the optimization over speed without.
 
-        Both sides take steps in turn on random images; the ratio is that of the medians. The first round, with all
-        that is done only once, does not count.
+        Both sides take steps in turn on random images, or on samples of the user's own; the ratio is that of the
+        medians. The first round, with all that is done only once, does not count.
         """
         sides = [self._parts(chosen) for chosen in (self.before, combine(self.before, self.added))]
         times: list[list[float]] = [[], []]
@@ -145,6 +165,18 @@ class Trial:
         return without / with_it
 
     def _parts(self, chosen: tuple[OptimizationSpec, ...]) -> Parts:
+        own = own_of(self.workload)
+        if own is not None and own.own is not None:
+            samples = min(max(_SAMPLES, self.batch), own.train_count)
+            spec = RunSpec(
+                workload=own.own.name,
+                variant="probe",
+                data=own,
+                batch_size=self.batch,
+                learning_rate=own.own.learning_rate,
+                limit_train=samples,
+            )
+            return build(make_recipe(spec, open_data(spec), chosen), mark=lambda _: None)
         entry = find_workload(self.workload)
         samples = entry.probe_batch or max(_SAMPLES, self.batch)
         data = _random_data(entry.image_size, samples)

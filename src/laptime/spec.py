@@ -34,7 +34,27 @@ class OptimizationSpec(Frozen):
         return ":".join([self.name, *(f"{k}={_plain(v)}" for k, v in sorted(self.options.items()))])
 
 
-DataKind = Literal["official", "mirror", "folder", "synthetic"]
+DataKind = Literal["official", "mirror", "folder", "synthetic", "own"]
+
+
+class OwnSpec(Frozen):
+    """What a look into a user's file found (see `laptime.inspecting`); the file itself is the data's `path`.
+
+    Attributes:
+        attribute: the file's name for the workload.
+        name: the workload's own.
+        quality: `accuracy` where the loss gives one, else `loss`.
+        refused: optimizations that are not for it, each with the reason.
+        file: SHA-256 of the file, so that no run trains another version of it.
+    """
+
+    attribute: str
+    name: str
+    batch_size: Annotated[int, Field(ge=1)]
+    learning_rate: Annotated[float, Field(gt=0)]
+    quality: Literal["accuracy", "loss"]
+    refused: dict[str, str] = Field(default_factory=dict)
+    file: str = ""
 
 
 class DataSpec(Frozen):
@@ -44,11 +64,12 @@ class DataSpec(Frozen):
         asked: what the user asked for (`auto`, `official`, `synthetic`, a folder or a URL).
         kind: which source it came from.
         digest: SHA-256 over the stored tensors, the key of the store.
-        path: the folder of the stored arrays (see `laptime.data.store`).
+        path: the folder of the stored arrays (see `laptime.data.store`); of a user's own workload its file.
         classes: class names, in the order of the labels.
-        train_count: training images.
-        test_count: test images.
+        train_count: training samples.
+        test_count: test samples.
         notice: what the user must know about this data, empty when nothing.
+        own: of a user's own workload what was found in its file.
     """
 
     asked: str
@@ -59,6 +80,7 @@ class DataSpec(Frozen):
     train_count: int
     test_count: int
     notice: str = ""
+    own: OwnSpec | None = None
 
 
 ProfileMode = Literal["full", "simple", "none"]
@@ -159,7 +181,7 @@ class RunSpec(Frozen):
                 "profile_schedule": True,
                 "ceilings": True,
                 "checkpoints": True,
-                "data": {"path", "asked"},
+                "data": {"path", "asked", "own"},
             },
         )
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

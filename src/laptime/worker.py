@@ -4,8 +4,8 @@
 
 Started by torch's elastic launcher it is one rank of several (see laptime.ranks), of which the first alone writes.
 
-Beside the record it writes progress.jsonl (one JSON object a line), samples.png, model_summary.txt and, where the
-spec asks for it, model.pt with a plain state dict. Needs torch, torchvision, numpy and pydantic, nothing else.
+Beside the record it writes progress.jsonl (one JSON object a line), samples.png (of images), model_summary.txt and,
+where the spec asks for it, model.pt with a plain state dict. Needs torch, torchvision, numpy and pydantic alone.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from laptime.artifacts import ProgressFile, epoch_line, times_line, write_model, write_samples, write_summary
-from laptime.data.tensors import ImageData, limit, open_tensors
-from laptime.engine.build import build, make_recipe
+from laptime.data.tensors import ImageData
+from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.checkpoint import Checkpoints, Found
 from laptime.engine.fits import explain_memory, out_of_memory
@@ -39,6 +38,7 @@ from laptime.processes import PEER_LOST, die_with_parent, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
+from laptime.user_code import complaint
 from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
 _FIRST_WRITES_S = 2.0
@@ -82,18 +82,25 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
             if world.size > 1 and lost_a_peer(unexpected):
                 raise PeerLostError(" ".join(str(unexpected).split())[:300]) from unexpected
             traceback.print_exc()
-            status, error = "failed", explain(unexpected)
+            status, error = "failed", explain(unexpected, Path(spec.data.path) if spec.data.own else None)
             starved = out_of_memory(unexpected) and not epochs
         if starved and facts.recipe is not None:  # only here: the error above held the step's tensors
             error = explain_memory(facts.recipe) or error
     return finished(spec, facts, (status, error), folder)
 
 
-def explain(error: Exception) -> str:
-    """One sentence for an unexpected error: out of memory by its name, everything else by type and place."""
+def explain(error: Exception, own: Path | None = None) -> str:
+    """One sentence for an unexpected error: out of memory by its name, everything else by type and place.
+
+    Args:
+        error: as it was caught.
+        own: the file of a workload of the user's own, whose line is named.
+    """
     text = " ".join(str(error).split())
     if out_of_memory(error):
         return f"out of memory ({text[:200]}): make the batch smaller."
+    if own is not None:
+        return f"{complaint(error, own)}; see log.txt."
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {text[:300]} (in {Path(frame.filename).name}, line {frame.lineno}; see log.txt)."
 
@@ -109,13 +116,13 @@ class _Wrong(Exception):  # noqa: N818 - a verdict, not an error
 
 
 def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) -> Iterator[EpochRecord]:
-    data, world = _open(spec), facts.world
+    data, world = open_data(spec), facts.world
     found = _resumed(facts)
     recipe = facts.recipe = make_recipe(spec, data, facts.optimizations, world)
     smaller = tuple(o for o in spec.optimizations if o.name in _COUNTED)
     facts.flops = flops_per_sample(make_recipe(spec, data, (*_USEFUL, *smaller)))
     if world.first:
-        _write_artifacts(recipe, data, folder)
+        _write_artifacts(recipe, folder)
     marks = StepMarks()
     parts = build(recipe, marks)
     session = Session(parts, recipe, marks, progress.step)
@@ -162,19 +169,14 @@ def _resumed(facts: Facts) -> Found | None:
     return found
 
 
-def _open(spec: RunSpec) -> ImageData:
-    whole = open_tensors(spec.data)
-    train = limit(whole.train, spec.limit_train, "train")
-    return replace(whole, train=train, test=limit(whole.test, spec.limit_test, "test"))
-
-
 def _refuse_wrong(check: CheckRecord | None) -> None:
     if check is not None and not check.passed:
         raise _Wrong(f"one step differs from the baseline's: {check.findings()}.")
 
 
-def _write_artifacts(recipe: Recipe, data: ImageData, folder: Path) -> None:
-    write_samples(data, folder / "samples.png")
+def _write_artifacts(recipe: Recipe, folder: Path) -> None:
+    if isinstance(recipe.data, ImageData):
+        write_samples(recipe.data, folder / "samples.png")
     write_summary(recipe, folder / "model_summary.txt")
 
 

@@ -71,7 +71,7 @@ def test_a_ladder_its_records_and_what_reads_them(home, images, tmp_path):
         assert again.returncode == 0, again.stderr
         assert {r["variant"] for r in json.loads(again.stdout)["rows"]} == set(rows)
     table = laptime(home, "compare", str(out)).stdout
-    for column in ("cpu-optimized", "images/s", "MiB", "brought", "test accuracy", "speed-up"):
+    for column in ("cpu-optimized", "samples/s", "MiB", "brought", "test accuracy", "speed-up"):
         assert column in table
     refused(laptime(home, *small(images, "--out", str(out))), 2, "--out", "another folder")
 

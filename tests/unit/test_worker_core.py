@@ -69,7 +69,7 @@ def test_a_closer_look_that_breaks_costs_a_run_nothing(monkeypatch, tmp_path):
         raise OSError("no space left")
 
     monkeypatch.setattr("laptime.profiling.closer._profile", broken)
-    monkeypatch.setattr(worker, "_open", lambda spec: make_data(train=8, test=3))
+    monkeypatch.setattr(worker, "open_data", lambda spec: make_data(train=8, test=3))
     spec = make_spec(epochs=1, warmup_epochs=0, batch_size=8, check=False, profile="full")
     record = worker.run(spec, tmp_path)
     assert record.status == known[0].status == "done", record.error
@@ -90,7 +90,7 @@ def test_unchecked_epochs_are_on_disk_before_the_check(monkeypatch, tmp_path):
         raise ValueError("the check broke")
 
     monkeypatch.setattr(worker, "check_one_step", broken)
-    monkeypatch.setattr(worker, "_open", lambda spec: make_data(train=8, test=3))
+    monkeypatch.setattr(worker, "open_data", lambda spec: make_data(train=8, test=3))
     record = worker.run(make_spec(epochs=1, warmup_epochs=0, batch_size=8), tmp_path)
     assert record.status == known[0].status == "failed"
     assert len(known[0].epochs) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laptime.catalogue.ladders import COMPILE_RUNGS, DEVICES, LADDERS, PARALLEL, RUNGS, STAGES, STATISTICAL, WITHOUT
 from laptime.catalogue.optimizations import OPTIMIZATIONS
+from laptime.catalogue.own import is_own, own_entry
 from laptime.catalogue.trajectory import LARGE_BATCHES
 from laptime.catalogue.workloads import WORKLOADS
 from laptime.entries import Class, OptimizationEntry, Preset, WorkloadEntry
@@ -29,11 +30,13 @@ __all__ = [
 
 
 def find_workload(name: str) -> WorkloadEntry:
-    """Finds a workload by name.
+    """Finds a workload by name; one of the user's own is a place in a file, and no more is known of it here.
 
     Raises:
         UsageError: there is none, with the nearest names.
     """
+    if is_own(name):
+        return own_entry(name)
     for entry in WORKLOADS:
         if entry.name == name:
             return entry

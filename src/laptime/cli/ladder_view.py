@@ -22,7 +22,7 @@ from laptime.ladder.estimate import Expected, expected
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.launchers.base import Hooks
 from laptime.places import find_places
-from laptime.records import RunRecord
+from laptime.records import EpochRecord, RunRecord
 
 Say = Callable[[str], None]
 
@@ -67,9 +67,14 @@ class View:
         last = record.epochs[-1]
         times = ", ".join(f"{e.epoch_s:.2f}" for e in record.kept)
         self.say(
-            f"  {record.spec.variant}: {times} s an epoch, {last.samples_per_s or 0:,.0f} images/s, "
-            f"test accuracy {(last.test_accuracy or 0) * 100:.1f} %"
+            f"  {record.spec.variant}: {times} s an epoch, {last.samples_per_s or 0:,.0f} samples/s, {_reached(last)}"
         )
+
+
+def _reached(epoch: EpochRecord) -> str:
+    if epoch.test_accuracy is None:
+        return f"test loss {epoch.test_loss:.4g}" if epoch.test_loss is not None else "not evaluated"
+    return f"test accuracy {epoch.test_accuracy * 100:.1f} %"
 
 
 @contextmanager

@@ -8,14 +8,17 @@ import typer
 
 from laptime.errors import UsageError, shorten
 
-WORKLOAD = Annotated[str, typer.Argument(help="A workload: see laptime list workloads.", metavar="WORKLOAD")]
+WORKLOAD = Annotated[
+    str,
+    typer.Argument(help="A workload (laptime list workloads), or your own: path/to/train.py:NAME.", metavar="WORKLOAD"),
+]
 DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 DATA = Annotated[
     str,
     typer.Option(help="auto, official, synthetic, a folder or archive, s3://… or http(s)://…; DIR#bands=8,4,3: bands."),
 ]
-LIMIT_TRAIN = Annotated[int | None, typer.Option(help="Training images at most.")]
-LIMIT_TEST = Annotated[int | None, typer.Option(help="Test images at most.")]
+LIMIT_TRAIN = Annotated[int | None, typer.Option(help="Training samples at most.")]
+LIMIT_TEST = Annotated[int | None, typer.Option(help="Test samples at most.")]
 WEIGHTS = Annotated[str, typer.Option(help="Initial weights: none, imagenet or a file with a state dict.")]
 SEED = Annotated[int, typer.Option(help="Seed of weights and order; a repeat adds its number.")]
 TIMEOUT = Annotated[float, typer.Option(help="Seconds after which a process is ended.")]

@@ -10,7 +10,7 @@ from laptime.compare.headlines import headlines
 from laptime.compare.model import Comparison, Conditions, VariantRow
 from laptime.compare.operators import with_operators
 from laptime.compare.payback import with_compilation
-from laptime.compare.quality import quality_floor, rules_of
+from laptime.compare.quality import LOWER_IS_BETTER, quality_floor, rules_of
 from laptime.compare.rows import Context, Runs, row_of
 from laptime.compare.scaling import scalings
 from laptime.compare.statistics import Bootstrap
@@ -107,12 +107,18 @@ def ladder_of(records: Sequence[RunRecord]) -> LadderRecord:
         limit_train=first.limit_train,
         limit_test=first.limit_test,
         seed=first.seed,
-        quality=next((w.quality for w in WORKLOADS if w.name == first.workload), "accuracy"),
+        quality=_quality(first),
         quality_floor=quality_floor(first.workload, len(first.data.classes)),
         commit=next((r.commit for r in records if r.commit), None),
         started_at=min((r.started_at for r in records if r.started_at), default=None),
         status="done",
     )
+
+
+def _quality(spec: RunSpec) -> str:
+    if spec.data.own:
+        return spec.data.own.quality
+    return next((w.quality for w in WORKLOADS if w.name == spec.workload), "accuracy")
 
 
 def baseline_of(rungs: Sequence[Rung]) -> str:
@@ -178,6 +184,7 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
         "mirror": "data from a mirror",
         "folder": "data from a folder",
         "synthetic": "a generated stand-in for the data",
+        "own": "the workload's own data",
     }
     return Conditions(
         workload=ladder.workload,
@@ -210,7 +217,13 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
     if base.epoch_s is None:
         why = base.error or base.reason or "it did not run"
         found.append(f"The baseline {base.variant} has no counted epoch ({why}), so no speed-up is given.")
-    if base.quality is not None and context.rules.real_data and base.quality < context.rules.floor:
+    judged_by_loss = context.quality in LOWER_IS_BETTER
+    if (
+        base.quality is not None
+        and context.rules.real_data
+        and base.quality < context.rules.floor
+        and not judged_by_loss
+    ):
         reached, floor = (f"{v * 100:.1f} %" for v in (base.quality, context.rules.floor))
         found.append(f"Quality is not judged: the baseline reached {reached}, below the floor of {floor}.")
     # A baseline is built of nothing, so what its processes note holds for all variants: a batch that was halved.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from laptime.compare import words
 from laptime.compare.model import Conditions, Headline, HeadlineKind, VariantRow
+from laptime.compare.quality import LOWER_IS_BETTER, shown
 
 Filter = Callable[[VariantRow], bool]
 
@@ -75,8 +76,9 @@ def quality_phrase(base: VariantRow, row: VariantRow, quality: str) -> str:
     """A variant's quality beside the baseline's, in words."""
     if row.quality is None or base.quality is None:
         return f"{quality} not judged: {row.verdict_reason or 'it was not measured'}"
-    values = f"{words.percent(row.quality)} instead of {words.percent(base.quality)}"
+    values = f"{shown(row.quality, quality)} instead of {shown(base.quality, quality)}"
     if row.verdict == "not judged":
         return f"{quality} not judged, {row.verdict_reason} ({values})"
+    unit = "% better" if quality in LOWER_IS_BETTER else "pp"
     span = words.span(row.quality_low_points, row.quality_high_points, words.points)
-    return f"{quality} {row.verdict}, {values} ({words.points(row.quality_diff_points)} pp, {span})"
+    return f"{quality} {row.verdict}, {values} ({words.points(row.quality_diff_points)} {unit}, {span})"

@@ -11,7 +11,7 @@ HEADER = (
     "variant",
     "s/epoch",
     "speed-up",
-    "images/s",
+    "samples/s",
     "{quality}",
     "vs. baseline",
     "memory MiB",

@@ -20,6 +20,7 @@ from laptime.compare import words
 from laptime.compare.curves import Curve
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.palette import MARKERS, ROLES, Series, part_colour, series_of
+from laptime.compare.quality import LOWER_IS_BETTER
 
 INK, MUTED, GRID, PAPER = (ROLES[name][0] for name in ("ink", "muted", "grid", "paper"))
 LINE_IN = 0.34
@@ -175,7 +176,8 @@ def _bar(axes: Axes, placed: tuple[int, VariantRow], look: tuple[Series, float],
 def _course(axes: Axes, comparison: Comparison, found: Sequence[Curve], what: tuple[Measure, Over]) -> None:
     measure, over = what
     series = series_of(comparison)
-    factor = 100.0 if measure == "quality" else 1.0
+    is_loss = comparison.conditions.quality in LOWER_IS_BETTER
+    factor = 100.0 if measure == "quality" and not is_loss else 1.0
     for curve in sorted(found, key=lambda c: series[c.variant].strong):
         drawn = series[curve.variant]
         axes.plot(
@@ -187,7 +189,8 @@ def _course(axes: Axes, comparison: Comparison, found: Sequence[Curve], what: tu
             markersize=4.5 if drawn.strong else 3.5,
             label=words.clean(curve.variant),
         )
-    name = f"test {words.clean(comparison.conditions.quality)}, %" if measure == "quality" else found[0].loss_name
+    quality = f"test {words.clean(comparison.conditions.quality)}{'' if is_loss else ', %'}"
+    name = quality if measure == "quality" else found[0].loss_name
     axes.set_title(name, loc="left", fontsize=9.5)
     axes.set_xlabel("training seconds" if over == "seconds" else "epochs")
     axes.set_xlim(left=0)

@@ -18,13 +18,20 @@ Verdict = Literal["kept", "better", "worse", "unclear", "not judged"]
 # about as much.
 MARGIN_POINTS = 1.0
 
+# The quality metrics of which less is better; differences are then in percent of the baseline's value.
+LOWER_IS_BETTER = ("loss",)
+# Two trainings that differ by their seed alone: about this much in the loss, percent. As the binomial error of an
+# accuracy it is the least that an interval is wide.
+_LOSS_NOISE = 1.0
+
 
 @dataclass(frozen=True)
 class Scores:
-    """Final quality of each process of a variant, from 0 to 1, with its round."""
+    """Final quality of each process of a variant, with its round: from 0 to 1, or a loss, of which less is better."""
 
     rounds: tuple[int, ...]
     values: tuple[float, ...]
+    is_loss: bool = False
 
     @property
     def mean(self) -> float:
@@ -61,7 +68,7 @@ def rules_of(ladder: LadderRecord) -> Rules:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A variant's quality beside the baseline's; differences in percentage points."""
+    """A variant's quality beside the baseline's; differences in points, of a loss in percent; above 0 is better."""
 
     verdict: Verdict
     reason: str
@@ -83,7 +90,9 @@ def scores_of(records: Sequence[RunRecord], quality: str) -> Scores | None:
     """Final quality of the processes that have one; None without any."""
     found = [(r.spec.repeat if r.spec else 0, final_quality(r, quality)) for r in records]
     known = [(round_, value) for round_, value in found if value is not None]
-    return Scores(tuple(r for r, _ in known), tuple(v for _, v in known)) if known else None
+    if not known:
+        return None
+    return Scores(tuple(r for r, _ in known), tuple(v for _, v in known), quality in LOWER_IS_BETTER)
 
 
 def judge(baseline: Scores | None, contender: Scores | None, rules: Rules) -> Judgement:
@@ -108,7 +117,7 @@ def _verdict(baseline: Scores, rules: Rules, found: tuple[float, float | None, f
     diff, low, high = found
     if not rules.real_data:
         return "not judged", "the data is a stand-in"
-    if baseline.mean < rules.floor:
+    if baseline.mean < rules.floor and not baseline.is_loss:
         return (
             "not judged",
             f"the baseline reached {baseline.mean:.1%}, below the floor of {rules.floor:.1%}".replace("%", " %"),
@@ -132,32 +141,58 @@ def difference(baseline: Scores, contender: Scores, test_count: int) -> tuple[fl
     samples. The rounds' scatter already holds the binomial error (undecided samples fall anew in each
     training; what the choice of samples adds cancels, for all variants are scored on the same ones), so the
     two are not added: the binomial one is a floor for rounds that happen to agree. With one round it is the
-    only one. Without common rounds both samples count by themselves.
+    only one. Without common rounds both samples count by themselves. Of a loss all of it is in percent of the
+    baseline's mean, less is more, and the floor is what two seeds differ by.
     """
     shared = sorted(set(baseline.rounds) & set(contender.rounds))
     unique = all(len(set(s.rounds)) == len(s.rounds) for s in (baseline, contender))
     if shared and unique:
-        p, q = _values(baseline, shared), _values(contender, shared)
+        p, q = _gains(baseline, _values(baseline, shared), _values(contender, shared))
         apart = [(b - a) for a, b in zip(p, q, strict=True)]
         error = variance(apart) / len(apart) if len(apart) > 1 else None
     else:
-        p, q = list(baseline.values), list(contender.values)
+        p, q = _gains(baseline, list(baseline.values), list(contender.values))
         few = min(len(p), len(q))
         error = variance(p) / len(p) + variance(q) / len(q) if few > 1 else None
     n = min(len(p), len(q))
     diff = (fmean(q) - fmean(p)) * 100
     if test_count < 1:
         return diff, None
-    binomial = math.sqrt((_spread(fmean(p)) + _spread(fmean(q))) / (test_count * n))
-    half = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * binomial
+    if baseline.is_loss:
+        half = _LOSS_NOISE / 100 / math.sqrt(n)
+    else:
+        binomial = math.sqrt((_spread(fmean(p)) + _spread(fmean(q))) / (test_count * n))
+        half = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * binomial
     if error is not None:
         half = max(half, student(0.5 + CONFIDENCE / 2, n - 1) * math.sqrt(error))
     return diff, half * 100
 
 
-def noise_points(quality: float, test_count: int) -> float:
-    """Two binomial standard errors of the difference of two trainings, in percentage points; infinite without tests."""
-    return 200 * math.sqrt(2 * _spread(quality) / test_count) if test_count else math.inf
+def _gains(baseline: Scores, p: list[float], q: list[float]) -> tuple[list[float], list[float]]:
+    """Values of both sides of which more is better; losses as shares of the baseline's mean, with the other sign."""
+    if not baseline.is_loss:
+        return p, q
+    scale = max(abs(fmean(p)), 1e-12)
+    return [-v / scale for v in p], [-v / scale for v in q]
+
+
+def advantage(value: float, beside: float, quality: str) -> float:
+    """By how much a final quality is better than another, in percentage points; of a loss in percent."""
+    if quality in LOWER_IS_BETTER:
+        return 100 * (beside - value) / max(abs(beside), 1e-12)
+    return 100 * (value - beside)
+
+
+def shown(value: float, quality: str) -> str:
+    """A final quality in words: a share in percent, a loss as it is."""
+    return f"{value:.4g}" if quality in LOWER_IS_BETTER else f"{value * 100:.1f} %"
+
+
+def noise_points(value: float, test_count: int, quality: str = "accuracy") -> float:
+    """Two standard errors of the difference of two trainings, in percentage points; infinite without tests."""
+    if quality in LOWER_IS_BETTER:
+        return 2 * _LOSS_NOISE
+    return 200 * math.sqrt(2 * _spread(value) / test_count) if test_count else math.inf
 
 
 def time_to_quality(records: Sequence[RunRecord], quality: str, target: float | None) -> float | None:
@@ -178,7 +213,7 @@ def _first_reached(record: RunRecord, quality: str, target: float) -> float:
     for epoch in sorted(record.epochs, key=lambda e: e.index):
         so_far = epoch.train_s_so_far if epoch.train_s_so_far is not None else so_far + epoch.epoch_s
         value = getattr(epoch, f"test_{quality}", None)
-        if value is not None and value >= target:
+        if value is not None and (value <= target if quality in LOWER_IS_BETTER else value >= target):
             return so_far
     return math.inf
 

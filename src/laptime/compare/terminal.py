@@ -22,7 +22,7 @@ class Layout:
 
     Attributes:
         stacked: intervals stand below their figures.
-        costs: images/s and memory have columns.
+        costs: samples/s and memory have columns.
         name: characters of a variant's name on a line.
     """
 
@@ -99,7 +99,7 @@ def _table(comparison: Comparison, layout: Layout) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("variant", overflow="fold")
     quality = f"test {words.clean(comparison.conditions.quality)}"
-    costs = ("images/s", "MiB") if layout.costs else ()
+    costs = ("samples/s", "MiB") if layout.costs else ()
     for name in ("s/epoch", "speed-up", quality, *costs, "brought"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from laptime.compare.model import Comparison, Conditions, Scaling, VariantRow
+from laptime.compare.quality import shown
 from laptime.records import Quartiles
 
 NONE = "–"
@@ -119,7 +120,7 @@ def quality_cell(row: VariantRow, comparison: Comparison) -> tuple[str, str]:
     """The quality and what is said of it: (`74.0 %`, `+7.8 better`)."""
     if row.quality is None:
         return NONE, ""
-    value = percent(row.quality)
+    value = shown(row.quality, comparison.conditions.quality)
     if row.variant == comparison.baseline:
         return value, "baseline"
     return value, f"{points(row.quality_diff_points)} {row.verdict}".removeprefix(f"{NONE} ")
@@ -136,7 +137,7 @@ def troubles(comparison: Comparison) -> list[tuple[str, str, str]]:
     return found
 
 
-SCALING = ("variant", "ranks", "scaling", "images/s", "gain", "efficiency", "against")
+SCALING = ("variant", "ranks", "scaling", "samples/s", "gain", "efficiency", "against")
 
 
 def scaling_cells(found: Scaling) -> tuple[str, ...]:

@@ -10,20 +10,20 @@ def check_limits(data: DataSpec, limit_train: int | None, limit_test: int | None
     """Refuses limits that the data can't give.
 
     Raises:
-        UsageError: a limit below 1 or beyond the images that there are, naming both numbers.
+        UsageError: a limit below 1 or beyond the samples that there are, naming both numbers.
     """
     check_limit("train", data.train_count, limit_train)
     check_limit("test", data.test_count, limit_test)
 
 
 def check_limit(split: str, count: int, limit: int | None) -> None:
-    """Refuses one limit; `count` images are there."""
+    """Refuses one limit; `count` samples are there."""
     if limit is None:
         return
     if limit < 1:
-        raise UsageError(f"--limit-{split} {limit} leaves no images: give 1 to {count}, or leave it out for all.")
+        raise UsageError(f"--limit-{split} {limit} leaves no samples: give 1 to {count}, or leave it out for all.")
     if limit > count:
         raise UsageError(
-            f"--limit-{split} {limit} is more than the {count} {split} images that there are: "
+            f"--limit-{split} {limit} is more than the {count} {split} samples that there are: "
             f"give at most {count}, or leave it out for all."
         )

@@ -30,6 +30,11 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the images."""
+        return self.images.nbytes
+
 
 @dataclass(frozen=True)
 class ImageData:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization, find_workload, options_of
-from laptime.data.tensors import ImageData
+from laptime.data.own import OwnData, open_run
+from laptime.data.tensors import ImageData, limit, open_tensors
 from laptime.engine.room import fitted
 from laptime.errors import UsageError
 from laptime.optimizations import apply
 from laptime.optimizations.augment import Augmented
-from laptime.optimizations.base import ConstantRate, Loader, Mark, Parts, Recipe
+from laptime.optimizations.base import ConstantRate, Loader, Mark, Parts, Recipe, adam
 from laptime.optimizations.data import items
 from laptime.optimizations.optimizer import build_optimizer
 from laptime.optimizations.step import tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.workloads import find
+from laptime.workloads.own import OwnWorkload, own_optimizer, workload_name
 from laptime.world import ALONE, World
 
 
@@ -30,7 +33,7 @@ def find_device(name: str, world: World = ALONE) -> torch.device:
 
 
 def make_recipe(
-    spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...], world: World = ALONE
+    spec: RunSpec, data: ImageData | OwnData, optimizations: tuple[OptimizationSpec, ...], world: World = ALONE
 ) -> Recipe:
     """Builds the baseline's recipe and applies optimizations to it.
 
@@ -45,17 +48,18 @@ def make_recipe(
             f"variant {spec.variant!r} does not train on {world.size} ranks: add ddp or flat-reduce, or give one rank."
         )
     copies = world.size if any(options_of(o).get("scaling") == "weak" for o in exchanges) else 1
-    workload = find(spec.workload)
+    workload = OwnWorkload(workload_name(spec), data) if isinstance(data, OwnData) else find(spec.workload)
     torch.manual_seed(spec.seed)
-    model = workload.make_model(len(data.classes), spec.weights, len(data.mean))
-    height, width = data.train.images.shape[1:3]
+    own = own_optimizer(data.workload) if isinstance(data, OwnData) else None
+    channels, height, width = _image_shape(data)
+    model = workload.make_model(len(data.classes), spec.weights, channels)
     baseline = Recipe(
         workload=workload,
         model=model,
         data=data,
         device=find_device(spec.device, world),
-        image_size=(int(height), int(width)),
-        batch_size=min(spec.batch_size * copies, len(data.train.labels)),
+        image_size=(height, width),
+        batch_size=min(spec.batch_size * copies, len(data.train)),
         learning_rate=spec.learning_rate * math.sqrt(copies),  # the rule for Adam, see large_batch
         epochs=spec.epochs,
         seed=spec.seed,
@@ -64,8 +68,37 @@ def make_recipe(
         step=tutorial_step,
         world=world,
         copies=copies,
+        make_optimizer=own or adam,
     )
-    return apply(fitted(baseline, find_workload(spec.workload).workers), optimizations)
+    if not isinstance(data, OwnData):  # a user's own batch is meant as it is
+        baseline = fitted(baseline, find_workload(spec.workload).workers)
+    return apply(baseline, optimizations)
+
+
+def _image_shape(data: ImageData | OwnData) -> tuple[int, int, int]:
+    """Channels, height and width of the images; zeros for a user's own data, which need be none."""
+    if isinstance(data, OwnData):
+        return 0, 0, 0
+    height, width = data.train.images.shape[1:3]
+    return len(data.mean), int(height), int(width)
+
+
+def open_data(spec: RunSpec) -> ImageData | OwnData:
+    """Opens a spec's data, within its limits; raises a LaptimeError where they are not what was planned with."""
+    if spec.data.own is not None:
+        refuse_unfit(spec)
+        return open_run(spec.data, spec.limit_train, spec.limit_test)
+    whole = open_tensors(spec.data)
+    train = limit(whole.train, spec.limit_train, "train")
+    return replace(whole, train=train, test=limit(whole.test, spec.limit_test, "test"))
+
+
+def refuse_unfit(spec: RunSpec) -> None:
+    """Refuses optimizations that are not for a user's own workload; raises UsageError."""
+    for chosen in spec.optimizations:
+        reason = spec.data.own.refused.get(chosen.name) if spec.data.own else None
+        if reason is not None:
+            raise UsageError(f"{chosen.name} is not for {spec.workload}: {reason}. Leave it out of {spec.variant}.")
 
 
 def build(recipe: Recipe, mark: Mark) -> Parts:

@@ -28,6 +28,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torchvision.ops import StochasticDepth
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
+from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe
 from laptime.engine.plain import plain_gradients
@@ -93,7 +94,9 @@ def comparable(optimizations: tuple[OptimizationSpec, ...]) -> tuple[Optimizatio
     return tuple(o for o in map(as_checked, optimizations) if class_of(o) in TOLERANCES)
 
 
-def check_one_step(spec: RunSpec, data: ImageData, batch_size: int, world: World = ALONE) -> CheckRecord | None:
+def check_one_step(
+    spec: RunSpec, data: ImageData | OwnData, batch_size: int, world: World = ALONE
+) -> CheckRecord | None:
     """Compares loss and gradients of one step with the baseline's; that of several ranks with one process's.
 
     Args:
@@ -142,7 +145,7 @@ def check_one_step(spec: RunSpec, data: ImageData, batch_size: int, world: World
     )
 
 
-def compare_layers(spec: RunSpec, data: ImageData, chosen: tuple[OptimizationSpec, ...]) -> Sharp | None:
+def compare_layers(spec: RunSpec, data: ImageData | OwnData, chosen: tuple[OptimizationSpec, ...]) -> Sharp | None:
     """Compares each layer's gradient with the baseline's in the same precision, BatchNorm's statistics held still.
 
     One process on its own: what ranks exchange is compared above.
@@ -191,7 +194,7 @@ def _within(error: float, limit: float) -> bool:
 
 
 def _one_step(
-    spec: RunSpec, data: ImageData, optimizations: tuple[OptimizationSpec, ...], side: Side
+    spec: RunSpec, data: ImageData | OwnData, optimizations: tuple[OptimizationSpec, ...], side: Side
 ) -> tuple[float, dict[str, Tensor]]:
     recipe = make_recipe(spec, data, optimizations, side.world)
     if not optimizations:  # the tutorials' loader processes would fetch an epoch for one batch of the same values

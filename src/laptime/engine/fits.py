@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from laptime.optimizations.base import Recipe
+from laptime.optimizations.samples import stand_in
 from laptime.optimizations.sync_batchnorm import GlooBatchNorm
-from laptime.workloads.base import Batch
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -60,7 +60,7 @@ def explain_memory(recipe: Recipe) -> str | None:
         return None
     what = f"batch {recipe.batch_size} does not fit on {_place(recipe.device)}"
     if found is None:
-        smallest = "a single image" if ranks == 1 else f"the smallest batch of {ranks} ranks"
+        smallest = "a single sample" if ranks == 1 else f"the smallest batch of {ranks} ranks"
         return f"{what}, and neither does {smallest}: give a device with more memory."
     size = found // recipe.copies  # under weak scaling the option is a rank's part
     return (
@@ -71,14 +71,9 @@ def explain_memory(recipe: Recipe) -> str | None:
 
 def _fits(recipe: Recipe, size: int) -> bool:
     free(recipe)
-    height, width = recipe.image_size
     try:
         recipe.model.to(recipe.device).train()
-        images = torch.zeros(size, recipe.channels, height, width, device=recipe.device)
-        if recipe.channels_last:
-            images = images.to(memory_format=torch.channels_last)
-        labels = torch.zeros(size, dtype=torch.int64, device=recipe.device)
-        recipe.forward(recipe.model, Batch(images, labels)).loss.backward()
+        recipe.forward(recipe.model, stand_in(recipe, size, recipe.device)).loss.backward()
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             return False

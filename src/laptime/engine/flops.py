@@ -8,7 +8,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from laptime.optimizations.base import Recipe
-from laptime.optimizations.shapes import ShapesUnknownError, guarded, meta_batch
+from laptime.optimizations.samples import stand_in
+from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded
 
 
 def flops_per_sample(recipe: Recipe) -> float | None:
@@ -30,7 +31,7 @@ def flops_per_sample(recipe: Recipe) -> float | None:
 
 
 def _count(recipe: Recipe, model: nn.Module, size: tuple[int, int]) -> float:
-    batch = meta_batch(recipe, size)
+    batch = stand_in(recipe, SAMPLES, size=size)
 
     def forward_and_backward() -> None:
         recipe.workload.forward(model, batch).loss.backward()

@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from laptime.optimizations.base import Loading, Recipe
-from laptime.optimizations.shapes import ShapesUnknownError, guarded, meta_batch
+from laptime.optimizations.samples import stand_in
+from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded
 from laptime.processes import allowed_memory
 
 # Smaller batches fit wherever the net does.
@@ -60,7 +61,7 @@ def kept_bytes(recipe: Recipe) -> float | None:
     model = copy.deepcopy(recipe.model).to("meta").train()
     own = {p.untyped_storage()._cdata for p in model.parameters()}
     seen: dict[int, int] = {}
-    batch = meta_batch(recipe, recipe.image_size)
+    batch = stand_in(recipe, SAMPLES)
     outputs: list[Tensor] = []  # holds the graph, so that no storage is freed and its address given twice
 
     def note(tensor: Tensor) -> Tensor:

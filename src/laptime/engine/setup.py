@@ -14,13 +14,13 @@ from torch.optim import Optimizer
 
 from laptime.optimizations.augment import Augmented
 from laptime.optimizations.base import Loader, Parts, Recipe, shares
-from laptime.optimizations.data import ItemLoader, ResidentLoader
+from laptime.optimizations.data import ItemLoader, OwnResidentLoader, ResidentLoader
 from laptime.optimizations.dead_taps import dead_parameters
 from laptime.optimizations.loader import Ahead
 from laptime.optimizations.shapes import ShapesUnknownError, guarded, runs_of
 from laptime.records import SetupRecord
 
-_LOADERS = {ItemLoader: "items", ResidentLoader: "resident"}
+_LOADERS = {ItemLoader: "items", ResidentLoader: "resident", OwnResidentLoader: "resident"}
 
 
 def describe(recipe: Recipe, parts: Parts, marks: set[str]) -> SetupRecord:
@@ -45,7 +45,7 @@ def describe(recipe: Recipe, parts: Parts, marks: set[str]) -> SetupRecord:
         compiled=recipe.compiled,
         graphed="step" in marks,
         reads="read" in marks,
-        train_mib=(split.images.numel() * split.images.element_size()) / 2**20,
+        train_mib=split.nbytes / 2**20,
         steps=len(parts.loader),
         biased_before_norm=biased_before_norm(recipe),
         dead_parameters=dead_parameters(recipe),

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from laptime.catalogue import WITHOUT, batch_of, combine, find_optimization, rung_spec
-from laptime.compare.quality import Rules, Scores, final_quality, judge, noise_points
+from laptime.compare.quality import (
+    LOWER_IS_BETTER,
+    Rules,
+    Scores,
+    advantage,
+    final_quality,
+    judge,
+    noise_points,
+    shown,
+)
 from laptime.ladder.plan import Plan, hopeless, rung_of, untried
 from laptime.records import Rung, RunRecord
 from laptime.variants import OPTIMIZED, Variant, without
@@ -109,21 +118,28 @@ class Climb:
 
     def _judges_quality(self) -> bool:
         reached = self.baseline.quality
-        return self.rules.real_data and reached is not None and reached >= self.rules.floor
+        return (
+            self.rules.real_data
+            and reached is not None
+            and (reached >= self.rules.floor or self.metric in LOWER_IS_BETTER)
+        )
 
     def _by_quality(self, top: Standing, own: Standing) -> tuple[bool, tuple[str, str]]:
         """A statistical rung: faster and not worse than the baseline, or as fast and better than the best so far."""
         base, found, seconds = self.baseline.quality, own.quality, own.seconds
         if found is None or base is None or top.seconds is None or seconds is None:
             return False, ("no quality was measured", "")
-        values = f"{self.metric} {found * 100:.1f} %, baseline {base * 100:.1f} %"
+        values = f"{self.metric} {shown(found, self.metric)}, baseline {shown(base, self.metric)}"
+        is_loss = self.metric in LOWER_IS_BETTER
         if seconds > top.seconds * AS_FAST:
             return False, ("slower", f"; {values}")
-        if judge(Scores((0,), (base,)), Scores((0,), (found,)), self.rules).verdict == "worse":
+        if judge(Scores((0,), (base,), is_loss), Scores((0,), (found,), is_loss), self.rules).verdict == "worse":
             return False, ("fast, but worse,", f"; {values}")
         if seconds * AS_FAST < top.seconds:
             return True, ("faster", f"; {values}")
-        gain, noise = (found - (top.quality or base)) * 100, noise_points(top.quality or base, self.rules.test_count)
+        best = top.quality or base
+        gain = advantage(found, best, self.metric)
+        noise = noise_points(best, self.rules.test_count, self.metric)
         beside = f"; {self.metric} {gain:+.1f} points beside the best so far, of which {noise:.1f} may be noise"
         if gain > noise:
             return True, ("as fast, and better,", beside)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from laptime.errors import DataError, answered, shorten
+from laptime.catalogue.own import is_own, place_of
+from laptime.errors import DataError, UsageError, answered, shorten
 from laptime.places import Places
 from laptime.records import write_json
 from laptime.spec import DataSpec
@@ -27,7 +28,7 @@ def fetch_data(workload: str, asked: str, places: Places, on_progress: OnProgres
 
     Args:
         workload: name in the catalogue.
-        asked: what `--data` takes.
+        asked: what `--data` takes; nothing but `auto` for a workload of the user's own.
         places: where the local store is.
         on_progress: told how far it is, in this thread.
 
@@ -36,7 +37,19 @@ def fetch_data(workload: str, asked: str, places: Places, on_progress: OnProgres
         UnreachableError: the source does not answer (another try may help).
         DataError: the data can't be used, or the disk is full.
     """
+    if is_own(workload):
+        return _looked_into(workload, asked, places, on_progress)
     return _ask({"do": "fetch", "workload": workload, "asked": asked}, places, on_progress)
+
+
+def _looked_into(workload: str, asked: str, places: Places, on_progress: OnProgress | None) -> DataSpec:
+    """What a child finds in a user's file: a user's own workload brings its data itself."""
+    place_of(workload)
+    if asked != "auto":
+        raise UsageError(
+            f"--data {shorten(asked)!r} is not for {shorten(workload)}, which brings its own data: leave it out."
+        )
+    return _ask({"workload": workload}, places, on_progress, "laptime.inspecting")
 
 
 def verify_data(workload: str, asked: str, places: Places, on_progress: OnProgress | None = None) -> DataSpec:
@@ -68,14 +81,16 @@ def in_words(say: Callable[[str], None], every: float = 0.25) -> OnProgress:
     return on_progress
 
 
-def _ask(request: dict[str, str], places: Places, on_progress: OnProgress | None) -> DataSpec:
+def _ask(
+    request: dict[str, str], places: Places, on_progress: OnProgress | None, module: str = "laptime.data"
+) -> DataSpec:
     with tempfile.TemporaryDirectory(prefix="laptime-data-") as name:
         folder = Path(name)
         asked, answer = folder / "request.json", folder / "result.json"
         write_json(asked, {**request, "home": str(places.home)})
         with (folder / "stderr.txt").open("w+b") as log:
             try:
-                code = _run([sys.executable, "-m", "laptime.data", str(asked), str(answer)], log, on_progress)
+                code = _run([sys.executable, "-m", module, str(asked), str(answer)], log, on_progress)
             except KeyboardInterrupt as stop:
                 for sentence in _kept(answer):
                     stop.add_note(sentence)

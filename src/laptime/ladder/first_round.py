@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from laptime.catalogue import find_optimization
-from laptime.compare.quality import noise_points, rules_of
+from laptime.compare.quality import advantage, noise_points, rules_of
 from laptime.errors import UsageError
 from laptime.ladder.climb import Climb, Standing, fastest_s, standing_of, with_trial
 from laptime.ladder.plan import rung_of
@@ -119,9 +119,10 @@ class Ablation:
         """Whether quality falls without a statistical part by more than noise: then it earns its place by that."""
         if find_optimization(name).klass != "statistical" or None in (own.quality, self.whole.quality):
             return False
-        lost = ((self.whole.quality or 0.0) - (own.quality or 0.0)) * 100
+        metric, whole = self.ladder.record.quality, self.whole.quality or 0.0
+        lost = advantage(whole, own.quality or 0.0, metric)
         rules = rules_of(self.ladder.record)
-        return rules.real_data and lost > noise_points(self.whole.quality or 0.0, rules.test_count)
+        return rules.real_data and lost > noise_points(whole, rules.test_count, metric)
 
     def _drop(self, name: str, with_s: float, own: Standing) -> None:
         seconds = own.seconds or 0.0

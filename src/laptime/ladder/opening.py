@@ -6,10 +6,11 @@ import secrets
 import time
 
 from laptime.catalogue import find_workload
+from laptime.catalogue.own import with_findings
 from laptime.compare.quality import quality_floor
 from laptime.devices import choose_device, device_count
 from laptime.errors import TrackingError
-from laptime.ladder.plan import make_plan, unfit
+from laptime.ladder.plan import make_plan, unfit, with_refusals
 from laptime.ladder.probing import probe_slow_rungs
 from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, fitted_preset, tracking_uri
@@ -30,7 +31,8 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     Raises:
         UsageError: a variant, device or preset that does not exist here.
     """
-    entry, preset = find_workload(request.workload), fitted_preset(request, data)
+    entry, preset = with_findings(find_workload(request.workload), data), fitted_preset(request, data)
+    what = data.model_dump_json() if data.own else request.workload
     device = choose_device(request.device)
     # Refuses unknown names before seconds are spent.
     no_use = unfit(entry, device)
@@ -40,15 +42,15 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     # Where variants are named, only what they need; but advice rests on what this machine gains, too.
     advised = not request.variants or request.profile == "full"
     wanted = None if advised else {o.name for v in planned.fixed for o in v.optimizations}
-    probe = run_probe((request.workload, device), places, say, wanted)
+    probe = with_refusals(run_probe((what, device), places, say, wanted), data)
     probe = probe.model_copy(update={"refusals": probe.refusals | no_use})
     if not request.variants:
-        probe = probe_slow_rungs(probe, (request.workload, device, preset), places, say)
+        probe = probe_slow_rungs(probe, (what, device, preset), places, say)
     there = ranks_there(request.launcher) or device_count(device)
     plan = with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, there)
     record = LadderRecord(
-        id=f"{time.strftime('%Y%m%d-%H%M%S')}-{request.workload}-{secrets.token_hex(2)}",
-        workload=request.workload,
+        id=f"{time.strftime('%Y%m%d-%H%M%S')}-{slug(entry.name)}-{secrets.token_hex(2)}",
+        workload=entry.name,
         preset=request.preset,
         device=device,
         data=data,
@@ -60,7 +62,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
         limit_test=preset.limit_test,
         seed=request.seed,
         quality=entry.quality,
-        quality_floor=quality_floor(request.workload, len(data.classes)),
+        quality_floor=quality_floor(entry.name, len(data.classes)),
         commit=commit(),
         started_at=time.time(),
     )
@@ -68,6 +70,11 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     ladder.say = say
     ladder.start()
     return ladder
+
+
+def slug(name: str) -> str:
+    """A name as a part of a folder's: letters, digits, `-` and `_`."""
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:40]
 
 
 def catch_up(uri: str, places: Places, say: Say) -> None:

@@ -18,7 +18,7 @@ from laptime.catalogue import (
 from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError
 from laptime.records import LeftOut, ProbeRecord, Rung
-from laptime.spec import OptimizationSpec
+from laptime.spec import DataSpec, OptimizationSpec
 from laptime.variants import Variant, baseline_of, joins_by_name, resolve
 
 # A probe's gain below this is noise.
@@ -60,7 +60,9 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
     """
     refused = {n: reason for n in LADDERS[device] if (reason := refusal(n, probe))}
     untried = {n: _too_short(preset) for n in LADDERS[device] if n not in tried_rungs(device, preset)}
-    left_out = tuple(LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried).items())
+    left_out = tuple(
+        LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried | refused).items()
+    )
     if names:
         return _named(device, names, tuple(refused), left_out)
     entering = tuple(r for r in tried_rungs(device, preset) if r not in refused)
@@ -151,6 +153,18 @@ def gains_of(name: str, probe: ProbeRecord) -> dict[str, float]:
     key = find_optimization(rung_spec(name).name).probe
     found = {k.partition("@"): gain for k, gain in probe.gains.items()}
     return {at + batch: gain for (own, at, batch), gain in found.items() if own == key}
+
+
+def rungs_refused(device: str, data: DataSpec) -> tuple[str, ...]:
+    """Rungs that a look into a user's own workload refused; none for a workload of the catalogue."""
+    refused = data.own.refused if data.own else {}
+    return tuple(r for r in LADDERS.get(DEVICES[device], ()) if rung_spec(r).name in refused)
+
+
+def with_refusals(probe: ProbeRecord, data: DataSpec) -> ProbeRecord:
+    """A probe that also refuses what is not for a user's own workload."""
+    refused = data.own.refused if data.own else {}
+    return probe.model_copy(update={"refusals": {**probe.refusals, **refused}}) if refused else probe
 
 
 def _gains(gains: dict[str, float], key: str) -> bool:

@@ -27,7 +27,7 @@ def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], No
     check_out(request, "ladder.json")
     choose_device(request.device)
     check_uri(tracking_uri(request, places))
-    check_weights(request.weights)
+    check_weights(request.weights, request.workload)
     for name in request.variants or ():
         check_variant(request, resolve(name))
     data = fetch_data(request.workload, request.data, places, in_words(say))

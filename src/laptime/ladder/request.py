@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator
 
 from laptime.catalogue import DEVICES, find_preset, find_workload
+from laptime.catalogue.own import is_own, with_findings
 from laptime.data.limits import check_limits
 from laptime.devices import cuda_devices
 from laptime.entries import Preset
@@ -100,9 +101,9 @@ def fitted_preset(request: LadderRequest, data: DataSpec) -> Preset:
 
 def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: int) -> RunSpec:
     """The spec of one process: the check, the model and the profile belong to the first round, times to all."""
-    entry, preset = find_workload(request.workload), fitted_preset(request, data)
+    entry, preset = with_findings(find_workload(request.workload), data), fitted_preset(request, data)
     return RunSpec(
-        workload=request.workload,
+        workload=entry.name,
         variant=variant.name,
         optimizations=variant.optimizations,
         device=DEVICES[variant.device],
@@ -132,8 +133,10 @@ def check_variant(request: LadderRequest, variant: Variant) -> None:
     launcher_of(request.launcher, variant.name, check_ranks(variant, find_workload(request.workload), there))
 
 
-def check_weights(weights: str) -> None:
-    """Refuses weights that are neither a known name nor a file; raises UsageError."""
+def check_weights(weights: str, workload: str) -> None:
+    """Refuses weights that are neither a known name nor a file, or not ours to load; raises UsageError."""
+    if is_own(workload) and weights != "none":
+        raise UsageError(f"--weights {shorten(weights)!r} is not for {shorten(workload)}: load them in its model().")
     if weights not in ("none", "imagenet") and not Path(weights).expanduser().is_file():
         raise UsageError(f"--weights {shorten(weights)!r} is neither none nor imagenet nor a file: give one of these.")
 

@@ -12,6 +12,7 @@ from laptime.catalogue import DEVICES
 from laptime.devices import choose_device
 from laptime.errors import UsageError
 from laptime.ladder.data import fetch_data, in_words
+from laptime.ladder.plan import rungs_refused
 from laptime.ladder.request import LadderRequest, check_out, check_variant, check_weights, make_spec
 from laptime.launchers import launch, ranks_there
 from laptime.launchers.base import Hooks
@@ -28,10 +29,15 @@ def chosen_variant(request: LadderRequest, settings: tuple[str, ...]) -> Variant
     Raises:
         UsageError: none or several are named, or an option does not exist.
     """
+    return with_options(resolve(variant_name(request)), settings)
+
+
+def variant_name(request: LadderRequest) -> str:
+    """The name of the one variant; raises UsageError where none or several are named."""
     names = request.variants or ()
     if len(names) != 1:
         raise UsageError(f"run takes one variant, not {len(names)}: use laptime optimize --variants for several.")
-    return with_options(resolve(names[0]), settings)
+    return names[0]
 
 
 def run_single(
@@ -58,11 +64,14 @@ def run_single(
     say, on_event = told
     variant = chosen_variant(request, settings)
     check_out(request, "record.json")
-    check_weights(request.weights)
+    check_weights(request.weights, request.workload)
     if ranks_there(request.launcher) is None:
         choose_device(DEVICES[variant.device])
     check_variant(request, variant)
     data = fetch_data(request.workload, request.data, places, in_words(say))
+    away = rungs_refused(variant.device, data)
+    if away:
+        variant = with_options(resolve(variant_name(request), away), settings)
     spec = make_spec(request, variant, data, 0).model_copy(update={"checkpoints": checkpoints})
     if bare:
         spec = spec.model_copy(update={"check": False, "save_model": False, "profile": "none"})

@@ -23,6 +23,7 @@ from laptime.measure.pauses import watched_collector
 from laptime.measure.syncs import count_syncs
 from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.records import EpochRecord
+from laptime.trees import cut
 from laptime.workloads.base import Batch, Counts
 from laptime.world import ALONE, World
 
@@ -151,11 +152,11 @@ class Session:
 
     def _shapes(self, epoch: int, whole_calls: int, last_calls: int) -> None:
         recipe = self.recipe
-        last = shares(torch.arange(len(recipe.data.train.labels)), recipe.batch_size, recipe.world)[-1]
+        last = shares(torch.arange(len(recipe.data.train)), recipe.batch_size, recipe.world)[-1]
         first = next(iter(self.parts.loader.epoch(epoch)))
         # The last part may be larger than the first, where a small remainder joined it.
         count = len(last.indices)
-        inputs, labels = (torch.cat([t] * -(-count // len(first)))[:count] for t in (first.inputs, first.labels))
+        inputs, labels = cut(first.content, len(first), count)
         for batch, calls in ((first, whole_calls), (Batch(inputs, labels, last.weight), last_calls)):
             for _ in range(calls):
                 self.parts.step(self.parts, batch)
@@ -175,14 +176,17 @@ class Session:
         return time.perf_counter() - begin
 
 
-def totals(counts: list[Counts], world: World = ALONE) -> tuple[float, float, int]:
-    """Mean loss, accuracy and samples of several steps of all ranks; reads the device once.
+def totals(counts: list[Counts], world: World = ALONE) -> tuple[float, float | None, int]:
+    """Mean loss, accuracy (None without one) and samples of several steps of all ranks; reads the device once.
 
-    Integers are added as such, losses in float64: the ranks' totals are those of one process.
+    In float64, in which counts add up exactly: the ranks' totals are those of one process.
     """
     loss = torch.stack([torch.as_tensor(c.loss_sum, dtype=torch.float64) for c in counts]).sum()
-    correct = torch.stack([torch.as_tensor(c.correct) for c in counts]).sum().to(torch.int64)
     whole = world.summed(loss)
-    numbers = world.summed(torch.stack([correct, correct.new_tensor(sum(c.count for c in counts))]))
-    hits, samples = (int(n) for n in numbers)  # waits for the device
-    return float(whole) / samples, hits / samples, samples
+    right = [
+        torch.as_tensor(c.correct, dtype=torch.float64, device=loss.device) for c in counts if c.correct is not None
+    ]
+    hits = torch.stack(right).sum() if right else torch.zeros_like(loss)
+    numbers = torch.stack([hits, hits.new_tensor(sum(c.count for c in counts)), hits.new_tensor(len(right))])
+    correct, samples, judged = world.summed(numbers).tolist()  # waits for the device
+    return float(whole) / samples, correct / samples if judged else None, int(samples)

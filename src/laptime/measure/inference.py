@@ -12,7 +12,7 @@ from torch import nn
 
 from laptime.engine.setup import samples_of_a_rank
 from laptime.optimizations.base import Parts, Recipe
-from laptime.optimizations.data import Normalizer
+from laptime.optimizations.samples import first
 from laptime.records import InferenceRecord, Quartiles
 from laptime.workloads.base import Batch
 
@@ -26,7 +26,7 @@ def measure_inference(
 ) -> tuple[InferenceRecord, ...]:
     """Times forward passes of what evaluation uses, in the run's precision, without gradients; waits for the device.
 
-    Batch sizes are 1, 32 and that of a rank, as far as there are test images for them; inputs are on the device. The
+    Batch sizes are 1, 32 and that of a rank, as far as there are test samples for them; inputs are on the device. The
     forward pass is the workload's own, with the loss and the hits. All state is left as it was, random numbers too.
 
     Args:
@@ -38,14 +38,13 @@ def measure_inference(
     """
     own = samples_of_a_rank(recipe)
     test = recipe.data.test
-    sizes = [size for size in sorted({*_SIZES, own}) if size <= len(test.labels)]
-    normalize = Normalizer(recipe, p.device)
+    sizes = [size for size in sorted({*_SIZES, own}) if size <= len(test)]
     found = []
     # A user's net may draw random numbers in evaluation too; what follows must not depend on how many passes fitted.
     seeded = torch.random.fork_rng(devices=[p.device] if p.device.type == "cuda" else [])
     with _evaluating(p.evaluated), seeded, torch.inference_mode():
         for size in sizes:
-            batch = Batch(normalize(test.images[:size].to(p.device)), test.labels[:size].to(p.device))
+            batch = first(recipe, test, size, p.device)
             times = _passes(_Pass(p, batch, clock), budget_s / len(sizes))
             spread = Quartiles.of([1000 * s for s in times])
             found.append(InferenceRecord(batch_size=size, pass_ms=spread, samples_per_s=1000 * size / spread.median))

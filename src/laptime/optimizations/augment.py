@@ -28,7 +28,7 @@ class Augmented:
     def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
         """See `Loader.epoch`."""
         # One copy an epoch: indices that came from the host with each batch would make each step wait for the device.
-        order = permutation(len(self.recipe.data.train.labels), self.recipe.seed, index).to(self.recipe.device)
+        order = permutation(len(self.recipe.data.train), self.recipe.seed, index).to(self.recipe.device)
         held = shares(order, self.recipe.batch_size, self.recipe.world)
         for batch, share in zip(self.loader.epoch(index, mark), held, strict=True):
             indices = share.indices
@@ -53,7 +53,7 @@ def flip(recipe: Recipe, options: Options) -> Recipe:
     epochs show each image both ways, where independent coins show half of them the same way twice. Source: Jordan 2024,
     "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (arXiv:2404.00498).
     """
-    mode, count = options["mode"], len(recipe.data.train.labels)
+    mode, count = options["mode"], len(recipe.data.train)
     if mode not in ("random", "alternating"):
         raise UsageError(f"flip:mode={mode} is unknown: give alternating or random.")
 

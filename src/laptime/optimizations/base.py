@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
+from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData
 from laptime.spec import Option
 from laptime.workloads.base import Batch, Counts, Output, Workload
@@ -163,7 +164,7 @@ class Recipe:
 
     Attributes:
         model: the net in fp32, initialized; model-stage optimizations replace modules in their own copy of it.
-        image_size: height and width of the inputs.
+        image_size: height and width of the inputs; (0, 0) where batches are the user's own.
         channels_last: whether images come in NHWC memory format.
         make_loader: loader from the finished recipe.
         make_schedule: schedule from the optimizer and the steps of the whole counted run.
@@ -191,7 +192,7 @@ class Recipe:
 
     workload: Workload
     model: nn.Module
-    data: ImageData
+    data: ImageData | OwnData
     device: torch.device
     image_size: tuple[int, int]
     batch_size: int
@@ -226,8 +227,8 @@ class Recipe:
 
     @property
     def channels(self) -> int:
-        """Values of a pixel."""
-        return len(self.data.mean)
+        """Values of a pixel; 0 where the data is a user's own."""
+        return len(self.data.mean) if isinstance(self.data, ImageData) else 0
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +17,17 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
+from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData, Split
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, permutation, shares, unmarked
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
+from laptime.trees import Tree, mapped, sent
 from laptime.workloads.base import Batch
 from laptime.world import ALONE, World
 
 _RESERVED_SHARE = 0.25
+# A worker that is silent for so long waits for a lock or a thread that its process does not have.
+_SILENCE_S = 120
 
 
 class ItemDataset(Dataset[tuple[Tensor, int]]):
@@ -72,20 +78,22 @@ class ItemLoader:
 
     def __init__(self, recipe: Recipe) -> None:
         data = recipe.data
-        self.sampler = EpochBatches(len(data.train.labels), recipe.batch_size, recipe.seed, recipe.world)
-        dataset = ItemDataset(data)
+        self.sampler = EpochBatches(len(data.train), recipe.batch_size, recipe.seed, recipe.world)
+        self.own = isinstance(data, OwnData)
         count = recipe.loading.workers
         with warnings.catch_warnings():
             # More processes than cores are what the tutorials ask for; the comparison shows what they cost.
             warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
-            self.loader: DataLoader[tuple[Tensor, int]] = DataLoader(
-                dataset,
+            self.loader: DataLoader[Any] = DataLoader(
+                data.train.dataset if isinstance(data, OwnData) else ItemDataset(data),
                 batch_sampler=self.sampler,
+                collate_fn=data.train.collate if isinstance(data, OwnData) else None,
+                # Of its own: an epoch draws a number, and what dropout draws must not depend on the loader.
+                generator=torch.Generator(),
+                timeout=_SILENCE_S if count else 0,
                 num_workers=count,
                 persistent_workers=count > 0,
                 pin_memory=recipe.loading.pinned and torch.cuda.is_available(),
-                # Of its own: an epoch draws a number, and what dropout draws must not depend on the loader.
-                generator=torch.Generator(),
             )
         self.device = recipe.device
         self.format = torch.channels_last if recipe.channels_last else torch.contiguous_format
@@ -100,10 +108,11 @@ class ItemLoader:
         if self.loader.num_workers:
             mark("workers")
         copied = self.device.type != "cpu" or self.format is torch.channels_last
-        for (images, labels), weight in zip(fetched, self.sampler.weights(), strict=True):
+        for given, weight in zip(fetched, self.sampler.weights(), strict=True):
             if copied:
                 mark("data")
-            batch = Batch(images.to(self.device, memory_format=self.format), labels.to(self.device), weight)
+            content = sent(given, self.device, self.format)
+            batch = Batch(content, weight=weight) if self.own else Batch(content[0], content[1], weight)
             if copied:
                 mark("copy")
             yield batch
@@ -116,7 +125,7 @@ class ResidentLoader:
     """Whole batches out of one tensor of whole numbers on the run's device, normalized in one pass."""
 
     def __init__(self, recipe: Recipe) -> None:
-        split = recipe.data.train
+        split = images_of(recipe).train
         self.split, self.recipe = Split(split.images.to(recipe.device), split.labels.to(recipe.device)), recipe
         self.normalize = Normalizer(recipe)
 
@@ -132,17 +141,42 @@ class ResidentLoader:
         return len(shares(torch.arange(len(self.split.labels)), self.recipe.batch_size, self.recipe.world))
 
 
+class OwnResidentLoader:
+    """Whole batches out of a user's own training data, read once and kept on the run's device."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        assert isinstance(recipe.data, OwnData)
+        self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+        self.whole: Tree = sent(recipe.data.train.whole, recipe.device, self.layout)
+        self.count, self.recipe = len(recipe.data.train), recipe
+
+    def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
+        """See `Loader`; batches are on the device already, so they are not copied there."""
+        order = permutation(self.count, self.recipe.seed, index).to(self.recipe.device)
+        for share in shares(order, self.recipe.batch_size, self.recipe.world):
+            chosen = mapped(self.whole, _rows(share.indices))
+            yield Batch(sent(chosen, self.recipe.device, self.layout), weight=share.weight)
+
+    def __len__(self) -> int:
+        return len(shares(torch.arange(self.count), self.recipe.batch_size, self.recipe.world))
+
+
+def _rows(indices: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda tensor: tensor[indices]
+
+
 class Normalizer:
     """Stored images [B, H, W, C] to normalized float32 images [B, C, H, W] in the run's memory format."""
 
     def __init__(self, recipe: Recipe, device: torch.device | None = None) -> None:
         height, width = recipe.image_size
         on = device or recipe.device
-        mean, std = torch.tensor(recipe.data.mean, device=on), torch.tensor(recipe.data.std, device=on)
+        data = images_of(recipe)
+        mean, std = torch.tensor(data.mean, device=on), torch.tensor(data.std, device=on)
         # Repeated over the pixels: broadcasting over a last dimension of 3 would not vectorize.
         self.mean, self.std = mean.repeat(height * width), std.repeat(height * width)
         # A tensor on the device: CUDA multiplies by the rounded reciprocal of a number, which is another last bit.
-        self.whole = torch.tensor(float(recipe.data.scale), device=on)
+        self.whole = torch.tensor(float(data.scale), device=on)
         self.shape = (-1, height, width, recipe.channels)
         self.channels_last = recipe.channels_last
 
@@ -165,24 +199,37 @@ def items(recipe: Recipe) -> Loader:
 def resident(recipe: Recipe, options: Options) -> Recipe:
     """Takes whole batches out of memory.
 
-    On a CPU the images are the memory-mapped store, which the page cache holds. On a GPU they are copied there once;
-    where they leave too little room, the loader stays as it is.
+    On a CPU images are the memory-mapped store, which the page cache holds. On a GPU they are copied there once. A
+    user's own samples are read once. Where they leave too little room, the loader stays as it is.
     """
-    if recipe.device.type == "cuda":
-        free, whole = torch.cuda.mem_get_info(recipe.device)
-        if (note := no_room(recipe.data.train.images.nbytes, free, whole)) is not None:
+    own, on_gpu = isinstance(recipe.data, OwnData), recipe.device.type == "cuda"
+    if own or on_gpu:  # images on a CPU are the page cache's
+        free, whole = torch.cuda.mem_get_info(recipe.device) if on_gpu else host_memory()
+        if (note := no_room(recipe.data.train.nbytes, free, whole)) is not None:
             return replace(recipe, notes=(*recipe.notes, note))
-    return replace(recipe, make_loader=ResidentLoader)
+    return replace(recipe, make_loader=OwnResidentLoader if own else ResidentLoader)
+
+
+def host_memory() -> tuple[int, int]:
+    """Free and whole memory of the machine, bytes."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+
+def images_of(recipe: Recipe) -> ImageData:
+    """The recipe's data, for what works on images of our own alone."""
+    assert isinstance(recipe.data, ImageData)
+    return recipe.data
 
 
 def no_room(needed: int, free: int, whole: int) -> str | None:
-    """Why images of `needed` bytes stay off a device with `free` of `whole` bytes; None where they fit.
+    """Why samples of `needed` bytes stay off a device with `free` of `whole` bytes; None where they fit.
 
     A quarter of the device is left to the training.
     """
     if needed <= free - _RESERVED_SHARE * whole:
         return None
     return (
-        f"images stay on the host: {needed / 2**30:.1f} GiB do not fit beside a training into {free / 2**30:.1f} GiB "
-        "of free device memory"
+        f"samples stay where they are: {needed / 2**30:.1f} GiB do not fit beside a training into "
+        f"{free / 2**30:.1f} GiB of free memory"
     )

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from laptime.optimizations.base import Options, Parts, Recipe, shares
+from laptime.trees import mapped, tensors
 from laptime.workloads.base import Batch, Counts
 
 # Eager steps before the capture: lazy state of optimizer, cuDNN and allocator has to be there by then.
@@ -46,13 +46,11 @@ class Tape:
     """One recorded shape: its buffers and how to run it again.
 
     Attributes:
-        inputs: static images [B, 3, H, W].
-        labels: static classes [B].
+        batch: whose tensors are the buffers.
         replay: runs the step on the buffers; its result is overwritten by the next replay.
     """
 
-    inputs: Tensor
-    labels: Tensor
+    batch: Batch
     replay: Work
 
 
@@ -89,15 +87,16 @@ class GraphStep:
 
     def _recorded(self, p: Parts, batch: Batch) -> Tape:
         # Dense copies in the same memory format.
-        static = replace(batch, inputs=batch.inputs.clone(), labels=batch.labels.clone())
-        return Tape(static.inputs, static.labels, self._record(lambda: device_work(p, static)))
+        static = replace(batch, inputs=mapped(batch.inputs, torch.clone), labels=mapped(batch.labels, torch.clone))
+        return Tape(static, self._record(lambda: device_work(p, static)))
 
 
 def _played(tape: Tape, batch: Batch) -> Counts:
-    tape.inputs.copy_(batch.inputs)
-    tape.labels.copy_(batch.labels)
+    for buffer, given in zip(tensors(tape.batch.content), tensors(batch.content), strict=True):
+        buffer.copy_(given)
     found = tape.replay()
-    return Counts(torch.as_tensor(found.loss_sum).clone(), torch.as_tensor(found.correct).clone(), found.count)
+    correct = None if found.correct is None else torch.as_tensor(found.correct).clone()
+    return Counts(torch.as_tensor(found.loss_sum).clone(), correct, found.count)
 
 
 def eager_record(work: Work) -> Work:

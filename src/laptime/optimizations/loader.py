@@ -13,6 +13,7 @@ from torch.cuda import Event
 from laptime.errors import UsageError
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, unmarked
 from laptime.processes import allowed_cores
+from laptime.trees import sent, tensors
 from laptime.workloads.base import Batch
 
 # Four a GPU is the rule of thumb; more than the cores that are allowed only share them.
@@ -42,8 +43,8 @@ class SameStream:
 
     def send(self, batch: Batch) -> object:
         """See `Lane`."""
-        inputs = batch.inputs.to(self.device, memory_format=self.format, non_blocking=True)
-        return replace(batch, inputs=inputs, labels=batch.labels.to(self.device, non_blocking=True))
+        inputs, labels = sent(batch.content, self.device, self.format, non_blocking=True)
+        return replace(batch, inputs=inputs, labels=labels)
 
     def receive(self, sent: object) -> Batch:
         """See `Lane`."""
@@ -72,8 +73,8 @@ class SideStream(SameStream):
         assert isinstance(arrived, Event)
         current = torch.cuda.current_stream(self.stream.device)
         current.wait_event(arrived)
-        copied.inputs.record_stream(current)
-        copied.labels.record_stream(current)
+        for tensor in tensors(copied.content):
+            tensor.record_stream(current)
         return copied
 
 
@@ -113,7 +114,7 @@ def workers(recipe: Recipe, options: Options) -> Recipe:
     if asked == -1:
         rates = tried(recipe)
         count = int(recipe.world.agreed(max(rates, key=lambda n: rates[n])))
-        note = ", ".join(f"{n}: {rate:,.0f} images/s" for n, rate in rates.items())
+        note = ", ".join(f"{n}: {rate:,.0f} samples/s" for n, rate in rates.items())
     settled: dict[str, Options] = {**recipe.settled, "workers": {"count": count}}
     notes = (*recipe.notes, f"{count} loader workers" + (f" ({note})" if note else ""))
     return replace(recipe, loading=replace(recipe.loading, workers=count), settled=settled, notes=notes)
@@ -125,7 +126,7 @@ def candidates(cores: int) -> tuple[int, ...]:
 
 
 def tried(recipe: Recipe) -> dict[int, float]:
-    """Images a second by number of workers: a few batches each, timed once every worker has delivered one."""
+    """Samples a second by number of workers: a few batches each, timed once every worker has delivered one."""
     return {count: _rate(recipe, count) for count in candidates(allowed_cores() // recipe.world.here)}
 
 
@@ -134,12 +135,12 @@ def _rate(recipe: Recipe, count: int) -> float:
     batches = trial.make_loader(trial).epoch(0)
     for _, _ in zip(range(max(1, count)), batches, strict=False):
         pass
-    images, begin = 0, time.perf_counter()
+    done, begin = 0, time.perf_counter()
     for _, batch in zip(range(max(_TIMED_BATCHES, 6 * count)), batches, strict=False):
-        images += len(batch)
+        done += len(batch)
         if time.perf_counter() - begin > _LONGEST_TRIAL_S:
             break
-    return images / (time.perf_counter() - begin)
+    return done / (time.perf_counter() - begin)
 
 
 def pinned(recipe: Recipe, options: Options) -> Recipe:

@@ -23,7 +23,7 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
     if size < 1:
         raise UsageError(f"large-batch:size={size} is no batch size: give at least 1, or 0 for the device's.")
     settled: dict[str, Options] = {**recipe.settled, "large-batch": {"size": size}}
-    size = min(size * recipe.copies, len(recipe.data.train.labels))
+    size = min(size * recipe.copies, len(recipe.data.train))
     peak = float(options["max_lr"]) or recipe.learning_rate * math.sqrt(size / recipe.batch_size)
     kinds: dict[str, MakeSchedule] = {"onecycle": one_cycle(peak), "constant": constant}
     if options["schedule"] not in kinds:

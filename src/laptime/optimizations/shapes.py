@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from laptime.optimizations.base import Recipe
-from laptime.workloads.base import Batch
+from laptime.optimizations.samples import stand_in
 
-_SAMPLES = 2
+# Two, since BatchNorm takes no single one.
+SAMPLES = 2
 
 Run = Callable[[nn.Module], object]
 Calls = dict[str, list[list[tuple[int, ...]]]]
@@ -24,19 +25,13 @@ class ShapesUnknownError(Exception):
     """A net can't be run on shapes alone; the message says why."""
 
 
-def meta_batch(recipe: Recipe, size: tuple[int, int]) -> Batch:
-    """Two samples as shapes: images [2, C, H, W], labels [2]."""
-    images = torch.empty(_SAMPLES, recipe.channels, *size, device="meta")
-    return Batch(images, torch.zeros(_SAMPLES, dtype=torch.int64, device="meta"))
-
-
 def runs_of(recipe: Recipe) -> list[Run]:
     """The workload's own forward on shapes, once for each size of image that the recipe trains on."""
     return [_run(recipe, size) for size in recipe.sizes]
 
 
 def _run(recipe: Recipe, size: tuple[int, int]) -> Run:
-    return lambda model: recipe.workload.forward(model, meta_batch(recipe, size))
+    return lambda model: recipe.workload.forward(model, stand_in(recipe, SAMPLES, size=size))
 
 
 def input_shapes(model: nn.Module, runs: Sequence[Run], kind: type[nn.Module]) -> Calls:

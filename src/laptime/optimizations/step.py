@@ -20,7 +20,8 @@ def tutorial_step(p: Parts, batch: Batch) -> Counts:
     p.schedule.step()
     p.optimizer.zero_grad()
     p.mark("optimizer")
-    loss, correct = output.loss.item(), int(output.correct.item())  # waits for the device
+    loss = output.loss.item()  # waits for the device
+    correct = None if output.correct is None else output.correct.item()
     p.mark("read")
     return Counts(loss * output.count / output.weight, correct, output.count)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -21,6 +20,7 @@ from torch.utils.flop_counter import flop_registry
 
 from laptime.engine.setup import samples_of_a_rank
 from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.samples import stand_in
 from laptime.optimizations.shapes import ShapesUnknownError, guarded
 from laptime.records import Ceilings, RunRecord
 from laptime.records.rates import ceiling_share
@@ -78,8 +78,7 @@ def step_work(recipe: Recipe, parts: Parts) -> list[Work]:
     if recipe.device.type == "cpu":  # ranks share the CPU whose ceilings these are
         count, ranks = recipe.batch_size, recipe.world.size
     side = (recipe.epoch_sizes or (recipe.image_size,))[-1]
-    images = torch.empty(count, recipe.channels, *side, device="meta")
-    batch = Batch(images, torch.zeros(count, dtype=torch.int64, device="meta"))
+    batch = stand_in(recipe, count, size=side)
     with WorkCounter(4 if recipe.precision == "fp32" else 2) as counter:
         guarded(partial(_forward_and_backward, recipe, model, batch))
     return [*counter.done, Work(0.0, ranks * _optimizer_bytes(parts))]

@@ -33,6 +33,7 @@ from laptime.profiling.files import (
 from laptime.profiling.memory import categories, traced_peak_mib
 from laptime.records import ProfileRecord, TraceSummary, write_json
 from laptime.spec import ProfileSchedule
+from laptime.trees import tensors
 
 # What the segment may take of a run, two steps to learn the order of the marks aside; longer steps get fewer of them.
 _TIMES_S, _MEMORY_S = 7.0, 3.0
@@ -138,7 +139,7 @@ class Segment:
         write_memory_tables(recorded, self.asked.folder, self.on_gpu)
         peak = self._gpu_peak_mib() if self.on_gpu else traced_peak_mib(self.traces["stacks"])
         batch = next(iter(self.parts.loader.epoch(self.asked.epoch)))
-        self.memory_mib = categories(self.parts, peak, (batch.inputs, batch.labels))
+        self.memory_mib = categories(self.parts, peak, tuple(tensors(batch.content)))
 
     def _reset_peak(self) -> None:
         """Begins to look for a GPU's peak, and notes the bytes that are held between steps."""

@@ -119,8 +119,10 @@ def variant_recorded(
     for record, place in zip(records, folders, strict=True):
         _log_files(tracker, key, record, place)
     model = next((p for p in folders if (p / "model.pt").is_file() and (p / "spec.json").is_file()), None)
-    if model is not None:
+    if model is not None and ladder.data.own is None:
         tracker.log_model(ModelFiles(key, model))
+    elif model is not None:  # the code of a user's own net is not ours to store; its weights are
+        tracker.log_artifact(key, model / "model.pt")
     tracker.end_run(key, _run_status(ladder, records), records[-1].ended_at or time.time())
 
 

@@ -9,23 +9,30 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from laptime.trees import Tree, samples
+
 
 @dataclass(frozen=True)
 class Batch:
     """Samples of one step.
 
     Attributes:
-        inputs: images [B, C, H, W], float32, normalized.
-        labels: classes [B], int64.
+        inputs: images [B, C, H, W], float32, normalized; of a user's own workload the whole batch, as it was collated.
+        labels: classes [B], int64; None in a user's own.
         weight: what the mean loss counts in the gradient; not 1 only where ranks hold unequal parts of a batch.
     """
 
-    inputs: Tensor
-    labels: Tensor
+    inputs: Tree
+    labels: Tree = None
     weight: float = 1.0
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return samples(self.inputs)
+
+    @property
+    def content(self) -> Tree:
+        """Inputs and labels together."""
+        return (self.inputs, self.labels)
 
 
 @dataclass(frozen=True)
@@ -34,12 +41,12 @@ class Counts:
 
     Attributes:
         loss_sum: sum of the samples' losses, a scalar.
-        correct: number of right answers, a scalar.
+        correct: number of right answers, a scalar; None where there is no such thing.
         count: samples.
     """
 
     loss_sum: Tensor | float
-    correct: Tensor | int
+    correct: Tensor | int | float | None
     count: int
 
 
@@ -49,13 +56,13 @@ class Output:
 
     Attributes:
         loss: mean loss of the batch, a scalar with its graph.
-        correct: number of right answers, an int64 scalar.
+        correct: number of right answers, an int64 scalar (float64 in a user's own, None without an accuracy).
         count: samples of the batch.
         weight: what the mean loss was multiplied with, see `Batch.weight`; the counts are without it.
     """
 
     loss: Tensor
-    correct: Tensor
+    correct: Tensor | None
     count: int
     weight: float = 1.0
 

@@ -189,7 +189,7 @@ def test_table_fits_the_terminal(example: Comparison, width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
     for expected in ("6.80x", "kept", "fastest", "left out", "out of memory", "brought"):
         assert expected in text
-    assert ("images/s" in text) is (width >= 110)
+    assert ("samples/s" in text) is (width >= 110)
 
 
 def test_all_files_are_written_whole(example: Comparison, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_the_sentence_names_what_fits(recipe, limit):
         assert "batch 16 does not fit on this machine's memory; 4 is the largest" in sentence
         assert "--set large-batch.size=4" in sentence
     else:
-        assert "neither does a single image" in sentence
+        assert "neither does a single sample" in sentence
 
 
 def starving(recipe, limit):
@@ -91,7 +91,7 @@ def test_the_record_of_a_run_names_what_fits(monkeypatch, tmp_path):
         return replace(recipe, forward=forward)
 
     monkeypatch.setattr(worker, "make_recipe", starving)
-    monkeypatch.setattr(worker, "_open", lambda spec: make_data(train=16, test=3))
+    monkeypatch.setattr(worker, "open_data", lambda spec: make_data(train=16, test=3))
     record = worker.run(make_spec(), tmp_path)
     assert record.status == "failed"
     assert "batch 16 does not fit" in record.error

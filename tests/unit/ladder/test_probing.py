@@ -96,7 +96,7 @@ def test_a_gpu_needs_no_slow_probe_but_a_compiler_for_each_rung_that_compiles(ch
 
 
 def test_the_exact_rungs_before_one_exclude_each_other_as_in_a_ladder():
-    names = [o.name for o in exact_before("cuda", "compile")]
+    names = [o.name for o in exact_before("cifar", "cuda", "compile")]
     assert len(names) == len(set(names))
     assert "resident" in names
     assert not {"workers", "pinned"} & set(names)

@@ -28,7 +28,7 @@ DEFAULTS = {"mode": "default", "layout": "keep", "dynamic": False, "backend": "i
 
 def run(monkeypatch, folder, backend: str, **changes) -> RunRecord:
     """One process of `compile` on 20 images in batches of 16 and 4."""
-    monkeypatch.setattr(worker, "_open", lambda _: make_data(train=20, test=6))
+    monkeypatch.setattr(worker, "open_data", lambda _: make_data(train=20, test=6))
     options = {"backend": backend}
     spec = make_spec(optimizations=(OptimizationSpec(name="compile", options=options),), variant="cpu-compile")
     return worker.run(spec.model_copy(update=changes), folder)

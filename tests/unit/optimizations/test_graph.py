@@ -80,7 +80,7 @@ def test_only_the_whole_batch_is_recorded_and_only_once():
     step = GraphStep((recipe.batch_size, 1.0), record, directly)
     trained(replace(recipe, step=step))
     assert len(recorded) == 1
-    assert step._tape.inputs.shape == (14, 3, 8, 8)
+    assert step._tape.batch.inputs.shape == (14, 3, 8, 8)
 
 
 def test_it_is_recorded_before_the_clock_runs_however_short_the_epoch_is():
@@ -119,7 +119,7 @@ def test_counts_of_a_step_outlive_the_next_one():
 def test_the_buffers_keep_the_images_memory_format():
     recipe = replace(small_recipe(graph), channels_last=True)
     _, _, parts = trained(recipe)
-    assert parts.step._tape.inputs.is_contiguous(memory_format=torch.channels_last)
+    assert parts.step._tape.batch.inputs.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_a_reset_leaves_every_tensor_where_the_recording_knows_it():

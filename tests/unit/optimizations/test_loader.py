@@ -45,7 +45,7 @@ def test_the_number_that_was_tried_out_is_written_down(recipe):
     chosen = workers(recipe, {"count": -1})
     count = chosen.settled["workers"]["count"]
     assert count == chosen.loading.workers
-    assert "images/s" in chosen.notes[-1]
+    assert "samples/s" in chosen.notes[-1]
     assert workers(recipe, {"count": count}).loading == chosen.loading
     assert not multiprocessing.active_children()
 

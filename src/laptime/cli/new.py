@@ -1,0 +1,25 @@
+"""`laptime new`: a commented training of the user's own that runs as it is."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from laptime.cli.words import command
+
+
+def new(file: Annotated[Path, typer.Argument(help="The Python file to write.", metavar="FILE")]) -> None:
+    """Writes a commented training of your own, which laptime optimize runs as it is."""
+    from laptime.errors import UsageError, shorten
+
+    if file.suffix != ".py" or not file.stem.isidentifier():
+        raise UsageError(f"{shorten(str(file))!r} is no name for a Python file: give one such as my_train.py.")
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(files("laptime.cli").joinpath("own_workload.py.txt").read_text(encoding="utf-8"))
+    except FileExistsError:
+        raise UsageError(f"{shorten(str(file))!r} exists already: give another name or remove it.") from None
+    typer.echo(f"Wrote {file}. Next: {command('laptime')} optimize {file}:workload --limit-train 2000")

@@ -1,0 +1,206 @@
+"""A user's own training, opened: its file is imported, its data sets are taken as they are."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Subset, default_collate
+
+from laptime.data.limits import check_limit
+from laptime.errors import LaptimeError, RunError, UsageError, shorten
+from laptime.protocol import Workload
+from laptime.spec import DataSpec
+from laptime.trees import Tree, tensors
+from laptime.user_code import complaint
+
+_NEEDED = ("data", "model", "loss")
+# An object, a class that makes it, a function that gives the class: more calls than that are a mistake.
+_MOST_CALLS = 3
+
+
+@dataclass(frozen=True)
+class OwnSplit:
+    """One part of a user's data.
+
+    Attributes:
+        dataset: map-style.
+        collate: from a list of items to a batch.
+    """
+
+    dataset: Any
+    collate: Callable[[list[Any]], Tree]
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def batch(self, indices: Sequence[int]) -> Tree:
+        """Reads items and puts them into a batch, in this process."""
+        return self.collate([self.dataset[i] for i in indices])
+
+    @cached_property
+    def whole(self) -> Tree:
+        """All items as one batch, read once."""
+        return self.batch(range(len(self)))
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of all items, by those of the first."""
+        return len(self) * sum(t.nbytes for t in tensors(self.batch([0])))
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """A user's data, with the workload that it belongs to."""
+
+    workload: Workload
+    train: OwnSplit
+    test: OwnSplit
+    file: Path
+    classes: tuple[str, ...] = ()
+
+    @property
+    def batch_size(self) -> int:
+        """The user's, in which evaluation goes through the test data."""
+        return int(getattr(self.workload, "batch_size", 32))
+
+
+@contextmanager
+def told_with_line(doing: str, file: Path) -> Iterator[None]:
+    """Tells errors of the user's code in one sentence with their line; raises RunError."""
+    try:
+        yield
+    except LaptimeError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a user's code raises
+        raise RunError(f"{doing} failed: {complaint(error, file)}.") from error
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def load_workload(file: Path, attribute: str) -> Workload:
+    """Imports a file and finds or makes the workload in it.
+
+    Modules beside the file are found, as `python train.py` would find them. The module has the file's name, so that
+    worker processes that are not forked can import it.
+
+    Raises:
+        UsageError: there is no such attribute, or what it is or makes has not the methods of `laptime.Workload`.
+        RunError: the user's code failed.
+    """
+    module = _imported(file)
+    if not hasattr(module, attribute):
+        mine = sorted(n for n, v in vars(module).items() if not n.startswith("_") and _made_in(v, module))
+        hint = f"it defines {', '.join(mine[:8])}" if mine else "it defines nothing of its own"
+        raise UsageError(f"{file.name} has no {shorten(attribute)!r} ({hint}): give {file.name}:NAME.")
+    found = getattr(module, attribute)
+    for _ in range(_MOST_CALLS):
+        if isinstance(found, type) or (callable(found) and not hasattr(found, "loss")):
+            with told_with_line(f"making the workload {attribute}", file):
+                found = found()
+    missing = [name for name in _NEEDED if not callable(getattr(found, name, None))]
+    if missing:
+        raise UsageError(
+            f"{attribute} of {file.name} is no workload, since it has no {' and no '.join(f'{m}()' for m in missing)}: "
+            "see laptime.Workload, or laptime new for a file that runs."
+        )
+    workload: Workload = found
+    return workload
+
+
+def _imported(file: Path) -> Any:
+    name, folder = file.stem, str(file.parent)
+    known = sys.modules.get(name)
+    if known is not None:
+        if getattr(known, "__file__", None) == str(file):
+            return known
+        raise UsageError(f"{file.name} has the name of another module ({name}) that is in use: rename the file.")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    found = importlib.util.spec_from_file_location(name, file)
+    if found is None or found.loader is None:
+        raise UsageError(f"{file.name} can't be imported: give a Python file.")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    try:
+        with told_with_line(f"importing {file.name}", file):
+            found.loader.exec_module(module)
+    except RunError:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _made_in(value: object, module: Any) -> bool:
+    return module.__name__ in (getattr(value, "__module__", None), type(value).__module__)
+
+
+def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] = (None, None)) -> OwnData:
+    """Opens a user's workload and its data.
+
+    Args:
+        file: the user's.
+        attribute: its name for the workload.
+        limits: how many training and test samples are kept; None for all.
+
+    Raises:
+        UsageError: it is no workload, its data are no two map-style data sets, or a limit is out of reach.
+        RunError: the user's code failed.
+    """
+    workload = load_workload(file, attribute)
+    with told_with_line("data()", file):
+        given = workload.data()
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise UsageError(
+                f"data() of {file.name} gave {type(given).__name__}: return two data sets, to train and to test."
+            )
+        collate = getattr(workload, "collate_fn", None) or default_collate
+        splits = []
+        for name, dataset, limit in zip(("train", "test"), given, limits, strict=True):
+            _check_mapped(name, dataset, file)
+            splits.append(OwnSplit(limited(dataset, name, limit), collate))
+    return OwnData(workload, splits[0], splits[1], file)
+
+
+def _check_mapped(name: str, dataset: Any, file: Path) -> None:
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise UsageError(
+            f"the {name} data of {file.name} are a {type(dataset).__name__} without __len__ and __getitem__: give a "
+            "map-style data set, as torch.utils.data.Dataset is."
+        )
+    if not len(dataset):
+        raise UsageError(f"the {name} data of {file.name} are empty: give at least one sample.")
+
+
+def limited(dataset: Any, name: str, limit: int | None) -> Any:
+    """The samples that a limit keeps: a smaller limit's are among a larger one's; raises UsageError."""
+    count = len(dataset)
+    check_limit(name, count, limit)
+    if limit is None or limit == count:
+        return dataset
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+    return Subset(dataset, order[:limit].tolist())
+
+
+def open_run(data: DataSpec, limit_train: int | None, limit_test: int | None) -> OwnData:
+    """Opens the data of a spec; raises what `open_own` does, and RunError where the file was changed meanwhile."""
+    assert data.own is not None
+    file = Path(data.path)
+    if not file.is_file():
+        raise UsageError(f"the file {shorten(str(file))!r} of the workload {data.own.name!r} is gone: put it back.")
+    if data.own.file and digest_of(file) != data.own.file:
+        raise RunError(
+            f"{file.name} was changed after this run was planned: start anew, so that all variants train alike."
+        )
+    return open_own(file, data.own.attribute, (limit_train, limit_test))

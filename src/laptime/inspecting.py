@@ -1,0 +1,248 @@
+"""A look into a user's own training before a ladder: `python -m laptime.inspecting REQUEST.json RESULT.json`.
+
+The request holds `workload` (`path/to/train.py:name`). The result is that of `laptime.data`: `data` (a DataSpec with
+what was found), or `error`, `kind` and `exit_code`. What the user's code prints goes to this process's own output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import multiprocessing
+import pickle
+import sys
+import warnings
+from collections.abc import Sequence
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset
+
+from laptime.catalogue import WORKLOADS
+from laptime.catalogue.own import place_of
+from laptime.data.own import OwnData, OwnSplit, digest_of, open_own, told_with_line
+from laptime.errors import LaptimeError, RunError, UsageError, shorten
+from laptime.processes import die_with_parent
+from laptime.records import write_json
+from laptime.spec import DataSpec, OwnSpec
+from laptime.trees import Tree, leaves, mapped, samples, tensors
+from laptime.user_code import complaint
+from laptime.workloads.base import Batch
+from laptime.workloads.own import answered, probe_optimizer, takes
+
+_ITEMS = 8
+_WORKER_PATIENCE_S = 20
+_CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
+
+
+def inspect(name: str) -> DataSpec:
+    """Imports a user's workload, reads some items twice, and takes one step forward and back.
+
+    Raises:
+        UsageError: it is no workload, or what it gives can't be trained with.
+        RunError: the user's code failed; the sentence names its line.
+    """
+    file, attribute = place_of(name)
+    data = open_own(file, attribute)
+    own_name = _name(data, file)
+    batch_size, rate = _number(data, "batch_size", 32, int), _number(data, "learning_rate", 1e-3, float)
+    indices = range(min(_ITEMS, len(data.train), batch_size))
+    batch = _batch(data, data.train, indices)
+    again = _batch(data, data.train, list(reversed(indices)))
+    _batch(data, data.test, range(min(_ITEMS, len(data.test))))
+    model, judged = _step(data, batch)
+    digest = hashlib.sha256(digest_of(file).encode() + _bytes(batch) + _bytes(data.train.batch([len(data.train) - 1])))
+    refused = {
+        **dict.fromkeys(("flip", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
+        **_not_resident(data.train, batch, again),
+        **_layout(model, batch),
+        **_optimizer(data, rate),
+        **_workers(data.train, file),
+    }
+    if "resident" in refused and "shape" in refused["resident"]:
+        refused["graph"] = "a graph is recorded for one shape, and its batches come in several"
+    return DataSpec(
+        asked="auto",
+        kind="own",
+        digest=digest.hexdigest(),
+        path=str(file),
+        classes=(),
+        train_count=len(data.train),
+        test_count=len(data.test),
+        own=OwnSpec(
+            attribute=attribute,
+            name=own_name,
+            batch_size=batch_size,
+            learning_rate=rate,
+            quality="accuracy" if judged else "loss",
+            refused=refused,
+            file=digest_of(file),
+        ),
+    )
+
+
+def _name(data: OwnData, file: Path) -> str:
+    name = str(getattr(data.workload, "name", file.stem))
+    if name in [w.name for w in WORKLOADS] or not name.strip():
+        raise UsageError(f"the name {shorten(name)!r} is not free: give the workload another name, or its file.")
+    return shorten(name, 60)
+
+
+def _number(data: OwnData, what: str, default: float, kind: type[int] | type[float]) -> Any:
+    value: Any = getattr(data.workload, what, default)
+    if isinstance(value, bool) or not isinstance(value, int | kind) or not value > 0 or not math.isfinite(value):
+        raise UsageError(f"{what} of {data.file.name} is {shorten(repr(value))}: give a number above 0.")
+    return kind(value)
+
+
+def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
+    """Items as a batch, each in the user's own place; raises RunError naming what does not fit."""
+    which = "training" if split is data.train else "test"
+    items = []
+    for index in indices:
+        with told_with_line(f"reading item {index} of the {which} data", data.file):
+            items.append(split.dataset[index])
+    shapes = [[tuple(t.shape) for t in tensors(item)] for item in items]
+    try:
+        with told_with_line(f"making a batch of {len(items)} items of the {which} data", data.file):
+            found = split.collate(items)
+    except RunError as error:
+        other = next((i for i, s in enumerate(shapes) if s != shapes[0]), None)
+        if other is None or hasattr(data.workload, "collate_fn"):
+            raise
+        raise RunError(
+            f"items 0 and {indices[other]} of the {which} data of {data.file.name} have shapes {shapes[0]} and "
+            f"{shapes[other]}, which make no batch: bring them to one shape, or give the workload a collate_fn."
+        ) from error
+    if not tensors(found) or samples(found) != len(items):
+        raise RunError(
+            f"a batch of {len(items)} items of the {which} data of {data.file.name} begins with "
+            f"{[tuple(t.shape) for t in tensors(found)][:1] or 'no tensor'}: let its first tensor be [B, ...]."
+        )
+    return found
+
+
+def _step(data: OwnData, batch: Tree) -> tuple[nn.Module, bool]:
+    """The model, and whether the loss gives an accuracy; one step forward and back has been taken."""
+    torch.manual_seed(0)
+    with told_with_line("model()", data.file):
+        model = data.workload.model()
+        if not isinstance(model, nn.Module):
+            raise RunError(f"model() of {data.file.name} gave {type(model).__name__}: return a torch.nn.Module.")
+    with told_with_line("loss()", data.file):
+        loss, accuracy = answered(data.workload, model.train(), Batch(batch), data.file)
+        value, share = loss.item(), 0.0 if accuracy is None else accuracy.item()
+    line = f"loss() of {data.file.name}"
+    if not math.isfinite(value):
+        raise RunError(f"{line} gave {value} on the first batch: look at its inputs and at the loss.")
+    if not 0 <= share <= 1:
+        raise RunError(f"{line} gave {share:g} as accuracy: return a share from 0 to 1, or the loss alone.")
+    if not loss.requires_grad:
+        raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
+    with told_with_line("backward through loss()", data.file):
+        loss.backward()
+    return model, accuracy is not None
+
+
+def _bytes(batch: Tree) -> bytes:
+    flat = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in tensors(batch)]
+    return b"".join(t.numpy().tobytes() for t in flat)
+
+
+def _same(a: Tree, b: Tree) -> bool:
+    pairs = list(zip(tensors(a), tensors(b), strict=False))
+    return len(tensors(a)) == len(tensors(b)) and all(x.shape == y.shape and torch.equal(x, y) for x, y in pairs)
+
+
+def _not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
+    """Why training samples can't be read once and kept."""
+    count = samples(batch)
+    if any(not isinstance(leaf, Tensor) for leaf in leaves(batch) if leaf is not None):
+        return {"resident": "its batches hold something besides tensors"}
+    if not all(t.dim() and len(t) == count for t in tensors(batch)):
+        return {"resident": "not all tensors of its batches are [B, ...]"}
+    turned = mapped(again, lambda t: t.flip(0))
+    if [t.shape for t in tensors(turned)] != [t.shape for t in tensors(batch)]:
+        return {"resident": "its items differ in shape from one reading to the next"}
+    if not _same(turned, batch):
+        return {"resident": "its items differ when they are read twice (a random augmentation, perhaps)"}
+    alone = split.batch([0])
+    if not _same(alone, mapped(batch, lambda t: t[:1])):
+        return {"resident": "the shape or the values of an item depend on what else is in its batch"}
+    return {}
+
+
+def _layout(model: nn.Module, batch: Tree) -> dict[str, str]:
+    images = [t for t in tensors(batch) if t.dim() == 4 and t.is_floating_point()]
+    if not any(isinstance(m, nn.Conv2d) for m in model.modules()):
+        return dict.fromkeys(("channels-last", "dead-taps", "products"), "its model has no 2-D convolutions")
+    if not images:
+        return dict.fromkeys(("channels-last", "dead-taps", "products"), "its batches hold no images [B, C, H, W]")
+    return {}
+
+
+def _optimizer(data: OwnData, rate: float) -> dict[str, str]:
+    """What the user's optimizer has no kernels for; raises where it takes another learning rate."""
+    with told_with_line("optimizer()", data.file):
+        made = probe_optimizer(data.workload, rate)
+        taken = float(made.param_groups[0]["lr"])
+    if not math.isclose(taken, rate):
+        raise UsageError(
+            f"optimizer() of {data.file.name} trains at {taken:g} where it was given lr={rate:g}: pass lr on, and set "
+            "learning_rate."
+        )
+    kind, refused = type(made), {}
+    if not takes(kind, "fused"):
+        refused["fused-optimizer"] = f"{kind.__name__} has no fused kernel"
+    if kind is not torch.optim.SGD and not takes(kind, "capturable"):
+        refused["graph"] = f"a step of {kind.__name__} can't be captured"
+    if hasattr(data.workload, "optimizer"):
+        refused["decay"] = "its own optimizer settles the decay"
+    return refused
+
+
+def _workers(split: OwnSplit, file: Path) -> dict[str, str]:
+    """Why worker processes can't fetch its items: one is started and asked for a batch."""
+    if multiprocessing.get_start_method() != "fork":
+        try:
+            pickle.dumps(split.dataset)
+        except Exception as error:  # whatever the user's objects raise
+            return {"workers": f"its data set can't be sent to worker processes ({complaint(error, file)})"}
+    few = Subset(split.dataset, range(min(2, len(split))))
+    try:
+        ForkingPickler.dumps(split.batch(range(len(few))))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+            loader: DataLoader[Any] = DataLoader(
+                few, batch_size=2, num_workers=1, collate_fn=split.collate, timeout=_WORKER_PATIENCE_S
+            )
+            next(iter(loader))
+    except Exception as error:  # a worker's own errors come through as they were raised there
+        silent = "timed out" in str(error)
+        reason = f"it gave nothing for {_WORKER_PATIENCE_S} s (a lock or a thread of before?)" if silent else ""
+        return {"workers": f"a worker process can't fetch its items: {reason or complaint(error, file)}"}
+    return {}
+
+
+def main(arguments: list[str]) -> int:
+    """Answers one request; returns the exit code."""
+    if len(arguments) != 2:
+        sys.stderr.write("usage: python -m laptime.inspecting REQUEST.json RESULT.json\n")
+        return 2
+    request, result = Path(arguments[0]), Path(arguments[1])
+    try:
+        data = inspect(str(json.loads(request.read_text(encoding="utf-8"))["workload"]))
+    except LaptimeError as error:
+        write_json(result, {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code})
+        return error.exit_code
+    write_json(result, {"data": data.model_dump(mode="json")})
+    return 0
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    raise SystemExit(main(sys.argv[1:]))

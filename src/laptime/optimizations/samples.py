@@ -1,0 +1,58 @@
+"""Batches outside of the training's loader: for evaluation, for trials, and as shapes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from laptime.data.own import OwnData, OwnSplit
+from laptime.data.tensors import Split
+from laptime.optimizations.base import Recipe
+from laptime.optimizations.data import Normalizer
+from laptime.trees import sent
+from laptime.workloads.base import Batch
+
+_META = torch.device("meta")
+
+
+def in_order(recipe: Recipe, split: Split | OwnSplit, size: int, device: torch.device) -> Iterator[Batch]:
+    """This rank's part of a split in the data's own order, in batches of `size` on a device."""
+    mine = torch.arange(len(split)).tensor_split(recipe.world.size)[recipe.world.rank]
+    if not len(mine):
+        return  # more ranks than samples
+    if isinstance(split, OwnSplit):
+        for some in mine.split(size):
+            yield _own(recipe, split, some.tolist(), device)
+        return
+    normalize, chosen = Normalizer(recipe, device), slice(int(mine[0]), int(mine[-1]) + 1)
+    for images, labels in zip(split.images[chosen].split(size), split.labels[chosen].split(size), strict=True):
+        yield Batch(normalize(images.to(device)), labels.to(device))
+
+
+def first(recipe: Recipe, split: Split | OwnSplit, count: int, device: torch.device) -> Batch:
+    """The first `count` samples of a split."""
+    if isinstance(split, OwnSplit):
+        return _own(recipe, split, range(count), device)
+    return Batch(Normalizer(recipe, device)(split.images[:count].to(device)), split.labels[:count].to(device))
+
+
+def stand_in(recipe: Recipe, count: int, device: torch.device = _META, size: tuple[int, int] | None = None) -> Batch:
+    """A batch whose values don't matter: zeros as images, a user's own first training samples; by default shapes alone.
+
+    Args:
+        recipe: what it is for.
+        count: samples.
+        device: where it stands.
+        size: height and width of images; None for the recipe's.
+    """
+    if isinstance(recipe.data, OwnData):
+        return _own(recipe, recipe.data.train, range(count), device)
+    images = torch.zeros(count, recipe.channels, *(size or recipe.image_size), device=device)
+    layout = torch.channels_last if recipe.channels_last and device != _META else torch.contiguous_format
+    return Batch(images.to(memory_format=layout), torch.zeros(count, dtype=torch.int64, device=device))
+
+
+def _own(recipe: Recipe, split: OwnSplit, indices: Sequence[int], device: torch.device) -> Batch:
+    layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+    return Batch(sent(split.batch(indices), device, layout))

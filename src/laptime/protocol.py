@@ -1,0 +1,46 @@
+"""What a training of the user's own implements, in the words of PyTorch; importing it imports no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.utils.data import Dataset
+
+
+class Workload(Protocol):
+    """A training of your own: `laptime optimize path/to/train.py:workload`.
+
+    `workload` is an object, class or function in the file: what can be called is called without arguments until it has
+    a `loss`. It need not inherit from this class. These three methods are all that is needed. A workload may also have:
+
+    - `batch_size` (default 32) and `learning_rate` (default 1e-3);
+    - `optimizer(parameters, lr)`, which makes an optimizer of torch.optim's interface (default: Adam);
+    - `collate_fn`, as DataLoader takes it (default: torch's);
+    - `name`, for the experiment in MLflow (default: the file's name).
+    """
+
+    def data(self) -> tuple[Dataset[Any], Dataset[Any]]:
+        """The training and the test data: map-style datasets, with `__len__` and `__getitem__`."""
+        ...
+
+    def model(self) -> nn.Module:
+        """The net on the CPU; torch is seeded before each call."""
+        ...
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor | tuple[Tensor, Tensor]:
+        """The loss of a batch, and its accuracy where there is such a thing.
+
+        Call `model` itself, not methods of it, since it may be wrapped (torch.compile, DDP); use tensors of the batch
+        on the device that they are on; read no values (`.item()`), which waits for the device.
+
+        Args:
+            model: the net, in training or in evaluation mode.
+            batch: what the DataLoader made: tensors in tuples, lists or dictionaries; the first has [B, ...].
+
+        Returns:
+            The mean over the samples, a scalar with its graph. With an accuracy behind it (a share from 0 to 1, the
+            mean over the samples, the higher the better) quality is judged by that, else by the loss on the test data.
+        """
+        ...

@@ -1,0 +1,73 @@
+"""Batches as users nest them: tensors in tuples, lists and dictionaries, to any depth.
+
+What is none of these (a text, a number) is left as it is. torch.utils._pytree does the same, but is private and does
+not know the dictionary-like classes of tokenizers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Tree = Any
+"""A tensor, a tuple, list or dictionary of trees, or anything else."""
+
+
+def mapped(tree: Tree, change: Callable[[Tensor], Tensor]) -> Tree:
+    """The same nesting with every tensor changed."""
+    if isinstance(tree, Tensor):
+        return change(tree)
+    if isinstance(tree, Mapping):
+        changed = copy.copy(tree)  # keeps the class, whatever its constructor takes
+        changed.update({k: mapped(v, change) for k, v in tree.items()})  # type: ignore[attr-defined]
+        return changed
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(mapped(v, change) for v in tree))
+    if isinstance(tree, tuple | list):
+        return type(tree)(mapped(v, change) for v in tree)
+    return tree
+
+
+def leaves(tree: Tree) -> list[Any]:
+    """All that is neither tuple, list nor dictionary, in order."""
+    if isinstance(tree, Mapping):
+        return [leaf for v in tree.values() for leaf in leaves(v)]
+    if isinstance(tree, tuple | list):
+        return [leaf for v in tree for leaf in leaves(v)]
+    return [tree]
+
+
+def tensors(tree: Tree) -> list[Tensor]:
+    """All tensors, in order."""
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def samples(tree: Tree) -> int:
+    """How many samples a batch holds: the first dimension of its first tensor, else its length."""
+    first = next((t for t in tensors(tree) if t.dim()), None)
+    return len(tree) if first is None else len(first)
+
+
+def sent(tree: Tree, device: torch.device, layout: torch.memory_format, non_blocking: bool = False) -> Tree:
+    """A copy on a device, where it is not there already; images [B, C, H, W] come in the layout."""
+
+    def move(tensor: Tensor) -> Tensor:
+        kept = layout if tensor.dim() == 4 and tensor.is_floating_point() else torch.preserve_format
+        return tensor.to(device, memory_format=kept, non_blocking=non_blocking)
+
+    return mapped(tree, move)
+
+
+def cut(tree: Tree, held: int, count: int) -> Tree:
+    """A batch of `count` samples out of one of `held`, which are repeated where there are too few."""
+
+    def taken(tensor: Tensor) -> Tensor:
+        if not tensor.dim() or len(tensor) != held:
+            return tensor
+        return torch.cat([tensor] * -(-count // held))[:count]
+
+    return mapped(tree, taken)

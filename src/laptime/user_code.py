@@ -1,0 +1,58 @@
+"""Errors in a user's own file, told in one sentence with the line of code that they came from."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import traceback
+from pathlib import Path
+
+from laptime.errors import shorten
+
+_WORKER_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_LONGEST = 300
+
+
+def complaint(error: BaseException, path: Path) -> str:
+    """What went wrong and where in the user's code: `ValueError: no label (train.py, line 12: raise ValueError(...))`.
+
+    Args:
+        error: as it was caught; of a DataLoader's worker process, which hands its traceback on as text, too.
+        path: the user's file; where no line of it took part, one of a module beside it is named.
+
+    Returns:
+        Without a full stop, and without a place where the user's code took no part in the error.
+    """
+    kind, text = _what(error)
+    said = f"{kind}: {shorten(text, _LONGEST)}" if text else kind
+    places = _places(error)
+    mine = [p for p in places if p[0] == path] or [p for p in places if p[0].is_relative_to(path.parent) and _own(p[0])]
+    if not mine:
+        return said
+    file, line = mine[-1]
+    code = shorten(linecache.getline(str(file), line).strip(), 100)
+    return f"{said} ({file.name}, line {line}{f': {code}' if code else ''})"
+
+
+def _own(file: Path) -> bool:
+    return not {"site-packages", "dist-packages", "laptime"} & set(file.parts)
+
+
+def _what(error: BaseException) -> tuple[str, str]:
+    kind, text = type(error).__name__, " ".join(str(error).split())
+    if "DataLoader worker" in text and "Traceback" in text:
+        # The last line of the worker's traceback that is one of an error: `ValueError: no label`.
+        last = [line for line in str(error).strip().splitlines() if line and not line.startswith((" ", "\t"))][-1]
+        kind, _, text = last.partition(": ")
+        return kind, f"{text} [in a loader worker]"
+    return kind, text
+
+
+def _places(error: BaseException) -> list[tuple[Path, int]]:
+    """Files and lines that an error passed through, the innermost last."""
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return [(Path(error.filename), error.lineno)]
+    frames = [(Path(f.filename), f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
+    if "DataLoader worker" in str(error):
+        frames += [(Path(name), int(line)) for name, line in _WORKER_FRAME.findall(str(error))]
+    return frames

@@ -1,0 +1,111 @@
+"""A user's own workload in the terms of the engine."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from laptime.data.own import OwnData
+from laptime.errors import RunError
+from laptime.protocol import Workload as Protocol
+from laptime.spec import RunSpec
+from laptime.workloads.base import Batch, Output
+
+
+class OwnWorkload:
+    """What a user's object says, as `laptime.workloads.base.Workload`."""
+
+    def __init__(self, name: str, data: OwnData) -> None:
+        self.name, self.user, self.file = name, data.workload, data.file
+
+    def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
+        """See `Workload.make_model`; the user's model() loads weights itself."""
+        model = self.user.model()
+        if not isinstance(model, nn.Module):
+            raise RunError(f"model() of {self.file.name} gave {type(model).__name__}: return a torch.nn.Module.")
+        return model
+
+    def forward(self, model: nn.Module, batch: Batch) -> Output:
+        """See `Workload.forward`."""
+        loss, accuracy = answered(self.user, model, batch, self.file)
+        correct = None if accuracy is None else accuracy.detach().double() * len(batch)
+        return Output(loss, correct, len(batch))
+
+    def smoothed(self, amount: float) -> None:
+        """See `Workload.smoothed`; a loss of the user's own has no labels that are known here."""
+        return
+
+
+def answered(user: Protocol, model: nn.Module, batch: Batch, file: Path) -> tuple[Tensor, Tensor | None]:
+    """What the user's loss gives: the loss, and the accuracy where there is one.
+
+    Raises:
+        RunError: it gives something else than a scalar with one more scalar or none behind it.
+    """
+    given: Any = user.loss(model, batch.inputs)
+    pair = given if isinstance(given, tuple) else (given, None)
+    wrong = len(pair) != 2 or not _scalar(pair[0]) or not (pair[1] is None or _scalar(pair[1]))
+    if wrong:
+        raise RunError(
+            f"loss() gave {_shown(given)} (line {_line(user)} of {file.name}): return the mean over the samples, a "
+            "scalar tensor, or that and the accuracy."
+        )
+    return pair
+
+
+def _scalar(value: object) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 0 and value.is_floating_point()
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))})"
+    return type(value).__name__
+
+
+def _line(user: Protocol) -> int | str:
+    code = getattr(inspect.unwrap(user.loss), "__code__", None)
+    return code.co_firstlineno if code else "unknown"
+
+
+def own_optimizer(user: Protocol) -> Callable[..., Optimizer] | None:
+    """The user's factory of optimizers, taking further arguments as far as its class knows them; None without one."""
+    factory = getattr(user, "optimizer", None)
+    if factory is None:
+        return None
+
+    def make(groups: list[dict[str, Any]], learning_rate: float | Tensor, **options: Any) -> Optimizer:
+        made: Optimizer = factory(groups, learning_rate)
+        wanted = {k: v for k, v in options.items() if takes(type(made), k)}
+        if not wanted:
+            return made
+        known = {k: v for k, v in made.defaults.items() if takes(type(made), k)}
+        # Each group names all that it was made with, which would win over an argument for all.
+        return type(made)([{**g, **wanted} for g in made.param_groups], **{**known, **wanted})
+
+    return make
+
+
+def takes(kind: type[Optimizer], option: str) -> bool:
+    """Whether optimizers of a class have an option."""
+    return option in inspect.signature(kind).parameters
+
+
+def workload_name(spec: RunSpec) -> str:
+    """How a run's workload is called."""
+    return spec.data.own.name if spec.data.own else spec.workload
+
+
+def probe_optimizer(user: Protocol, rate: float) -> Optimizer:
+    """The optimizer that a user's workload trains with, on one parameter."""
+    group = [{"params": [nn.Parameter(torch.zeros(2, 2))]}]
+    made = own_optimizer(user)
+    return made(group, rate) if made else torch.optim.Adam(group, lr=rate)

@@ -1,0 +1,121 @@
+"""Users' own workloads, trained for real: every generic optimization beside the plain loop."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.own_files import DICTIONARY, TUPLE, write
+
+from laptime import worker
+from laptime.inspecting import inspect
+from laptime.spec import RunSpec
+from laptime.variants import resolve
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "char_transformer.py"
+EXACT = "+no-reads+resident+threads:count=1+keep-pages+fused-optimizer"
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("own")
+    names = {"tuple": write(root / "own_tuple.py", TUPLE), "dictionary": write(root / "own_rows.py", DICTIONARY)}
+    return {kind: inspect(name) for kind, name in (names | {"characters": f"{EXAMPLE}:workload"}).items()}
+
+
+def train(data, variant, folder, **changes):
+    spec = RunSpec(
+        workload=data.own.name,
+        variant=variant,
+        optimizations=resolve(variant, tuple(data.own.refused)).optimizations,
+        data=data,
+        batch_size=min(data.own.batch_size, 16),
+        learning_rate=data.own.learning_rate,
+        limit_train=60,
+        limit_test=30,
+        save_model=True,
+        **changes,
+    )
+    return worker.run(spec, folder)
+
+
+@pytest.mark.parametrize("kind", ["tuple", "dictionary", "characters"])
+def test_exact_changes_train_to_the_same_losses(specs, kind, tmp_path):
+    data = specs[kind]
+    layout = "" if "channels-last" in data.own.refused else "+channels-last+dead-taps"
+    plain = train(data, "cpu-baseline", tmp_path / "plain", profile="simple")
+    assert plain.status == "done", plain.error
+    assert plain.setup.loader == "items"
+    assert (plain.epochs[0].test_accuracy is None) == (data.own.quality == "loss")
+    assert not (tmp_path / "plain" / "samples.png").exists()
+    assert (tmp_path / "plain" / "model.pt").is_file()
+    assert plain.inference[0].batch_size == 1
+    for name in (f"cpu-baseline{EXACT}", "cpu-baseline+workers:count=1"):
+        found = train(data, name, tmp_path / name)
+        assert found.status == "done", found.error
+        assert found.epochs[0].samples == 60
+        assert found.epochs[0].train_loss == pytest.approx(plain.epochs[0].train_loss, rel=1e-4)
+        assert found.epochs[0].test_loss == pytest.approx(plain.epochs[0].test_loss, rel=1e-3)
+    more = f"cpu-baseline{EXACT}+bf16+ema+onecycle+large-batch:size=32{layout}"
+    found = train(data, more, tmp_path / "more")
+    assert found.status == "done", found.error
+    assert found.check is not None
+    assert found.check.passed
+
+
+def test_what_is_not_for_it_is_refused_by_name(specs, tmp_path):
+    found = train(specs["tuple"], "cpu-baseline+flip", tmp_path)
+    assert found.status == "failed"
+    assert "flip is not for own_tuple: it needs an image classifier" in found.error
+
+
+@pytest.mark.parametrize("workers", ["", "+workers:count=1"])
+def test_an_item_that_breaks_in_training_is_told_with_its_line(tmp_path, workers):
+    broken = ("        return {", '        if i == 40:\n            raise ValueError("no label")\n        return {')
+    file = tmp_path / f"late{len(workers)}.py"
+    found = train(inspect(write(file, DICTIONARY, broken)), f"cpu-baseline{workers}", tmp_path / "run")
+    assert found.status == "failed"
+    assert "ValueError: no label" in found.error
+    assert f'({file.name}, line 20: raise ValueError("no label"))' in found.error
+
+
+def test_a_file_that_was_changed_is_not_trained(tmp_path):
+    data = inspect(write(tmp_path / "changing.py", TUPLE))
+    write(tmp_path / "changing.py", TUPLE + "\n# another\n")
+    assert "was changed after this run was planned" in train(data, "cpu-baseline", tmp_path / "run").error
+
+
+def laptime(folder, *arguments):
+    environment = {k: v for k, v in os.environ.items() if k != "MLFLOW_TRACKING_URI"}
+    return subprocess.run(
+        [sys.executable, "-m", "laptime", *arguments],
+        capture_output=True,
+        text=True,
+        env={**environment, "LAPTIME_HOME": str(folder / "home")},
+        cwd=folder,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_the_template_is_written_once_and_runs_as_a_ladder(tmp_path):
+    made = laptime(tmp_path, "new", "my_train.py")
+    assert made.returncode == 0, made.stderr
+    again = laptime(tmp_path, "new", "my_train.py")
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+    limits = ("--limit-train", "256", "--limit-test", "64", "--epochs", "1", "--repeats", "1", "--no-profile", "--json")
+    done = laptime(
+        tmp_path, "optimize", "my_train.py:workload", "--variants", "cpu-baseline,cpu-resident,cpu-flip", *limits
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    rows = {row["variant"]: row for row in found["rows"]}
+    assert found["conditions"]["workload"] == "my_train"
+    assert rows["cpu-resident"]["epoch_s"] > 0
+    assert rows["cpu-baseline"]["quality"] is not None
+    assert "needs an image classifier" in rows["cpu-flip"]["reason"]
+    lost = laptime(tmp_path, "optimize", "nowhere.py:workload")
+    assert (lost.returncode, "there is no file" in lost.stderr) == (2, True)

@@ -1,0 +1,86 @@
+"""Workloads of users' own, as files: small nets on data that they make themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+IMPORTS = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import Dataset, TensorDataset
+
+X = torch.randn(96, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+Y = (X.mean(dim=(1, 2, 3)) > 0).long()
+"""
+
+TUPLE = (
+    IMPORTS
+    + """
+class Workload:
+    batch_size = 16
+
+    def data(self):
+        return TensorDataset(X[:64], Y[:64]), TensorDataset(X[64:], Y[64:])
+
+    def model(self):
+        return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(256, 2))
+
+    def loss(self, model, batch):
+        x, y = batch
+        scores = model(x)
+        return F.cross_entropy(scores, y), (scores.argmax(1) == y).float().mean()
+"""
+)
+
+# As the models of Hugging Face's transformers: called with the batch's names, the loss in what they return.
+DICTIONARY = (
+    IMPORTS
+    + """
+from types import SimpleNamespace
+
+class Rows(Dataset):
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return {"input_values": self.x[i].flatten(), "labels": self.y[i]}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(192, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+
+    def forward(self, input_values, labels=None):
+        logits = self.layers(input_values)
+        return SimpleNamespace(loss=F.cross_entropy(logits, labels), logits=logits)
+
+class Workload:
+    name = "rows"
+    batch_size = 16
+
+    def data(self):
+        return Rows(X[:64], Y[:64]), Rows(X[64:], Y[64:])
+
+    def model(self):
+        return Net()
+
+    def loss(self, model, batch):
+        return model(**batch).loss
+
+    def optimizer(self, parameters, lr):
+        return torch.optim.SGD(parameters, lr=lr, momentum=0.9)
+"""
+)
+
+
+def write(path: Path, text: str, *changes: tuple[str, str]) -> str:
+    """Writes a file with some of its text replaced, and returns the workload's name."""
+    for before, after in changes:
+        assert before in text, before
+        text = text.replace(before, after)
+    path.write_text(text, encoding="utf-8")
+    return f"{path}:Workload"

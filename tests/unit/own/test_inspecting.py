@@ -1,0 +1,179 @@
+"""A look into a user's file: what it finds, and each mistake in one sentence with the user's own line."""
+
+import itertools
+import sys
+
+import pytest
+import torch
+from tests.own_files import DICTIONARY, TUPLE, write
+
+from laptime.catalogue.own import is_own, place_of
+from laptime.data.own import open_own
+from laptime.errors import LaptimeError, RunError, UsageError
+from laptime.inspecting import inspect
+from laptime.workloads.own import own_optimizer
+
+_NUMBER = itertools.count()
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / f"training_{next(_NUMBER)}.py"
+    yield path
+    sys.modules.pop(path.stem, None)
+
+
+def test_a_name_is_a_place_in_a_file_or_one_of_the_catalogue():
+    assert is_own("a/train.py:workload")
+    assert is_own("train.py")
+    assert not is_own("cifar")
+    with pytest.raises(UsageError, match=r"names no workload in the file: write train\.py:NAME"):
+        place_of("train.py")
+    with pytest.raises(UsageError, match=r"there is no file .*gone\.py"):
+        place_of("gone.py:workload")
+
+
+def test_what_is_found_in_tuples_with_convolutions(file):
+    found = inspect(write(file, TUPLE))
+    assert (found.kind, found.train_count, found.test_count, found.path) == ("own", 64, 32, str(file))
+    assert found.own.name == file.stem
+    assert (found.own.batch_size, found.own.learning_rate, found.own.quality) == (16, 1e-3, "accuracy")
+    assert found.own.refused.keys() == {"flip", "label-smoothing", "progressive-resizing"}
+
+
+def test_what_is_found_in_dictionaries_without_an_accuracy(file):
+    found = inspect(write(file, DICTIONARY)).own
+    assert (found.name, found.quality) == ("rows", "loss")
+    assert found.refused["dead-taps"] == "its model has no 2-D convolutions"
+    assert found.refused["decay"] == "its own optimizer settles the decay"
+    assert "resident" not in found.refused
+
+
+def test_the_digest_changes_with_the_file_alone(file):
+    first = inspect(write(file, TUPLE))
+    assert inspect(f"{file}:Workload").digest == first.digest
+    file.write_text(file.read_text() + "\n# another\n")
+    assert inspect(f"{file}:Workload").digest != first.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("self.x[i].flatten()", "self.x[i].flatten() + torch.rand(1)"), "differ when they are read twice"),
+        (('"labels": self.y[i]}', '"labels": self.y[i], "text": "a"}'), "something besides tensors"),
+        (
+            ('    name = "rows"', '    name = "rows"\n    collate_fn = staticmethod(lambda items: pad(items))'),
+            "depend on what else is in its batch",
+        ),
+    ],
+)
+def test_why_samples_are_not_kept(file, change, reason):
+    more = DICTIONARY.replace("model(**batch).loss", 'model(batch["input_values"], batch["labels"]).loss')
+    more += """
+def pad(items):
+    x = torch.stack([i["input_values"] for i in items])
+    return {"input_values": x - x.amax(), "labels": torch.stack([i["labels"] for i in items])}
+"""
+    assert reason in inspect(write(file, more, change)).own.refused["resident"]
+
+
+def test_data_that_belong_to_one_process_leave_workers_out(file):
+    kept = ("self.x, self.y = x, y", "self.x, self.y, self.pid = x, y, os.getpid()")
+    looked = 'if os.getpid() != self.pid:\n            raise OSError("opened elsewhere")\n        return {'
+    refused = inspect(write(file, "import os\n" + DICTIONARY, kept, ("return {", looked))).own.refused
+    assert "a worker process can't fetch its items: OSError: opened elsewhere" in refused["workers"]
+    assert 'raise OSError("opened elsewhere")' in refused["workers"]
+
+
+def test_a_batch_that_no_process_can_send_leaves_workers_out(file):
+    text = (
+        TUPLE
+        + """
+def collate(items):
+    return [torch.stack([i[0] for i in items]), torch.stack([i[1] for i in items]), (lambda: 0)]
+"""
+    )
+    named = ("batch_size = 16", "batch_size = 16\n\n    def collate_fn(self, items):\n        return collate(items)")
+    found = inspect(write(file, text, named, ("x, y = batch", "x, y, _ = batch"))).own.refused
+    assert "pickle" in found["workers"].lower()
+    assert "resident" in found
+
+
+def test_what_it_prints_stays_its_own_affair(file, capsys):
+    found = inspect(write(file, TUPLE, ("        x, y = batch", '        print("{not json")\n        x, y = batch')))
+    assert found.own.quality == "accuracy"
+    assert "{not json" in capsys.readouterr().out
+
+
+def test_modules_beside_the_file_are_found(file):
+    beside = file.with_name(f"{file.stem}_beside.py")
+    beside.write_text("WIDTH = 256\n")
+    assert inspect(write(file, f"from {beside.stem} import WIDTH\n" + TUPLE, ("Linear(256", "Linear(WIDTH"))).own
+
+
+def test_a_function_or_an_object_is_a_workload_too(file):
+    write(file, TUPLE + "\n\ndef make():\n    return Workload()\n\n\nready = Workload()\n")
+    assert inspect(f"{file}:make").own.attribute == "make"
+    assert inspect(f"{file}:ready").own.attribute == "ready"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([("import torch\n", "import nothing_of_that_name\n")], r"importing .* failed: ModuleNotFoundError.*line 1"),
+        ([("class Workload:", "class Workload")], r"SyntaxError.*class Workload"),
+        ([("class Workload:", "class Other:")], r"has no 'Workload' \(it defines Other\)"),
+        ([("def loss", "def lose")], r"is no workload, since it has no loss\(\)"),
+        ([("Linear(256, 2)", "Linear(99, 2)")], r"loss\(\) failed: RuntimeError: .*99x2.*: scores = model\(x\)"),
+        ([("x, y = batch", "x, y = batch[9]")], r"loss\(\) failed: IndexError.*line \d+: x, y = batch\[9\]"),
+        ([("cross_entropy(scores, y)", 'cross_entropy(scores, y, reduction="none")')], r"shape \(\d+,\).*mean over"),
+        ([("return F.cross_entropy(scores, y),", "return float(0),")], r"loss\(\) gave \(float,.*return the mean"),
+        ([("F.cross_entropy(scores, y),", "F.cross_entropy(scores, y) * float('nan'),")], r"gave nan on the first"),
+        ([("F.cross_entropy(scores, y),", "F.cross_entropy(scores, y).detach(),")], "a loss without a graph"),
+        ([(".float().mean()", ".float().sum()")], "as accuracy: return a share from 0 to 1"),
+        ([("TensorDataset(X[:64], Y[:64]),", "TensorDataset(X[:0], Y[:0]),")], "the train data .* are empty"),
+        ([("TensorDataset(X[:64], Y[:64]),", "iter(X),")], "without __len__"),
+        ([("return nn.Sequential(", "return list(")], r"model\(\) failed: TypeError.*return list\("),
+        ([("return TensorDataset(X[:64], Y[:64]), ", "return ")], "return two data sets"),
+        ([("batch_size = 16", "batch_size = 0")], "batch_size of .* is 0: give a number above 0"),
+        ([("batch_size = 16", 'name = "cifar"')], "the name 'cifar' is not free"),
+    ],
+)
+def test_mistakes_are_told_with_the_users_own_line(file, changes, message):
+    with pytest.raises(LaptimeError, match=message) as caught:
+        inspect(write(file, TUPLE, *changes))
+    assert file.name in str(caught.value) or "name" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_broken_item_is_named(file):
+    broken = ("        return {", '        if i == 5:\n            raise ValueError("no label")\n        return {')
+    with pytest.raises(
+        RunError, match=r"item 5 of the training data failed: ValueError: no label \(.*raise ValueError"
+    ):
+        inspect(write(file, DICTIONARY, broken))
+
+
+def test_items_of_unequal_shapes_ask_for_a_collate_function(file):
+    unequal = ("self.x[i].flatten()", "torch.zeros(190 + i)")
+    with pytest.raises(RunError, match=r"items 0 and 1 .* \[\(190,\), \(\)\] and \[\(191,\), \(\)\].*collate_fn"):
+        inspect(write(file, DICTIONARY, unequal))
+
+
+def test_an_optimizer_that_ignores_the_learning_rate_is_told(file):
+    with pytest.raises(UsageError, match=r"trains at 0\.5 where it was given lr=0\.001: pass lr on"):
+        inspect(write(file, DICTIONARY, ("lr=lr", "lr=0.5")))
+
+
+@pytest.mark.parametrize("kind", ["AdamW(parameters, lr=lr, weight_decay=0.1)", "SGD(parameters, lr=lr, momentum=0.9)"])
+def test_a_users_optimizer_takes_what_its_class_knows(file, kind):
+    name = write(file, DICTIONARY, ("SGD(parameters, lr=lr, momentum=0.9)", kind))
+    data = open_own(*place_of(name))
+    make = own_optimizer(data.workload)
+    weight = torch.nn.Parameter(torch.ones(2))
+    made = make([{"params": [weight]}], 0.25, fused=True, nothing=1)
+    (group,) = made.param_groups
+    assert (group["fused"], group["lr"], group["params"][0] is weight) == (True, 0.25, True)
+    assert group.get("momentum", 0.9) == 0.9
+    assert group["weight_decay"] == (0.1 if "AdamW" in kind else 0)
