@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import shutil
 import signal
 import sys
 import tempfile
@@ -20,14 +21,14 @@ from pathlib import Path
 from types import FrameType
 
 from laptime.data.objects import Objects, open_objects
-from laptime.errors import LaptimeError, RunError, UnreachableError
+from laptime.errors import DataError, LaptimeError, RunError
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks
 from laptime.launchers.process import last_line, run_child, supervise
 from laptime.nodes import Nodes, add_options, read_nodes
 from laptime.places import find_places
 from laptime.processes import ENDPOINT_LOST
-from laptime.records import write_json
-from laptime.runstore import CHECKPOINTS, data_place, failure_name
+from laptime.records import PARTIAL, write_json
+from laptime.runstore import CHECKPOINTS, PROFILE, PROFILE_ARCHIVE, data_place, failure_name
 from laptime.spec import DataSpec, RunSpec, read_spec
 
 _UPLOAD_EVERY_S = 1.0
@@ -65,7 +66,8 @@ class Pod:
                 "push the run's data there."
             )
         here = spec.data.model_copy(update={"path": data.path})
-        spec = spec.model_copy(update={"data": here, "checkpoints": f"{self._store}/{self._run}/{CHECKPOINTS}"})
+        own = spec.checkpoints or f"{self._store}/{self._run}/{CHECKPOINTS}"
+        spec = spec.model_copy(update={"data": here, "checkpoints": own})
         write_json(path, spec)
         return spec
 
@@ -91,8 +93,10 @@ class Pod:
         """Puts what the first rank left into the store, its record last; on other machines there is nothing."""
         if not (self._folder / RECORD).is_file():
             return
+        if (self._folder / PROFILE).is_dir():
+            shutil.make_archive(str(self._folder / PROFILE), "zip", self._folder / PROFILE)
         until = time.monotonic() + _PATIENCE_S
-        for name in (*_BESIDE, PROGRESS, LOG, RECORD):
+        for name in (*_BESIDE, PROFILE_ARCHIVE, PROGRESS, LOG, RECORD):
             self._upload_by(name, until)
 
     def fail(self, why: str, index: int) -> None:
@@ -115,8 +119,9 @@ class Pod:
     def _upload_now_and_then(self) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _UPLOAD_EVERY_S
-            with contextlib.suppress(UnreachableError):  # the next time will do
-                for name in (PROGRESS, LOG):
+            with contextlib.suppress(DataError):  # the next time will do
+                # What was measured before the check and the profile, should they be the pod's end.
+                for name in (PARTIAL, PROGRESS, LOG):
                     self._upload(name)
 
     def _upload_by(self, name: str, until: float) -> None:
@@ -124,7 +129,7 @@ class Pod:
         while True:
             try:
                 return self._upload(name)
-            except UnreachableError:
+            except DataError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(_AGAIN_S)
@@ -168,10 +173,10 @@ def _run(pod: Pod, ranks: int, nodes: Nodes | None, index: int) -> int:
     try:
         spec = pod.bring()
         code = pod.train(ranks, nodes, spec.timeout_s)
+        pod.give_back()
     except LaptimeError as error:
         pod.fail(str(error), index)
         raise
-    pod.give_back()
     if code:
         pod.fail(f"its ranks ended with exit code {code}.", index)
     return code

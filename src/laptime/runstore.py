@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 CHECKPOINTS = "checkpoints"
+# A run's profile is a folder of many files, which travels as one.
+PROFILE, PROFILE_ARCHIVE = "profile", "profile.zip"
 
 
 def data_place(store: str, digest: str) -> str:

@@ -31,6 +31,7 @@ def cluster(tmp_path, monkeypatch):
         "KUBECONFIG": str(tmp_path / "kubeconfig"),
         "LAPTIME_KUBERNETES_IMAGE": "trainer:1",
         "LAPTIME_RUN_STORE": str(tmp_path / "store"),
+        "LAPTIME_KUBERNETES_STORE_PVC": "runs",
         "LAPTIME_HOME": str(tmp_path / "home"),
         "GLOO_SOCKET_IFNAME": "lo",
     }.items():
@@ -154,6 +155,7 @@ def test_without_a_cluster_there_is_one_sentence(data, tmp_path, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("LAPTIME_KUBERNETES_IMAGE", "trainer:1")
     monkeypatch.setenv("LAPTIME_RUN_STORE", str(tmp_path))
+    monkeypatch.setenv("LAPTIME_KUBERNETES_STORE_PVC", "runs")
     for config, kind in ((tmp_path / "none", UsageError), (tmp_path / "away", RunError)):
         where = {"clusters": [{"name": "t", "cluster": {"server": "http://127.0.0.1:9"}}], "users": []}
         context = [{"name": "t", "context": {"cluster": "t", "user": "t"}}]

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -118,7 +119,10 @@ def write_template(checkout: Path, places: Places, image: tuple[str, str], env: 
     if gpus:
         found["gpus"]["default"] = _ALL_GPUS
     path = places.home / "docker-template.json"
-    path.write_text(json.dumps(template, indent=2) + "\n", encoding="utf-8")
+    path.unlink(missing_ok=True)
+    # The addresses of a store of one's own may hold a password.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
+        file.write(json.dumps(template, indent=2) + "\n")
     return path
 
 
@@ -132,7 +136,13 @@ def ending_containers(client: Any, home: Path, cancel: Cancel) -> Iterator[None]
     try:
         yield
     finally:
-        end_containers(client, home, cancel)
+        # A second Ctrl-C must not leave containers behind.
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            end_containers(client, home, cancel)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def end_containers(client: Any, home: Path, cancel: Cancel, grace_s: float = _GRACE_S) -> None:

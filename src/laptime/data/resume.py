@@ -87,7 +87,10 @@ def _hold(folder: Path) -> int | None:
 def sweep_kept(root: Path) -> None:
     """Removes what nobody went on with for a week."""
     for folder in root.glob(f"{PREFIX}*"):
-        newest = max((p.stat().st_mtime for p in (folder, *folder.glob("*"))), default=0.0)
+        try:
+            newest = max((p.stat().st_mtime for p in (folder, *folder.glob("*"))), default=0.0)
+        except FileNotFoundError:  # its process has just finished with it
+            continue
         if time.time() - newest > _STALE_S and (held := _hold(folder)) is not None:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(held)

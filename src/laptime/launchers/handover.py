@@ -12,11 +12,11 @@ from laptime.errors import RunError, answered
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC
 from laptime.launchers.process import run_child
 from laptime.places import find_places
-from laptime.records import write_json
-from laptime.runstore import data_place, failure_name
+from laptime.records import PARTIAL, write_json
+from laptime.runstore import PROFILE, PROFILE_ARCHIVE, data_place, failure_name
 from laptime.spec import RunSpec
 
-_BACK = (LOG, PROGRESS, "model.pt", "samples.png", "model_summary.txt", RECORD)
+_BACK = (LOG, PROGRESS, PARTIAL, "model.pt", "samples.png", "model_summary.txt", PROFILE_ARCHIVE, RECORD)
 
 
 def hand_out(spec: RunSpec, store: str, run: str) -> Objects:
@@ -42,6 +42,10 @@ def bring_back(place: Objects, folder: Path) -> bool:
         body = place.read(name)
         if body is not None:
             (folder / name).write_bytes(body)
+    archive = folder / PROFILE_ARCHIVE
+    if archive.is_file():
+        shutil.unpack_archive(archive, folder / PROFILE)
+        archive.unlink()
     return (folder / RECORD).is_file()
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from laptime.data.objects import Objects
-from laptime.errors import LaptimeError, RunError, UnreachableError, UsageError, shorten
-from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, failed
+from laptime.errors import DataError, LaptimeError, RunError, UsageError, shorten
+from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, salvaged
 from laptime.launchers.handover import bring_back, failures, hand_out
 from laptime.launchers.manifest import job, name_of, service
 from laptime.launchers.pods import Object, deaths, delay, refusal, started, verdict
@@ -43,6 +43,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     """
     settings = read_settings()
     pods = settings.pods_of(spec)
+    _refuse_own_files(spec)
     cluster = Cluster(settings.namespace)
     run = f"{_slug(spec.variant)}-{secrets.token_hex(4)}"
     cluster.pods(run)  # whether it answers, before the data is sent
@@ -54,7 +55,9 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     with cluster.running(settings, run, pods, spec.timeout_s, hooks.say):
         hooks.say(f"{pods[1]} pods of Job {name_of(run)} in namespace {settings.namespace}, files at {place.url}")
         why = Watch(cluster, settings, run, place, hooks).follow(spec.timeout_s)
-        ended = deaths(cluster.pods(run)) if why else []
+        ended: list[str] = []
+        with contextlib.suppress(RunError):  # it may be the cluster that is away
+            ended = deaths(cluster.pods(run)) if why else []
     record = _record(spec, folder, place, (pods[1], why, ended))
     write_record(folder / RECORD, record)
     return record
@@ -64,13 +67,42 @@ def _slug(variant: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", variant.lower()).strip("-")[:30].strip("-") or "run"
 
 
+def _refuse_own_files(spec: RunSpec) -> None:
+    """Refuses what stands on this machine alone; raises UsageError."""
+    if spec.weights not in ("none", "imagenet"):
+        raise UsageError(
+            f"--weights {shorten(spec.weights)!r} is a file of this machine, which pods don't see: put it into "
+            "the image and train with the launcher process there, or give none or imagenet."
+        )
+    if spec.checkpoints and not spec.checkpoints.startswith("s3://"):
+        raise UsageError(
+            f"--checkpoints {shorten(spec.checkpoints)!r} is a folder of this machine, which pods don't see: give an "
+            "s3:// place, or leave it out for one in the run store."
+        )
+
+
 def _record(spec: RunSpec, folder: Path, place: Objects, outcome: tuple[int, str | None, list[str]]) -> RunRecord:
     """What the pods left, or why they left nothing."""
     pods, why, ended = outcome
-    if bring_back(place, folder):
+    if _patiently(lambda: bring_back(place, folder)):
         return read_record(folder / RECORD).model_copy(update={"spec": spec})
-    said = [why or "the Job ended, but no record came back.", *ended, *failures(place, pods)]
-    return failed(spec, "; ".join(part.rstrip(".") for part in said) + f" (files at {place.url}).")
+    told: list[str] = []
+    with contextlib.suppress(DataError):
+        told = failures(place, pods)
+    said = [why or "the Job ended, but no record came back.", *ended, *told]
+    return salvaged(spec, folder, "; ".join(part.rstrip(".") for part in said) + f" (files at {place.url}).")
+
+
+def _patiently(ask: Callable[[], bool]) -> bool:
+    """Asks the store again while it is away: what it holds may have taken hours; False where it stays away."""
+    until = time.monotonic() + _AWAY_S
+    while True:
+        try:
+            return ask()
+        except DataError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(_LOOK_EVERY_S)
 
 
 class Cluster:
@@ -147,6 +179,8 @@ class Cluster:
         except self._refused as error:
             if error.status == 404 and what.startswith("delete"):
                 return {}
+            if error.status == 429 or error.status >= 500:  # a control plane that is being rolled says these
+                raise AwayError(f"the cluster can't {what} now ({error.status} {error.reason}): try again.") from error
             raise RunError(self._explained(what, error)) from error
         except self._away as error:
             raise AwayError(f"the cluster does not answer ({shorten(str(error), 200)}): check KUBECONFIG.") from error
@@ -204,8 +238,10 @@ class Watch:
                     return None
                 why = self._trouble(timeout_s)
                 self._answered = self.clock()
-            except (AwayError, UnreachableError) as error:  # of the cluster, of the store
+            except (AwayError, DataError) as error:  # of the cluster, of the store
                 why = str(error) if self.clock() - self._answered > _AWAY_S else None
+            except RunError as error:  # a refusal ends this run, not the ladder around it
+                why = str(error)
             if why is not None:
                 return why
             self.sleep(_LOOK_EVERY_S)
@@ -238,7 +274,9 @@ class Watch:
         for name in (PROGRESS, LOG):
             text = self.place.read(name) or b""
             end = text.rfind(b"\n") + 1
-            begin = self._told[name] if self._told[name] <= end else 0  # shorter: another pod's, after a restart
+            begin = self._told[name]
+            if begin > end or text[begin - 1 : begin] not in (b"", b"\n"):
+                begin = 0  # another pod's, after a restart
             fresh = text[begin:end].decode(errors="replace").splitlines()
             self._told[name] = end
             for line in fresh:

@@ -15,10 +15,11 @@ CONTAINER = "trainer"
 HOME = "/var/lib/laptime"
 _USER = 10001
 _MARGIN_S = 600
+_TMP = "16Gi"
 _ADDRESS = "LAPTIME_POD_IP"
 _GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 # What a pod is told of this process's own environment.
-_PASSED = ("LAPTIME_COMMIT", "LAPTIME_IMAGE", "AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION")
+_PASSED = ("LAPTIME_COMMIT", "LAPTIME_IMAGE", "AWS_DEFAULT_REGION", "AWS_REGION")
 
 
 def name_of(run: str) -> str:
@@ -92,6 +93,7 @@ def _labels(run: str) -> dict[str, str]:
 
 def _pod(settings: Settings, run: str, pods: tuple[int, int]) -> Manifest:
     claim = {"persistentVolumeClaim": {"claimName": settings.pvc}} if settings.pvc else {"emptyDir": {}}
+    store = {"name": "store", "persistentVolumeClaim": {"claimName": settings.store_pvc}}
     return {
         "restartPolicy": "Never",
         "subdomain": name_of(run),
@@ -112,8 +114,9 @@ def _pod(settings: Settings, run: str, pods: tuple[int, int]) -> Manifest:
         "containers": [_container(settings, run, pods)],
         "volumes": [
             {"name": "data", **claim},
-            {"name": "tmp", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": _TMP}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": settings.shm}},
+            *([store] if settings.store_pvc else []),
         ],
     }
 
@@ -123,7 +126,9 @@ def _container(settings: Settings, run: str, pods: tuple[int, int]) -> Manifest:
     if settings.gpus:
         limits["nvidia.com/gpu"] = str(settings.gpus)
     passed = [{"name": name, "value": os.environ[name]} for name in _PASSED if os.environ.get(name)]
-    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    if settings.s3_endpoint:
+        passed.append({"name": "AWS_ENDPOINT_URL", "value": settings.s3_endpoint})
+    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
     secret = [
         {"name": key, "valueFrom": {"secretKeyRef": {"name": settings.s3_secret, "key": key, "optional": True}}}
         for key in keys
@@ -151,5 +156,6 @@ def _container(settings: Settings, run: str, pods: tuple[int, int]) -> Manifest:
             {"name": "data", "mountPath": HOME},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - as above
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - as above
+            *([{"name": "store", "mountPath": settings.store}] if settings.store_pvc else []),
         ],
     }

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator
 
-from laptime.errors import UsageError
+from laptime.errors import UsageError, shorten
 from laptime.nodes import read_range
 from laptime.spec import Frozen, RunSpec, explain
 
@@ -27,11 +27,13 @@ class Settings(Frozen):
         nodes: MIN:MAX pods that train together; one that is lost costs no run while MIN are left.
         gpus: of a pod, which has as many ranks; a pod without GPUs has one.
         pvc: claim that is mounted at /var/lib/laptime, for data; empty for a folder that goes with the pod.
-        s3_secret: secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; may be missing.
+        s3_secret: secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN too); may be missing.
+        s3_endpoint: where pods reach S3; without it AWS_ENDPOINT_URL of this process.
         restarts: how often lost ranks, or a lost pod, are started anew.
         last_call_s: how long further pods are waited for once the least number is there.
         pending_s: how long pods may wait for a place.
-        store: a folder that the pods see under the same path, or an s3:// prefix.
+        store: an s3:// prefix, or a folder, which pods see under the same path through a claim.
+        store_pvc: that claim.
     """
 
     namespace: Name = "laptime"
@@ -45,10 +47,12 @@ class Settings(Frozen):
     pvc: Name | None = None
     service_account: Name = "laptime-trainer"
     s3_secret: Name = "laptime-s3"  # noqa: S105 - its name
+    s3_endpoint: str | None = None
     restarts: Annotated[int, Field(ge=0, le=20)] = 3
     last_call_s: Annotated[int, Field(ge=1)] = 30
     pending_s: Annotated[float, Field(gt=0)] = 300.0
     store: Annotated[str, Field(min_length=1)]
+    store_pvc: Name | None = None
 
     @field_validator("nodes")
     @classmethod
@@ -97,13 +101,20 @@ def read_settings() -> Settings:
     image = os.environ.get(f"{PREFIX}IMAGE") or os.environ.get("LAPTIME_IMAGE")
     if not image:
         raise UsageError(f"{PREFIX}IMAGE is not set: name the image that the pods run.")
-    own = {
+    own: dict[str, str | None] = {
         name.removeprefix(PREFIX).lower(): value
         for name, value in os.environ.items()
         # Kubernetes itself gives pods variables for each service in sight, under the service's name.
         if name.startswith(PREFIX) and value and name.removeprefix(PREFIX).lower() in Settings.model_fields
     }
+    own.setdefault("s3_endpoint", os.environ.get("AWS_ENDPOINT_URL") or None)
+    store = os.environ[STORE].rstrip("/")
+    if not store.startswith("s3://") and not own.get("store_pvc"):
+        raise UsageError(
+            f"{STORE}={shorten(store)!r} is a folder, which pods see through a claim alone: name it by "
+            f"{PREFIX}STORE_PVC, or take an s3:// prefix."
+        )
     try:
-        return Settings.model_validate({**own, "image": image, "store": os.environ[STORE].rstrip("/")})
+        return Settings.model_validate({**own, "image": image, "store": store})
     except ValidationError as error:
         raise UsageError(f"of the variables {PREFIX}*, {explain(error)}.") from error
