@@ -47,9 +47,10 @@ def _known_variants(names: str) -> str:
     return names
 
 
-# The list of names reaches the form and the server's check; the validator answers direct calls with the nearest name.
+# The names reach the form as examples, since a file of the user's own is a workload too; the validator answers direct
+# calls with the nearest name.
 Workload = Annotated[
-    str, AfterValidator(_known), Field(json_schema_extra={"enum": [entry.name for entry in WORKLOADS]})
+    str, AfterValidator(_known), Field(json_schema_extra={"examples": [entry.name for entry in WORKLOADS]})
 ]
 Variants = Annotated[str, AfterValidator(_known_variants)]
 Positive = Annotated[int, Field(ge=1)]
@@ -134,7 +135,7 @@ def optimize(
     """Trains a ladder of variants one after another, compares them with the baseline and publishes the runs.
 
     Args:
-        workload: What is trained; laptime list workloads shows the names.
+        workload: What is trained; laptime list workloads shows the names; path/to/train.py:workload is one of your own.
         preset: quick takes a few variants and little data, full takes all of both.
         device: cpu, cuda, or auto for the fastest that is there.
         variants: Names separated by commas, instead of the ladder; laptime list variants shows them.
