@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
@@ -140,6 +141,7 @@ def test_ctrl_c_keeps_what_has_arrived(
         line.hold_down = 20_000
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         assert line.held.wait(60)
+        time.sleep(0.5)  # the other parts are on their way too
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 128 + signal.SIGINT

@@ -29,7 +29,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def small_data(monkeypatch):
-    monkeypatch.setattr(worker, "_open", lambda spec: make_data(train=16, test=6, size=16))
+    monkeypatch.setattr(worker, "open_data", lambda spec: make_data(train=16, test=6, size=16))
 
 
 class Tiny:
@@ -37,8 +37,8 @@ class Tiny:
 
     name = "tiny"
 
-    def make_model(self, classes: int, weights: str) -> nn.Module:
-        first, second = nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.Conv2d(4, 6, 5, padding=2)
+    def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
+        first, second = nn.Conv2d(channels, 4, 3, stride=2, padding=1), nn.Conv2d(4, 6, 5, padding=2)
         head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes))
         body = (first, nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(4), second, nn.BatchNorm2d(6), nn.ReLU())
         return nn.Sequential(*body, *head)

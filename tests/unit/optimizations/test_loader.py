@@ -62,7 +62,7 @@ def test_a_nonsense_number_of_workers_is_refused(recipe):
 
 
 def test_the_dataset_can_be_sent_to_a_spawned_worker(image_data):
-    dataset = ItemDataset(image_data.train, image_data.mean, image_data.std)
+    dataset = ItemDataset(image_data)
     sent = pickle.loads(pickle.dumps(dataset))
     assert sent[3][0].equal(dataset[3][0])
 

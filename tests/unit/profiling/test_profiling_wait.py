@@ -23,6 +23,6 @@ def test_marks_and_trace_see_the_same_wait(tmp_path, workers):
     make_loader = partial(script["slowed"], delay=script["Delay"](0.005, busy=False))
     recipe = replace(recipe, make_loader=make_loader, loading=replace(recipe.loading, workers=workers))
     found = script["compared"](build(recipe, StepMarks()), ProfileSchedule(0, 1, 4, 1), tmp_path)
-    assert found.marked_ms > 10
-    assert found.traced_ms == pytest.approx(found.marked_ms, rel=0.1)
+    assert workers or found.marked_ms > 10  # a busy machine's step may hide what a worker waits
+    assert found.traced_ms == pytest.approx(found.marked_ms, rel=0.1, abs=0.2)
     assert found.step_ms > found.marked_ms
