@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, Subset
 from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own, told_with_line
+from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, shorten
 from laptime.processes import die_with_parent
 from laptime.records import write_json
@@ -55,20 +56,18 @@ def inspect(name: str) -> DataSpec:
     again = _batch(data, data.train, list(reversed(indices)))
     _batch(data, data.test, range(min(_ITEMS, len(data.test))))
     model, judged = _step(data, batch)
-    digest = hashlib.sha256(digest_of(file).encode() + _bytes(batch) + _bytes(data.train.batch([len(data.train) - 1])))
     refused = {
         **dict.fromkeys(("flip", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         **_not_resident(data.train, batch, again),
         **_layout(model, batch),
+        **_shapes(data, batch, again),
         **_optimizer(data, rate),
         **_workers(data.train, file),
     }
-    if "resident" in refused and "shape" in refused["resident"]:
-        refused["graph"] = "a graph is recorded for one shape, and its batches come in several"
     return DataSpec(
         asked="auto",
         kind="own",
-        digest=digest.hexdigest(),
+        digest=_digest(data, batch, again),
         path=str(file),
         classes=(),
         train_count=len(data.train),
@@ -148,6 +147,19 @@ def _step(data: OwnData, batch: Tree) -> tuple[nn.Module, bool]:
     return model, accuracy is not None
 
 
+def _digest(data: OwnData, batch: Tree, again: Tree) -> str:
+    """SHA-256 of counts and shapes, and of some values where two readings agree: the file itself is no data."""
+    found = [(len(data.train), len(data.test)), *((tuple(t.shape), str(t.dtype)) for t in tensors(batch))]
+    alike = _same(_turned(again, samples(batch)), batch)
+    values = _bytes(batch) + _bytes(data.train.batch([len(data.train) - 1])) if alike else b""
+    return hashlib.sha256(repr(found).encode() + values).hexdigest()
+
+
+def _turned(batch: Tree, count: int) -> Tree:
+    """A batch with its samples in the other order."""
+    return mapped(batch, lambda t: t.flip(0) if t.dim() and len(t) == count else t)
+
+
 def _bytes(batch: Tree) -> bytes:
     flat = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in tensors(batch)]
     return b"".join(t.numpy().tobytes() for t in flat)
@@ -161,18 +173,37 @@ def _same(a: Tree, b: Tree) -> bool:
 def _not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     """Why training samples can't be read once and kept."""
     count = samples(batch)
-    if any(not isinstance(leaf, Tensor) for leaf in leaves(batch) if leaf is not None):
+    if not _only_tensors(batch):
         return {"resident": "its batches hold something besides tensors"}
     if not all(t.dim() and len(t) == count for t in tensors(batch)):
         return {"resident": "not all tensors of its batches are [B, ...]"}
-    turned = mapped(again, lambda t: t.flip(0))
-    if [t.shape for t in tensors(turned)] != [t.shape for t in tensors(batch)]:
+    turned = _turned(again, count)
+    if _shapes_of(turned) != _shapes_of(batch):
         return {"resident": "its items differ in shape from one reading to the next"}
     if not _same(turned, batch):
         return {"resident": "its items differ when they are read twice (a random augmentation, perhaps)"}
     alone = split.batch([0])
     if not _same(alone, mapped(batch, lambda t: t[:1])):
         return {"resident": "the shape or the values of an item depend on what else is in its batch"}
+    return {}
+
+
+def _only_tensors(batch: Tree) -> bool:
+    return all(isinstance(leaf, Tensor) for leaf in leaves(batch) if leaf is not None)
+
+
+def _shapes_of(batch: Tree) -> list[tuple[int, ...]]:
+    return [tuple(t.shape) for t in tensors(batch)]
+
+
+def _shapes(data: OwnData, batch: Tree, again: Tree) -> dict[str, str]:
+    """Why a recorded step can't be fed: a replay copies tensors of one shape into buffers, and nothing else."""
+    if not _only_tensors(batch):
+        return {"graph": "a replayed step takes tensors alone, and its batches hold something besides"}
+    count, whole = samples(batch), len(data.train)
+    others = (_batch(data, data.train, range(begin, begin + count)) for begin in ((whole - count) // 2, whole - count))
+    if any(_shapes_of(other) != _shapes_of(batch) for other in (again, *others)):
+        return {"graph": "a graph is recorded for one shape, and its batches come in several"}
     return {}
 
 
@@ -198,6 +229,8 @@ def _optimizer(data: OwnData, rate: float) -> dict[str, str]:
     kind, refused = type(made), {}
     if not takes(kind, "fused"):
         refused["fused-optimizer"] = f"{kind.__name__} has no fused kernel"
+    if not starts_from_zeros(made):
+        refused["graph"] = f"its {kind.__name__} may not start from zeros, so it can't be put back in place"
     if kind is not torch.optim.SGD and not takes(kind, "capturable"):
         refused["graph"] = f"a step of {kind.__name__} can't be captured"
     if hasattr(data.workload, "optimizer"):

@@ -156,13 +156,17 @@ class Trial:
         """
         sides = [self._parts(chosen) for chosen in (self.before, combine(self.before, self.added))]
         times: list[list[float]] = [[], []]
-        small = self.batch < _SAMPLES and not find_workload(self.workload).probe_batch
-        rounds = _ROUNDS if small else _LARGE_ROUNDS
+        rounds = _ROUNDS if self.batch < _SAMPLES and not self._heavy else _LARGE_ROUNDS
         for _ in range(rounds + 1):
             for parts, seconds in zip(sides, times, strict=True):
                 seconds.append(_steps_s(parts))
         without, with_it = (median(t[1:]) for t in times)
         return without / with_it
+
+    @property
+    def _heavy(self) -> bool:
+        """Whether few samples make a long step; of a workload of the user's own nobody knows."""
+        return own_of(self.workload) is None and find_workload(self.workload).probe_batch is not None
 
     def _parts(self, chosen: tuple[OptimizationSpec, ...]) -> Parts:
         own = own_of(self.workload)

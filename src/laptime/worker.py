@@ -120,7 +120,8 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
     found = _resumed(facts)
     recipe = facts.recipe = make_recipe(spec, data, facts.optimizations, world)
     smaller = tuple(o for o in spec.optimizations if o.name in _COUNTED)
-    facts.flops = flops_per_sample(make_recipe(spec, data, (*_USEFUL, *smaller)))
+    useful = tuple(o for o in _USEFUL if not (spec.data.own and o.name in spec.data.own.refused))
+    facts.flops = flops_per_sample(make_recipe(spec, data, (*useful, *smaller)))
     if world.first:
         _write_artifacts(recipe, folder)
     marks = StepMarks()

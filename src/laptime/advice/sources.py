@@ -67,9 +67,11 @@ def _with_spec(found: Signals, spec: RunSpec) -> Signals:
         options += ["--data", spec.data.asked]
     if spec.weights != "none":
         options += ["--weights", spec.weights]
+    own = spec.data.own
     return replace(
         found,
-        workload=spec.workload,
+        workload=f"{spec.data.path}:{own.attribute}" if own else spec.workload,
+        refusals={**found.refusals, **own.refused} if own else found.refusals,
         variant=spec.variant,
         optimizations=spec.optimizations,
         options=tuple(options),
@@ -258,7 +260,7 @@ def _with_probe(found: Signals, probe: ProbeRecord) -> Signals:
         compile_gain=chosen["compile"][0],
         compile_cost_s=chosen["compile"][1],
         bf16_rates=found.bf16_rates or _bf16_rates(RunRecord(status="done", machine=probe.machine)),
-        refusals=probe.refusals,
+        refusals={**found.refusals, **probe.refusals},
     )
 
 

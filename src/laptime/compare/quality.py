@@ -99,7 +99,7 @@ def judge(baseline: Scores | None, contender: Scores | None, rules: Rules) -> Ju
     """Judges a contender's quality.
 
     With D the difference in percentage points and [low, high] its interval, in this order: `better` where low
-    > 0; `kept` where low > -MARGIN_POINTS; `worse` where high < 0 and D < -MARGIN_POINTS; else `unclear`.
+    > 0; `kept` where low >= -MARGIN_POINTS; `worse` where high < 0 and D < -MARGIN_POINTS; else `unclear`.
     `not judged` where a number is missing, the data is a stand-in, or the baseline itself has not learned
     enough to lose something.
     """
@@ -126,7 +126,7 @@ def _verdict(baseline: Scores, rules: Rules, found: tuple[float, float | None, f
         return "not judged", "the size of the test set is not known"
     if low > 0:
         return "better", ""
-    if low > -MARGIN_POINTS:
+    if low >= -MARGIN_POINTS:
         return "kept", ""
     if high < 0 and diff < -MARGIN_POINTS:
         return "worse", ""

@@ -3,6 +3,9 @@
 Compiled and bf16 kernels have been wrong before. Both start from the same weights and see the same batch; statistical
 and model optimizations change the trajectory on purpose and are left out of the comparison: quality judges them.
 
+A user's items may be drawn anew with each reading, so where they are not known to stay the same one batch is read for
+both sides, and ranks take their parts of it.
+
 What is random in a net (dropout, stochastic depth) stands still on both sides: a mask for part of a batch, of another
 precision or by a compiler is not the baseline's mask, whatever the seed.
 
@@ -22,7 +25,7 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torchvision.ops import StochasticDepth
@@ -32,9 +35,11 @@ from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe
 from laptime.engine.plain import plain_gradients
-from laptime.optimizations.base import Loading, Modes, Parts
+from laptime.optimizations.base import Loading, Modes, Parts, Recipe, batches, permutation, shares
 from laptime.records import CheckRecord
 from laptime.spec import OptimizationSpec, RunSpec
+from laptime.trees import Tree, mapped, samples, sent
+from laptime.workloads.base import Batch
 from laptime.world import ALONE, World
 
 
@@ -61,8 +66,9 @@ SHARP_EXACT, SHARP_PRECISION, SHARP_NUMERIC = 5e-2, 0.1, 0.25
 _LEAST_SHARE = 1e-3
 # A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
 _LOSS_SCALE = 1024.0
-# What draws masks in training.
+# What draws masks in training; of those with a number of their own, recurrent nets and attention, that is set to 0.
 RANDOM = (_DropoutNd, StochasticDepth)
+_WITH_DROPOUT = (nn.MultiheadAttention, nn.RNNBase)
 _STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
 
@@ -87,6 +93,13 @@ class Side:
     world: World = ALONE
     strict: bool = True
     frozen: bool = False
+
+
+@dataclass(frozen=True)
+class Held(OwnData):
+    """A user's data with the one batch that all sides of a comparison take."""
+
+    batch: Tree = None
 
 
 def comparable(optimizations: tuple[OptimizationSpec, ...]) -> tuple[OptimizationSpec, ...]:
@@ -120,6 +133,7 @@ def check_one_step(
         sized = spec.model_copy(update={"batch_size": -(-batch_size // world.size)})
         world = ALONE
     klass = "numeric" if "numeric" in classes_of(chosen) else "exact"
+    data = _with_batch(sized, data, world)
     loss_after, after = _one_step(sized, data, chosen, Side(world, strict=klass == "exact"))
     if not world.first:
         return None
@@ -193,6 +207,39 @@ def _within(error: float, limit: float) -> bool:
     return math.isfinite(error) and error <= limit
 
 
+def _with_batch(spec: RunSpec, data: ImageData | OwnData, world: World) -> ImageData | OwnData:
+    """The data, with rank 0's reading of its first batch where another reading may differ."""
+    own = spec.data.own
+    if not isinstance(data, OwnData) or own is None or "resident" not in own.refused:
+        return data
+    order = permutation(len(data.train), spec.seed, 0)
+    chosen = batches(order, min(spec.batch_size, len(data.train)), world.size)[0].tolist()
+    return Held(**vars(data), batch=world.agreed(data.train.batch(chosen) if world.first else None))
+
+
+def _first(recipe: Recipe, parts: Parts) -> Batch:
+    """The batch of a comparison's step: a rank's part of the one that is held, else the first of the side's loader."""
+    if not isinstance(recipe.data, Held):
+        return next(iter(parts.loader.epoch(0)))
+    whole = recipe.data.batch
+    count = samples(whole)
+    mine = shares(torch.arange(count), count, recipe.world)[0]
+    # Copies, since a user's loss may write into its batch.
+    part = mapped(whole, lambda t: t[mine.indices] if t.dim() and len(t) == count else t.clone())
+    layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+    return Batch(sent(part, recipe.device, layout), weight=mine.weight)
+
+
+def silence(model: nn.Module, frozen: bool) -> None:
+    """Stills what is random in a net, and with `frozen` BatchNorm's statistics too."""
+    still = (*RANDOM, _BatchNorm) if frozen else RANDOM
+    for module in model.modules():
+        if isinstance(module, still):
+            module.eval()
+        if isinstance(module, _WITH_DROPOUT):
+            module.dropout = 0.0
+
+
 def _one_step(
     spec: RunSpec, data: ImageData | OwnData, optimizations: tuple[OptimizationSpec, ...], side: Side
 ) -> tuple[float, dict[str, Tensor]]:
@@ -202,12 +249,9 @@ def _one_step(
     if side.strict:
         recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
     parts: Parts = build(recipe, mark=lambda _: None)
-    still = (*RANDOM, _BatchNorm) if side.frozen else RANDOM
-    for module in parts.model.modules():
-        if isinstance(module, still):
-            module.eval()
+    silence(parts.model, side.frozen)
     torch.manual_seed(spec.seed)  # for what a net draws without a module
-    output = parts.forward(parts.net, next(iter(parts.loader.epoch(0))))
+    output = parts.forward(parts.net, _first(recipe, parts))
     scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
     (scale * output.loss).backward()
     parts.exchange(parts.model)

@@ -173,7 +173,8 @@ class Checkpoints:
 
 def identity(spec: RunSpec) -> str:
     """SHA-256 of what decides a run's trajectory: checkpoints of another one are refused."""
-    return hashlib.sha256(f"{spec.digest()} {spec.seed}".encode()).hexdigest()
+    file = spec.data.own.file if spec.data.own else ""
+    return hashlib.sha256(f"{spec.digest()} {spec.seed}{file}".encode()).hexdigest()
 
 
 def _packed(parts: Parts, epochs: Sequence[EpochRecord], settled: Sequence[OptimizationSpec]) -> bytes:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.samples import stand_in
-from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded
+from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded, shadow_of
 
 
 def flops_per_sample(recipe: Recipe) -> float | None:
@@ -21,9 +19,9 @@ def flops_per_sample(recipe: Recipe) -> float | None:
     Returns:
         None where the net can't be run on shapes alone.
     """
-    model = copy.deepcopy(recipe.model).to("meta")
     sizes = recipe.epoch_sizes or (recipe.image_size,)
     try:
+        model = shadow_of(recipe.model)
         counted = {size: _count(recipe, model, size) for size in set(sizes)}
     except ShapesUnknownError:
         return None
@@ -31,7 +29,7 @@ def flops_per_sample(recipe: Recipe) -> float | None:
 
 
 def _count(recipe: Recipe, model: nn.Module, size: tuple[int, int]) -> float:
-    batch = stand_in(recipe, SAMPLES, size=size)
+    batch = guarded(lambda: stand_in(recipe, SAMPLES, size=size))
 
     def forward_and_backward() -> None:
         recipe.workload.forward(model, batch).loss.backward()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
-from torch.optim import Optimizer
+from torch.optim import SGD, Adadelta, Adam, Adamax, AdamW, Optimizer, RAdam, RMSprop
 
 from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.optimizer import build_optimizer
+
+_FROM_ZEROS = (SGD, Adadelta, Adam, AdamW, Adamax, RAdam, RMSprop)
 
 
 def snapshot(p: Parts) -> dict[str, Tensor]:
@@ -18,22 +21,42 @@ def snapshot(p: Parts) -> dict[str, Tensor]:
 def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
     """Puts weights, BatchNorm statistics, optimizer, loss scale, schedule and random state back to the start.
 
-    In place, since captured graphs and views hold the tensors. Zeroed moments equal fresh ones for Adam and SGD.
+    In place, since captured graphs and views hold the tensors. An optimizer whose zeroed state may not be
+    a fresh one is made anew: no graph holds it.
     """
     with torch.no_grad():
         for name, value in tensors(p).items():
             value.copy_(saved[name])
         if p.average is not None:
             p.average.restart(p.model)
-        for state in p.optimizer.state.values():
-            for value in state.values():
-                if isinstance(value, Tensor):
-                    value.zero_()
-    _reset_rates(p.optimizer, recipe.learning_rate)
+    if starts_from_zeros(p.optimizer):
+        _zero(p.optimizer)
+        _reset_rates(p.optimizer, recipe.learning_rate)
+    else:
+        p.optimizer = build_optimizer(recipe, p.model)
     if p.scaler.is_enabled():
         p.scaler.load_state_dict(GradScaler(p.device.type).state_dict())  # fills its tensors, replaces none
     p.schedule = recipe.make_schedule(p.optimizer, recipe.epochs * len(p.loader))
     torch.manual_seed(recipe.seed)
+
+
+def starts_from_zeros(optimizer: Optimizer) -> bool:
+    """Whether an optimizer's state, set to zeros, is that of a fresh one.
+
+    NAdam's product of momenta starts from one, Rprop's steps from the learning rate, and of others nobody knows. SGD
+    takes its first gradient whole, and with dampening would take less of it from a buffer of zeros.
+    """
+    if type(optimizer) not in _FROM_ZEROS:
+        return False
+    return not any(group.get("dampening") for group in optimizer.param_groups)
+
+
+def _zero(optimizer: Optimizer) -> None:
+    with torch.no_grad():
+        for state in optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, Tensor):
+                    value.zero_()
 
 
 def _reset_rates(optimizer: Optimizer, rate: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from laptime.optimizations.base import Loader, Parts, Recipe, shares
 from laptime.optimizations.data import ItemLoader, OwnResidentLoader, ResidentLoader
 from laptime.optimizations.dead_taps import dead_parameters
 from laptime.optimizations.loader import Ahead
-from laptime.optimizations.shapes import ShapesUnknownError, guarded, runs_of
+from laptime.optimizations.shapes import ShapesUnknownError, guarded, runs_of, shadow_of
 from laptime.records import SetupRecord
 
 _LOADERS = {ItemLoader: "items", ResidentLoader: "resident", OwnResidentLoader: "resident"}
@@ -70,7 +69,10 @@ def biased_before_norm(recipe: Recipe) -> int:
     Returns:
         0 where the net can't be run on shapes.
     """
-    model = copy.deepcopy(recipe.model).to("meta")
+    try:
+        model = shadow_of(recipe.model)
+    except ShapesUnknownError:
+        return 0
     made: dict[int, tuple[str, object]] = {}  # the tensors are kept, so that no id is given twice
     found: set[str] = set()
     for name, module in model.named_modules():

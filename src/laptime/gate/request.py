@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from laptime.catalogue.own import is_own
 from laptime.devices import choose_device
 from laptime.errors import UsageError, shorten
 from laptime.gate.policy import make_policy
@@ -96,14 +97,23 @@ def make_gate_request(**options: Any) -> GateRequest:
         request = GateRequest(**options)
     except ValidationError as error:
         raise UsageError(f"{explain(error)}.") from error
+    _check(request)
+    request.policy()
+    return request
+
+
+def _check(request: GateRequest) -> None:
+    """Refuses what names no two sides; raises UsageError."""
     for one, other in (("command_base", "command_head"), ("base_dir", "head_dir")):
         if bool(getattr(request, one)) != bool(getattr(request, other)):
             names = [f"--{name.replace('_', '-')}" for name in (one, other)]
             raise UsageError(f"{names[0]} and {names[1]} belong together: give both.")
     if request.base and request.base_dir:
         raise UsageError("--base and --base-dir exclude each other: give a ref, or two folders.")
-    request.policy()
-    return request
+    if is_own(request.workload) and not request.command_base and Path(request.workload).expanduser().is_absolute():
+        raise UsageError(
+            f"{shorten(request.workload)!r} is one file for both sides: give its path inside the checkout."
+        )
 
 
 def _device(asked: str, by_command: bool) -> str:

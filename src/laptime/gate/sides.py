@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from laptime.catalogue.own import is_own
 from laptime.errors import RunError, UsageError
 from laptime.gate.git import commit_of, find_base, is_dirty, top_of, worktree
 from laptime.gate.records import Side, SideInfo
@@ -132,7 +133,7 @@ def make_ready(
 def _own_laptime(side: Side, info: SideInfo, python: str, what: tuple[GateRequest, str, Path]) -> Ready:
     """A side that trains with its own `laptime run`."""
     request, written, home = what
-    bare = _questioned(side, info, python)
+    bare = _questioned(side, info, python, is_own(request.workload))
     kept = info.model_copy(update={"environment": "shared" if python == sys.executable else "own"})
     command = (python, "-m", "laptime", "run", request.workload, *request.run_options(written, bare))
     return Ready(side, kept, Path(info.folder), command, _variables(info, home))
@@ -221,16 +222,25 @@ def _ask(side: Side, info: SideInfo, python: str, *arguments: str) -> str:
     return done.stdout
 
 
-def _questioned(side: Side, info: SideInfo, python: str) -> bool:
-    """Whether a side's `laptime run` can leave out the check and the model; makes sure that it is the side's own."""
+def _questioned(side: Side, info: SideInfo, python: str, own: bool) -> bool:
+    """Whether a side's `laptime run` can leave out the check and the model; makes sure that it is the side's own.
+
+    A checkout with a training of the user's own need not hold laptime: then both sides have the installed one.
+    """
     place = _ask(side, info, python, "-c", "import laptime; print(laptime.__path__[0])").strip()
-    if not Path(place).resolve().is_relative_to(Path(info.folder).resolve()):
+    if not own and not Path(place).resolve().is_relative_to(Path(info.folder).resolve()):
         raise SideError(side, f"{side} would train with the laptime in {place}, not its own: use --command.")
     return "--bare" in _ask(side, info, python, "-m", "laptime", "run", "--help")
 
 
 def _written_out(request: GateRequest, base: SideInfo, python: str) -> str:
-    """Base's variant as the list that it stands for there, so that head can't mean another one by its name."""
+    """Base's variant as the list that it stands for there, so that head can't mean another one by its name.
+
+    For a workload of the user's own it stays a name: what it stands for depends on what a run finds in the file, and
+    sides that find something else are told apart by their specs.
+    """
+    if is_own(request.workload):
+        return request.variant
     told = json.loads(_ask("base", base, python, "-m", "laptime", "explain", request.variant, "--json"))
     chosen = [OptimizationSpec(name=t["optimization"], options=t["options"]).text() for t in told["transforms"]]
     return "+".join([f"{told['device']}-baseline", *chosen])

@@ -76,7 +76,8 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         rate = rates.get(name, before)
         before = before if "-without-" in name else rate
         profile_s = _PROFILE_S[request.profile]
-        seconds = None if rate is None else profile_s + preset.repeats * (_STARTUP_S + samples / rate)
+        # Nobody knows how many samples a workload of the user's own has before a look into its file.
+        seconds = None if rate is None or not train else profile_s + preset.repeats * (_STARTUP_S + samples / rate)
         rows.append(ExpectedRow(variant=name, seconds=seconds))
     known = [r.seconds for r in rows if r.seconds is not None]
     return Expected(rows=tuple(rows), source=source, seconds=sum(known) if len(known) == len(rows) else None)

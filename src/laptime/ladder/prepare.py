@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from laptime.devices import choose_device
 from laptime.ladder.data import fetch_data, in_words
+from laptime.ladder.plan import rungs_refused
 from laptime.ladder.request import (
     LadderRequest,
     check_out,
@@ -32,4 +33,6 @@ def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], No
         check_variant(request, resolve(name))
     data = fetch_data(request.workload, request.data, places, in_words(say))
     fitted_preset(request, data)
+    for name in request.variants or ():
+        check_variant(request, resolve(name, rungs_refused(resolve(name).device, data)), data)
     return data

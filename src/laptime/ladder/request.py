@@ -14,7 +14,7 @@ from laptime.data.limits import check_limits
 from laptime.devices import cuda_devices
 from laptime.entries import Preset
 from laptime.errors import UsageError, shorten
-from laptime.ladder.ranks import check_ranks
+from laptime.ladder.ranks import check_ranks, ranks_of
 from laptime.launchers import AUTO, NAMES, launcher_of, ranks_there
 from laptime.places import Places
 from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
@@ -127,10 +127,25 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
     )
 
 
-def check_variant(request: LadderRequest, variant: Variant) -> None:
-    """Refuses a variant whose ranks this machine, its batch or the asked launcher can't hold; raises UsageError."""
-    there = ranks_there(request.launcher)
-    launcher_of(request.launcher, variant.name, check_ranks(variant, find_workload(request.workload), there))
+def check_variant(request: LadderRequest, variant: Variant, data: DataSpec | None = None) -> None:
+    """Refuses a variant whose ranks this machine, its batch or the asked launcher can't hold.
+
+    Args:
+        request: of the ladder.
+        variant: to look at.
+        data: None before it is known; the batch of a workload of the user's own isn't either then.
+
+    Raises:
+        UsageError: it is refused.
+    """
+    if is_own(request.workload) and request.launcher == "kubernetes":
+        raise UsageError(f"--launcher kubernetes is not for {shorten(request.workload)!r}: pods have no such file.")
+    there, entry = ranks_there(request.launcher), find_workload(request.workload)
+    if data is None and is_own(request.workload):
+        ranks = ranks_of(variant, there)
+    else:
+        ranks = check_ranks(variant, entry if data is None else with_findings(entry, data), there)
+    launcher_of(request.launcher, variant.name, ranks)
 
 
 def check_weights(weights: str, workload: str) -> None:

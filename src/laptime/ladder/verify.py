@@ -133,7 +133,7 @@ class Verification:
             chosen = combine(known.optimizations, *map(parse_optimization, added))
             variant = Variant(finding.variant, known.device, chosen)
         choose_device(DEVICES[variant.device])
-        check_variant(self.ladder.request, variant)
+        check_variant(self.ladder.request, variant, self.ladder.record.data)
         if variant.device == advised.device and variant.optimizations == advised.optimizations:
             raise UsageError(f"{variant.name} is what {advised.name} stands for already.")
         return variant

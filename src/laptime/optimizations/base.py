@@ -253,10 +253,11 @@ def permutation(count: int, seed: int, epoch: int) -> Tensor:
 def batches(order: Tensor, size: int, ranks: int = 1) -> list[Tensor]:
     """Cuts an order [count] into batches of `size`; a remainder that gives a rank less than two joins the one before.
 
-    A single sample has no variance over the batch, so BatchNorm on a 1x1 map would fail or train on noise.
+    A single sample has no variance over the batch, so BatchNorm on a 1x1 map would fail or train on noise. Batches that
+    are meant to be of one sample stay so.
     """
     cut = list(order.split(size))
-    if len(cut) > 1 and len(cut[-1]) < 2 * ranks:
+    if size > 1 and len(cut) > 1 and len(cut[-1]) < 2 * ranks:
         cut[-2:] = [torch.cat(cut[-2:])]
     return cut
 

@@ -22,7 +22,7 @@ from torch.nn import functional as F  # noqa: N812 - the name torch's documentat
 from torch.optim import Optimizer
 
 from laptime.optimizations.base import Options, Recipe
-from laptime.optimizations.shapes import ShapesUnknownError, input_shapes, runs_of
+from laptime.optimizations.shapes import ShapesUnknownError, guarded, input_shapes, runs_of
 
 Size = tuple[int, int]
 
@@ -252,13 +252,12 @@ def update_refusal(optimizer: Optimizer) -> str | None:
 
 def dead_taps(recipe: Recipe, options: Options) -> Recipe:
     """Crops every convolution that has dead taps; says how many parameters went, and why where none did."""
-    model = copy.deepcopy(recipe.model)
-    groups = recipe.make_groups(model)
+    groups = recipe.make_groups(recipe.model)
     reason = update_refusal(recipe.make_optimizer(groups, recipe.learning_rate, **recipe.optimizer_options))
     if reason:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {reason}"))
     try:
-        sizes = conv_sizes(recipe)
+        sizes, model = conv_sizes(recipe), guarded(lambda: copy.deepcopy(recipe.model))
     except ShapesUnknownError as unknown:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {unknown}"))
     owners = Counter(id(p) for m in model.modules() for p in m.parameters(recurse=False))

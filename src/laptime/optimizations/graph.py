@@ -57,8 +57,9 @@ class Tape:
 class GraphStep:
     """A training step that records itself after a few eager ones, and is replayed from then on.
 
-    Only the run's batch size (a rank's share of it) is recorded: the epoch's last, smaller batch runs eagerly on the
-    same parameters. Steps before the recording are ordinary steps, so the result does not depend on when it happens.
+    Only the run's batch size (a rank's share of it) is recorded, in the shapes that it had then: the epoch's last,
+    smaller batch runs eagerly on the same parameters. Steps before the recording are ordinary steps, so the result does
+    not depend on when it happens.
     """
 
     def __init__(self, kind: tuple[int, float], record: Record, beside: Callable[[Work], Counts]) -> None:
@@ -71,7 +72,7 @@ class GraphStep:
         """One step; the counts are copies that no later step overwrites."""
         if self._parts is None or self._parts() is not p:
             self._parts, self._eager, self._tape = weakref.ref(p), 0, None
-        if (len(batch), batch.weight) != self._kind:
+        if (len(batch), batch.weight) != self._kind or not _fits(self._tape, batch):
             counts = device_work(p, batch)
         elif self._tape is None and self._eager < _EAGER_STEPS:
             self._eager += 1
@@ -89,6 +90,13 @@ class GraphStep:
         # Dense copies in the same memory format.
         static = replace(batch, inputs=mapped(batch.inputs, torch.clone), labels=mapped(batch.labels, torch.clone))
         return Tape(static, self._record(lambda: device_work(p, static)))
+
+
+def _fits(tape: Tape | None, batch: Batch) -> bool:
+    """Whether a batch has the shapes that were recorded: copying into a buffer of another one fails or broadcasts."""
+    if tape is None:
+        return True
+    return [t.shape for t in tensors(tape.batch.content)] == [t.shape for t in tensors(batch.content)]
 
 
 def _played(tape: Tape, batch: Batch) -> Counts:

@@ -135,11 +135,10 @@ class UnderAutocast(nn.Module):
         super().__init__()
         self.net, self.device, self.dtype = net, device, dtype
 
-    def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] to the net's outputs."""
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The net's inputs, by place or by name, to its outputs."""
         with torch.autocast(self.device, self.dtype):
-            found: Tensor = self.net(images)
-        return found
+            return self.net(*args, **kwargs)
 
 
 def _joined(recipe: Recipe, asked: Options) -> Recipe:

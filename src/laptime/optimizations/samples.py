@@ -42,12 +42,12 @@ def stand_in(recipe: Recipe, count: int, device: torch.device = _META, size: tup
 
     Args:
         recipe: what it is for.
-        count: samples.
+        count: samples; fewer where the user's own data has no more.
         device: where it stands.
         size: height and width of images; None for the recipe's.
     """
     if isinstance(recipe.data, OwnData):
-        return _own(recipe, recipe.data.train, range(count), device)
+        return _own(recipe, recipe.data.train, range(min(count, len(recipe.data.train))), device)
     images = torch.zeros(count, recipe.channels, *(size or recipe.image_size), device=device)
     layout = torch.channels_last if recipe.channels_last and device != _META else torch.contiguous_format
     return Batch(images.to(memory_format=layout), torch.zeros(count, dtype=torch.int64, device=device))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,8 @@ from laptime.optimizations.samples import stand_in
 
 # Two, since BatchNorm takes no single one.
 SAMPLES = 2
+
+T = TypeVar("T")
 
 Run = Callable[[nn.Module], object]
 Calls = dict[str, list[list[tuple[int, ...]]]]
@@ -45,7 +47,7 @@ def input_shapes(model: nn.Module, runs: Sequence[Run], kind: type[nn.Module]) -
     Raises:
         ShapesUnknownError: the forward pass needs values, not only shapes.
     """
-    shadow = copy.deepcopy(model).to("meta")
+    shadow = shadow_of(model)
     calls: Calls = {name: [] for name, module in shadow.named_modules() if isinstance(module, kind)}
     for name in calls:
         shadow.get_submodule(name).register_forward_pre_hook(_note(calls[name]), with_kwargs=True)
@@ -59,14 +61,19 @@ def input_shapes(model: nn.Module, runs: Sequence[Run], kind: type[nn.Module]) -
     return calls
 
 
-def guarded(call: Callable[[], object]) -> None:
-    """Calls something on the meta device.
+def shadow_of(model: nn.Module) -> nn.Module:
+    """A copy of a net on the meta device; raises ShapesUnknownError where it can't be copied."""
+    return guarded(lambda: copy.deepcopy(model).to("meta"))
+
+
+def guarded(call: Callable[[], T]) -> T:
+    """Calls something on the meta device; returns what it gives.
 
     Raises:
         ShapesUnknownError: it needs values, not only shapes.
     """
     try:
-        call()
+        return call()
     except Exception as error:  # whatever a net does with values that are not there: dozens of unrelated types
         reason = " ".join(str(error).split())[:160]
         raise ShapesUnknownError(f"the net can't be run on shapes alone ({type(error).__name__}: {reason})") from error

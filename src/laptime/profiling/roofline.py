@@ -7,7 +7,6 @@ and Patterson 2009, "Roofline: an insightful visual performance model for multic
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from torch.utils.flop_counter import flop_registry
 from laptime.engine.setup import samples_of_a_rank
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.samples import stand_in
-from laptime.optimizations.shapes import ShapesUnknownError, guarded
+from laptime.optimizations.shapes import ShapesUnknownError, guarded, shadow_of
 from laptime.records import Ceilings, RunRecord
 from laptime.records.rates import ceiling_share
 from laptime.workloads.base import Batch
@@ -73,7 +72,7 @@ def step_work(recipe: Recipe, parts: Parts) -> list[Work]:
     Raises:
         ShapesUnknownError: the net can't be run on shapes.
     """
-    model = copy.deepcopy(recipe.model).to("meta").train()
+    model = shadow_of(recipe.model).train()
     count, ranks = samples_of_a_rank(recipe), 1
     if recipe.device.type == "cpu":  # ranks share the CPU whose ceilings these are
         count, ranks = recipe.batch_size, recipe.world.size

@@ -83,7 +83,9 @@ def own_optimizer(user: Protocol) -> Callable[..., Optimizer] | None:
         return None
 
     def make(groups: list[dict[str, Any]], learning_rate: float | Tensor, **options: Any) -> Optimizer:
-        made: Optimizer = factory(groups, learning_rate)
+        # What users' functions go over is a list of parameters; groups come only where they say more than that.
+        alike = len(groups) == 1 and groups[0].keys() == {"params"}
+        made: Optimizer = factory(list(groups[0]["params"]) if alike else groups, learning_rate)
         wanted = {k: v for k, v in options.items() if takes(type(made), k)}
         if not wanted:
             return made

@@ -5,7 +5,16 @@ import math
 import pytest
 from compare_examples import record
 
-from laptime.compare.quality import Rules, Scores, difference, judge, scores_of, time_to_quality
+from laptime.compare.quality import (
+    Rules,
+    Scores,
+    advantage,
+    difference,
+    judge,
+    noise_points,
+    scores_of,
+    time_to_quality,
+)
 
 RULES = Rules(floor=0.55, real_data=True, test_count=10_000)
 
@@ -87,3 +96,29 @@ def test_time_to_quality() -> None:
     assert reached == pytest.approx(30, rel=0.05)
     assert time_to_quality(runs, "accuracy", 0.99) is None
     assert time_to_quality([*runs[:1], record("a", 10, None, 1), record("a", 10, None, 2)], "accuracy", 0.6) is None
+
+
+def losses(*values: float) -> Scores:
+    return Scores(tuple(range(len(values))), values, is_loss=True)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "contender", "verdict"),
+    [
+        (losses(0.5), losses(0.5), "kept"),
+        (losses(0.5), losses(0.48), "better"),
+        (losses(0.5), losses(0.503), "unclear"),
+        (losses(0.5), losses(0.52), "worse"),
+        (losses(2.0, 2.01, 1.99), losses(2.0, 2.011, 1.99), "kept"),
+        (losses(2.0, 2.01, 1.99), losses(2.2, 2.21, 2.19), "worse"),
+    ],
+)
+def test_verdicts_on_losses_of_which_less_is_better(baseline: Scores, contender: Scores, verdict: str) -> None:
+    assert judge(baseline, contender, RULES).verdict == verdict
+
+
+def test_losses_are_compared_in_percent() -> None:
+    assert advantage(1.9, 2.0, "loss") == pytest.approx(5)
+    assert advantage(0.7, 0.6, "accuracy") == pytest.approx(10)
+    assert noise_points(2.0, 100, "loss") == 2.0
+    assert difference(losses(2.0), losses(1.9), 100)[0] == pytest.approx(5)

@@ -12,11 +12,19 @@ from laptime.errors import UsageError
 from laptime.gate.git import commit_of, find_base, is_dirty, worktree
 from laptime.gate.history import History, past_of, resampled
 from laptime.gate.policy import Policy
+from laptime.gate.records import SideInfo
 from laptime.gate.request import make_gate_request, seconds, share
-from laptime.gate.sides import fitting, pins
+from laptime.gate.sides import _written_out, fitting, pins
 from laptime.gate.validity import Snapshot, compared, snapshot
 
 QUIET = (0.01, -0.01, 0.005, -0.004)
+
+
+def test_the_variant_of_a_users_own_workload_stays_a_name_and_its_file_one_of_each_side():
+    request = make_gate_request(workload="train.py:workload", device="cpu")
+    assert _written_out(request, SideInfo(folder="/nowhere"), "no-python") == "cpu-optimized"
+    with pytest.raises(UsageError, match="one file for both sides: give its path inside"):
+        make_gate_request(workload="/there/train.py:workload", device="cpu")
 
 
 def test_flags_of_a_pair():

@@ -15,6 +15,8 @@ def test_batches_hold_every_sample_once_and_leave_no_single_one(count, size):
     assert torch.cat(cut).sort().values.tolist() == list(range(count))
     if len(cut) > 1 and size > 1:
         assert min(map(len, cut)) > 1
+    if size == 1:
+        assert set(map(len, cut)) == {1}
 
 
 def test_order_depends_on_seed_and_epoch_alone():

@@ -50,11 +50,49 @@ def test_what_is_found_in_dictionaries_without_an_accuracy(file):
     assert "resident" not in found.refused
 
 
-def test_the_digest_changes_with_the_file_alone(file):
+def test_the_digest_is_that_of_the_data_and_not_of_the_file(file):
     first = inspect(write(file, TUPLE))
-    assert inspect(f"{file}:Workload").digest == first.digest
     file.write_text(file.read_text() + "\n# another\n")
-    assert inspect(f"{file}:Workload").digest != first.digest
+    same = inspect(f"{file}:Workload")
+    assert (same.digest, same.own.file != first.own.file) == (first.digest, True)
+    del sys.modules[file.stem]
+    assert inspect(write(file, TUPLE, ("manual_seed(0)", "manual_seed(1)"))).digest != first.digest
+
+
+def test_the_digest_of_random_items_is_that_of_their_shapes(file):
+    drawn = ("self.x[i].flatten()", "self.x[i].flatten() * random.random()")
+    name = write(file, "import random\n" + DICTIONARY, drawn)
+    assert inspect(name).digest == inspect(name).digest
+
+
+@pytest.mark.parametrize(
+    ("collate", "reason"),
+    [
+        ("pad(items)", "its batches come in several"),
+        ("default_collate([{**i, 'text': 'a'} for i in items])", "tensors alone"),
+        ("default_collate(items)", None),
+    ],
+)
+def test_where_no_graph_can_be_recorded(file, collate, reason):
+    more = DICTIONARY.replace("model(**batch).loss", 'model(batch["input_values"][:, :192], batch["labels"]).loss')
+    more += """
+from torch.utils.data import default_collate
+
+def pad(items):
+    batch = default_collate(items)
+    longer = torch.zeros(len(items), 192 + int(items[0]["input_values"][0].abs() * 1000))
+    longer[:, :192] = batch["input_values"]
+    return {"input_values": longer, "labels": batch["labels"]}
+"""
+    named = ('    name = "rows"', f'    name = "rows"\n    collate_fn = staticmethod(lambda items: {collate})')
+    found = inspect(write(file, more, named)).own.refused
+    assert (reason is None and "graph" not in found) or reason in found["graph"]
+
+
+@pytest.mark.parametrize(("kind", "there"), [("SGD", True), ("AdamW", True), ("NAdam", False), ("Rprop", False)])
+def test_an_optimizer_that_does_not_start_from_zeros_is_not_recorded(file, kind, there):
+    name = write(file, DICTIONARY, ("SGD(parameters, lr=lr, momentum=0.9)", f"{kind}(parameters, lr=lr)"))
+    assert ("graph" not in inspect(name).own.refused) is there
 
 
 @pytest.mark.parametrize(
@@ -177,3 +215,8 @@ def test_a_users_optimizer_takes_what_its_class_knows(file, kind):
     assert (group["fused"], group["lr"], group["params"][0] is weight) == (True, 0.25, True)
     assert group.get("momentum", 0.9) == 0.9
     assert group["weight_decay"] == (0.1 if "AdamW" in kind else 0)
+
+
+def test_a_users_optimizer_gets_a_list_of_parameters(file):
+    chosen = ("SGD(parameters, lr=lr, momentum=0.9)", "SGD([p for p in parameters if p.requires_grad], lr=lr)")
+    assert inspect(write(file, DICTIONARY, chosen)).own.name == "rows"

@@ -1,0 +1,63 @@
+"""The state after the warm-up: that of a run that had none, whatever the optimizer."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from tests.unit.conftest import make_data, make_spec
+from torch import nn
+
+from laptime.engine.build import build, make_recipe
+from laptime.engine.loop import train_epoch
+from laptime.engine.reset import reset, snapshot
+
+
+class Counting(torch.optim.SGD):
+    """As third parties write them: what it counts stands in its groups, and its state is there from the start."""
+
+    def __init__(self, params, lr):
+        super().__init__(params, lr=lr, momentum=0.5)
+        for group in self.param_groups:
+            group["counted"] = 1.0
+            for p in group["params"]:
+                self.state[p]["scale"] = torch.ones(())
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["counted"] *= 0.5
+            for p in group["params"]:
+                p.grad.mul_(group["counted"] * self.state[p]["scale"])
+                self.state[p]["scale"].mul_(0.5)
+        return super().step(closure)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        torch.optim.Adam,
+        torch.optim.NAdam,
+        torch.optim.Rprop,
+        torch.optim.RAdam,
+        torch.optim.Adadelta,
+        partial(torch.optim.Adagrad, initial_accumulator_value=0.1),
+        partial(torch.optim.RMSprop, centered=True, momentum=0.9),
+        partial(torch.optim.SGD, momentum=0.9),
+        partial(torch.optim.SGD, momentum=0.9, dampening=0.5),
+        Counting,
+    ],
+)
+def test_no_trace_of_the_warm_up_is_left(make):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    recipe = replace(make_recipe(make_spec(), make_data(size=8), ()), model=net, make_optimizer=_with(make))
+    parts = build(recipe, mark=lambda _: None)
+    saved = snapshot(parts)
+    first = [float(c.loss_sum) for c in train_epoch(parts, 0)]
+    for _ in range(2):
+        reset(parts, recipe, saved)
+        assert [float(c.loss_sum) for c in train_epoch(parts, 0)] == pytest.approx(first, rel=1e-6)
+
+
+def _with(make):
+    return lambda groups, rate, **options: make(groups, lr=rate, **options)
