@@ -53,8 +53,8 @@ def log_model(folder: Path, run_id: str) -> None:
     spec = read_spec(folder / "spec.json")
     model = load_model(folder / "model.pt", spec)
     metadata = describe(spec)
-    side, channels = metadata["image_size"], len(metadata.get("mean", "RGB"))
-    log_pytorch_model(model, run_id, np.zeros((2, channels, side, side), dtype=np.float32), metadata)
+    size, channels = metadata["image_size"], len(metadata.get("mean", "RGB"))
+    log_pytorch_model(model, run_id, np.zeros((2, channels, *size), dtype=np.float32), metadata)
 
 
 def load_model(path: Path, spec: RunSpec) -> nn.Module:
@@ -76,7 +76,7 @@ def load_model(path: Path, spec: RunSpec) -> nn.Module:
 
 
 def describe(spec: RunSpec) -> dict[str, Any]:
-    """What a prediction needs to know: classes, image size, and how images become inputs.
+    """What a prediction needs to know: classes, height and width, and how images become inputs.
 
     Mean and deviation stand in the data store; where it has been deleted meanwhile, they are left out.
     """
@@ -84,7 +84,7 @@ def describe(spec: RunSpec) -> dict[str, Any]:
         "workload": spec.workload,
         "variant": spec.variant,
         "classes": list(spec.data.classes),
-        "image_size": find_workload(spec.workload).image_size,
+        "image_size": [find_workload(spec.workload).image_size] * 2,
     }
     try:
         meta = read_meta(Path(spec.data.path))
@@ -95,7 +95,7 @@ def describe(spec: RunSpec) -> dict[str, Any]:
         "std": list(meta.std),
         "scale": meta.scale,
         "bands": list(meta.bands),
-        "image_size": meta.files["train_images"].shape[1],
+        "image_size": list(meta.files["train_images"].shape[1:3]),
     }
 
 

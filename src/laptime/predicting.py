@@ -34,8 +34,8 @@ class Trained:
     """A model and what its inputs are made with.
 
     Attributes:
-        module: on its device, takes images [B, C, S, S] and gives logits [B, classes].
-        side: S, pixels.
+        module: on its device, takes images [B, C, H, W] and gives logits [B, classes].
+        size: H and W, pixels.
         mean, std: per channel, of images scaled to 0..1.
         scale: the pixel value that stands for 1.
         bands: those of multi-spectral images; none for RGB.
@@ -44,7 +44,7 @@ class Trained:
     name: str
     module: nn.Module
     classes: tuple[str, ...]
-    side: int
+    size: tuple[int, int]
     mean: tuple[float, ...]
     std: tuple[float, ...]
     device: torch.device
@@ -78,7 +78,7 @@ def predict(request: Mapping[str, Any]) -> Predictions:
     files = list(request["files"])
     for start in range(0, len(files), request["batch"]):
         names, images = [], []
-        for name, image in _decoded(files[start : start + request["batch"]], trained.bands, refused):
+        for name, image in _decoded(files[start : start + request["batch"]], trained, refused):
             names.append(name)
             images.append(prepared(image, trained))
         if images:
@@ -120,7 +120,7 @@ def load(request: Mapping[str, Any], device: torch.device) -> Trained:
 def _trained(module: nn.Module, known: Mapping[str, Any], device: torch.device) -> Trained:
     try:
         classes = tuple(str(name) for name in known["classes"])
-        side = int(known["image_size"])
+        size = _height_and_width(known["image_size"])
         workload, variant = known["workload"], known["variant"]
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
@@ -134,16 +134,35 @@ def _trained(module: nn.Module, known: Mapping[str, Any], device: torch.device) 
     mean, std = (tuple(float(v) for v in known[name]) for name in ("mean", "std"))
     # Models that were logged before there were bands say neither.
     scale, bands = int(known.get("scale", 255)), tuple(int(band) for band in known.get("bands", ()))
-    return Trained(f"{workload} {variant}", module.to(device), classes, side, mean, std, device, scale, bands)
+    return Trained(f"{workload} {variant}", module.to(device), classes, size, mean, std, device, scale, bands)
 
 
-def _decoded(files: Sequence[str], bands: tuple[int, ...], refused: list[Refused]) -> Iterator[tuple[str, Images]]:
+def _height_and_width(known: Any) -> tuple[int, int]:
+    """Models that were logged when images had to be square say one number."""
+    height, width = known if isinstance(known, list | tuple) else (known, known)
+    return int(height), int(width)
+
+
+def _decoded(files: Sequence[str], trained: Trained, refused: list[Refused]) -> Iterator[tuple[str, Images]]:
     """The images that can be read; the others are refused, each with its reason."""
     for name in files:
         try:
-            yield name, read_image(Path(name), bands)
+            image = read_image(Path(name), trained.bands)
+            _check_size(name, image, trained)
         except DataError as error:
             refused.append(Refused(file=name, reason=str(error)))
+        else:
+            yield name, image
+
+
+def _check_size(name: str, image: Images, trained: Trained) -> None:
+    """Measured values are not resized, here as in training: between two pixels nothing was measured."""
+    if trained.bands and image.shape[:2] != trained.size:
+        height, width = trained.size
+        raise DataError(
+            f"the image {name} is {image.shape[1]}x{image.shape[0]} and the model was trained on bands of "
+            f"{width}x{height}: resample it."
+        )
 
 
 def prepared(image: Images, trained: Trained) -> Tensor:
@@ -157,12 +176,13 @@ def prepared(image: Images, trained: Trained) -> Tensor:
         trained: says size, mean and deviation.
 
     Returns:
-        Normalized, float32 [1, C, S, S].
+        Normalized, float32 [1, C, H, W].
     """
     pixels = torch.tensor(image).to(trained.device).permute(2, 0, 1)[None].float()
-    size = (trained.side, trained.side)
-    if pixels.shape[-2:] != size:
-        pixels = functional.interpolate(pixels, size, mode="bicubic", antialias=True).round().clamp(0, trained.scale)
+    if pixels.shape[-2:] != trained.size:
+        pixels = (
+            functional.interpolate(pixels, trained.size, mode="bicubic", antialias=True).round().clamp(0, trained.scale)
+        )
     mean, std = (torch.tensor(v, device=trained.device)[:, None, None] for v in (trained.mean, trained.std))
     return ((pixels / trained.scale - mean) / std).contiguous()
 

@@ -65,6 +65,8 @@ def _pillow_reads(path: Path) -> bool:
     try:
         with Image.open(path):
             return True
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        return True  # it knows the form and refuses the size, as whoever decodes it will
     except OSError:
         return False
 

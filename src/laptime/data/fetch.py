@@ -37,7 +37,7 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
 
     Raises:
         UsageError: the workload or the kind of source does not exist.
-        UnreachableError: the source that was asked for does not answer.
+        UnreachableError: the source that was asked for does not answer; or bands are asked for and none has them.
         DataError: it answers, and what it gives can't be used; or the disk is full.
     """
     job = _job(workload, asked, home, say)
@@ -57,7 +57,7 @@ def verify(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
         DataError: nothing is stored, or a file is wrong (named).
     """
     job = _job(workload, asked, home, say)
-    sources = [*_auto_sources(job), Synthetic()] if job.asked == "auto" else [source_of(job)]
+    sources = _with_stand_in(job) if job.asked == "auto" else [source_of(job)]
     entry = next((e for s in sources if (e := s.stored(job)) is not None), None)
     if entry is None:
         raise DataError(
@@ -138,6 +138,10 @@ def _auto_sources(job: Job) -> list[Source]:
     return [*([Mirror(mirror)] if mirror else []), _official(job)]
 
 
+def _with_stand_in(job: Job) -> list[Source]:
+    return [*_auto_sources(job), *([] if job.bands else [Synthetic()])]
+
+
 def _auto(job: Job) -> Entry:
     sources = _auto_sources(job)
     for source in sources:
@@ -152,5 +156,7 @@ def _auto(job: Job) -> Entry:
             missed.append(str(error))
             continue
         return replace(entry, notice=" ".join([entry.notice, *missed]).strip())
+    if job.bands:  # a stand-in has none, and why there is nothing else is what helps
+        raise UnreachableError(" ".join(missed))
     entry = Synthetic().fetch(job)
     return replace(entry, notice=" ".join([entry.notice, "The real data could not be had:", *missed]))

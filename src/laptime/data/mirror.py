@@ -72,8 +72,9 @@ class Mirror:
         self.given = url.rstrip("/")
 
     def stored(self, job: Job) -> Entry | None:
-        """See Source."""
-        return job.store.recall(self._key(job))
+        """See Source; nothing, where it is of other bands than those that are asked for."""
+        entry = job.store.recall(self._key(job))
+        return entry if entry is None or _has_bands(read_meta(job.store.folder(entry.digest)), job) else None
 
     def fetch(self, job: Job) -> Entry:
         """See Source; what was fetched before is kept while the mirror says so, or says nothing."""
@@ -92,6 +93,7 @@ class Mirror:
             return before
         if job.store.folder(digest).is_dir():
             meta = read_meta(job.store.folder(digest))
+            _check_bands(meta, place, job)
         else:
             meta = _bring(place, f"{job.workload.name}/{digest}", digest, job)
         # A stand-in stays one, whatever way it took.
@@ -140,6 +142,7 @@ def _bring(place: Place, prefix: str, digest: str, job: Job) -> StoreMeta:
     meta = parse_meta(body, f"{where}/{prefix}/{META}")
     if meta.digest != digest:
         raise DataError(f"{place.url}/{prefix} holds other data than its name says: push the data there again.")
+    _check_bands(meta, place, job)
     root = job.store.root
     with resumable_folder(root, digest) as folder, room_for(root, meta.size):
         check_room(root, meta.size - sum(p.stat().st_size for p in folder.glob("*.npy")))
@@ -156,6 +159,19 @@ def _bring(place: Place, prefix: str, digest: str, job: Job) -> StoreMeta:
             ) from error
         job.store.adopt(folder, digest)
     return meta
+
+
+def _has_bands(meta: StoreMeta, job: Job) -> bool:
+    return not job.bands or meta.bands == job.bands
+
+
+def _check_bands(meta: StoreMeta, place: Place, job: Job) -> None:
+    """Before anything is downloaded; in `auto` another source may have the bands, so it counts as no answer."""
+    if not _has_bands(meta, job):
+        raise UnreachableError(
+            f"{place.url} does not hold the bands {','.join(map(str, job.bands))} of {job.workload.name!r}: push them "
+            "there, or give the images that they are in, with #bands= behind them."
+        )
 
 
 def _get(place: Place, name: str, path: Path, said: FileMeta, moved: Moved) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from laptime.catalogue.own import is_own
+from laptime.data.bands import split_bands
 from laptime.devices import choose_device
 from laptime.errors import UsageError, shorten
 from laptime.gate.policy import make_policy
@@ -69,7 +70,7 @@ class GateRequest(Frozen):
             "--warmup-epochs": 1,
             "--limit-train": self.limit_train,
             "--limit-test": self.tests_limit,
-            "--data": str(Path(self.data).resolve()) if Path(self.data).exists() else self.data,
+            "--data": _from_anywhere(self.data),
             "--timeout": self.timeout,
             "--seed": "{seed}",
             "--out": "{folder}",
@@ -119,6 +120,12 @@ def _check(request: GateRequest) -> None:
 def _device(asked: str, by_command: bool) -> str:
     """The device whose lock is held: `none` only where a command is what trains."""
     return asked if asked == NO_DEVICE and by_command else choose_device(asked)
+
+
+def _from_anywhere(data: str) -> str:
+    """A place on the disk with its whole path, since each side runs in a checkout of its own; bands stay behind it."""
+    place, _ = split_bands(data)
+    return f"{Path(place).resolve()}{data[len(place) :]}" if Path(place).exists() else data
 
 
 def seconds(text: str) -> float:

@@ -38,7 +38,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     no_use = unfit(entry, device)
     planned = make_plan(device, preset, request.variants, ProbeRecord(refusals=no_use))
     catch_up(tracking_uri(request, places), places, say)
-    say("Probing this machine (a few seconds)")
+    say("Probing this machine (seconds; minutes where a step of the net takes seconds)")
     # Where variants are named, only what they need; but advice rests on what this machine gains, too.
     advised = not request.variants or request.profile == "full"
     wanted = None if advised else {o.name for v in planned.fixed for o in v.optimizations}

@@ -119,7 +119,7 @@ def test_a_trained_model_is_logged_loaded_back_and_predicts(
         expected = model.eval()(torch.randn(5, 3, 32, 32))
     assert torch.allclose(torch.tensor(answer["logits"]), expected, atol=1e-5)
     assert answer["metadata"]["classes"] == list("abcdefghij")
-    assert answer["metadata"]["image_size"] == 32
+    assert answer["metadata"]["image_size"] == [32, 32]
 
     (places.journal / "models.state.json").unlink()
     sync(places, sqlite_uri, quiet)

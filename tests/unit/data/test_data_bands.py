@@ -23,6 +23,7 @@ from laptime.data.bands import read_bands, split_bands
 from laptime.data.fetch import fetch, verify
 from laptime.data.listing import Scan, arrange
 from laptime.data.meta import read_meta
+from laptime.data.mirror import LATEST_SCHEMA
 from laptime.data.sources import Job, quiet
 from laptime.data.store import Store
 from laptime.data.synthetic import Synthetic
@@ -214,6 +215,48 @@ def test_the_official_archive(tiles: Path, tmp_path: Path, home: Path, monkeypat
     for asked in ("official", "official#bands=4,3,2"):
         with pytest.raises(UnreachableError):
             fetch("eurosat", asked, home)
+
+
+def test_auto_with_bands_says_why_nobody_has_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(eurosat.URL_VARIABLE, f"{nobody()}/all.zip")
+    # One that is stored already is not taken for bands either.
+    monkeypatch.setattr(Synthetic, "stored", lambda self, job: pytest.fail("a stand-in has no bands"))
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1"):
+        fetch("eurosat", "auto#bands=8", home)
+    with pytest.raises(DataError, match="nothing is stored for 'eurosat' from 'auto#bands=8'"):
+        verify("eurosat", "auto#bands=8", home)
+
+
+def test_auto_passes_over_a_mirror_of_other_bands(
+    tiles: Path, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pushed = fetch("eurosat", f"{tiles}#bands=4,3", tmp_path / "there")
+    shutil.copytree(pushed.path, tmp_path / "mirror/eurosat" / pushed.digest)
+    latest = {"schema": LATEST_SCHEMA, "digest": pushed.digest}
+    (tmp_path / "mirror/eurosat/latest.json").write_text(json.dumps(latest))
+    file, archive = packed(tiles, tmp_path)
+    monkeypatch.setattr(eurosat, "ALL_BANDS", archive)
+    with web(tmp_path) as url:
+        monkeypatch.setenv("LAPTIME_DATA_MIRROR", f"{url}/mirror")
+        monkeypatch.setenv(eurosat.URL_VARIABLE, f"{url}/web/{file.name}")
+        for asked, kind, bands in (("auto#bands=4,3", "mirror", (4, 3)), ("auto#bands=8", "official", (8,))):
+            data = fetch("eurosat", asked, home)
+            assert (data.kind, read_meta(Path(data.path)).bands) == (kind, bands)
+        assert "does not hold the bands 8 of 'eurosat'" in data.notice
+        monkeypatch.setenv(eurosat.URL_VARIABLE, f"{url}/nothing.zip")
+        with pytest.raises(DataError, match=r"does not hold the bands 2 of 'eurosat': push them there"):
+            fetch("eurosat", "auto#bands=2", home)
+        with pytest.raises(UnreachableError, match=r"does not hold the bands 2 of 'eurosat': push them there"):
+            fetch("eurosat", f"{url}/mirror#bands=2", home)
+
+
+def test_a_huge_image_is_named(tiles: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    huge = tiles / "Forest/Forest_0.tif"
+    Image.new("RGB", (40, 40)).save(huge)
+    for limit in (1000, 100):  # Pillow warns above its limit, and refuses above twice that
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        with pytest.raises(DataError, match=rf"{huge} has more pixels than is safe to decode"):
+            fetch("eurosat", str(tiles), home)
 
 
 def test_the_official_address_is_torchvisions() -> None:

@@ -166,3 +166,12 @@ def test_what_each_side_is_called_with():
     assert (given["--epochs"], given["--warmup-epochs"], given["--seed"]) == ("3", "1", "{seed}")
     assert (given["--limit-train"], given["--limit-test"]) == ("2000", "400")
     assert "--bare" not in request.run_options("cpu-baseline", bare=False)
+
+
+@pytest.mark.parametrize("bands", ["", "#bands=8,4,3"])
+def test_data_beside_the_caller_is_found_from_a_checkout(bands, tmp_path, monkeypatch):
+    (tmp_path / "tif").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for given, expected in (("tif/", f"{tmp_path}/tif"), ("auto", "auto"), ("s3://b/p", "s3://b/p")):
+        options = make_gate_request(workload="eurosat", data=given + bands).run_options("cpu-baseline", bare=False)
+        assert options[options.index("--data") + 1] == expected + bands

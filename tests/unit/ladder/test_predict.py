@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 import typer
 from PIL import Image
@@ -40,7 +42,7 @@ class Brightest(nn.Module):
 
 def a_model(module: nn.Module | None = None, classes: tuple[str, ...] = CLASSES) -> Trained:
     device = torch.device("cpu")
-    return Trained("cifar cpu-x", module or Brightest(), classes, 8, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), device)
+    return Trained("cifar cpu-x", module or Brightest(), classes, (8, 8), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), device)
 
 
 def save(path: Path, colour: tuple[int, ...], size: tuple[int, int] = (8, 8), mode: str = "RGB") -> str:
@@ -90,6 +92,21 @@ def test_an_image_becomes_what_training_made_of_it() -> None:
     stored = np.asarray(Image.fromarray(large).resize((8, 8), Image.Resampling.BICUBIC))
     steps = (prepared(large, a_model())[0] * 0.25 + 0.5) * 255 - torch.tensor(stored).permute(2, 0, 1)
     assert steps.abs().max() < 1.5
+
+
+def test_images_need_not_be_square(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"classes": CLASSES, "workload": "eurosat", "variant": "x", "mean": (0.5,) * 3, "std": (0.25,) * 3}
+    of_now = predicting._trained(Brightest(), known | {"image_size": [6, 8]}, torch.device("cpu"))
+    assert prepared(np.zeros((40, 24, 3), dtype=np.uint8), of_now).shape == (1, 3, 6, 8)
+    assert predicting._trained(Brightest(), known | {"image_size": 8}, torch.device("cpu")).size == (8, 8)
+    for name, size in (("fits", (6, 8)), ("other", (8, 6))):
+        tifffile.imwrite(tmp_path / f"{name}.tif", np.full((*size, 3), 9, dtype=np.uint16), photometric="rgb")
+    measured = replace(of_now, bands=(1, 2, 3), scale=4000)
+    monkeypatch.setattr(predicting, "load", lambda request, device: measured)
+    found = predicting.predict(asked([str(tmp_path / "fits.tif"), str(tmp_path / "other.tif")]))
+    assert [Path(p.file).name for p in found.predictions] == ["fits.tif"]
+    (refused,) = found.refused
+    assert "other.tif is 6x8 and the model was trained on bands of 8x6: resample it." in refused.reason
 
 
 def test_outputs_that_are_no_probabilities_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +219,7 @@ def test_nonsense_is_refused_before_a_process_starts(tmp_path: Path) -> None:
 def test_on_a_gpu_the_answers_are_the_same(tmp_path: Path) -> None:
     image = np.random.default_rng(0).integers(0, 256, (40, 24, 3), dtype=np.uint8)
     host = a_model()
-    device = Trained(host.name, Brightest().cuda(), CLASSES, 8, host.mean, host.std, best_device("auto"))
+    device = Trained(host.name, Brightest().cuda(), CLASSES, (8, 8), host.mean, host.std, best_device("auto"))
     there = prepared(image, device)
     assert there.is_cuda
     expected = probabilities(host, prepared(image, host))
