@@ -22,6 +22,7 @@ the modes that were timed.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -62,6 +63,12 @@ TOLERANCES = {"exact": Tolerance(1e-4, 5e-2), "numeric": Tolerance(3e-2, 0.48)}
 # 30 % off in one layer shows 0.3. Numeric changes beside the precision (a compiler's fusions) round elsewhere than
 # plain autocast does, at worst as far from it as it is from fp32: 0.20.
 SHARP_EXACT, SHARP_PRECISION, SHARP_NUMERIC = 5e-2, 0.1, 0.25
+# EfficientNet-B5's 39 blocks of BatchNorm turn rounding into other gradients: torch's own autocast on the untouched net
+# is off by 1.15 at batch 32, fp32 itself by 0.51 once its weights are rounded to bf16 (docs/log.md). The tolerance of
+# the wide comparison would call that wrong. It grows to three times what rounding does to the baseline, but only where
+# the sharp one, which sees each kernel, is passed ten times over. What is then no longer seen is BatchNorm's own
+# training kernels going wrong.
+_SHARP_MARGIN, _ROUNDINGS = 10.0, 3.0
 # A layer's error is measured against at least this share of the whole gradient: below it, it can't lead a step astray.
 _LEAST_SHARE = 1e-3
 # A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
@@ -88,11 +95,13 @@ class Side:
     Attributes:
         strict: in fp32 without TensorFloat-32.
         frozen: with BatchNorm's statistics held still.
+        rounded: with weights that were rounded to bfloat16.
     """
 
     world: World = ALONE
     strict: bool = True
     frozen: bool = False
+    rounded: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,6 +151,7 @@ def check_one_step(
     loss_error = abs(loss_after - loss_before) / max(abs(loss_before), 1e-12)
     gradient_error = relative_error(after, before)
     sharp = compare_layers(sized, data, tuple(o for o in chosen if find_optimization(o.name).stage != "parallel"))
+    allowed = _gradient_tolerance(klass, gradient_error, sharp, lambda: _moved_by_rounding(sized, data, before))
     return CheckRecord(
         klass=klass,
         loss_baseline=loss_before,
@@ -149,14 +159,29 @@ def check_one_step(
         loss_error=loss_error,
         loss_tolerance=tolerance.loss,
         gradient_error=gradient_error,
-        gradient_tolerance=tolerance.gradient,
+        gradient_tolerance=allowed,
         layer=sharp.layer if sharp else None,
         layer_error=sharp.error if sharp else None,
         layer_tolerance=sharp.tolerance if sharp else None,
         passed=_within(loss_error, tolerance.loss)
-        and _within(gradient_error, tolerance.gradient)
+        and _within(gradient_error, allowed)
         and (sharp is None or _within(sharp.error, sharp.tolerance)),
     )
+
+
+def _gradient_tolerance(klass: str, error: float, sharp: Sharp | None, moved: Callable[[], float]) -> float:
+    """What the whole gradient may be off by; `moved` costs a step and is asked only where it decides."""
+    usual = TOLERANCES[klass].gradient
+    certain = sharp is not None and _within(_SHARP_MARGIN * sharp.error, sharp.tolerance)
+    if klass != "numeric" or not certain or _within(error, usual):
+        return usual
+    return max(usual, _ROUNDINGS * moved())
+
+
+def _moved_by_rounding(spec: RunSpec, data: ImageData | OwnData, before: dict[str, Tensor]) -> float:
+    """How far the baseline's own gradient in fp32 moves when nothing but its weights is rounded to bfloat16."""
+    _, rounded = _one_step(spec, data, (), Side(rounded=True))
+    return relative_error(rounded, before)
 
 
 def compare_layers(spec: RunSpec, data: ImageData | OwnData, chosen: tuple[OptimizationSpec, ...]) -> Sharp | None:
@@ -250,6 +275,9 @@ def _one_step(
         recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
     parts: Parts = build(recipe, mark=lambda _: None)
     silence(parts.model, side.frozen)
+    if side.rounded:
+        for values in parts.model.parameters():
+            values.data.copy_(values.data.bfloat16())
     torch.manual_seed(spec.seed)  # for what a net draws without a module
     output = parts.forward(parts.net, _first(recipe, parts))
     scale = _LOSS_SCALE if recipe.loss_scaling else 1.0

@@ -32,6 +32,8 @@ _ROUNDS = 3
 _WORTH = 0.95
 # Samples that a layer is timed with at most: beyond them both ways grow alike, and a net of 200 layers takes minutes.
 _MOST_TIMED = 512
+# More names than ResNet-18 has layers that a note would have to name.
+_MOST_NAMED = 20
 
 Route = Callable[[Tensor, Tensor], Tensor]
 
@@ -230,8 +232,14 @@ def products(recipe: Recipe, options: Options) -> Recipe:
     if missing:
         raise UsageError(f"products:layers names {min(missing)!r}, which no product can stand for: leave it out.")
     settled: dict[str, Options] = {**recipe.settled, "products": {"layers": "/".join(chosen) or "none"}}
-    note = f"as products: {', '.join(chosen) or 'no layer gains at this batch and precision'}"
+    note = f"as products: {_in_words(chosen) or 'no layer gains at this batch and precision'}"
     return replace(recipe, model=model, settled=settled, notes=(*recipe.notes, note))
+
+
+def _in_words(names: list[str]) -> str:
+    """EfficientNet-B5 has over two hundred such layers; all of them stand in `settled`."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _has_dead_taps(g: Geometry) -> bool:

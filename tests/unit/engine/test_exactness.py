@@ -6,6 +6,7 @@ from tests.unit.conftest import make_data, make_spec
 
 import laptime.optimizations
 from laptime.catalogue import LADDERS, OPTIMIZATIONS, find_optimization
+from laptime.engine import check
 from laptime.engine.build import build, make_recipe
 from laptime.engine.check import TOLERANCES, check_one_step, comparable, relative_error, worst_layer
 from laptime.engine.loop import train_epoch
@@ -34,17 +35,17 @@ def spec_with(*names: str, **changes):
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_one_step_alone(name, image_data):
-    check = check_one_step(spec_with(name), image_data, 16)
-    assert check.passed, check
-    assert check.klass == find_optimization(name).klass
+    found = check_one_step(spec_with(name), image_data, 16)
+    assert found.passed, found
+    assert found.klass == find_optimization(name).klass
     alone = find_optimization(name).stage in ("precision", "parallel")
-    assert (check.layer is None) == alone == ("own precision" not in check.findings())
+    assert (found.layer is None) == alone == ("own precision" not in found.findings())
 
 
 def test_one_step_of_all_together(image_data):
-    check = check_one_step(spec_with(*LADDERS["cpu"]), image_data, 48)
-    assert check.passed, check
-    assert check.klass == "numeric"
+    found = check_one_step(spec_with(*LADDERS["cpu"]), image_data, 48)
+    assert found.passed, found
+    assert found.klass == "numeric"
 
 
 def test_statistical_optimizations_are_not_compared():
@@ -54,8 +55,6 @@ def test_statistical_optimizations_are_not_compared():
 
 @pytest.mark.parametrize(("name", "factor"), [("resident", -3.0), ("resident", 0.9), ("bf16", 0.5), ("bf16", 0.0)])
 def test_a_wrong_gradient_is_refused(image_data, monkeypatch, name, factor):
-    from laptime.engine import check
-
     plain = check.plain_gradients
     calls = []
 
@@ -95,6 +94,38 @@ def test_a_kernel_that_is_30_percent_off_in_one_layer_is_refused(image_data, mon
     assert "layer3.1.conv2.weight (tolerance" in outcome.findings()
     # The rounding of the whole step hides it from the wide comparison.
     assert outcome.gradient_error <= outcome.gradient_tolerance
+
+
+def test_what_rounding_does_to_the_net_itself_is_no_mistake(image_data, monkeypatch):
+    """As on EfficientNet-B5: the usual tolerance refuses an honest bf16 step, whose layers are right."""
+    monkeypatch.setitem(TOLERANCES, "numeric", check.Tolerance(3e-2, 0.01))
+    asked = spec_with("channels-last", "bf16")
+    assert 0 < check.check_one_step(asked, image_data, 8).gradient_tolerance - 0.01 < 1  # the real one, of this net
+    monkeypatch.setattr(check, "_moved_by_rounding", lambda spec, data, before: 0.5)
+    outcome = check_one_step(asked, image_data, 8)
+    assert outcome.passed, outcome
+    assert outcome.gradient_tolerance == 1.5
+
+
+@pytest.mark.parametrize("factor", [0.7, 0.0, -20.0])
+def test_a_wrong_kernel_is_refused_on_such_a_net_too(image_data, monkeypatch, factor):
+    monkeypatch.setattr(check, "_moved_by_rounding", lambda spec, data, before: 0.5)
+    monkeypatch.setitem(TOLERANCES, "numeric", check.Tolerance(3e-2, 0.01))
+    spoil_one_layer(monkeypatch, factor)
+    outcome = check_one_step(spec_with("products", "bf16"), image_data, 8)
+    assert not outcome.passed
+    assert outcome.layer == "layer3.1.conv2.weight"
+    assert outcome.gradient_tolerance == 0.01
+
+
+def test_the_wide_tolerance_grows_for_nothing_else():
+    def grown(klass, layer_error):
+        sharp = None if layer_error is None else check.Sharp("x", layer_error, 0.1)
+        return check._gradient_tolerance(klass, 1.1, sharp, lambda: 0.5)
+
+    assert grown("numeric", 0.009) == 1.5
+    for klass, layer_error in (("exact", 0.0), ("numeric", 0.02), ("numeric", None), ("numeric", float("nan"))):
+        assert grown(klass, layer_error) == TOLERANCES[klass].gradient
 
 
 def test_a_gradient_that_is_not_finite_is_the_worst():

@@ -9,7 +9,7 @@ from torch import nn
 from laptime.engine.plain import plain_state
 from laptime.errors import UsageError
 from laptime.optimizations.dead_taps import crop, dead_taps
-from laptime.optimizations.products import Geometry, ProductConv2d, geometry_of, products, route_of
+from laptime.optimizations.products import Geometry, ProductConv2d, _in_words, geometry_of, products, route_of
 
 GEOMETRIES = [
     Geometry(size, kernel, stride, padding)
@@ -80,6 +80,12 @@ def test_the_probe_times_this_batch_and_says_what_it_chose(recipe):
     chosen = products(replace(recipe, batch_size=8), {"largest": 8, "layers": "probe"})
     replaced = [n for n, m in chosen.model.named_modules() if isinstance(m, ProductConv2d)]
     assert all(name in chosen.notes[-1] for name in replaced)
+
+
+def test_a_note_names_no_more_layers_than_one_reads():
+    names = [f"layer{i}" for i in range(23)]
+    assert _in_words(names[:2]) == "layer0, layer1"
+    assert _in_words(names).endswith("layer18, layer19 and 3 more")
 
 
 def test_bf16_products_follow_autocast():
