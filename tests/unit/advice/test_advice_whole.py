@@ -11,6 +11,7 @@ from advice_records import probe, quartiles, record, spec, trace
 
 from laptime.advice import advise, signals_of, to_markdown, to_text
 from laptime.advice.judge import ask, confidence, judge
+from laptime.advice.remedy import remedy_of
 from laptime.advice.rules import RULES
 from laptime.records.advice import Measured, RuleHistory
 from laptime.records.breakdown import ProfileRecord
@@ -155,10 +156,11 @@ def test_the_remedies_of_a_users_own_workload_can_be_run():
     )
     data = spec().data.model_copy(update={"kind": "own", "path": "/there/train.py", "own": own})
     given = record().model_copy(update={"spec": spec().model_copy(update={"workload": "mine", "data": data})})
-    for found in (advise(given), advise(given, probe=probe(bf16=1.4))):
-        (command,) = {f.command.split(" --")[0] for f in found.findings if f.command}
-        assert command == "laptime run /there/train.py:workload"
-        assert "workers" not in " ".join(f.variant for f in found.findings)
+    found = advise(given, probe=probe(bf16=1.4))
+    (command,) = {f.command.split(" --")[0] for f in found.findings if f.command}
+    assert command == "laptime run /there/train.py:workload"
+    for signals in (signals_of(given), signals_of(given, probe=probe(bf16=1.4))):
+        assert remedy_of("workers:count=1", signals).refusal == "its items live in one process"
 
 
 def test_a_slower_profiled_trace_is_scaled_to_the_counted_step():
