@@ -11,12 +11,10 @@ from advice_records import probe, quartiles, record, spec, trace
 
 from laptime.advice import advise, signals_of, to_markdown, to_text
 from laptime.advice.judge import ask, confidence, judge
-from laptime.advice.remedy import remedy_of
 from laptime.advice.rules import RULES
 from laptime.records.advice import Measured, RuleHistory
 from laptime.records.breakdown import ProfileRecord
 from laptime.records.trace import OperatorRow
-from laptime.spec import OwnSpec
 from laptime.variants import resolve
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "advice.md"
@@ -143,24 +141,6 @@ def test_a_probe_brings_the_ratio_of_its_batch():
     assert best.gain[1] == pytest.approx(1.2 * both * gain / 59.5)
     assert best.klass == "numeric"
     assert "0.80x" in why(found, "compile")
-
-
-def test_the_remedies_of_a_users_own_workload_can_be_run():
-    own = OwnSpec(
-        attribute="workload",
-        name="mine",
-        batch_size=32,
-        learning_rate=1e-3,
-        quality="loss",
-        refused={"workers": "its items live in one process"},
-    )
-    data = spec().data.model_copy(update={"kind": "own", "path": "/there/train.py", "own": own})
-    given = record().model_copy(update={"spec": spec().model_copy(update={"workload": "mine", "data": data})})
-    found = advise(given, probe=probe(bf16=1.4))
-    (command,) = {f.command.split(" --")[0] for f in found.findings if f.command}
-    assert command == "laptime run /there/train.py:workload"
-    for signals in (signals_of(given), signals_of(given, probe=probe(bf16=1.4))):
-        assert remedy_of("workers:count=1", signals).refusal == "its items live in one process"
 
 
 def test_a_slower_profiled_trace_is_scaled_to_the_counted_step():
