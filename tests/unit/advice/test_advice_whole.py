@@ -12,7 +12,6 @@ from laptime.advice.rules import RULES
 from laptime.records.advice import RuleHistory
 from laptime.records.breakdown import ProfileRecord
 from laptime.records.trace import OperatorRow
-from laptime.spec import OwnSpec
 from laptime.variants import resolve
 
 
@@ -137,23 +136,6 @@ def test_a_probe_brings_the_ratio_of_its_batch():
     assert best.gain[1] == pytest.approx(1.2 * both * gain / 59.5)
     assert best.klass == "numeric"
     assert "0.80x" in why(found, "compile")
-
-
-def test_the_remedies_of_a_users_own_workload_can_be_run():
-    own = OwnSpec(
-        attribute="workload",
-        name="mine",
-        batch_size=32,
-        learning_rate=1e-3,
-        quality="loss",
-        refused={"workers": "its items live in one process"},
-    )
-    data = spec().data.model_copy(update={"kind": "own", "path": "/there/train.py", "own": own})
-    given = record().model_copy(update={"spec": spec().model_copy(update={"workload": "mine", "data": data})})
-    for found in (advise(given), advise(given, probe=probe(bf16=1.4))):
-        (command,) = {f.command.split(" --")[0] for f in found.findings if f.command}
-        assert command == "laptime run /there/train.py:workload"
-        assert "workers" not in " ".join(f.variant for f in found.findings)
 
 
 def test_a_slower_profiled_trace_is_scaled_to_the_counted_step():
