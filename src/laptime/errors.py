@@ -43,6 +43,11 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"unknown {what} {shorten(name)!r}: {hint}")
 
 
+def refusal(error: LaptimeError) -> dict[str, Any]:
+    """What a child process answers where it refuses; `answered` reads it."""
+    return {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}
+
+
 def answered(fields: Mapping[str, Any]) -> LaptimeError:
     """The error that a child process answered with: its `error` in the class that `kind` names."""
     named = globals().get(str(fields.get("kind")))

@@ -26,7 +26,7 @@ from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own, told_with_line
 from laptime.engine.reset import starts_from_zeros
-from laptime.errors import LaptimeError, RunError, UsageError, shorten
+from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.processes import die_with_parent
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
@@ -270,7 +270,7 @@ def main(arguments: list[str]) -> int:
     try:
         data = inspect(str(json.loads(request.read_text(encoding="utf-8"))["workload"]))
     except LaptimeError as error:
-        write_json(result, {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code})
+        write_json(result, refusal(error))
         return error.exit_code
     write_json(result, {"data": data.model_dump(mode="json")})
     return 0

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from laptime.data.decode import Images, read_image
-from laptime.errors import DataError, LaptimeError, UsageError, shorten
+from laptime.errors import DataError, LaptimeError, UsageError, refusal, shorten
 from laptime.logged_model import describe, load_model
 from laptime.processes import die_with_parent
 from laptime.records import Guess, Prediction, Predictions, Refused, write_json
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
     try:
         write_json(answer, predict(request))
     except LaptimeError as error:
-        write_json(answer, {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code})
+        write_json(answer, refusal(error))
         return error.exit_code
     return 0
 

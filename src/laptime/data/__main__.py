@@ -18,7 +18,7 @@ from typing import Any
 
 from laptime.data.fetch import fetch, push, verify
 from laptime.data.sources import Say
-from laptime.errors import LaptimeError, UsageError
+from laptime.errors import LaptimeError, UsageError, refusal
 from laptime.processes import die_with_parent, leave
 from laptime.records import write_json
 from laptime.spec import DataSpec
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     try:
         data = _answer(json.loads(request.read_text(encoding="utf-8")))
     except LaptimeError as error:
-        write_json(result, {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code})
+        write_json(result, refusal(error))
         return error.exit_code
     except SystemExit as stop:
         if kept := getattr(stop, "__notes__", []):

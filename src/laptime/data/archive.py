@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import lzma
 import stat
 import tarfile
@@ -33,6 +34,24 @@ class _Member:
     name: str
     size: int
     file: IO[bytes]
+
+
+def check_published(path: Path, algorithm: str, checksum: str, name: str) -> None:
+    """Compares a file with the checksum that its publisher gives; raises DataError.
+
+    Args:
+        path: the file.
+        algorithm: as hashlib names it; it guards against damage, so a broken one such as MD5 will do.
+        checksum: in hexadecimal digits.
+        name: of the file, for the message.
+    """
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+    if found != checksum:
+        raise DataError(
+            f"{name} has the wrong checksum ({algorithm.upper()} {found}, should be {checksum}): try again, and if it "
+            "stays wrong, take the data from another place with --data."
+        )
 
 
 def unpack(archive: Path, into: Path, limit: int = _LIMIT) -> None:

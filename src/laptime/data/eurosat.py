@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from laptime.data.archive import inner_folder, unpack
+from laptime.data.archive import check_published, inner_folder, unpack
 from laptime.data.disk import partial_folder, room_for
 from laptime.data.ingest import ingest
 from laptime.data.listing import arrange, scan
 from laptime.data.net import download, shown
 from laptime.data.sources import Job, Meter
 from laptime.data.store import Entry
-from laptime.errors import DataError
 
 URL_VARIABLE = "LAPTIME_EUROSAT_URL"
 
@@ -76,7 +73,7 @@ class OfficialEurosat:
             file = folder / "archive.zip"
             with room_for(job.store.root, archive.size or archive.limit):
                 download(url, file, archive.size or archive.limit, Meter(job.say, "downloading", archive.size))
-            _check(file, archive, shown(url))
+            check_published(file, archive.algorithm, archive.checksum, shown(url))
             job.say("unpacking", 0, 0)
             unpack(file, folder / "unpacked", archive.limit)
             listing = arrange(scan(inner_folder(folder / "unpacked")))
@@ -88,13 +85,3 @@ class OfficialEurosat:
 
     def _key(self, job: Job) -> str:
         return f"official/{job.workload.name}|{self._archive(job).checksum}{job.chosen}"
-
-
-def _check(path: Path, archive: Archive, name: str) -> None:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.new(archive.algorithm, usedforsecurity=False)).hexdigest()
-    if found != archive.checksum:
-        raise DataError(
-            f"{name} has the wrong checksum ({archive.algorithm.upper()} {found}, should be {archive.checksum}): try "
-            "again, and if it stays wrong, take the data from another place with --data."
-        )

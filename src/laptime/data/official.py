@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from laptime.data.archive import unpack
+from laptime.data.archive import check_published, unpack
 from laptime.data.disk import partial_folder, room_for
 from laptime.data.net import download, shown
 from laptime.data.sources import Job, Meter
@@ -99,21 +98,10 @@ def _get(description: Description, folder: Path, job: Job) -> Path:
     archive = folder / "archive.tar.gz"
     with room_for(job.store.root, _SIZE_LIMIT):
         download(description.url, archive, _SIZE_LIMIT, Meter(job.say, "downloading", 0))
-    _check_md5(archive, description.md5, shown(description.url))
+    check_published(archive, "md5", description.md5, shown(description.url))
     job.say("unpacking", 0, 0)
     unpack(archive, folder / "unpacked", _SIZE_LIMIT)
     return folder / "unpacked" / description.folder
-
-
-def _check_md5(path: Path, md5: str, name: str) -> None:
-    with path.open("rb") as file:
-        # MD5 is what the publisher gives; what is unpickled afterwards is restricted all the same.
-        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != md5:
-        raise DataError(
-            f"{name} has the wrong checksum (MD5 {found}, should be {md5}): try again, and if it stays "
-            "wrong, take the data from another place with --data."
-        )
 
 
 def _load(batches: Path, description: Description, job: Job) -> Entry:
@@ -153,7 +141,8 @@ def _batch(path: Path, md5: str, classes: int) -> tuple[Images, Labels]:
 def _unpickle(path: Path, md5: str) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(f"the official archive has no {path.name}: take the data from another place with --data.")
-    _check_md5(path, md5, path.name)
+    # MD5 is what the publisher gives; what is unpickled is restricted all the same.
+    check_published(path, "md5", md5, path.name)
     with path.open("rb") as file:
         return unpickle(file, path.name)
 

@@ -59,13 +59,12 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
         UsageError: a variant that does not exist or belongs to another device.
     """
     refused = {n: reason for n in LADDERS[device] if (reason := refusal(n, probe))}
-    untried = {n: _too_short(preset) for n in LADDERS[device] if n not in tried_rungs(device, preset)}
-    left_out = tuple(
-        LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried | refused).items()
-    )
+    tried = tried_rungs(device, preset)
+    untried = {n: _too_short(preset) for n in LADDERS[device] if n not in tried and n not in refused}
+    left_out = tuple(LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried).items())
     if names:
         return _named(device, names, tuple(refused), left_out)
-    entering = tuple(r for r in tried_rungs(device, preset) if r not in refused)
+    entering = tuple(r for r in tried if r not in refused)
     groups = grouped(gains_at_last(device, entering, probe), preset.rungs)
     return Plan(device, groups, (baseline_of(device),), tuple(refused), left_out, probe=probe)
 

@@ -21,6 +21,7 @@ from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData, Split
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, permutation, shares, unmarked
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
+from laptime.processes import allowed_memory
 from laptime.trees import Tree, mapped, sent
 from laptime.workloads.base import Batch
 from laptime.world import ALONE, World
@@ -89,7 +90,7 @@ class ItemLoader:
                 batch_sampler=self.sampler,
                 collate_fn=data.train.collate if isinstance(data, OwnData) else None,
                 # Of its own: an epoch draws a number, and what dropout draws must not depend on the loader.
-                generator=torch.Generator(),
+                generator=torch.Generator().manual_seed(recipe.seed),
                 timeout=_SILENCE_S if count else 0,
                 num_workers=count,
                 persistent_workers=count > 0,
@@ -211,9 +212,9 @@ def resident(recipe: Recipe, options: Options) -> Recipe:
 
 
 def host_memory() -> tuple[int, int]:
-    """Free and whole memory of the machine, bytes."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+    """Free and whole memory, bytes, of what this process may use."""
+    whole = allowed_memory()
+    return min(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), whole), whole
 
 
 def images_of(recipe: Recipe) -> ImageData:

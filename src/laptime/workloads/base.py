@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -118,3 +119,15 @@ def classify(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> Output:
     loss = torch.nn.functional.cross_entropy(logits, batch.labels, label_smoothing=spread)
     correct = (logits.detach().argmax(dim=1) == batch.labels).sum()
     return Output(loss, correct, len(batch))
+
+
+class Classifier:
+    """What image classifiers share: cross-entropy and top-1 hits."""
+
+    def forward(self, model: nn.Module, batch: Batch) -> Output:
+        """See `Workload.forward`; images [B, C, H, W]."""
+        return classify(model, batch)
+
+    def smoothed(self, amount: float) -> Callable[[nn.Module, Batch], Output]:
+        """See `Workload.smoothed`."""
+        return partial(classify, smoothing=amount)

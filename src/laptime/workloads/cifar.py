@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from torch import nn
 from torchvision.models import ResNet18_Weights, resnet18
 
-from laptime.workloads.base import Batch, Output, classify
+from laptime.workloads.base import Classifier
 from laptime.workloads.weights import load_weights, take_channels
 
 
-class Cifar:
+class Cifar(Classifier):
     """ResNet-18 with one output a class, cross-entropy, accuracy."""
 
     name = "cifar"
@@ -23,11 +20,3 @@ class Cifar:
         take_channels(model, "conv1", channels)
         load_weights(model, weights, ResNet18_Weights.IMAGENET1K_V1, ("conv1", "fc"))
         return model
-
-    def forward(self, model: nn.Module, batch: Batch) -> Output:
-        """See `Workload.forward`; images [B, C, H, W]."""
-        return classify(model, batch)
-
-    def smoothed(self, amount: float) -> Callable[[nn.Module, Batch], Output]:
-        """See `Workload.smoothed`."""
-        return partial(classify, smoothing=amount)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from torch import nn
 from torchvision.models import EfficientNet_B5_Weights, efficientnet_b5
 
-from laptime.workloads.base import Batch, Output, classify
+from laptime.workloads.base import Classifier
 from laptime.workloads.weights import load_weights, take_channels
 
 
-class Eurosat:
+class Eurosat(Classifier):
     """EfficientNet-B5 with one output a class, cross-entropy, accuracy."""
 
     name = "eurosat"
@@ -23,11 +20,3 @@ class Eurosat:
         take_channels(model, "features.0.0", channels)
         load_weights(model, weights, EfficientNet_B5_Weights.IMAGENET1K_V1, ("features.0.0", "classifier.1"))
         return model
-
-    def forward(self, model: nn.Module, batch: Batch) -> Output:
-        """See `Workload.forward`; images [B, C, H, W]."""
-        return classify(model, batch)
-
-    def smoothed(self, amount: float) -> Callable[[nn.Module, Batch], Output]:
-        """See `Workload.smoothed`."""
-        return partial(classify, smoothing=amount)
