@@ -134,6 +134,7 @@ def test_runs_carry_the_registrys_digest_or_the_images_id(engine: Engine, client
 def test_the_pools_template_names_the_image_by_its_id(tmp_path: Path) -> None:
     given = (str(IMAGE["Id"]), "laptime-trainer:dev@sha256:1")
     path = containers.write_template(ROOT, Places(tmp_path), given, {"MLFLOW_TRACKING_URI": "http://x"}, gpus=True)
+    assert path.stat().st_mode & 0o077 == 0  # an address may hold a password
     found = json.loads(path.read_text(encoding="utf-8"))["variables"]["properties"]
     assert found["image"]["default"] == IMAGE["Id"]
     assert found["env"]["default"] == {"MLFLOW_TRACKING_URI": "http://x", "LAPTIME_IMAGE": given[1]}

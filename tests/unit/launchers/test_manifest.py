@@ -26,7 +26,14 @@ def environment(monkeypatch):
     return monkeypatch
 
 
-@pytest.mark.parametrize("more", [{}, {"gpus": 2, "nodes": "1:4", "pvc": "laptime-data"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"gpus": 2, "nodes": "1:4", "pvc": "laptime-data"},
+        {"store": "/shared/runs", "store_pvc": "runs"},
+    ],
+)
 def test_the_manifests_are_valid(more):
     validate = pytest.importorskip("kubernetes_validate")
     made = settings(**more)
@@ -80,6 +87,7 @@ def test_settings_come_from_the_environment(environment):
     ("name", "value", "named"),
     [
         ("LAPTIME_RUN_STORE", "", "LAPTIME_RUN_STORE is not set"),
+        ("LAPTIME_RUN_STORE", "/shared/runs", "LAPTIME_KUBERNETES_STORE_PVC"),
         ("LAPTIME_KUBERNETES_IMAGE", "", "LAPTIME_KUBERNETES_IMAGE is not set"),
         ("LAPTIME_KUBERNETES_NODES", "3:2", "nodes"),
         ("LAPTIME_KUBERNETES_NODES", "many", "many"),

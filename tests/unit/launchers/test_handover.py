@@ -1,0 +1,113 @@
+"""What a pod leaves comes back through the run store; a cluster or a store that is busy for a moment costs no run."""
+
+import json
+from itertools import count
+
+import pytest
+from tests.unit.conftest import make_spec
+
+from laptime.data.objects import open_objects
+from laptime.errors import DataError, RunError, UsageError
+from laptime.launchers import kubernetes
+from laptime.launchers.base import RECORD, Hooks
+from laptime.launchers.handover import bring_back
+from laptime.launchers.kubernetes import AwayError, Watch
+from laptime.launchers.settings import Settings
+from laptime.pod import Pod
+from laptime.records import PARTIAL
+from laptime.runstore import PROFILE_ARCHIVE
+
+
+def test_a_profile_comes_back_with_the_record(tmp_path):
+    left, home = tmp_path / "pod", tmp_path / "run"
+    (left / "profile" / "tables").mkdir(parents=True)
+    (left / "profile" / "tables" / "memory.txt").write_text("much")
+    (left / RECORD).write_text("{}")
+    home.mkdir()
+    Pod(str(tmp_path / "store"), "one", left).give_back()
+    assert bring_back(open_objects(f"{tmp_path / 'store'}/one"), home)
+    assert (home / "profile" / "tables" / "memory.txt").read_text() == "much"
+    assert not (home / PROFILE_ARCHIVE).exists()
+
+
+def test_what_was_measured_before_a_pod_died_is_not_lost(tmp_path):
+    home = tmp_path / "run"
+    home.mkdir()
+    place = open_objects(str(tmp_path / "store"))
+    epoch = {"index": 0, "epoch_s": 1.5, "samples": 8}
+    known = {"schema": "laptime.record/1", "status": "done", "epochs": [epoch]}
+    place.write(json.dumps(known).encode(), PARTIAL)
+    found = kubernetes._record(make_spec(check=False), home, place, (1, "the pod ran out of memory", []))
+    assert [e.epoch_s for e in found.epochs] == [1.5]
+    assert "ran out of memory" in found.notes[0]
+
+
+class Flaky:
+    """A cluster whose answers to `pods` are given, an error or a list; the last one stays."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def pods(self, run):
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def events(self, run):
+        return []
+
+
+def followed(cluster, place, seconds):
+    settings = Settings(image="x", store="s3://laptime/runs")
+    clock = count(0, seconds)
+    watch = Watch(cluster, settings, "one", place, Hooks(), clock=lambda: float(next(clock)), sleep=lambda _: None)
+    return watch.follow(1e6)
+
+
+def test_a_busy_api_server_is_asked_again_and_a_refusal_ends_the_run(tmp_path):
+    place = open_objects(str(tmp_path))
+    busy, refused = AwayError("the cluster can't list pods now (503)"), RunError("not allowed to list pods")
+    assert followed(Flaky(busy, busy, refused), place, 1.0) == "not allowed to list pods"
+    assert followed(Flaky(busy), place, 20.0) == "the cluster can't list pods now (503)"
+
+
+class Broken:
+    """A store that fails in some other way than by being away, once."""
+
+    url = "s3://laptime/runs/one"
+
+    def __init__(self, inner):
+        self.inner, self.failed = inner, False
+
+    def read(self, name):
+        if not self.failed:
+            self.failed = True
+            raise DataError("stale file handle")
+        return self.inner.read(name)
+
+
+def test_a_hiccup_of_the_store_ends_nothing(tmp_path):
+    place = open_objects(str(tmp_path))
+    place.write(b"{}", RECORD)
+    assert followed(Flaky([]), Broken(place), 1.0) is None
+
+
+def test_another_pod_s_progress_is_read_from_its_begin(tmp_path):
+    place, events = open_objects(str(tmp_path)), []
+    watch = Watch(Flaky([]), Settings(image="x", store="s3://a"), "one", place, Hooks(on_event=events.append))
+    watch._told = {"progress.jsonl": 0, "log.txt": 0}
+    place.write(b'{"n": 1}\n', "progress.jsonl")
+    watch._pass_on()
+    place.write(b'{"other": 10}\n{"n": 20}\n', "progress.jsonl")
+    watch._pass_on()
+    assert events == [{"n": 1}, {"other": 10}, {"n": 20}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"), [({"weights": "mine.pt"}, "--weights 'mine.pt'"), ({"checkpoints": "here"}, "--checkpoints")]
+)
+def test_files_of_this_machine_are_refused(changes, named):
+    with pytest.raises(UsageError, match=named):
+        kubernetes._refuse_own_files(make_spec(**changes))
+    kubernetes._refuse_own_files(make_spec(weights="imagenet", checkpoints="s3://laptime/mine"))
