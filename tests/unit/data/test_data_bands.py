@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import shutil
@@ -191,7 +192,7 @@ def packed(tiles: Path, tmp_path: Path) -> tuple[Path, eurosat.Archive]:
     with zipfile.ZipFile(file, "w") as zipped:
         for path in tiles.rglob("*.tif"):
             zipped.write(path, f"ds/images/sentinel_2/tif/{path.relative_to(tiles)}")
-    digest = eurosat.hashlib.sha256(file.read_bytes()).hexdigest()
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return file, eurosat.Archive("", "sha256", digest, file.stat().st_size, 2**20)
 
 

@@ -24,6 +24,7 @@ PART = 16 * 2**20
 TRIES = 4
 SHA256 = "sha256"
 _THREADS = 4
+THREAD_NAME = "laptime-s3"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -102,7 +103,7 @@ def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
 
     Left early, it does not wait for what is on its way.
     """
-    pool = ThreadPoolExecutor(_THREADS)
+    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=THREAD_NAME)
     ahead: deque[Future[R]] = deque()
     try:
         for item in items:
