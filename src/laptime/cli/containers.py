@@ -23,6 +23,21 @@ _SOCKET = "unix:///var/run/docker.sock"
 _HOME = "laptime.home"
 _ALL_GPUS = [{"driver": "nvidia", "count": -1, "capabilities": [["gpu"]]}]
 _FLOW_RUN = "io.prefect.flow-run-id"
+# What leads a flow run to stores of the user's own. Names of files are left out: a container does not see them.
+_STORES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "MLFLOW_S3_ENDPOINT_URL",
+    "MLFLOW_TRACKING_USERNAME",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+    "LAPTIME_DATA_MIRROR",
+)
 # A flow run that is cancelled closes its journal and its MLflow runs first.
 _GRACE_S = 20.0
 _LOOK_EVERY_S = 0.2
@@ -99,6 +114,11 @@ def check_gpus(client: Any) -> None:
         "--gpus: this Docker has no NVIDIA runtime: install the NVIDIA Container Toolkit and run sudo nvidia-ctk "
         "runtime configure --runtime=docker, or leave --gpus out."
     )
+
+
+def store_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables out of an environment that lead to stores, as each flow run's container needs them."""
+    return {name: environment[name] for name in _STORES if environment.get(name)}
 
 
 def write_template(checkout: Path, places: Places, image: tuple[str, str], env: Mapping[str, str], gpus: bool) -> Path:

@@ -118,11 +118,12 @@ def deploy(servers: Stack, checkout: Path) -> str:
 
 def deploy_docker(servers: Stack, checkout: Path, image: tuple[str, str], gpus: bool) -> str:
     """Makes the work pool of containers anew, for this image, and its deployments. Returns the pool's name."""
-    from laptime.cli.containers import POOL, PREFECT_FILE, write_template
+    from laptime.cli.containers import POOL, PREFECT_FILE, store_variables, write_template
     from laptime.tracking.uri import is_http
 
     shown, uri = servers.environment["LAPTIME_MLFLOW_UI"], servers.places.mlflow_uri
-    env = {"MLFLOW_TRACKING_URI": uri if is_http(uri) else shown, "LAPTIME_MLFLOW_UI": shown}
+    addresses = {"MLFLOW_TRACKING_URI": uri if is_http(uri) else shown, "LAPTIME_MLFLOW_UI": shown}
+    env = store_variables(servers.environment) | addresses
     template = write_template(checkout, servers.places, image, env, gpus)
     arguments = ["--type", "docker", "--base-job-template", str(template), "--overwrite"]
     servers.run("prefect", ["work-pool", "create", POOL, *arguments], checkout)

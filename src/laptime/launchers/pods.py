@@ -32,7 +32,7 @@ def refusal(pods: Sequence[Object], events: Sequence[Object]) -> str | None:
             remedy = _NO_START.get(str(waiting.get("reason")))
             if remedy:
                 said = f"{waiting.get('reason')}: {waiting.get('message', '')}"
-                return f"the image {status.get('image')} can't be run in pod {_name(pod)} ({_short(said)}): {remedy}."
+                return f"pod {_name(pod)} can't start with image {status.get('image')} ({_short(said)}): {remedy}."
     if pods:
         return None
     created = next((e for e in events if e.get("reason") == "FailedCreate"), None)

@@ -142,6 +142,12 @@ def test_the_pools_template_names_the_image_by_its_id(tmp_path: Path) -> None:
     assert found["gpus"]["default"][0]["count"] == -1
 
 
+def test_containers_get_what_leads_to_the_stores_and_nothing_else() -> None:
+    stores = {"AWS_SECRET_ACCESS_KEY": "s", "MLFLOW_TRACKING_TOKEN": "t", "LAPTIME_DATA_MIRROR": "s3://b/data"}
+    more = {"AWS_REGION": "", "AWS_CONFIG_FILE": "/home/me/.aws/config", "HOME": "/home/me", "GITHUB_TOKEN": "g"}
+    assert containers.store_variables(stores | more) == stores
+
+
 def test_flow_runs_of_this_home_are_cancelled_first_and_last(engine: Engine, client: Any, tmp_path: Path) -> None:
     """One ends by itself once it is cancelled; another stays, and is removed."""
     names = {"c1": "run-1", "stays": "run-2"}
