@@ -33,9 +33,10 @@ from laptime.variants import resolve
 
 def _known(name: str) -> str:
     try:
-        return find_workload(name).name
+        find_workload(name)
     except LaptimeError as error:
         raise ValueError(str(error)) from error
+    return name  # as it was given: of a file of the user's own the entry has the file's name alone
 
 
 def _known_variants(names: str) -> str:

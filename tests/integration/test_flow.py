@@ -58,6 +58,7 @@ def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_pa
         schema = optimize.parameters.model_dump_for_openapi()["properties"]
         print(json.dumps([name for name, field in schema.items() if not field.get("description")]))
         print(json.dumps("cifar" in schema["workload"]["examples"]))
+        print(optimize.validate_parameters({"workload": "here/train.py:mine"})["workload"])
         for name, value in [("epochs", 0), ("preset", "quik"), ("workload", "x"), ("seed", -1), ("timeout", 0)]:
             try:
                 optimize.validate_parameters({name: value})
@@ -65,7 +66,16 @@ def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_pa
                 print(name)
         """
     done = run(["-c", code], tmp_path)
-    assert done.stdout.splitlines() == ["[]", "true", "epochs", "preset", "workload", "seed", "timeout"], done.stderr
+    assert done.stdout.splitlines() == [
+        "[]",
+        "true",
+        "here/train.py:mine",
+        "epochs",
+        "preset",
+        "workload",
+        "seed",
+        "timeout",
+    ], done.stderr
 
 
 def test_the_flow_s_parameters_are_the_request_s_fields(tmp_path: Path) -> None:
@@ -131,6 +141,16 @@ def test_the_main_job_runs_without_a_server(tmp_path: Path) -> None:
     assert "ERROR" not in done.stdout + done.stderr
     assert list((tmp_path / "runs").rglob("comparison.html"))
     assert (tmp_path / "mlflow.db").is_file()
+
+
+@pytest.mark.slow
+def test_the_flow_takes_a_training_of_the_user_s_own(tmp_path: Path) -> None:
+    workload, variants = "examples/char_transformer.py:workload", "cpu-baseline,cpu-fused-optimizer"
+    small = f"--workload {workload} --limit-train 64 --limit-test 32 --epochs 1 --warmup-epochs 0 --repeats 1"
+    done = run(["-m", "flows.optimize", *small.split(), "--profile", "none", "--variants", variants], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "char-transformer" in done.stdout
+    assert "cpu-fused-optimizer" in done.stdout
 
 
 @pytest.mark.long
