@@ -28,6 +28,7 @@ class Cluster:
         refuse: status and message by method and end of path.
         status: of each pod, where none is run.
         events: of the Job.
+        ended: the Job's condition, where no pod is run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -36,6 +37,7 @@ class Cluster:
         self.refuse: dict[tuple[str, str], tuple[int, str]] = {}
         self.status: dict | None = None
         self.events: list[dict] = []
+        self.ended: dict | None = None
         self.made: dict[str, dict] = {}
         self._folder, self._ran = folder, list[subprocess.Popen]()
 
@@ -71,6 +73,8 @@ class Cluster:
         ]
 
     def _job_status(self) -> dict:
+        if self.ended is not None:
+            return {"conditions": [{"status": "True", **self.ended}]}
         codes = [process.poll() for process in self._ran]
         if not codes or None in codes:
             return {}

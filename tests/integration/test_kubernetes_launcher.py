@@ -8,7 +8,7 @@ from tests.samples import write_folder
 
 from laptime.errors import LaptimeError, RunError, UsageError
 from laptime.ladder.data import fetch_data
-from laptime.launchers import launch
+from laptime.launchers import kubernetes, launch
 from laptime.launchers.base import Hooks
 from laptime.launchers.manifest import job, service
 from laptime.launchers.settings import read_settings
@@ -119,6 +119,38 @@ def test_what_keeps_pods_from_starting_is_told(cluster, data, tmp_path, monkeypa
     record = launch("kubernetes", spec_of(data), tmp_path / "run", Hooks())
     assert record.status == "failed"
     assert named in record.error
+    assert "\n" not in record.error
+    assert nothing_left(cluster)
+
+
+def ended(**state) -> dict:
+    return {"phase": "Failed", "containerStatuses": [{"name": "trainer", "image": "trainer:1", "state": state}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "condition", "named"),
+    [
+        (
+            ended(terminated={"reason": "OOMKilled", "exitCode": 137}),
+            {"type": "Failed", "reason": "BackoffLimitExceeded"},
+            ["BackoffLimitExceeded", "ran out of memory", "LAPTIME_KUBERNETES_MEMORY"],
+        ),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
+            {"type": "Failed", "reason": "PodFailurePolicy"},
+            ["was evicted (The node was low on resource: memory.)"],
+        ),
+        ({"phase": "Running"}, None, ["ran past its time-out of 0.5 s", "--timeout"]),
+        ({"phase": "Succeeded"}, {"type": "Complete"}, ["the Job ended (Complete) without a record"]),
+    ],
+)
+def test_how_pods_ended_without_a_record_is_told(cluster, data, tmp_path, monkeypatch, status, condition, named):
+    monkeypatch.setattr(kubernetes, "_LATE_S", 0.0)
+    cluster.status, cluster.ended = status, condition
+    record = launch("kubernetes", spec_of(data, timeout_s=0.5), tmp_path / "run", Hooks())
+    assert record.status == "failed"
+    assert all(part in record.error for part in named), record.error
+    assert str(tmp_path / "store") in record.error
     assert "\n" not in record.error
     assert nothing_left(cluster)
 
