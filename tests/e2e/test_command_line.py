@@ -118,6 +118,10 @@ def test_explain_and_clean(home):
     done = laptime(home, "explain", "cpu-optimized")
     assert done.stdout.index("threads") < done.stdout.index("dead-taps") < done.stdout.index("bf16")
     assert json.loads(laptime(home, "explain", "cpu-bf16", "--json").stdout)["classes"] == ["exact", "numeric"]
+    script = laptime(home, "explain", "cpu-bf16", "--code").stdout
+    compile(script, "script", "exec")
+    assert 'torch.autocast("cpu", torch.bfloat16)' in script
+    assert json.loads(laptime(home, "explain", "cpu-bf16", "--code", "--json").stdout)["code"] == script
     assert laptime(home, "clean", "--json").returncode == 0
 
 
@@ -146,6 +150,8 @@ def test_doctor_says_what_is_there_and_why_not(home):
         (("run", "cifar", "--variant", "cpu-resident", "--set", "size"), ("size", "optimization.option=value")),
         (("run", "cifar", "--variant", "a,b"), ("one variant",)),
         (("explain", "cpu-basline"), ("cpu-basline", "cpu-baseline")),
+        (("explain", "ddp-plain", "--code"), ("ddp-plain", "Leave ddp out")),
+        (("explain", "cpu-baseline", "--code", "--workload", "mnist"), ("mnist", "cifar, eurosat")),
         (("list", "variant"), ("variant", "variants")),
         (("clean", "everything"), ("everything", "all")),
         (("compare", "nowhere.json"), ("nowhere.json",)),

@@ -1,4 +1,4 @@
-"""`laptime explain`: what a variant does, transform by transform."""
+"""`laptime explain`: what a variant does, transform by transform, or as a plain PyTorch script."""
 
 from __future__ import annotations
 
@@ -12,9 +12,19 @@ from laptime.cli.options import JSON
 
 def explain(
     variant: Annotated[str, typer.Argument(help="A variant's name, also with +optimization:option=value.")],
+    code: Annotated[
+        bool,
+        typer.Option("--code", help="Print a script of torch, torchvision and numpy alone, which trains the same."),
+    ] = False,
+    workload: Annotated[
+        str, typer.Option(help="The script's workload: cifar, eurosat or your own, path/to/train.py:NAME.")
+    ] = "cifar",
     as_json: JSON = False,
 ) -> None:
     """Prints a variant's transforms in the order in which they are applied, with the reason of each stage."""
+    if code:
+        _print_code(variant, workload, as_json)
+        return
     from laptime.catalogue import STAGES, class_of, classes_of, find_optimization, options_of
     from laptime.variants import resolve
 
@@ -51,3 +61,23 @@ def explain(
     typer.echo("\nStages, in order:")
     for stage, reason in STAGES:
         typer.echo(f"  {stage:<10} {reason}")
+
+
+def _print_code(name: str, workload: str, as_json: bool) -> None:
+    """Prints a variant's script; of a user's own workload without the rungs that are not for it, which it says."""
+    from laptime.catalogue.own import is_own
+    from laptime.ladder.data import fetch_data
+    from laptime.ladder.plan import rungs_refused
+    from laptime.places import find_places
+    from laptime.script import print_script
+    from laptime.variants import resolve
+
+    found, data = resolve(name), None
+    if is_own(workload):
+        data = fetch_data(workload, "auto", find_places())
+        whole, found = found, resolve(name, rungs_refused(found.device, data))
+        away = [o.name for o in whole.optimizations if o not in found.optimizations]
+        if away:
+            typer.echo(f"not for {workload}, and left out: {', '.join(away)}", err=True)
+    text = print_script(found, workload, data)
+    typer.echo(json.dumps({"variant": found.name, "workload": workload, "code": text}) if as_json else text, nl=as_json)

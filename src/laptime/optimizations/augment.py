@@ -106,6 +106,11 @@ def growing(full: tuple[int, int], epochs: int, options: Options) -> tuple[tuple
             f"progressive-resizing:smallest={smallest:g}:share={share:g}:step={step} is no growth: give "
             "0 < smallest <= 1, 0 <= share < 1 and step >= 1."
         )
+    return sides(full, epochs, smallest, share, step)
+
+
+def sides(full: tuple[int, int], epochs: int, smallest: float, share: float, step: int) -> tuple[tuple[int, int], ...]:
+    """Height and width by epoch, see `growing`; `laptime explain --code` prints it."""
     small = int(share * epochs)
 
     def side(whole: int, epoch: int) -> int:

@@ -12,15 +12,13 @@ from torchvision.models import resnet18
 from laptime.engine.plain import plain_gradients, plain_state
 from laptime.optimizations.dead_taps import (
     CroppedConv2d,
-    Taps,
-    axes_of,
     conv_sizes,
     crop,
     dead_parameters,
     dead_taps,
-    live_axis,
     update_refusal,
 )
+from laptime.optimizations.live_taps import Taps, axes_of, live_axis
 from laptime.optimizations.shapes import ShapesUnknownError, input_shapes
 from laptime.workloads.base import Output
 from laptime.workloads.cifar import Cifar

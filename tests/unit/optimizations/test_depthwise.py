@@ -16,9 +16,11 @@ from laptime.engine.check import check_one_step, relative_error
 from laptime.engine.loop import train_epoch
 from laptime.engine.plain import plain_gradients, plain_state
 from laptime.engine.reset import reset, snapshot
-from laptime.optimizations.dead_taps import crop, crops, live_axes
+from laptime.optimizations.dead_taps import crop, crops
 from laptime.optimizations.depthwise import DepthwiseProduct, Window
-from laptime.optimizations.products import ProductConv2d, geometry_of
+from laptime.optimizations.live_taps import live_axes
+from laptime.optimizations.products import as_product
+from laptime.optimizations.small_maps import ProductConv2d, geometry_of
 from laptime.spec import OptimizationSpec
 from laptime.workloads.cifar import Cifar
 
@@ -48,7 +50,7 @@ def depthwise(kernel: int, stride: int, padding: int, dilation: int = 1) -> nn.C
 )
 def test_the_product_is_the_convolution(size, kernel, stride, padding, layout):
     conv = depthwise(kernel, stride, padding).to(memory_format=layout)
-    product = ProductConv2d(conv, geometry_of(conv, (size, size)), 8)
+    product = as_product(conv, geometry_of(conv, (size, size)), 8)
     both(conv, product, size)
     assert conv.weight is product.weight
     first = conv.weight.grad.clone() / 2  # both passes added theirs
@@ -95,7 +97,7 @@ def test_a_cropped_kernel_becomes_a_product_too():
     cropped = crop(conv, (2, 2))
     geometry = geometry_of(cropped, (2, 2))
     assert (geometry.kernel, geometry.padding, geometry.depthwise) == (3, 1, True)
-    product = ProductConv2d(cropped, geometry, 8)
+    product = as_product(cropped, geometry, 8)
     both(conv, product, 2)
     assert product.crop is cropped.crop
 

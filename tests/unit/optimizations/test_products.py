@@ -9,7 +9,8 @@ from torch import nn
 from laptime.engine.plain import plain_state
 from laptime.errors import UsageError
 from laptime.optimizations.dead_taps import crop, dead_taps
-from laptime.optimizations.products import Geometry, ProductConv2d, _in_words, geometry_of, products, route_of
+from laptime.optimizations.products import _in_words, as_product, products, route_of
+from laptime.optimizations.small_maps import Geometry, ProductConv2d, geometry_of
 
 GEOMETRIES = [
     Geometry(size, kernel, stride, padding)
@@ -26,7 +27,7 @@ GEOMETRIES = [
 def test_a_product_equals_its_convolution(geometry, bias):
     torch.manual_seed(0)
     conv = nn.Conv2d(3, 5, geometry.kernel, geometry.stride, geometry.padding, bias=bias).double()
-    product = ProductConv2d(conv, geometry, 8)
+    product = as_product(conv, geometry, 8)
     images = torch.randn(4, 3, geometry.size, geometry.size, dtype=torch.float64, requires_grad=True)
     leaves = (images, *conv.parameters())
     expected = conv(images)
@@ -90,7 +91,7 @@ def test_a_note_names_no_more_layers_than_one_reads():
 
 def test_bf16_products_follow_autocast():
     conv = nn.Conv2d(8, 8, 3, padding=1, bias=False)
-    product = ProductConv2d(conv, Geometry(2, 3, 1, 1), 8)
+    product = as_product(conv, Geometry(2, 3, 1, 1), 8)
     images = torch.randn(16, 8, 2, 2)
     with torch.autocast("cpu", torch.bfloat16):
         found, expected = product(images), conv(images)

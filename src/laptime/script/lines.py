@@ -1,0 +1,138 @@
+"""Lines of a script that follow from options: learning rate, optimizer, what changes the model, wrappers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from laptime.catalogue import LARGE_BATCHES
+
+Chosen = dict[str, dict[str, Any] | None]
+"""Every optimization of the catalogue with underscores: its options, None where the variant does not have it."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """What the baseline of a workload trains with."""
+
+    batch_size: int
+    learning_rate: float
+    device: str
+    own: bool
+
+
+def batch_size(o: Chosen, base: Base) -> int:
+    """The batch of the variant."""
+    large = o["large_batch"]
+    return base.batch_size if large is None else large["size"] or max(LARGE_BATCHES[base.device], base.batch_size)
+
+
+def learning_rate(o: Chosen, base: Base) -> float:
+    """The learning rate at the baseline's batch."""
+    sgd = o["sgd_nesterov"]
+    return base.learning_rate if sgd is None else float(sgd["lr"])
+
+
+def rate_lines(o: Chosen, base: Base) -> list[str]:
+    """How the peak of the learning rate comes about; nothing where it is the constant."""
+    lines, large, cycle = [], o["large_batch"], o["onecycle"]
+    if large is not None and large["max_lr"]:
+        lines.append(f"rate = {large['max_lr']}")
+    elif large is not None:
+        lines.append("# Square-root scaling, the rule for Adam: Malladi et al. 2022 (arXiv:2205.10287).")
+        lines.append(f"rate = LEARNING_RATE * math.sqrt(data.batch_size / min({base.batch_size}, len(data)))")
+    if cycle is not None and cycle["factor"] != 1:
+        lines.append(f"rate = {'rate' if lines else 'LEARNING_RATE'} * {cycle['factor']}")
+    return lines
+
+
+def has_onecycle(o: Chosen) -> bool:
+    """Whether the learning rate follows OneCycle."""
+    large = o["large_batch"]
+    return o["onecycle"] is not None or (large is not None and large["schedule"] == "onecycle")
+
+
+def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:
+    """What makes the optimizer; `rate` is the name of its learning rate."""
+    decay, sgd = o["decay"], o["sgd_nesterov"]
+    before = []
+    if o["graph"]:
+        before = [f"lr = torch.tensor({rate}, device=DEVICE)  # where a recorded step reads it"]
+        rate = "lr"
+    kernel = {
+        "fused": bool(o["fused_optimizer"] or o["fp16"] or o["graph"]),
+        "capturable": bool(o["graph"] and not sgd),
+    }
+    arguments = [f"{name}=True" for name, wanted in kernel.items() if wanted]
+    if base.own and not sgd and not decay:
+        made = f'optimizer = getattr(workload, "optimizer", torch.optim.Adam)(list(model.parameters()), {rate})'
+        if not arguments:
+            return [made]
+        given = ", ".join(f'"{name}": True' for name, wanted in kernel.items() if wanted)
+        again = f"optimizer = type(optimizer)([{{**group, {given}}} for group in optimizer.param_groups])"
+        return [made, "# The same with one kernel for all parameters.", again]
+    rest = [f"weight_decay={decay['amount']}"] if decay else []
+    rest += [f"momentum={sgd['momentum']}", "nesterov=True"] if sgd else []
+    kind = "SGD" if sgd else "AdamW" if decay else "Adam"
+    parameters = "matrices_and_vectors(model)" if decay and not decay["norms"] else "model.parameters()"
+    return [*before, f"optimizer = torch.optim.{kind}({', '.join([parameters, f'lr={rate}', *arguments, *rest])})"]
+
+
+def process_lines(o: Chosen) -> list[str]:
+    """What holds for the whole process."""
+    lines, threads = [], o["threads"]
+    if threads is not None:
+        lines.append("# As many threads as this process may use cores; denormal numbers cost hundreds of cycles each.")
+        allowed = 'len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()'
+        lines.append(f"torch.set_num_threads({threads['count'] or allowed})")
+        lines.append("torch.set_flush_denormal(True)")
+    if o["keep_pages"] is not None:
+        lines.append("set_malloc_thresholds(_KEPT_BYTES)  # freed memory stays with the process")
+    if o["tf32"] is not None:
+        lines.append('torch.set_float32_matmul_precision("high")  # products of fp32 tensors with 10 bits of mantissa')
+    if o["cudnn_benchmark"] is not None:
+        lines.append("torch.backends.cudnn.benchmark = True  # cuDNN times its kernels for each new shape")
+    return lines
+
+
+def model_lines(o: Chosen, timed: bool, own: bool) -> list[str]:
+    """What changes the model, in the order of the stages."""
+    lines = []
+    resizing = o["progressive_resizing"]
+    if o["dead_taps"] is not None or o["products"] is not None:
+        seen = "next(data.in_order(2))" if own else "[data.image_size]"
+        if resizing is not None:
+            grown = f"sides(data.image_size, given.epochs, {', '.join(str(v) for v in resizing.values())})"
+            seen = f"list(dict.fromkeys((data.image_size, *{grown})))"
+        lines.append(f"sizes = map_sizes(model, {seen})")
+    if o["dead_taps"] is not None:
+        lines.append("crop_dead_taps(model, sizes)")
+    if o["channels_last"] is not None:
+        lines.append("model.to(memory_format=torch.channels_last)  # NHWC, which convolution kernels prefer")
+    if o["products"] is not None:
+        lines.append(f"use_products(model, sizes{', data.batch_size' if timed else ''})")
+    return lines
+
+
+def net_lines(o: Chosen, autocast: str) -> list[str]:
+    """What wraps the model for the training step alone."""
+    lines = []
+    compiling = o["compile"] or o["compile_graphed"]
+    if compiling is not None:
+        lines.append(f"net = torch.compile(net, {_compiler(compiling)})")
+    if o["dp"] is not None:
+        if autocast:
+            lines.append(f"net = UnderAutocast(net, {autocast.removeprefix('torch.autocast(')}")
+        lines.append("net = nn.DataParallel(net)  # copies the net to all GPUs in each step")
+    return lines
+
+
+def _compiler(options: dict[str, Any]) -> str:
+    arguments = [f'backend="{options["backend"]}"', f"dynamic={options['dynamic']}"]
+    if options["backend"] != "inductor":
+        return ", ".join(arguments)
+    if options["layout"] == "keep":
+        return ", ".join([*arguments, f'mode="{options["mode"]}"'])
+    layout = '"layout_optimization": True, "force_layout_optimization": True, "keep_output_stride": False'
+    mode = f'**torch._inductor.list_mode_options("{options["mode"]}")'
+    return ", ".join([*arguments, f"options={{{mode}, {layout}}}"])

@@ -1,0 +1,234 @@
+"""A variant and a workload to the text of a script."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from laptime.catalogue import DEVICES, OPTIMIZATIONS, class_of, find_optimization, find_workload, options_of
+from laptime.errors import UsageError, shorten
+from laptime.script import lines
+from laptime.script.sources import imports_of, source
+from laptime.spec import DataSpec
+from laptime.variants import Variant
+
+# torchvision's constructor of each workload's architecture.
+ARCHITECTURES = {"cifar": "resnet18", "eurosat": "efficientnet_b5"}
+
+PRINTED: tuple[str, ...] = (
+    "threads",
+    "keep-pages",
+    "resident",
+    "no-reads",
+    "channels-last",
+    "fused-optimizer",
+    "dead-taps",
+    "products",
+    "bf16",
+    "dp",
+    "compile",
+    "compile-graphed",
+    "workers",
+    "pinned",
+    "cudnn-benchmark",
+    "tf32",
+    "fp16",
+    "graph",
+    "evaluate-on-cpu",
+    "sgd-nesterov",
+    "large-batch",
+    "onecycle",
+    "decay",
+    "label-smoothing",
+    "flip",
+    "progressive-resizing",
+    "ema",
+)
+
+_RANKS = "its processes are started by a launcher and exchange gradients, which one script does not show"
+# What no script is printed for, and why.
+REFUSED: dict[str, str] = {"ddp": _RANKS, "flat-reduce": _RANKS}
+
+_WIDTH = 118
+# By device: the batches of an evaluation, see laptime.engine.evaluate.
+_EVALUATION = {"cpu": 500, "cuda": 2000}
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is printed."""
+
+    variant: Variant
+    workload: str
+    data: DataSpec | None
+
+    @property
+    def base(self) -> lines.Base:
+        """The baseline that the variant changes."""
+        device, own = DEVICES[self.variant.device], self.data.own if self.data else None
+        if own is not None:
+            return lines.Base(own.batch_size, own.learning_rate, device, own=True)
+        entry = find_workload(self.workload)
+        return lines.Base(entry.batch_size, entry.learning_rate, device, own=False)
+
+
+def print_script(variant: Variant, workload: str, data: DataSpec | None = None) -> str:
+    """Prints a variant as a script of torch, torchvision and numpy alone, which trains as `laptime run` does.
+
+    Args:
+        variant: what it does.
+        workload: name in the catalogue, or a user's `FILE.py:NAME`.
+        data: of a user's own workload what was found in its file.
+
+    Raises:
+        UsageError: the workload or an optimization has no script, with the reason.
+    """
+    _refuse(variant, workload, data)
+    subject = _Subject(variant, workload, data)
+    environment = Environment(
+        loader=PackageLoader("laptime.script"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Python, not HTML
+    )
+    environment.globals["source"] = source
+    template = environment.get_template("script.py.jinja")
+    known = _context(subject)
+    body = template.render(**known, imports="")
+    return template.render(**known, imports=imports_of(body))
+
+
+def _refuse(variant: Variant, workload: str, data: DataSpec | None) -> None:
+    if data is None and workload not in ARCHITECTURES:
+        raise UsageError(
+            f"there is no script of workload {shorten(workload)!r}: give --workload {', '.join(ARCHITECTURES)} or "
+            "FILE.py:NAME."
+        )
+    for chosen in variant.optimizations:
+        reason = REFUSED.get(chosen.name)
+        if data is not None and data.own is not None:
+            reason = data.own.refused.get(chosen.name, reason)
+            if chosen.name == "graph":
+                reason = reason or "its buffers depend on how your batches are nested"
+        if reason is not None:
+            raise UsageError(
+                f"{variant.name} has no script, because of {chosen.name}: {reason}. Leave {chosen.name} out."
+            )
+
+
+def _context(subject: _Subject) -> dict[str, Any]:
+    variant, base = subject.variant, subject.base
+    given = {o.name: options_of(o) for o in variant.optimizations}
+    o: lines.Chosen = {e.name.replace("-", "_"): given.get(e.name) for e in OPTIMIZATIONS}
+    # An entry without options is chosen all the same.
+    o = {name: None if options is None else _Options(options) for name, options in o.items()}
+    rates = lines.rate_lines(o, base)
+    rate = "rate" if rates else "LEARNING_RATE"
+    autocast = _autocast(o, base.device)
+    nets = lines.net_lines(o, autocast)
+    timed = o["products"] is not None and o["products"]["layers"] == "probe"
+    own = subject.data is not None
+    return {
+        **_header(subject),
+        "o": o,
+        "device": base.device,
+        "batch_size": lines.batch_size(o, base),
+        "rate": lines.learning_rate(o, base),
+        "own": _own(subject.data),
+        "own_file": Path(subject.data.path).name if subject.data else "",
+        "architecture": ARCHITECTURES.get(subject.workload),
+        "depthwise": own or subject.workload == "eurosat",
+        "timed": timed,
+        "named_layers": _named_layers(o),
+        "autocast": autocast,
+        "loader": "ResidentLoader" if o["resident"] is not None else "ItemLoader",
+        "wrapped": bool(nets),
+        "steps_needed": o["ema"] is not None or lines.has_onecycle(o),
+        "needs_size": any(o[name] is not None for name in ("dead_taps", "products", "progressive_resizing")),
+        "rate_lines": rates,
+        "rate_name": rate,
+        "onecycle": lines.has_onecycle(o),
+        "optimizer_lines": lines.optimizer_lines(o, base, rate),
+        "process_lines": lines.process_lines(o),
+        "model_lines": lines.model_lines(o, timed, own),
+        "net_lines": nets,
+        "evaluation_batch": _evaluation_batch(o, base),
+        **_workers(o, subject),
+    }
+
+
+class _Options(dict[str, Any]):
+    """Options of an optimization that a variant has: true, also where there are none."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def _header(subject: _Subject) -> dict[str, Any]:
+    variant, own = subject.variant, subject.data.own if subject.data else None
+    title = own.name if own else find_workload(subject.workload).title
+    changes = []
+    for chosen in variant.optimizations:
+        entry = find_optimization(chosen.name)
+        changes += textwrap.wrap(
+            f"- {chosen.name} ({class_of(chosen)}): {entry.explanation}", _WIDTH, subsequent_indent="  "
+        )
+    intro = (
+        "What it changes in the loop of the tutorials, and what kind of change each is:"
+        if changes
+        else ("The loop of the tutorials: single items, fp32, Adam, loss and hits read in each step.")
+    )
+    usage = "python THIS_FILE.py" + (
+        "" if own else " --data FOLDER   (one that `laptime data fetch` has written and named)"
+    )
+    return {
+        "title": f"{title}: {variant.name} as a plain PyTorch script, printed by laptime.",
+        "intro": intro,
+        "changes": ["", *changes] if changes else [],
+        "usage": usage,
+    }
+
+
+def _own(data: DataSpec | None) -> str:
+    if data is None or data.own is None:
+        return ""
+    return f"(Path({json.dumps(data.path, ensure_ascii=False)}), {json.dumps(data.own.attribute)})"
+
+
+def _autocast(o: lines.Chosen, device: str) -> str:
+    precision = next(
+        (dtype for name, dtype in (("bf16", "bfloat16"), ("fp16", "float16")) if o[name] is not None), None
+    )
+    return f'torch.autocast("{device}", torch.{precision})' if precision else ""
+
+
+def _named_layers(o: lines.Chosen) -> str:
+    """The condition that leaves out layers that are not named in products' option."""
+    layers = o["products"]["layers"] if o["products"] else "all"
+    if layers in ("probe", "all"):
+        return ""
+    names = [] if layers == "none" else layers.split("/")
+    return f" or name not in {names!r}"
+
+
+def _evaluation_batch(o: lines.Chosen, base: lines.Base) -> int:
+    if base.own:
+        return base.batch_size
+    return 32 if o["evaluate_on_cpu"] is not None else _EVALUATION[base.device]
+
+
+def _workers(o: lines.Chosen, subject: _Subject) -> dict[str, Any]:
+    asked = 0 if subject.data else find_workload(subject.workload).workers
+    comment = ""
+    if o["workers"] is not None:
+        asked = o["workers"]["count"]
+        if asked == -1:
+            asked, comment = 4, "# laptime tries 0, 2, 4 and 8 on the machine; four a GPU is the rule of thumb."
+    return {"workers": asked, "workers_comment": comment}

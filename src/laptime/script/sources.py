@@ -1,0 +1,91 @@
+"""Definitions of laptime's own modules as text, so that what is printed is what runs; nothing is imported for it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from importlib import resources
+
+# What speaks to laptime's own tools, not to a reader.
+_FOR_TOOLS = re.compile(r"\s+# (noqa|type: ignore)\b.*$", re.MULTILINE)
+
+
+def source(module: str, *names: str) -> str:
+    """The text of some top-level definitions of a module, with the comments above them.
+
+    Args:
+        module: path in the package, such as `optimizations/live_taps.py`.
+        names: functions, classes and constants, in the order in which they are printed.
+
+    Raises:
+        KeyError: the module defines no such name.
+    """
+    text = (resources.files("laptime") / module).read_text(encoding="utf-8")
+    lines, found = text.splitlines(), {}
+    for node in ast.parse(text).body:
+        for name in _names(node):
+            found[name] = node
+    blocks = [(found[name], _block(found[name], lines)) for name in names]
+    printed = ""
+    for place, (node, block) in enumerate(blocks):
+        alone = isinstance(node, ast.Assign) and place and isinstance(blocks[place - 1][0], ast.Assign)
+        printed += ("\n" if alone else "\n\n\n") + block if place else block
+    return _FOR_TOOLS.sub("", printed)
+
+
+def _names(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if not isinstance(node, ast.Assign):
+        return []
+    return [n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+
+
+def _block(node: ast.stmt, lines: list[str]) -> str:
+    decorators = getattr(node, "decorator_list", [])
+    first = min([node.lineno, *(d.lineno for d in decorators)]) - 1
+    while first and lines[first - 1].startswith("#"):
+        first -= 1
+    return "\n".join(lines[first : node.end_lineno])
+
+
+# Where the names come from that a script may use; a script imports those that it does use.
+_IMPORTS = (
+    ("import argparse", "argparse"),
+    ("import copy", "copy"),
+    ("import ctypes", "ctypes"),
+    ("import importlib", "importlib"),
+    ("import json", "json"),
+    ("import math", "math"),
+    ("import os", "os"),
+    ("import sys", "sys"),
+    ("import time", "time"),
+    ("from collections import {}", "Counter"),
+    ("from collections.abc import {}", "Callable", "Iterator", "Mapping", "Sequence"),
+    ("from dataclasses import {}", "dataclass"),
+    ("from functools import {}", "cache"),
+    ("from pathlib import {}", "Path"),
+    ("from typing import {}", "Any"),
+    ("",),
+    ("import numpy as np", "np"),
+    ("import torch", "torch"),
+    ("from PIL import {}", "Image"),
+    ("from torch import {}", "Tensor", "nn"),
+    ("from torch.nn import functional as F", "F"),
+    ("from torch.optim.lr_scheduler import {}", "OneCycleLR"),
+    ("from torch.optim.swa_utils import {}", "get_ema_multi_avg_fn"),
+    ("from torch.utils.data import {}", "DataLoader", "Dataset", "default_collate"),
+    ("from torchvision import {}", "transforms"),
+    ("from torchvision.models import {}", "efficientnet_b5", "resnet18"),
+)
+
+
+def imports_of(body: str) -> str:
+    """The import lines for the names that a script's body uses, in isort's order."""
+    used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
+    lines = []
+    for line, *names in _IMPORTS:
+        wanted = [name for name in names if name in used]
+        if wanted or not line:
+            lines.append(line.format(", ".join(wanted)))
+    return "\n".join(lines)

@@ -1,0 +1,227 @@
+"""What `laptime explain --code` prints: for every optimization, tidy, and training to the losses of `laptime run`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.own_files import DICTIONARY, TUPLE, write
+from tests.samples import write_folder
+
+from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
+from laptime.data.fetch import fetch
+from laptime.errors import UsageError
+from laptime.inspecting import inspect
+from laptime.script import PRINTED, REFUSED, print_script
+from laptime.spec import RunSpec
+from laptime.variants import resolve
+from laptime.worker import run
+
+EPOCHS = 2
+# What is chosen by timing is said here, so that both sides choose alike; a size that gives several steps.
+SET = {
+    "products": "products:layers=all",
+    "large-batch": "large-batch:size=16",
+    "workers": "workers:count=1",
+    "threads": "threads:count=1",
+}
+CPU = [n for n in PRINTED if "cpu" in find_optimization(n).devices and n != "compile"]
+TOGETHER = "cpu-optimized+products:layers=all+large-batch:size=16+threads:count=1"
+VARIANTS = [
+    "cpu-baseline",
+    *(f"cpu-baseline+{SET.get(n, n)}" for n in CPU),
+    TOGETHER,
+    f"{TOGETHER}+decay+flip:mode=random+ema:every=1+label-smoothing+progressive-resizing",
+]
+OWN = {"tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)), "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",))}
+# Runs scripts one after another in a process that has no laptime, each as if it were alone.
+DRIVER = """
+import contextlib, io, json, runpy, sys
+import torch
+sys.modules["laptime"] = None
+found = {}
+for name, arguments in json.loads(sys.argv[1]).items():
+    torch.set_flush_denormal(False)
+    torch.set_num_threads(1)
+    sys.argv = arguments
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        runpy.run_path(arguments[0], run_name="__main__")
+    found[name] = out.getvalue()
+print(json.dumps(found))
+"""
+NUMBERS = re.compile(
+    r"train loss (\S+), accuracy (\S+); test loss (\S+), accuracy (\S+)$",
+    re.MULTILINE,
+)
+
+
+def printed_with(name: str, workload: str = "cifar") -> str:
+    device = "cuda" if "cpu" not in find_optimization(name).devices else "cpu"
+    return print_script(resolve(f"{device}-baseline+{name}"), workload)
+
+
+def code(text: str) -> str:
+    """A script without its docstring."""
+    return ast.unparse(ast.parse(text).body[1:])
+
+
+def test_every_optimization_is_printed_or_says_why_not():
+    assert sorted((*PRINTED, *REFUSED)) == sorted(o.name for o in OPTIMIZATIONS)
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_every_optimization_changes_the_script(name):
+    device = "cuda" if "cpu" not in find_optimization(name).devices else "cpu"
+    assert code(printed_with(name)) != code(print_script(resolve(f"{device}-baseline"), "cifar"))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_names_the_optimization_and_a_reason(name):
+    with pytest.raises(UsageError, match=rf"no script, because of {name}: its processes .* Leave {name} out"):
+        print_script(resolve(f"cpu-baseline+{name}"), "cifar")
+
+
+def test_an_unknown_workload_is_refused():
+    with pytest.raises(UsageError, match="no script of workload 'mnist': give --workload cifar, eurosat"):
+        print_script(resolve("cpu-baseline"), "mnist")
+
+
+def test_what_is_printed_is_tidy(tmp_path):
+    names = ["cpu-optimized", "cuda-optimized", "cuda-baseline+graph+fp16+pinned", "cpu-baseline+flip+ema+decay"]
+    for workload in ("cifar", "eurosat"):
+        for name in PRINTED:
+            (tmp_path / f"{workload}_{name}.py").write_text(printed_with(name, workload), encoding="utf-8")
+        for name in names:
+            (tmp_path / f"{workload}_{name}.py").write_text(print_script(resolve(name), workload), encoding="utf-8")
+    for text in (TUPLE, DICTIONARY):
+        data = inspect(write(tmp_path / "own_tidy.py", text))
+        sys.modules.pop("own_tidy")
+        for name in ("cpu-baseline", "cpu-baseline+resident+fused-optimizer+bf16"):
+            (tmp_path / f"own_{name}.py").write_text(print_script(resolve(name), "own", data), encoding="utf-8")
+    (tmp_path / "own_tidy.py").unlink()
+    ruff = [str(Path(sys.executable).parent / "ruff")]
+    lint = ["check", "--isolated", "--select", "E9,F,I", "--line-length", "120", "--target-version", "py311"]
+    done = subprocess.run([*ruff, *lint, str(tmp_path)], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    form = ["format", "--isolated", "--line-length", "120", "--diff"]
+    done = subprocess.run([*ruff, *form, str(tmp_path)], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    root = tmp_path_factory.mktemp("script")
+    return fetch("cifar", str(write_folder(root / "images", train=12, test=3)), root)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    root = tmp_path_factory.mktemp("own-script")
+    return {name: inspect(write(root / f"{name}.py", text)) for name, (text, _) in OWN.items()}
+
+
+def run_scripts(folder: Path, scripts: dict[str, tuple[str, list[str]]]) -> dict[str, list[tuple[float, ...]]]:
+    """Runs scripts without laptime; returns losses and accuracies by epoch."""
+    asked = {}
+    for number, (name, (text, arguments)) in enumerate(scripts.items()):
+        (folder / f"script_{number}.py").write_text(text, encoding="utf-8")
+        asked[name] = [str(folder / f"script_{number}.py"), *arguments, "--epochs", str(EPOCHS)]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", DRIVER, json.dumps(asked)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {
+        name: [tuple(map(float, found)) for found in NUMBERS.findall(text)]
+        for name, text in json.loads(done.stdout).items()
+    }
+
+
+def run_laptime(variant, workload, data, folder):
+    """The same numbers of the run itself."""
+    entry = data.own or find_workload(workload)
+    spec = RunSpec(
+        workload=workload,
+        variant=variant.name,
+        optimizations=variant.optimizations,
+        data=data,
+        batch_size=entry.batch_size,
+        learning_rate=entry.learning_rate,
+        epochs=EPOCHS,
+        warmup_epochs=0,
+        check=False,
+    )
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        record = run(spec, folder)
+    finally:
+        torch.set_num_threads(threads)
+    assert record.status == "done", record.error
+    return [(e.train_loss, e.train_accuracy, e.test_loss, e.test_accuracy) for e in record.epochs]
+
+
+@pytest.fixture(scope="module")
+def printed(store, tmp_path_factory):
+    scripts = {name: (print_script(resolve(name), "cifar"), ["--data", store.path]) for name in VARIANTS}
+    return run_scripts(tmp_path_factory.mktemp("scripts"), scripts)
+
+
+def assert_equal(found, expected):
+    assert len(found) == len(expected) == EPOCHS
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours[0::2] == pytest.approx(theirs[0::2], abs=1e-6, rel=0)
+        assert ours[1::2] == pytest.approx(theirs[1::2], abs=1e-4, rel=0, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_script_trains_to_the_losses_of_the_run(name, printed, store, tmp_path):
+    assert_equal(printed[name], run_laptime(resolve(name), "cifar", store, tmp_path))
+
+
+@pytest.fixture(scope="module")
+def printed_own(own, tmp_path_factory):
+    scripts = {
+        f"{file}|{name}": (print_script(chosen(name, own[file]), "own", own[file]), [])
+        for file, (_, names) in OWN.items()
+        for name in names
+    }
+    return run_scripts(tmp_path_factory.mktemp("own-scripts"), scripts)
+
+
+def chosen(name, data):
+    return resolve(name, tuple(data.own.refused))
+
+
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file, (_, names) in OWN.items() for name in names])
+def test_a_script_of_the_users_own_workload(file, name, printed_own, own, tmp_path):
+    expected = run_laptime(chosen(name, own[file]), "own", own[file], tmp_path)
+    nan = float("nan")
+    assert_equal(printed_own[f"{file}|{name}"], [tuple(nan if v is None else v for v in e) for e in expected])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "workload"),
+    [
+        ("cpu-baseline", "eurosat"),
+        (TOGETHER, "eurosat"),
+        ("cpu-baseline+compile:backend=aot_eager", "cifar"),
+    ],
+)
+def test_a_script_of_a_slower_kind(name, workload, tmp_path):
+    size = find_workload(workload).image_size
+    data = fetch(workload, str(write_folder(tmp_path / "images", train=8, test=2, size=size)), tmp_path)
+    scripts = {name: (print_script(resolve(name), workload), ["--data", data.path])}
+    assert_equal(run_scripts(tmp_path, scripts)[name], run_laptime(resolve(name), workload, data, tmp_path / "run"))
