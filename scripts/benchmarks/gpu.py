@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from types import FrameType
 
-from gpu_peers import run_peer
+from peer_runs import run_peer
 
 from laptime.catalogue import COMPILE_RUNGS, LADDERS, STATISTICAL, find_preset, find_workload
 from laptime.compare.quality import quality_floor, rules_of

@@ -160,6 +160,11 @@ def device_count(device: str) -> int:
     return len(visible_gpus()) if device == "cuda" else allowed_cores()
 
 
+def missing_extra(extra: str) -> str | None:
+    """What an optional extra, called as the package that it brings, lacks here; None where all is there."""
+    return None if find_spec(extra) else f"{extra} is not installed: pip install 'laptime[{extra}]'"
+
+
 def missing_compiler(device: str) -> str | None:
     """What torch.compile would need on a device and does not find, with the remedy; None where all is there.
 

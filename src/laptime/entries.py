@@ -59,6 +59,8 @@ class OptimizationEntry:
         only_shown: a rung that is kept for comparison and never joins the optimized variant.
         earned: joins the optimized variant only in a ladder that measured it, never by the variant's name or untried.
         shifts: values of options that make the class a weaker one.
+        alone: holds the place of the whole loop, so a variant that has it is the baseline and this, and nothing else.
+        extra: the optional extra that it needs, called as the package that it brings.
         probe_limit_s: seconds after which its probe is ended. Such a probe runs in a process of its own, only for a
             ladder that tries the rung, and its result is kept; 0 for one that runs within the few seconds before all.
     """
@@ -76,6 +78,8 @@ class OptimizationEntry:
     earned: bool = False
     shifts: tuple[Shift, ...] = ()
     probe_limit_s: float = 0.0
+    alone: bool = False
+    extra: str | None = None
 
 
 @dataclass(frozen=True)

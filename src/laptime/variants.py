@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from laptime.catalogue import (
     DEVICES,
     LADDERS,
+    OPTIMIZATIONS,
     PARALLEL,
     WITHOUT,
     combine,
@@ -63,6 +64,7 @@ def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
         UsageError: a name that does not exist, with the nearest.
     """
     name, *added = text.split("+")
+    _refuse_company(name, added)
     side = next((d for d, names in PARALLEL.items() if name in names), None)
     if side is not None:
         best = _lasting(DEVICES[side], left_out)
@@ -73,6 +75,16 @@ def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
     kept = [rung for rung in _rungs(device, name.removeprefix(f"{device}-")) if rung not in left_out]
     chosen = combine((), *map(rung_spec, kept), *map(parse_optimization, added))
     return Variant(text, device, chosen)
+
+
+def _refuse_company(name: str, added: list[str]) -> None:
+    """Refuses what a name puts beside an optimization that stands for the whole loop; raises UsageError."""
+    device, _, rung = name.partition("-")
+    asked = {rung, *(a.partition(":")[0] for a in added)} - {BASELINE}
+    alone = next((o.name for o in OPTIMIZATIONS if o.alone and o.name in asked), None)
+    if alone and len(asked) > 1:
+        others = ", ".join(sorted(map(shorten, asked - {alone})))
+        raise UsageError(f"{alone} takes nothing beside it, so not {others}: give {device}-{alone}.")
 
 
 def on_several(best: Variant, name: str, added: tuple[str, ...] = ()) -> Variant:

@@ -111,10 +111,13 @@ def combine(chosen: tuple[OptimizationSpec, ...], *added: OptimizationSpec) -> t
     """
     kept = {o.name: o for o in chosen}
     for new in added:
-        excludes = find_optimization(new.name).excludes
-        kept = {n: o for n, o in kept.items() if n not in excludes and new.name not in find_optimization(n).excludes}
+        kept = {n: o for n, o in kept.items() if not _exclude(find_optimization(n), find_optimization(new.name))}
         kept[new.name] = new
     return in_stage_order(tuple(kept.values()))
+
+
+def _exclude(one: OptimizationEntry, other: OptimizationEntry) -> bool:
+    return one.alone or other.alone or one.name in other.excludes or other.name in one.excludes
 
 
 def options_of(spec: OptimizationSpec) -> dict[str, Option]:

@@ -77,6 +77,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "keep-pages",
         *STATISTICAL,
         "compile",
+        "lightning",
     ),
     # Exact, then numeric at the baseline's own batch; the graph last among them, since it records what the others left.
     # bf16 comes after fp16, whose place it takes where it is faster.
@@ -101,6 +102,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "products-large",
         *COMPILE_RUNGS,
         *STATISTICAL,
+        "lightning",
         "evaluate-on-cpu",
     ),
 }

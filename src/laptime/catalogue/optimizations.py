@@ -219,5 +219,15 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         devices=("cuda",),
         only_shown=True,
     ),
+    OptimizationEntry(
+        "lightning",
+        "exact",
+        "step",
+        "Lightning's Trainer",
+        "The baseline under Lightning's Trainer, which fetches, steps and logs, to show what moving over costs.",
+        only_shown=True,
+        alone=True,
+        extra="lightning",
+    ),
     *TRAJECTORY,
 )

@@ -128,4 +128,5 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         exchange=recipe.exchange,
         average=recipe.make_average(model, len(loader)) if recipe.make_average else None,
         scaler=GradScaler(recipe.device.type, enabled=recipe.loss_scaling),
+        driver=recipe.driver,
     )

@@ -62,9 +62,15 @@ class Climb:
 
     def next_rung(self, group: tuple[str, ...]) -> tuple[Variant, Rung]:
         """The variant that tries a group of optimizations on the best so far; it is named after the last."""
-        chosen = combine(self.best.optimizations, *map(rung_spec, group))
+        below = self._below(group).variant
+        chosen = combine(below.optimizations, *map(rung_spec, group))
         variant = Variant(f"{self.plan.device}-{group[-1]}", self.plan.device, chosen)
-        return variant, rung_of(variant, on=self.best.name, adds="+".join(group))
+        return variant, rung_of(variant, on=below.name, adds="+".join(group))
+
+    def _below(self, group: Sequence[str]) -> Standing:
+        """What a rung stands on: the best so far, or the baseline where it takes nothing beside it."""
+        alone = any(find_optimization(rung_spec(name).name).alone for name in group)
+        return self.baseline if alone else self.top
 
     def hopeless(self, group: tuple[str, ...]) -> str | None:
         """Why a rung is left out at the batch of the best so far, by its probe; None where it is tried."""
@@ -96,13 +102,14 @@ class Climb:
         own = Standing(variant, fastest_s(record), final_quality(record, self.metric))
         if own.seconds is None:
             return _decided(rung, False, without_time(record))
-        top, said = self.top, "in the first round"
+        top, said = self._below((rung.adds or "").split("+")), "in the first round"
         if trial is not None:
             top, own, said = with_trial(top, own, trial)
         joined, reason = self._verdict(rung, top, own)
         before = f" after {top.seconds:.3g} s" if top.seconds is not None else ""
-        replaced = _replaced(self.best, variant)
-        self.top = own if joined else top
+        replaced = _replaced(top.variant, variant)
+        if joined or trial is not None:
+            self.top = own if joined else top
         return _decided(rung, joined, f"{replaced}{reason[0]} {said}: {own.seconds:.3g} s an epoch{before}{reason[1]}")
 
     def _verdict(self, rung: Rung, top: Standing, own: Standing) -> tuple[bool, tuple[str, str]]:

@@ -57,10 +57,14 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
     plan = make_plan(device, preset, request.variants, ProbeRecord(refusals=unfit(entry, device)))
     plan = with_parallel(plan, preset, entry, ranks_there(request.launcher) or device_count(device))
     climb = Climb(plan, Standing(baseline_of(device)), Rules(0.0, False, 0))
-    names = [v.name for v in plan.fixed]
+    names, beside = [v.name for v in plan.fixed], set()
     for group in plan.rungs:
-        climb.top = Standing(climb.next_rung(group)[0])  # as if every rung joined
-        names.append(climb.best.name)
+        variant, rung = climb.next_rung(group)
+        names.append(variant.name)
+        if rung.on == climb.best.name:
+            climb.top = Standing(variant)  # as if every rung joined
+        else:
+            beside.add(variant.name)
     if plan.adaptive:
         (whole, _), *others = climb.optimized()
         parts = [without(whole, o.name) for o in whole.optimizations] if preset.ablation else [v for v, _ in others]
@@ -72,9 +76,10 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
     samples = warm + preset.epochs * (train + test / 3)
     rows, before = [], None
     for name in names:
-        # What nobody has measured is taken to be as fast as the rung before it, a part's absence as the whole.
-        rate = rates.get(name, before)
-        before = before if "-without-" in name else rate
+        # What nobody has measured is taken to be as fast as the rung before it, a part's absence as the whole, and what
+        # stands on the baseline as the baseline.
+        rate = rates.get(name, rates.get(names[0]) if name in beside else before)
+        before = before if "-without-" in name or name in beside else rate
         profile_s = _PROFILE_S[request.profile]
         # Nobody knows how many samples a workload of the user's own has before a look into its file.
         seconds = None if rate is None or not train else profile_s + preset.repeats * (_STARTUP_S + samples / rate)

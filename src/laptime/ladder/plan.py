@@ -9,12 +9,14 @@ from laptime.catalogue import (
     DEVICES,
     LADDERS,
     LARGE_BATCHES,
+    OPTIMIZATIONS,
     classes_of,
     find_optimization,
     large_batch_of,
     options_of,
     rung_spec,
 )
+from laptime.devices import missing_extra
 from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError
 from laptime.records import LeftOut, ProbeRecord, Rung
@@ -60,7 +62,7 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
     """
     refused = {n: reason for n in LADDERS[device] if (reason := refusal(n, probe))}
     tried = tried_rungs(device, preset)
-    untried = {n: _too_short(preset) for n in LADDERS[device] if n not in tried and n not in refused}
+    untried = {n: _too_short(n, preset) for n in LADDERS[device] if n not in tried and n not in refused}
     left_out = tuple(LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried).items())
     if names:
         return _named(device, names, tuple(refused), left_out)
@@ -83,11 +85,14 @@ def _named(device: str, names: Sequence[str], refused: tuple[str, ...], left_out
 
 
 def unfit(entry: WorkloadEntry, device: str) -> dict[str, str]:
-    """Optimizations that a workload has no use for, with the reasons, as a probe refuses them."""
+    """Optimizations that a workload has no use for, or this installation lacks, with the reasons, as a probe has."""
+    absent = {o.name: why for o in OPTIMIZATIONS if o.extra and (why := missing_extra(o.extra))}
     large = LARGE_BATCHES[device]
     if entry.batch_size < large:
-        return {}
-    return {"large-batch": f"the baseline's batch of {entry.batch_size} is not below the {large} that this rung takes"}
+        return absent
+    return absent | {
+        "large-batch": f"the baseline's batch of {entry.batch_size} is not below the {large} that this rung takes"
+    }
 
 
 def tried_rungs(device: str, preset: Preset) -> tuple[str, ...]:
@@ -96,11 +101,10 @@ def tried_rungs(device: str, preset: Preset) -> tuple[str, ...]:
     return tuple(r for r in LADDERS[device] if own is None or r in own or joins_by_name(r))
 
 
-def _too_short(preset: Preset) -> str:
-    return (
-        f"not tried: it joins only where a ladder has measured it, for which preset {preset.name} is too short; "
-        "give --preset full"
-    )
+def _too_short(name: str, preset: Preset) -> str:
+    shown = find_optimization(rung_spec(name).name).only_shown
+    why = "it is there for comparison" if shown else "it joins only where a ladder has measured it"
+    return f"not tried: {why}, for which preset {preset.name} is too short; give --preset full"
 
 
 def gains_at_last(device: str, rungs: tuple[str, ...], probe: ProbeRecord) -> tuple[str, ...]:

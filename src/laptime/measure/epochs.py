@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from laptime.engine.evaluate import evaluate
-from laptime.engine.loop import train_epoch
+from laptime.engine.loop import drive
 from laptime.engine.reset import reset, snapshot
 from laptime.errors import RunError
 from laptime.measure.breakdown import Ending, break_down, middle_step_ms
@@ -19,7 +19,7 @@ from laptime.measure.compiling import CompileWatch
 from laptime.measure.device_marks import device_marks
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
-from laptime.measure.pauses import watched_collector
+from laptime.measure.pauses import Pauses, watched_collector
 from laptime.measure.syncs import count_syncs
 from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.records import EpochRecord
@@ -62,14 +62,13 @@ class Session:
         whole, calls = len(self.parts.loader), self.recipe.warmup_calls
         steps = min(plan.warmup_steps or whole, whole)
         for epoch in range(plan.warmup_epochs):
-            for done, _ in enumerate(itertools.islice(train_epoch(self.parts, epoch), steps), start=1):
-                self.progress(-1, done, steps)
+            drive(self.parts, epoch, _WarmUp(self.progress, steps), steps)
         if plan.warmup_epochs:
             if steps < whole or calls > 1:
                 self._shapes(0, calls - 1, calls)
             self._other_sizes(calls)
             self._count_syncs()
-        self._wait()
+        self.wait()
         seconds = time.perf_counter() - begin
         reset(self.parts, self.recipe, saved)
         return seconds
@@ -80,26 +79,19 @@ class Session:
             yield self._epoch(index)
 
     def _epoch(self, index: int) -> EpochRecord:
-        parts, steps, counts, world = self.parts, len(self.parts.loader), [], self.recipe.world
+        parts, world = self.parts, self.recipe.world
         compiled = self.watch.events if self.watch else 0
         reset_peak(parts.device)
-        self._wait()
+        self.wait()
         world.barrier()
-        with watched_collector() as pauses:
-            self.marks.start(steps)
-            begin = time.perf_counter()
-            for done, step in enumerate(train_epoch(parts, index), start=1):
-                counts.append(step)
-                self.progress(index, done, steps)
-                self.marks.end_step()
-            drain_s = self._wait()
-            own_s = time.perf_counter() - begin
-            self.marks.stop()
-        ranks_s = world.gathered(own_s)
+        with contextlib.ExitStack() as stack:
+            lap = _Counted(self, index, stack)
+            drive(parts, index, lap)
+        ranks_s = world.gathered(lap.own_s)
         epoch_s = max(ranks_s)
         peak = max(world.gathered(peak_mib(parts.device)))
         self.train_s += epoch_s
-        train_loss, train_accuracy, samples = totals(counts, world)
+        train_loss, train_accuracy, samples = totals(lap.counts, world)
         if not math.isfinite(train_loss):
             raise RunError(
                 f"the training loss became {train_loss} in epoch {index}: lower the learning rate or leave out the "
@@ -111,8 +103,8 @@ class Session:
         test_loss, test_accuracy, _ = totals([evaluate(parts, self.recipe, self.recipe.data.test)], world)
         evaluate_s = time.perf_counter() - begin
         marked = self.marks.times()
-        ending = None if drain_s is None else Ending(own_s, drain_s)
-        ranks = world.collected(break_down(marked, pauses.seconds, ending))
+        ending = None if lap.drain_s is None else Ending(lap.own_s, lap.drain_s)
+        ranks = world.collected(break_down(marked, lap.pauses.seconds, ending))
         split = marked.parts_s()
         late = self.watch.events - compiled if self.watch else 0
         return EpochRecord(
@@ -123,7 +115,7 @@ class Session:
             ranks_s=ranks_s if world.size > 1 else (),
             skew_s=max(ranks_s) - min(ranks_s) if world.size > 1 else None,
             samples=samples,
-            steps=steps,
+            steps=len(parts.loader),
             samples_per_s=samples / epoch_s,
             train_loss=train_loss,
             train_accuracy=train_accuracy,
@@ -167,13 +159,68 @@ class Session:
             batch = next(iter(self.parts.loader.epoch(0)))
             self.syncs = count_syncs(lambda: self.parts.step(self.parts, batch))
 
-    def _wait(self) -> float | None:
+    def wait(self) -> float | None:
         """Waits for a GPU and returns for how many seconds; None on a CPU."""
         if self.parts.device.type != "cuda":
             return None
         begin = time.perf_counter()
         torch.cuda.synchronize(self.parts.device)  # waits for the device
         return time.perf_counter() - begin
+
+
+class _WarmUp:
+    """The lap of a warm-up epoch: nothing but progress."""
+
+    def __init__(self, progress: Progress, steps: int) -> None:
+        self.progress, self.steps, self.done = progress, steps, 0
+
+    def begin(self) -> None:
+        """See `Lap`."""
+
+    def step(self, counts: Counts) -> None:
+        """See `Lap`."""
+        self.done += 1
+        self.progress(-1, self.done, self.steps)
+
+    def end(self) -> None:
+        """See `Lap`."""
+
+
+class _Counted:
+    """The lap of a counted epoch.
+
+    Attributes:
+        own_s: seconds of this rank, from the first fetch to the end of the last step.
+        drain_s: of these the last wait for a GPU; None on a CPU.
+        pauses: what the garbage collector took of them.
+    """
+
+    def __init__(self, session: Session, index: int, stack: contextlib.ExitStack) -> None:
+        """Takes a stack on which the watch over the collector stands for as long as the epoch runs."""
+        self.session, self.index, self.stack = session, index, stack
+        self.steps = len(session.parts.loader)
+        self.counts: list[Counts] = []
+        self.own_s, self.pauses = 0.0, Pauses()
+        self.drain_s: float | None = None
+
+    def begin(self) -> None:
+        """See `Lap`."""
+        self.pauses = self.stack.enter_context(watched_collector())
+        self.session.marks.start(self.steps)
+        self.began = time.perf_counter()
+
+    def step(self, counts: Counts) -> None:
+        """See `Lap`."""
+        self.counts.append(counts)
+        self.session.progress(self.index, len(self.counts), self.steps)
+        self.session.marks.end_step()
+
+    def end(self) -> None:
+        """See `Lap`."""
+        self.drain_s = self.session.wait()
+        self.own_s = time.perf_counter() - self.began
+        self.session.marks.stop()
+        self.stack.close()
 
 
 def totals(counts: list[Counts], world: World = ALONE) -> tuple[float, float | None, int]:

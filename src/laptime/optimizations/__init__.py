@@ -11,6 +11,7 @@ from laptime.optimizations.data import resident
 from laptime.optimizations.dead_taps import dead_taps
 from laptime.optimizations.graph import graph
 from laptime.optimizations.layout import channels_last
+from laptime.optimizations.lightning import lightning
 from laptime.optimizations.loader import pinned, workers
 from laptime.optimizations.loss import label_smoothing
 from laptime.optimizations.optimizer import decay, fused_optimizer, sgd_nesterov
@@ -52,6 +53,7 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("graph", graph),
     ("ema", ema),
     ("evaluate-on-cpu", evaluate_on_cpu),
+    ("lightning", lightning),
 )
 
 

@@ -19,6 +19,7 @@ from laptime.world import ALONE, World
 
 if TYPE_CHECKING:
     from laptime.optimizations.average import Average
+    from laptime.optimizations.driver import Driver
 
 
 class Mark(Protocol):
@@ -88,6 +89,7 @@ class Parts:
         exchange: called between backward and optimizer; where ranks exchange gradients by themselves.
         average: the moving average of the weights, where the recipe has one.
         scaler: scales the loss for fp16 gradients; switched off, it hands everything through.
+        driver: see `Recipe.driver`.
         mark: consumer of the borders between a step's parts.
     """
 
@@ -103,6 +105,7 @@ class Parts:
     exchange: Exchange
     scaler: GradScaler
     average: Average | None = None
+    driver: Driver | None = None
 
     @property
     def evaluated(self) -> nn.Module:
@@ -186,6 +189,7 @@ class Recipe:
         evaluate_on: where the model is evaluated; None for the run's device.
         settled: options that a transform chose by timing, by optimization; the record writes them out.
         compiled: whether a wrapper compiles, so that compilations are watched.
+        driver: a trainer whose own loop walks through the epochs; None for laptime's.
         warmup_calls: steps that the warm-up runs at least in each shape; more than 1 where a later one is recorded.
         notes: what the user should know, shown with the variant.
     """
@@ -222,6 +226,7 @@ class Recipe:
     evaluate_on: torch.device | None = None
     settled: dict[str, dict[str, Option]] = field(default_factory=dict)
     compiled: bool = False
+    driver: Driver | None = None
     warmup_calls: int = 1
     notes: tuple[str, ...] = ()
 

@@ -104,12 +104,28 @@ def _profile(
     if spec.profile == "simple":
         return
     found.counted_ms = counted_ms(epochs)
+    if parts.driver is not None:
+        found.profile = _table_of(parts, spec, folder / FOLDER)
+        return
     asked = Asked(read_schedule(spec.profile_schedule), spec.epochs - 1, found.counted_ms, folder / FOLDER)
     found.profile = Segment(parts, recipe, asked).run()
     if first:
         found.work = found.tried("the floor was not reckoned", lambda: work_or_none(recipe, parts), None)
         if not spec.ceilings:
             found.ceilings = found.tried("ceilings were not measured", lambda: own_ceilings(parts.device), Ceilings())
+
+
+def _table_of(parts: Parts, spec: RunSpec, folder: Path) -> ProfileRecord:
+    """The table of a trainer with a loop of its own; laptime's segment would show steps that nobody timed."""
+    driver, schedule = parts.driver, read_schedule(spec.profile_schedule)
+    assert driver is not None
+    with torch.random.fork_rng(devices=[parts.device] if parts.device.type == "cuda" else []):
+        text = driver.table(parts, spec.epochs - 1, schedule.steps)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_beside(folder / f"{driver.name}.txt", f"{text.strip()}\n")
+    return ProfileRecord(
+        schedule=str(schedule), notes=(f"its loop is {driver.name}'s, whose own profile is {driver.name}.txt",)
+    )
 
 
 def counted_ms(epochs: Sequence[EpochRecord]) -> float | None:

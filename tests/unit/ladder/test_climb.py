@@ -74,7 +74,7 @@ def test_a_short_ladder_lets_untried_rungs_into_optimized():
     assert judged["products"].adds == "bf16+products"
     assert len(climb.best.optimizations) == LADDERS["cpu"].index("products") + 1
     names = {o.name for o in climb.optimized()[0][0].optimizations}
-    assert names == set(LADDERS["cpu"]) - {"compile", *STATISTICAL}
+    assert names == set(LADDERS["cpu"]) - {"compile", "lightning", *STATISTICAL}
 
 
 def test_a_group_that_is_slower_stays_out_as_a_whole():
@@ -173,6 +173,17 @@ def test_a_rung_that_is_only_shown_never_joins(monkeypatch):
     assert not judged.joined
     assert "kept for comparison" in judged.reason
     assert not climb.close(("threads",), done(99.0))
+
+
+def test_what_takes_nothing_beside_it_stands_on_the_baseline_and_leaves_the_best_where_it_is():
+    climb = climber()
+    assert climb.judge(*climb.next_rung(("resident",)), done(50.0)).joined
+    variant, rung = climb.next_rung(("lightning",))
+    assert [o.name for o in variant.optimizations] == ["lightning"]
+    assert rung.on == "cpu-baseline"
+    judged = climb.judge(variant, rung, done(102.0))
+    assert judged.reason == "kept for comparison, slower in the first round: 102 s an epoch after 100 s"
+    assert climb.best.name == "cpu-resident"
 
 
 def test_a_statistical_rung_that_was_tried_and_paid_enters():

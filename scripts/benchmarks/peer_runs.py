@@ -1,4 +1,4 @@
-"""A peer of `scripts/bench gpu`: a script of its own in `peers/`, which prints one line of JSON for each epoch."""
+"""A peer: a script of its own in `peers/`, which prints one line of JSON for each epoch."""
 
 from __future__ import annotations
 
@@ -40,12 +40,17 @@ def run_peer(
     begin = time.time()
     try:
         with device_lock(lock_name(asked.device), say):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True)
+            epochs = peer_epochs(command, timeout_s)
     except subprocess.TimeoutExpired:
         return {"status": "failed", "error": f"ran past the {timeout_s:.0f} s that were left"}
     except subprocess.CalledProcessError as error:
         words = error.stderr.strip().splitlines() or ["nothing"]
         return {"status": "failed", "error": f"the peer ended with {error.returncode}; last words: {words[-1]}"}
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    epochs = tuple(EpochRecord(index=index, **row) for index, row in enumerate(rows))
     return {"epochs": epochs, "started_at": begin, "ended_at": time.time()}
+
+
+def peer_epochs(command: list[str], timeout_s: float | None = None) -> tuple[EpochRecord, ...]:
+    """The epochs that a peer's command prints; raises what subprocess.run does."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return tuple(EpochRecord(index=index, **row) for index, row in enumerate(rows))

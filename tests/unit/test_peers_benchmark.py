@@ -1,0 +1,63 @@
+"""`scripts/bench peers`: all sides get the same images, settings end with their turn, verdicts follow the intervals."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.samples import write_folder
+
+from laptime.compare.statistics import Estimate
+from laptime.data.tensors import limit, open_tensors
+from laptime.ladder.data import fetch_data
+from laptime.places import Places
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def peers(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "benchmarks"))
+    return importlib.import_module("peers")
+
+
+@pytest.mark.long
+def test_all_sides_train_to_the_same_losses(tmp_path):
+    images, out = write_folder(tmp_path / "images", train=24, test=4), tmp_path / "page.md"
+    command = [sys.executable, str(ROOT / "scripts" / "benchmarks" / "peers.py"), "--data", str(images)]
+    command += ["--rounds", "1", "--images", "72", "--epochs", "2", "--out", str(out)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "LAPTIME_HOME": str(tmp_path / "home")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in out.read_text().splitlines() if line.startswith(("| plain", "| lap", "| Light", "| Acc"))]
+    assert len(rows) == 8
+    assert len({row.split("|")[-2] for row in rows}) == 1
+
+
+def test_scripts_get_the_images_that_laptime_keeps_under_the_same_limit(peers, tmp_path):
+    data = fetch_data("cifar", str(write_folder(tmp_path / "images")), Places(tmp_path / "home"))
+    store = peers.cut_store(data, 50, tmp_path / "store")
+    kept = limit(open_tensors(data).train, 50)
+    assert np.array_equal(np.load(store / "train_images.npy"), kept.images.numpy())
+    assert np.load(store / "train_labels.npy").tolist() == kept.labels.tolist()
+    assert len(np.load(store / "test_labels.npy")) == 10
+
+
+def test_a_setting_ends_with_its_turn(peers, monkeypatch):
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
+    for setting, added in peers.SETTINGS.items():
+        with peers.environment(added):
+            assert os.environ.get("GLIBC_TUNABLES") == added.get("GLIBC_TUNABLES"), setting
+        assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.check=0"
+
+
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [((0.98, 1.009), "yes"), ((0.99, 1.02), "likely"), ((1.005, 1.04), "unlikely"), ((1.02, 1.05), "no (")],
+)
+def test_a_goal_is_held_broken_or_left_open_by_its_interval(peers, interval, said):
+    found = Estimate(float(np.mean(interval)), *interval, n=6)
+    assert peers._verdict(found, 1.01).startswith(said)
