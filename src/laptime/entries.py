@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -59,6 +60,7 @@ class OptimizationEntry:
         only_shown: a rung that is kept for comparison and never joins the optimized variant.
         earned: joins the optimized variant only in a ladder that measured it, never by the variant's name or untried.
         shifts: values of options that make the class a weaker one.
+        workload: the only one that it is for, in whose presets its rung is named; empty for all.
         probe_limit_s: seconds after which its probe is ended. Such a probe runs in a process of its own, only for a
             ladder that tries the rung, and its result is kept; 0 for one that runs within the few seconds before all.
     """
@@ -76,6 +78,7 @@ class OptimizationEntry:
     earned: bool = False
     shifts: tuple[Shift, ...] = ()
     probe_limit_s: float = 0.0
+    workload: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ class WorkloadEntry:
         image_size: height and width that images of mixed sizes are brought to.
         train_count, test_count: images of the official data, for estimates and for the stand-in.
         probe_batch: what probes take in the place of a batch that would take them minutes on a CPU.
+        boxes: whether its data are images with boxes, as files (see `laptime.data.boxes`).
+        refused: optimizations that are not for it, each with the reason.
     """
 
     name: str
@@ -129,3 +134,5 @@ class WorkloadEntry:
     presets: tuple[Preset, ...] = field(default_factory=tuple)
     workers: int = 0
     probe_batch: int | None = None
+    boxes: bool = False
+    refused: Mapping[str, str] = field(default_factory=dict)
