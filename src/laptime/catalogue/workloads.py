@@ -15,6 +15,8 @@ _NOT_FOR_DETECTION = {
     "products": "its maps are larger than those that it computes as products",
     "large-batch": "photographs of several sizes in one batch are padded; fixed-shapes brings them to one",
     "evaluate-on-cpu": "a detector takes a second an image there",
+    "decay": "its own optimizer settles the decay",
+    "ema": "epochs of some hundred images are too short for its average",
 }
 # All that is for it, on either device.
 _FULL_DETECTION = (

@@ -80,6 +80,8 @@ RANDOM = (_DropoutNd, StochasticDepth)
 _WITH_DROPOUT = (nn.MultiheadAttention, nn.RNNBase)
 _STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
+Specs = tuple[OptimizationSpec, ...]
+
 
 @dataclass(frozen=True)
 class Sharp:
@@ -113,7 +115,7 @@ class Held(OwnData):
     batch: Tree = None
 
 
-def comparable(optimizations: tuple[OptimizationSpec, ...]) -> tuple[OptimizationSpec, ...]:
+def comparable(optimizations: Specs) -> Specs:
     """The exact and numeric ones of a list, with options that can be compared."""
     return tuple(o for o in map(as_checked, optimizations) if class_of(o) in TOLERANCES)
 
@@ -184,20 +186,30 @@ def _moved_by_rounding(spec: RunSpec, data: AnyData, before: dict[str, Tensor]) 
     return relative_error(rounded, before)
 
 
-def compare_layers(spec: RunSpec, data: AnyData, chosen: tuple[OptimizationSpec, ...]) -> Sharp | None:
+def compare_layers(spec: RunSpec, data: AnyData, chosen: Specs) -> Sharp | None:
     """Compares each layer's gradient with the baseline's in the same precision, BatchNorm's statistics held still.
 
     One process on its own: what ranks exchange is compared above.
 
     Returns:
-        None where there is nothing beside the precision, or where plain autocast gives no finite gradient.
+        None where there is nothing beside the precision, or where plain autocast gives no finite gradient. The worse of
+        two where something (`rounds`) is to be compared in fp32.
     """
     precision = tuple(o for o in chosen if find_optimization(o.name).stage == "precision")
     rest = tuple(o for o in chosen if o not in precision)
+    apart = tuple(o for o in rest if precision and find_optimization(o.name).rounds)
+    found = [_compared(spec, data, chosen, precision + apart), *([_compared(spec, data, rest, ())] if apart else [])]
+    known = [s for s in found if s is not None]
+    return max(known, key=lambda s: s.error / s.tolerance if math.isfinite(s.error) else math.inf, default=None)
+
+
+def _compared(spec: RunSpec, data: AnyData, chosen: Specs, beside: Specs) -> Sharp | None:
+    rest = tuple(o for o in chosen if o not in beside)
     if not rest:
         return None
+    precision = any(find_optimization(o.name).stage == "precision" for o in beside)
     strict = "numeric" not in classes_of(chosen)
-    _, expected = _one_step(spec, data, precision, Side(strict=strict, frozen=True))
+    _, expected = _one_step(spec, data, beside, Side(strict=strict, frozen=True))
     if not all(bool(v.isfinite().all()) for v in expected.values()):
         return None
     _, found = _one_step(spec, data, chosen, Side(strict=strict, frozen=True))
@@ -265,11 +277,11 @@ def silence(model: nn.Module, frozen: bool) -> None:
             module.dropout = 0.0
 
 
-def _one_step(
-    spec: RunSpec, data: AnyData, optimizations: tuple[OptimizationSpec, ...], side: Side
-) -> tuple[float, dict[str, Tensor]]:
+def _one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> tuple[float, dict[str, Tensor]]:
     recipe = make_recipe(spec, data, optimizations, side.world)
-    if not optimizations:  # the tutorials' loader processes would fetch an epoch for one batch of the same values
+    if not {"workers", "pinned"} & {
+        o.name for o in optimizations
+    }:  # the tutorials' would fetch far more than one batch
         recipe = replace(recipe, loading=Loading())
     if side.strict:
         recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))

@@ -27,6 +27,7 @@ _LONGEST = 5 / 3
 _TRAINED_LAYERS = 3
 # Sides of the proposals that stand in for the net's own in a comparison, as shares of the image's.
 _STEADY, _LEAST_SIDE, _PROPOSALS = 17, 0.1, 256
+_COMPARED_ANCHORS = 2048
 
 
 class Resized(GeneralizedRCNNTransform):
@@ -87,9 +88,11 @@ class Detection:
 
         Which boxes are proposed (the best thousands, less those that overlap) and which of them are drawn as samples
         turn on the last bit of a score, so that two right sides would train on other boxes. No gradient goes through
-        the choice. All that does is compared: backbone, pyramid, both heads and the four losses, on given proposals.
+        the choice. All that does is compared: backbone, pyramid, both heads and the four losses, on given proposals;
+        with more samples than in training, since a single value across the kink of a ReLU weighs too much in few.
         """
         model.rpn.filter_proposals = _steady_proposals
+        model.rpn.fg_bg_sampler.batch_size_per_image = _COMPARED_ANCHORS
 
 
 def forward_ready(model: nn.Module, batch: Batch) -> Output:
