@@ -24,7 +24,15 @@ from types import FrameType
 
 from peer_runs import run_peer
 
-from laptime.catalogue import COMPILE_RUNGS, LADDERS, STATISTICAL, find_preset, find_workload
+from laptime.catalogue import (
+    COMPILE_RUNGS,
+    LADDERS,
+    STATISTICAL,
+    find_optimization,
+    find_preset,
+    find_workload,
+    rung_spec,
+)
 from laptime.compare.quality import quality_floor, rules_of
 from laptime.errors import LaptimeError, UsageError
 from laptime.ladder.climb import Climb, fastest_s, standing_of
@@ -199,6 +207,7 @@ class Bench:
 def plan_of(asked: argparse.Namespace, probe: ProbeRecord) -> tuple[Plan, ProbeRecord]:
     """What is tried: what --rungs names, else what a budget can hold; with what is known of the compiler here."""
     known = [r for r in LADDERS[asked.device] if r not in STATISTICAL and (r not in COMPILE_RUNGS or r in _COMPILED)]
+    known = [r for r in known if not find_optimization(rung_spec(r).name).workload]
     rungs = tuple(asked.rungs.split(",") if asked.rungs else known)
     preset = replace(find_preset(find_workload("cifar"), "full"), rungs=rungs)
     if asked.device == "cuda":

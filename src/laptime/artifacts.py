@@ -52,7 +52,9 @@ def epoch_line(epoch: EpochRecord, timed: bool) -> str:
     """One line about an epoch, its times only where they may be shown already."""
     time_s = f"{epoch.epoch_s:.2f} s, {epoch.samples_per_s or 0:,.0f} samples/s, " if timed else ""
     train = [f"train loss {epoch.train_loss:.3f}"]
-    if epoch.test_accuracy is None or epoch.train_accuracy is None:
+    if epoch.test_map50 is not None:
+        test = [f"mAP@0.5 {epoch.test_map50:.3f}"]
+    elif epoch.test_accuracy is None or epoch.train_accuracy is None:
         test = [] if epoch.test_loss is None else [f"test loss {epoch.test_loss:.3f}"]
     else:
         test = [f"train accuracy {epoch.train_accuracy:.3f}", f"test accuracy {epoch.test_accuracy:.3f}"]

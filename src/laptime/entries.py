@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -61,6 +62,9 @@ class OptimizationEntry:
         shifts: values of options that make the class a weaker one.
         alone: holds the place of the whole loop, so a variant that has it is the baseline and this, and nothing else.
         extra: the optional extra that it needs, called as the package that it brings.
+        workload: the only one that it is for, in whose presets its rung is named; empty for all.
+        rounds: in half precision it rounds elsewhere than plain code does, though it is exact: its layers are compared
+            in fp32.
         probe_limit_s: seconds after which its probe is ended. Such a probe runs in a process of its own, only for a
             ladder that tries the rung, and its result is kept; 0 for one that runs within the few seconds before all.
     """
@@ -80,6 +84,8 @@ class OptimizationEntry:
     probe_limit_s: float = 0.0
     alone: bool = False
     extra: str | None = None
+    workload: str = ""
+    rounds: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,8 @@ class WorkloadEntry:
         image_size: height and width that images of mixed sizes are brought to.
         train_count, test_count: images of the official data, for estimates and for the stand-in.
         probe_batch: what probes take in the place of a batch that would take them minutes on a CPU.
+        boxes: whether its data are images with boxes, as files (see `laptime.data.boxes`).
+        refused: optimizations that are not for it, each with the reason.
     """
 
     name: str
@@ -133,3 +141,5 @@ class WorkloadEntry:
     presets: tuple[Preset, ...] = field(default_factory=tuple)
     workers: int = 0
     probe_batch: int | None = None
+    boxes: bool = False
+    refused: Mapping[str, str] = field(default_factory=dict)

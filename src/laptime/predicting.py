@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from laptime.catalogue import find_workload
 from laptime.data.decode import Images, read_image
 from laptime.errors import DataError, LaptimeError, UsageError, refusal, shorten
 from laptime.logged_model import describe, load_model
@@ -106,6 +107,8 @@ def load(request: Mapping[str, Any], device: torch.device) -> Trained:
     if request.get("folder"):
         folder = Path(request["folder"])
         spec = read_spec(folder / "spec.json")
+        if spec.data.own is None and find_workload(spec.workload).boxes:
+            raise UsageError(f"{spec.workload} finds boxes, and only classes are predicted: load its model.pt.")
         if spec.data.own is not None:
             raise UsageError(f"{spec.workload} is your own workload, and only images are predicted: load its model.pt.")
         module, known = load_model(folder / "model.pt", spec), describe(spec)

@@ -17,7 +17,16 @@ from statistics import median
 
 import torch
 
-from laptime.catalogue import LADDERS, combine, find_optimization, find_workload, large_batch_of, rung_spec
+from laptime.catalogue import (
+    LADDERS,
+    OPTIMIZATIONS,
+    combine,
+    find_optimization,
+    find_workload,
+    large_batch_of,
+    rung_spec,
+)
+from laptime.data.box_tensors import BoxData, BoxItem, BoxSplit, Kept, collate
 from laptime.data.tensors import ImageData, Split
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.errors import LaptimeError
@@ -34,6 +43,7 @@ _ROUNDS = 5
 _LARGE_ROUNDS = 2
 _SAMPLES = 128
 _CLASSES = 10
+_PHOTOGRAPH = (320, 480)
 _ONLY = "--only="
 _NEEDED_CAPABILITY = {"fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0)}
 
@@ -117,7 +127,7 @@ def places_of(workload: str, device: str, key: str) -> list[tuple[str, int]]:
         large = min(large, own.train_count) if large else None
         return [(key, own.own.batch_size), *([(f"{key}@{large_batch_of(device)}", large)] if large else [])]
     entry = find_workload(workload)
-    larger = large if large and large > entry.batch_size else None
+    larger = large if large and large > entry.batch_size and "large-batch" not in entry.refused else None
     return [(key, entry.probe_batch or entry.batch_size), *([(f"{key}@{larger}", larger)] if larger else [])]
 
 
@@ -127,9 +137,13 @@ def own_of(workload: str) -> DataSpec | None:
 
 
 def refused_of(workload: str) -> Collection[str]:
-    """Optimizations that are not for a user's own workload."""
+    """Optimizations that are not for a workload."""
     data = own_of(workload)
-    return data.own.refused if data is not None and data.own is not None else ()
+    if data is not None and data.own is not None:
+        refused, name = data.own.refused, data.own.name
+    else:
+        refused, name = find_workload(workload).refused, workload
+    return {*refused, *(o.name for o in OPTIMIZATIONS if o.workload not in ("", name))}
 
 
 def exact_before(workload: str, device: str, rung: str) -> tuple[OptimizationSpec, ...]:
@@ -183,7 +197,7 @@ class Trial:
             return build(make_recipe(spec, open_data(spec), chosen), mark=lambda _: None)
         entry = find_workload(self.workload)
         samples = entry.probe_batch or max(_SAMPLES, self.batch)
-        data = _random_data(entry.image_size, samples)
+        data = random_boxes(samples) if entry.boxes else _random_data(entry.image_size, samples)
         spec = RunSpec(
             workload=self.workload,
             variant="probe",
@@ -209,6 +223,24 @@ def _random_data(size: int, samples: int) -> ImageData:
     split = Split(images, labels)
     names = tuple(str(c) for c in range(_CLASSES))
     return ImageData(train=split, test=split, classes=names, mean=(0.5,) * 3, std=(0.25,) * 3)
+
+
+def random_boxes(samples: int) -> BoxData:
+    """Noise of a photograph's usual size with a box in its middle."""
+    generator = torch.Generator().manual_seed(0)
+    height, width = _PHOTOGRAPH
+    sides = torch.tensor([[width / 4, height / 4, width / 2, height / 2]])
+    items = [
+        BoxItem(
+            torch.tensor([number, height, width, 1]),
+            torch.rand(3, height, width, generator=generator),
+            sides.clone(),
+            torch.ones(1, dtype=torch.int64),
+        )
+        for number in range(samples)
+    ]
+    split = BoxSplit(Kept(items), collate)
+    return BoxData(split, split, ("thing",), _PHOTOGRAPH)
 
 
 def _steps_s(parts: Parts) -> float:

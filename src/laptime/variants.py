@@ -118,7 +118,7 @@ def _rungs(device: str, rung: str) -> tuple[str, ...]:
 def joins_by_name(rung: str) -> bool:
     """Whether a rung is in the optimized variant before any ladder has measured it."""
     entry = find_optimization(rung_spec(rung).name)
-    return not (entry.only_shown or entry.earned)
+    return not (entry.only_shown or entry.earned or entry.workload)
 
 
 def without(whole: Variant, name: str) -> Variant:

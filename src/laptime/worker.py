@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 
 from laptime.artifacts import ProgressFile, epoch_line, times_line, write_model, write_samples, write_summary
+from laptime.catalogue import find_workload
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.check import check_one_step
@@ -120,7 +121,8 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
     found = _resumed(facts)
     recipe = facts.recipe = make_recipe(spec, data, facts.optimizations, world)
     smaller = tuple(o for o in spec.optimizations if o.name in _COUNTED)
-    useful = tuple(o for o in _USEFUL if not (spec.data.own and o.name in spec.data.own.refused))
+    unfit = spec.data.own.refused if spec.data.own else find_workload(spec.workload).refused
+    useful = tuple(o for o in _USEFUL if o.name not in unfit)
     facts.flops = flops_per_sample(make_recipe(spec, data, (*useful, *smaller)))
     if world.first:
         _write_artifacts(recipe, folder)

@@ -65,14 +65,17 @@ STATISTICAL: tuple[str, ...] = ("label-smoothing", "flip", "decay", "ema", "prog
 # would spoil the larger one.
 LADDERS: dict[str, tuple[str, ...]] = {
     "cpu": (
+        "parsed-once",
         "resident",
         "no-reads",
         "threads",
         "channels-last",
         "fused-optimizer",
         "dead-taps",
+        "folded-norms",
         "bf16",
         "products",
+        "fixed-shapes",
         "large-batch",
         "keep-pages",
         *STATISTICAL,
@@ -82,6 +85,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
     # Exact, then numeric at the baseline's own batch; the graph last among them, since it records what the others left.
     # bf16 comes after fp16, whose place it takes where it is faster.
     "cuda": (
+        "parsed-once",
         "workers",
         "pinned",
         "cudnn-benchmark",
@@ -90,11 +94,13 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "resident",
         "fused-optimizer",
         "dead-taps",
+        "folded-norms",
         "tf32",
         "fp16",
         "bf16",
         "products",
         "graph",
+        "fixed-shapes",
         "large-batch",
         "channels-last-large",
         "dead-taps-large",

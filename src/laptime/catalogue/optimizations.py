@@ -45,6 +45,26 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         devices=("cpu",),
     ),
     OptimizationEntry(
+        "parsed-once",
+        "exact",
+        "data",
+        "boxes parsed once",
+        "Reads the CSV of boxes when the data set is made, instead of once for each item.",
+        workload="detection",
+    ),
+    OptimizationEntry(
+        "fixed-shapes",
+        "statistical",
+        "data",
+        "photographs of one size",
+        "All images become one size, whatever their proportions, so that a step takes several without padding.",
+        options=(
+            OptionEntry("batch", 4, "images a step"),
+            OptionEntry("aspect", 1.3333, "width over height"),
+        ),
+        workload="detection",
+    ),
+    OptimizationEntry(
         "resident",
         "exact",
         "data",
@@ -79,6 +99,15 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "model",
         "dead taps",
         "Crops kernel taps that only ever meet padding: their gradient is zero, their cost is not.",
+    ),
+    OptimizationEntry(
+        "folded-norms",
+        "exact",
+        "model",
+        "frozen norms in the convolutions",
+        "Frozen BatchNorm scales the weights before it instead of the maps behind them, trained or not.",
+        workload="detection",
+        rounds=True,
     ),
     OptimizationEntry(
         "products",

@@ -4,6 +4,26 @@ from __future__ import annotations
 
 from laptime.entries import Preset, WorkloadEntry
 
+_CLASSIFIER = "it needs images of one size with one class each"
+_ON_RANKS = "the detector's own parts are called one by one, past what wraps the net for several ranks"
+_VALUES = "the detector's choices depend on values, so a step can be neither recorded nor compiled whole"
+_NOT_FOR_DETECTION = {
+    **dict.fromkeys(("flip", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
+    **dict.fromkeys(("ddp", "flat-reduce", "dp"), _ON_RANKS),
+    **dict.fromkeys(("graph", "compile", "compile-graphed"), _VALUES),
+    "dead-taps": "its maps are large and of many sizes, so no tap of a kernel meets padding alone",
+    "products": "its maps are larger than those that it computes as products",
+    "large-batch": "photographs of several sizes in one batch are padded; fixed-shapes brings them to one",
+    "evaluate-on-cpu": "a detector takes a second an image there",
+    "decay": "its own optimizer settles the decay",
+    "ema": "epochs of some hundred images are too short for its average",
+}
+# All that is for it, on either device.
+_FULL_DETECTION = (
+    *("parsed-once", "workers", "pinned", "cudnn-benchmark", "resident", "no-reads", "threads", "channels-last"),
+    *("fused-optimizer", "folded-norms", "tf32", "fp16", "bf16", "fixed-shapes", "keep-pages"),
+)
+
 WORKLOADS: tuple[WorkloadEntry, ...] = (
     WorkloadEntry(
         name="cifar",
@@ -63,6 +83,35 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
                 parallel=True,
                 ablation=True,
             ),
+        ),
+    ),
+    WorkloadEntry(
+        name="detection",
+        title="Objects in photographs, Faster R-CNN",
+        explanation="Faster R-CNN ResNet-50-FPN, shorter sides of 256 pixels, SGD; mAP at an overlap of 0.5.",
+        batch_size=1,
+        learning_rate=5e-3,
+        quality="map50",
+        floor_over_chance=0.1,
+        image_size=256,
+        train_count=32,
+        test_count=8,
+        workers=4,
+        probe_batch=2,
+        boxes=True,
+        refused=_NOT_FOR_DETECTION,
+        presets=(
+            # A step takes a second for one photograph on two cores: enough for times, far too little to judge quality.
+            Preset(
+                "quick",
+                epochs=2,
+                repeats=2,
+                rungs=("parsed-once", "resident", "folded-norms", "bf16"),
+                warmup_steps=2,
+                limit_train=6,
+                limit_test=4,
+            ),
+            Preset("full", epochs=2, repeats=3, rungs=_FULL_DETECTION, warmup_steps=4, ablation=True),
         ),
     ),
 )

@@ -55,8 +55,9 @@ class Rules:
 
 def quality_floor(workload: str, classes: int) -> float:
     """From where on a baseline has learnt enough to lose something: a share of the way from chance to perfect."""
-    share = next((w.floor_over_chance for w in WORKLOADS if w.name == workload), 0.0)
-    chance = 1 / classes if classes else 0.0
+    entry = next((w for w in WORKLOADS if w.name == workload), None)
+    share = entry.floor_over_chance if entry else 0.0
+    chance = 1 / classes if classes and not (entry and entry.boxes) else 0.0  # boxes are not found by chance
     return chance + share * (1 - chance) if share else 0.0
 
 

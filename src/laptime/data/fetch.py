@@ -9,6 +9,7 @@ from pathlib import Path
 from laptime.catalogue import find_workload
 from laptime.data.archive import is_archive
 from laptime.data.bands import split_bands
+from laptime.data.box_fetch import fetch_boxes, verify_stored
 from laptime.data.disk import sweep
 from laptime.data.eurosat import OfficialEurosat
 from laptime.data.folder import ArchiveUrl, Folder
@@ -41,6 +42,8 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
         DataError: it answers, and what it gives can't be used; or the disk is full.
     """
     job = _job(workload, asked, home, say)
+    if job.workload.boxes:
+        return fetch_boxes(job, asked)
     place = Path(job.asked).expanduser()
     if (place / META).is_file():
         return _chosen_already(open_store(place.resolve(), asked), job)
@@ -57,6 +60,8 @@ def verify(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
         DataError: nothing is stored, or a file is wrong (named).
     """
     job = _job(workload, asked, home, say)
+    if job.workload.boxes:
+        return verify_stored(job, asked)
     sources = _with_stand_in(job) if job.asked == "auto" else [source_of(job)]
     entry = next((e for s in sources if (e := s.stored(job)) is not None), None)
     if entry is None:
@@ -85,6 +90,11 @@ def push(workload: str, asked: str, home: Path, to: str, say: Say = quiet) -> Da
     """
     if not to.startswith("s3://"):
         raise UsageError(f"{shorten(to)!r} can't be pushed to: give --to s3://bucket/prefix.")
+    if find_workload(workload).boxes:
+        raise UsageError(
+            f"the data of {workload} is files and not pushed: put an archive of the folder at an http(s) address, "
+            "and give that with --data."
+        )
     data = fetch(workload, asked, home, say)
     push_store(Path(data.path), workload, to, _job(workload, asked, home, say))
     return data

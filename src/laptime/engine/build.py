@@ -9,20 +9,26 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization, find_workload, options_of
+from laptime.data.box_tensors import BoxData, open_boxes
 from laptime.data.own import OwnData, open_run
 from laptime.data.tensors import ImageData, limit, open_tensors
 from laptime.engine.room import fitted
+from laptime.engine.scores import require_scoring
 from laptime.errors import UsageError
 from laptime.optimizations import apply
 from laptime.optimizations.augment import Augmented
-from laptime.optimizations.base import ConstantRate, Loader, Mark, Parts, Recipe, adam
+from laptime.optimizations.base import AnyData, ConstantRate, Loader, Mark, Parts, Recipe, adam
+from laptime.optimizations.boxes import mirrored
 from laptime.optimizations.data import items
-from laptime.optimizations.optimizer import build_optimizer
+from laptime.optimizations.optimizer import build_optimizer, sgd
 from laptime.optimizations.step import tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.workloads import find
 from laptime.workloads.own import OwnWorkload, own_optimizer, workload_name
 from laptime.world import ALONE, World
+
+# Those of torchvision's tutorial on fine-tuning a detector, whose learning rate stands in the catalogue.
+_SGD = {"momentum": 0.9, "weight_decay": 5e-4}
 
 
 def find_device(name: str, world: World = ALONE) -> torch.device:
@@ -33,7 +39,7 @@ def find_device(name: str, world: World = ALONE) -> torch.device:
 
 
 def make_recipe(
-    spec: RunSpec, data: ImageData | OwnData, optimizations: tuple[OptimizationSpec, ...], world: World = ALONE
+    spec: RunSpec, data: AnyData, optimizations: tuple[OptimizationSpec, ...], world: World = ALONE
 ) -> Recipe:
     """Builds the baseline's recipe and applies optimizations to it.
 
@@ -70,23 +76,28 @@ def make_recipe(
         copies=copies,
         make_optimizer=own or adam,
     )
+    if isinstance(data, BoxData):
+        baseline = replace(baseline, make_optimizer=sgd, optimizer_options=dict(_SGD), augments=(mirrored(baseline),))
     if not isinstance(data, OwnData):  # a user's own batch is meant as it is
         baseline = fitted(baseline, find_workload(spec.workload).workers)
     return apply(baseline, optimizations)
 
 
-def _image_shape(data: ImageData | OwnData) -> tuple[int, int, int]:
-    """Channels, height and width of the images; zeros for a user's own data, which need be none."""
-    if isinstance(data, OwnData):
+def _image_shape(data: AnyData) -> tuple[int, int, int]:
+    """Channels, height and width of the images; zeros where they differ, or where there need be none."""
+    if not isinstance(data, ImageData):
         return 0, 0, 0
     height, width = data.train.images.shape[1:3]
     return len(data.mean), int(height), int(width)
 
 
-def open_data(spec: RunSpec) -> ImageData | OwnData:
+def open_data(spec: RunSpec) -> AnyData:
     """Opens a spec's data, within its limits; raises a LaptimeError where they are not what was planned with."""
+    refuse_unfit(spec)
+    if spec.data.own is None and find_workload(spec.workload).boxes:
+        require_scoring()
+        return open_boxes(spec.data, spec.limit_train, spec.limit_test)
     if spec.data.own is not None:
-        refuse_unfit(spec)
         return open_run(spec.data, spec.limit_train, spec.limit_test)
     whole = open_tensors(spec.data)
     train = limit(whole.train, spec.limit_train, "train")
@@ -94,9 +105,10 @@ def open_data(spec: RunSpec) -> ImageData | OwnData:
 
 
 def refuse_unfit(spec: RunSpec) -> None:
-    """Refuses optimizations that are not for a user's own workload; raises UsageError."""
+    """Refuses optimizations that are not for this workload; raises UsageError."""
+    refused = spec.data.own.refused if spec.data.own else find_workload(spec.workload).refused
     for chosen in spec.optimizations:
-        reason = spec.data.own.refused.get(chosen.name) if spec.data.own else None
+        reason = refused.get(chosen.name)
         if reason is not None:
             raise UsageError(f"{chosen.name} is not for {spec.workload}: {reason}. Leave it out of {spec.variant}.")
 

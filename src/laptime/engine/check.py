@@ -9,6 +9,9 @@ both sides, and ranks take their parts of it.
 What is random in a net (dropout, stochastic depth) stands still on both sides: a mask for part of a batch, of another
 precision or by a compiler is not the baseline's mask, whatever the seed.
 
+A detector's choices stand still too (`Workload.steady`): which boxes are proposed and drawn turns on the last bit of a
+score, so all sides get the same proposals, and the seed then gives the same samples.
+
 There are two comparisons. The wide one is a training step beside the fp32 baseline's: it sees everything, and most of
 what it sees in bf16 is rounding that BatchNorm's statistics over few samples enlarge. The sharp one holds BatchNorm's
 statistics still on both sides and compares layer by layer with the baseline *in the variant's own precision*, as plain
@@ -33,10 +36,9 @@ from torchvision.ops import StochasticDepth
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
 from laptime.data.own import OwnData
-from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe
 from laptime.engine.plain import plain_gradients
-from laptime.optimizations.base import Loading, Modes, Parts, Recipe, batches, permutation, shares
+from laptime.optimizations.base import AnyData, Loading, Modes, Parts, Recipe, batches, permutation, shares
 from laptime.records import CheckRecord
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.trees import Tree, mapped, samples, sent
@@ -78,6 +80,8 @@ RANDOM = (_DropoutNd, StochasticDepth)
 _WITH_DROPOUT = (nn.MultiheadAttention, nn.RNNBase)
 _STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
+Specs = tuple[OptimizationSpec, ...]
+
 
 @dataclass(frozen=True)
 class Sharp:
@@ -111,14 +115,12 @@ class Held(OwnData):
     batch: Tree = None
 
 
-def comparable(optimizations: tuple[OptimizationSpec, ...]) -> tuple[OptimizationSpec, ...]:
+def comparable(optimizations: Specs) -> Specs:
     """The exact and numeric ones of a list, with options that can be compared."""
     return tuple(o for o in map(as_checked, optimizations) if class_of(o) in TOLERANCES)
 
 
-def check_one_step(
-    spec: RunSpec, data: ImageData | OwnData, batch_size: int, world: World = ALONE
-) -> CheckRecord | None:
+def check_one_step(spec: RunSpec, data: AnyData, batch_size: int, world: World = ALONE) -> CheckRecord | None:
     """Compares loss and gradients of one step with the baseline's; that of several ranks with one process's.
 
     Args:
@@ -178,26 +180,36 @@ def _gradient_tolerance(klass: str, error: float, sharp: Sharp | None, moved: Ca
     return max(usual, _ROUNDINGS * moved())
 
 
-def _moved_by_rounding(spec: RunSpec, data: ImageData | OwnData, before: dict[str, Tensor]) -> float:
+def _moved_by_rounding(spec: RunSpec, data: AnyData, before: dict[str, Tensor]) -> float:
     """How far the baseline's own gradient in fp32 moves when nothing but its weights is rounded to bfloat16."""
     _, rounded = _one_step(spec, data, (), Side(rounded=True))
     return relative_error(rounded, before)
 
 
-def compare_layers(spec: RunSpec, data: ImageData | OwnData, chosen: tuple[OptimizationSpec, ...]) -> Sharp | None:
+def compare_layers(spec: RunSpec, data: AnyData, chosen: Specs) -> Sharp | None:
     """Compares each layer's gradient with the baseline's in the same precision, BatchNorm's statistics held still.
 
     One process on its own: what ranks exchange is compared above.
 
     Returns:
-        None where there is nothing beside the precision, or where plain autocast gives no finite gradient.
+        None where there is nothing beside the precision, or where plain autocast gives no finite gradient. The worse of
+        two where something (`rounds`) is to be compared in fp32.
     """
     precision = tuple(o for o in chosen if find_optimization(o.name).stage == "precision")
     rest = tuple(o for o in chosen if o not in precision)
+    apart = tuple(o for o in rest if precision and find_optimization(o.name).rounds)
+    found = [_compared(spec, data, chosen, precision + apart), *([_compared(spec, data, rest, ())] if apart else [])]
+    known = [s for s in found if s is not None]
+    return max(known, key=lambda s: s.error / s.tolerance if math.isfinite(s.error) else math.inf, default=None)
+
+
+def _compared(spec: RunSpec, data: AnyData, chosen: Specs, beside: Specs) -> Sharp | None:
+    rest = tuple(o for o in chosen if o not in beside)
     if not rest:
         return None
+    precision = any(find_optimization(o.name).stage == "precision" for o in beside)
     strict = "numeric" not in classes_of(chosen)
-    _, expected = _one_step(spec, data, precision, Side(strict=strict, frozen=True))
+    _, expected = _one_step(spec, data, beside, Side(strict=strict, frozen=True))
     if not all(bool(v.isfinite().all()) for v in expected.values()):
         return None
     _, found = _one_step(spec, data, chosen, Side(strict=strict, frozen=True))
@@ -232,7 +244,7 @@ def _within(error: float, limit: float) -> bool:
     return math.isfinite(error) and error <= limit
 
 
-def _with_batch(spec: RunSpec, data: ImageData | OwnData, world: World) -> ImageData | OwnData:
+def _with_batch(spec: RunSpec, data: AnyData, world: World) -> AnyData:
     """The data, with rank 0's reading of its first batch where another reading may differ."""
     own = spec.data.own
     if not isinstance(data, OwnData) or own is None or "resident" not in own.refused:
@@ -265,16 +277,17 @@ def silence(model: nn.Module, frozen: bool) -> None:
             module.dropout = 0.0
 
 
-def _one_step(
-    spec: RunSpec, data: ImageData | OwnData, optimizations: tuple[OptimizationSpec, ...], side: Side
-) -> tuple[float, dict[str, Tensor]]:
+def _one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> tuple[float, dict[str, Tensor]]:
     recipe = make_recipe(spec, data, optimizations, side.world)
-    if not optimizations:  # the tutorials' loader processes would fetch an epoch for one batch of the same values
+    if not {"workers", "pinned"} & {
+        o.name for o in optimizations
+    }:  # the tutorials' would fetch far more than one batch
         recipe = replace(recipe, loading=Loading())
     if side.strict:
         recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
     parts: Parts = build(recipe, mark=lambda _: None)
     silence(parts.model, side.frozen)
+    recipe.workload.steady(parts.model)
     if side.rounded:
         for values in parts.model.parameters():
             values.data.copy_(values.data.bfloat16())

@@ -7,8 +7,10 @@ import copy
 import torch
 from torch import Tensor
 
+from laptime.data.box_tensors import BoxData, rows
 from laptime.data.own import OwnData, OwnSplit
 from laptime.data.tensors import Split
+from laptime.engine.scores import Scorer
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.samples import in_order
 from laptime.workloads.base import Counts
@@ -27,7 +29,7 @@ def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
         split: of the recipe's data.
 
     Returns:
-        Summed loss, hits (None without any) and count of the part, on the device of the evaluation.
+        Summed loss, hits (None without any) and count of the part, on the evaluation's device; a detector's scores.
     """
     elsewhere = recipe.evaluate_on is not None and recipe.evaluate_on != p.device
     device = recipe.evaluate_on or p.device
@@ -35,17 +37,23 @@ def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
     size = _TUTORIAL_BATCH if elsewhere else EVALUATION_BATCH[device.type]
     if isinstance(recipe.data, OwnData):
         size = recipe.data.batch_size  # of nets and samples of which nothing is known
+    scorer = Scorer(recipe.data.classes) if isinstance(recipe.data, BoxData) else None
+    if scorer is not None:
+        size = 1  # what is found must not depend on how far a batch is filled up
     loss = torch.zeros((), dtype=torch.float64, device=device)  # ranks add up to the same
     correct: Tensor | None = None
     count = 0
     model.eval()
     with torch.inference_mode():
         for batch in in_order(recipe, split, size, device):
-            counts = p.forward(model, batch).detached()
+            output = p.forward(model, batch)
+            counts = output.detached()
+            if scorer is not None:
+                scorer.add(output.found, rows(batch.inputs))
             loss += counts.loss_sum
             count += counts.count
             if counts.correct is not None:
                 found = torch.as_tensor(counts.correct)
                 correct = found if correct is None else correct + found
     model.train()
-    return Counts(loss, correct, count)
+    return Counts(loss, correct, count, scorer.scores() if scorer is not None else {})

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from laptime.data.box_tensors import BoxData
 from laptime.optimizations.base import Loading, Recipe
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded
@@ -123,6 +124,8 @@ def memory_of(device: torch.device) -> int:
 
 
 def _batch_bytes(recipe: Recipe, size: int) -> int:
+    if isinstance(recipe.data, BoxData):
+        return size * recipe.data.item_bytes
     height, width = recipe.image_size
     return size * recipe.channels * height * width * 4
 

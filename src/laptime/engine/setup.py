@@ -13,13 +13,17 @@ from torch.optim import Optimizer
 
 from laptime.optimizations.augment import Augmented
 from laptime.optimizations.base import Loader, Parts, Recipe, shares
+from laptime.optimizations.boxes import BoxResidentLoader
 from laptime.optimizations.data import ItemLoader, OwnResidentLoader, ResidentLoader
 from laptime.optimizations.dead_taps import dead_parameters
 from laptime.optimizations.loader import Ahead
 from laptime.optimizations.shapes import ShapesUnknownError, guarded, runs_of, shadow_of
 from laptime.records import SetupRecord
 
-_LOADERS = {ItemLoader: "items", ResidentLoader: "resident", OwnResidentLoader: "resident"}
+_LOADERS = {
+    ItemLoader: "items",
+    **dict.fromkeys((ResidentLoader, OwnResidentLoader, BoxResidentLoader), "resident"),
+}
 
 
 def describe(recipe: Recipe, parts: Parts, marks: set[str]) -> SetupRecord:

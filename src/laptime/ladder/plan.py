@@ -12,6 +12,7 @@ from laptime.catalogue import (
     OPTIMIZATIONS,
     classes_of,
     find_optimization,
+    find_workload,
     large_batch_of,
     options_of,
     rung_spec,
@@ -62,7 +63,8 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
     """
     refused = {n: reason for n in LADDERS[device] if (reason := refusal(n, probe))}
     tried = tried_rungs(device, preset)
-    untried = {n: _too_short(n, preset) for n in LADDERS[device] if n not in tried and n not in refused}
+    settled = {*tried, *refused, *_of_others(device, preset)}
+    untried = {n: _too_short(n, preset) for n in LADDERS[device] if n not in settled}
     left_out = tuple(LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried).items())
     if names:
         return _named(device, names, tuple(refused), left_out)
@@ -86,19 +88,25 @@ def _named(device: str, names: Sequence[str], refused: tuple[str, ...], left_out
 
 def unfit(entry: WorkloadEntry, device: str) -> dict[str, str]:
     """Optimizations that a workload has no use for, or this installation lacks, with the reasons, as a probe has."""
-    absent = {o.name: why for o in OPTIMIZATIONS if o.extra and (why := missing_extra(o.extra))}
-    large = LARGE_BATCHES[device]
+    large, refused = LARGE_BATCHES[device], dict(entry.refused)
+    refused |= {o.name: why for o in OPTIMIZATIONS if o.extra and (why := missing_extra(o.extra))}
     if entry.batch_size < large:
-        return absent
-    return absent | {
-        "large-batch": f"the baseline's batch of {entry.batch_size} is not below the {large} that this rung takes"
-    }
+        return refused
+    reason = f"the baseline's batch of {entry.batch_size} is not below the {large} that this rung takes"
+    return refused | {"large-batch": reason}
 
 
 def tried_rungs(device: str, preset: Preset) -> tuple[str, ...]:
     """The rungs that a preset tries; one that must first earn its place is tried only under its own name."""
     own = preset.rungs
-    return tuple(r for r in LADDERS[device] if own is None or r in own or joins_by_name(r))
+    others = _of_others(device, preset)
+    return tuple(r for r in LADDERS[device] if r not in others and (own is None or r in own or joins_by_name(r)))
+
+
+def _of_others(device: str, preset: Preset) -> set[str]:
+    """Rungs that are for one workload alone, whose presets name them, and are not for this one."""
+    own = preset.rungs or ()
+    return {r for r in LADDERS[device] if r not in own and find_optimization(rung_spec(r).name).workload}
 
 
 def _too_short(name: str, preset: Preset) -> str:
@@ -158,9 +166,9 @@ def gains_of(name: str, probe: ProbeRecord) -> dict[str, float]:
     return {at + batch: gain for (own, at, batch), gain in found.items() if own == key}
 
 
-def rungs_refused(device: str, data: DataSpec) -> tuple[str, ...]:
-    """Rungs that a look into a user's own workload refused; none for a workload of the catalogue."""
-    refused = data.own.refused if data.own else {}
+def rungs_refused(device: str, workload: str, data: DataSpec) -> tuple[str, ...]:
+    """Rungs that are not for a workload: by the catalogue, or by a look into a user's own."""
+    refused = data.own.refused if data.own else find_workload(workload).refused
     return tuple(r for r in LADDERS.get(DEVICES[device], ()) if rung_spec(r).name in refused)
 
 

@@ -34,5 +34,5 @@ def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], No
     data = fetch_data(request.workload, request.data, places, in_words(say))
     fitted_preset(request, data)
     for name in request.variants or ():
-        check_variant(request, resolve(name, rungs_refused(resolve(name).device, data)), data)
+        check_variant(request, resolve(name, rungs_refused(resolve(name).device, request.workload, data)), data)
     return data

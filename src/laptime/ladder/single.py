@@ -69,7 +69,7 @@ def run_single(
         choose_device(DEVICES[variant.device])
     check_variant(request, variant)
     data = fetch_data(request.workload, request.data, places, in_words(say))
-    away = rungs_refused(variant.device, data)
+    away = rungs_refused(variant.device, request.workload, data)
     if away:
         variant = with_options(resolve(variant_name(request), away), settings)
     spec = make_spec(request, variant, data, 0).model_copy(update={"checkpoints": checkpoints})

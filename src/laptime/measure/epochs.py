@@ -100,7 +100,8 @@ class Session:
         begin = time.perf_counter()
         for module in dict.fromkeys((parts.model, parts.evaluated)):
             world.same(module, parameters=False)  # each rank has BatchNorm statistics of its own; rank 0's are saved
-        test_loss, test_accuracy, _ = totals([evaluate(parts, self.recipe, self.recipe.data.test)], world)
+        tested = evaluate(parts, self.recipe, self.recipe.data.test)
+        test_loss, test_accuracy, _ = totals([tested], world)
         evaluate_s = time.perf_counter() - begin
         marked = self.marks.times()
         ending = None if lap.drain_s is None else Ending(lap.own_s, lap.drain_s)
@@ -131,6 +132,7 @@ class Session:
             image_side=self._side(index),
             breakdown=ranks[0],
             ranks_breakdown=tuple(other for other in ranks[1:] if other is not None),
+            **tested.scores,
         )
 
     def _side(self, index: int) -> int | None:

@@ -6,9 +6,11 @@ from laptime.catalogue import in_stage_order, options_of
 from laptime.optimizations.augment import flip, progressive_resizing
 from laptime.optimizations.average import ema
 from laptime.optimizations.base import Recipe, Transform
+from laptime.optimizations.boxes import fixed_shapes, parsed_once
 from laptime.optimizations.compiling import compiled, compiled_graphed
 from laptime.optimizations.data import resident
 from laptime.optimizations.dead_taps import dead_taps
+from laptime.optimizations.folding import folded_norms
 from laptime.optimizations.graph import graph
 from laptime.optimizations.layout import channels_last
 from laptime.optimizations.lightning import lightning
@@ -26,9 +28,12 @@ from laptime.spec import OptimizationSpec
 OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("threads", threads),
     ("keep-pages", keep_pages),
+    ("parsed-once", parsed_once),
+    ("fixed-shapes", fixed_shapes),
     ("resident", resident),
     ("large-batch", large_batch),
     ("dead-taps", dead_taps),
+    ("folded-norms", folded_norms),
     ("products", products),
     ("channels-last", channels_last),
     ("bf16", bf16),

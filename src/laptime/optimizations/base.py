@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
+from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData
 from laptime.spec import Option
@@ -63,6 +64,7 @@ class ConstantRate:
         """Leaves the learning rate as it is."""
 
 
+AnyData = ImageData | OwnData | BoxData
 Forward = Callable[[nn.Module, Batch], Output]
 MakeSchedule = Callable[[Optimizer, int], Schedule]
 Wrap = Callable[[nn.Module], nn.Module]
@@ -167,7 +169,7 @@ class Recipe:
 
     Attributes:
         model: the net in fp32, initialized; model-stage optimizations replace modules in their own copy of it.
-        image_size: height and width of the inputs; (0, 0) where batches are the user's own.
+        image_size: height and width of the inputs; (0, 0) where batches are the user's own or sizes differ.
         channels_last: whether images come in NHWC memory format.
         make_loader: loader from the finished recipe.
         make_schedule: schedule from the optimizer and the steps of the whole counted run.
@@ -196,7 +198,7 @@ class Recipe:
 
     workload: Workload
     model: nn.Module
-    data: ImageData | OwnData
+    data: AnyData
     device: torch.device
     image_size: tuple[int, int]
     batch_size: int

@@ -17,9 +17,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
+from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData, Split
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, permutation, shares, unmarked
+from laptime.optimizations.boxes import kept_boxes, needed_bytes
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
 from laptime.processes import allowed_memory
 from laptime.trees import Tree, mapped, sent
@@ -80,15 +82,15 @@ class ItemLoader:
     def __init__(self, recipe: Recipe) -> None:
         data = recipe.data
         self.sampler = EpochBatches(len(data.train), recipe.batch_size, recipe.seed, recipe.world)
-        self.own = isinstance(data, OwnData)
+        self.own = not isinstance(data, ImageData)
         count = recipe.loading.workers
         with warnings.catch_warnings():
             # More processes than cores are what the tutorials ask for; the comparison shows what they cost.
             warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
             self.loader: DataLoader[Any] = DataLoader(
-                data.train.dataset if isinstance(data, OwnData) else ItemDataset(data),
+                ItemDataset(data) if isinstance(data, ImageData) else data.train.dataset,
                 batch_sampler=self.sampler,
-                collate_fn=data.train.collate if isinstance(data, OwnData) else None,
+                collate_fn=None if isinstance(data, ImageData) else data.train.collate,
                 # Of its own: an epoch draws a number, and what dropout draws must not depend on the loader.
                 generator=torch.Generator().manual_seed(recipe.seed),
                 timeout=_SILENCE_S if count else 0,
@@ -201,13 +203,18 @@ def resident(recipe: Recipe, options: Options) -> Recipe:
     """Takes whole batches out of memory.
 
     On a CPU images are the memory-mapped store, which the page cache holds. On a GPU they are copied there once. A
-    user's own samples are read once. Where they leave too little room, the loader stays as it is.
+    user's own samples are read once; images with boxes are decoded and resized once. Where they leave too little room,
+    the loader stays as it is.
     """
-    own, on_gpu = isinstance(recipe.data, OwnData), recipe.device.type == "cuda"
+    own, on_gpu = not isinstance(recipe.data, ImageData), recipe.device.type == "cuda"
+    boxes = isinstance(recipe.data, BoxData)
     if own or on_gpu:  # images on a CPU are the page cache's
         free, whole = torch.cuda.mem_get_info(recipe.device) if on_gpu else host_memory()
-        if (note := no_room(recipe.data.train.nbytes, free, whole)) is not None:
+        needed = needed_bytes(recipe) if boxes else recipe.data.train.nbytes
+        if (note := no_room(needed, free, whole)) is not None:
             return replace(recipe, notes=(*recipe.notes, note))
+    if boxes:
+        return kept_boxes(recipe)
     return replace(recipe, make_loader=OwnResidentLoader if own else ResidentLoader)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from laptime.data.own import OwnData, OwnSplit
-from laptime.data.tensors import Split
+from laptime.data.own import OwnSplit
+from laptime.data.tensors import ImageData, Split
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.data import Normalizer
 from laptime.trees import sent
@@ -38,7 +38,7 @@ def first(recipe: Recipe, split: Split | OwnSplit, count: int, device: torch.dev
 
 
 def stand_in(recipe: Recipe, count: int, device: torch.device = _META, size: tuple[int, int] | None = None) -> Batch:
-    """A batch whose values don't matter: zeros as images, a user's own first training samples; by default shapes alone.
+    """A batch whose values don't matter: zeros as images, else the first training samples; by default shapes alone.
 
     Args:
         recipe: what it is for.
@@ -46,7 +46,7 @@ def stand_in(recipe: Recipe, count: int, device: torch.device = _META, size: tup
         device: where it stands.
         size: height and width of images; None for the recipe's.
     """
-    if isinstance(recipe.data, OwnData):
+    if not isinstance(recipe.data, ImageData):
         return _own(recipe, recipe.data.train, range(min(count, len(recipe.data.train))), device)
     images = torch.zeros(count, recipe.channels, *(size or recipe.image_size), device=device)
     layout = torch.channels_last if recipe.channels_last and device != _META else torch.contiguous_format

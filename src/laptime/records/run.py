@@ -68,6 +68,7 @@ class EpochRecord(Readable):
         parts_s: seconds of the epoch by part: data, copy, forward, backward, optimizer, read, rest.
         train_s_so_far: training seconds from the start of the first counted epoch to the end of this one.
         train_accuracy, test_accuracy: shares from 0 to 1.
+        test_map50, test_map: a detector's mean average precision at an overlap of 0.5, and the mean over 0.5 to 0.95.
         image_side: height of the training images where it grows with the epochs; None where all are alike.
         ranks_s: seconds of each rank where there are several; the largest is `epoch_s`.
         skew_s: the slowest rank's seconds less the fastest's.
@@ -91,6 +92,8 @@ class EpochRecord(Readable):
     train_accuracy: float | None = None
     test_loss: float | None = None
     test_accuracy: float | None = None
+    test_map50: float | None = None
+    test_map: float | None = None
     data_wait_s: float | None = None
     evaluate_s: float | None = None
     peak_memory_mib: float | None = None

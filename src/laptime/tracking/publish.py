@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from laptime.catalogue import LARGE_BATCHES, options_of
+from laptime.catalogue import LARGE_BATCHES, find_workload, options_of
 from laptime.records import EpochRecord, LadderRecord, Rung, RunRecord, write_json
 from laptime.spec import DataSpec, RunSpec
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus, Tracker
@@ -17,7 +17,7 @@ from laptime.tracking.steps import inference_metrics, step_metrics
 from laptime.tracking.tensorboard import write_events
 
 # Curves of quality are comparable between processes only one by one: the first repeat's are shown.
-QUALITY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
+QUALITY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "test_map50", "test_map")
 # Times of all repeats stand behind one another, so that a slow process can be seen.
 TIMING = ("epoch_s", "samples_per_s", "data_wait_s", "evaluate_s", "peak_memory_mib")
 # Figures of a run that its records hold; the others come from the comparison.
@@ -119,9 +119,9 @@ def variant_recorded(
     for record, place in zip(records, folders, strict=True):
         _log_files(tracker, key, record, place)
     model = next((p for p in folders if (p / "model.pt").is_file() and (p / "spec.json").is_file()), None)
-    if model is not None and ladder.data.own is None:
+    if model is not None and ladder.data.own is None and not find_workload(ladder.workload).boxes:
         tracker.log_model(ModelFiles(key, model))
-    elif model is not None:  # the code of a user's own net is not ours to store; its weights are
+    elif model is not None:  # the code of a user's own net is not ours to store, and a detector takes no one batch
         tracker.log_artifact(key, model / "model.pt")
     tracker.end_run(key, _run_status(ladder, records), records[-1].ended_at or time.time())
 

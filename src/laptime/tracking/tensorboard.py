@@ -11,6 +11,8 @@ SCALARS = (
     "train_accuracy",
     "test_loss",
     "test_accuracy",
+    "test_map50",
+    "test_map",
     "epoch_s",
     "samples_per_s",
     "step_ms_median",

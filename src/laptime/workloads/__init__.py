@@ -5,9 +5,10 @@ from __future__ import annotations
 from laptime.errors import unknown
 from laptime.workloads.base import Workload
 from laptime.workloads.cifar import Cifar
+from laptime.workloads.detection import Detection
 from laptime.workloads.eurosat import Eurosat
 
-WORKLOADS: tuple[Workload, ...] = (Cifar(), Eurosat())
+WORKLOADS: tuple[Workload, ...] = (Cifar(), Eurosat(), Detection())
 
 
 def find(name: str) -> Workload:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -44,11 +44,13 @@ class Counts:
         loss_sum: sum of the samples' losses, a scalar.
         correct: number of right answers, a scalar; None where there is no such thing.
         count: samples.
+        scores: of an evaluation, what else was measured, by the names of the epoch's record.
     """
 
     loss_sum: Tensor | float
     correct: Tensor | int | float | None
     count: int
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,14 @@ class Output:
         correct: number of right answers, an int64 scalar (float64 in a user's own, None without an accuracy).
         count: samples of the batch.
         weight: what the mean loss was multiplied with, see `Batch.weight`; the counts are without it.
+        found: what a detector found in each image, in evaluation alone.
     """
 
     loss: Tensor
     correct: Tensor | None
     count: int
     weight: float = 1.0
+    found: Sequence[Mapping[str, Tensor]] = ()
 
     def detached(self) -> Counts:
         """What is kept after the step; does not wait for the device."""
@@ -105,6 +109,10 @@ class Workload(Protocol):
         """
         ...
 
+    def steady(self, model: nn.Module) -> None:
+        """Holds still, for a comparison of one step, choices of the net that flip under rounding."""
+        ...
+
 
 def classify(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> Output:
     """Forward pass of any classifier: cross-entropy over the logits [B, classes] and top-1 hits.
@@ -131,3 +139,6 @@ class Classifier:
     def smoothed(self, amount: float) -> Callable[[nn.Module, Batch], Output]:
         """See `Workload.smoothed`."""
         return partial(classify, smoothing=amount)
+
+    def steady(self, model: nn.Module) -> None:
+        """See `Workload.steady`; a classifier chooses nothing in training."""

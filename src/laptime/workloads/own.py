@@ -41,6 +41,9 @@ class OwnWorkload:
         """See `Workload.smoothed`; a loss of the user's own has no labels that are known here."""
         return
 
+    def steady(self, model: nn.Module) -> None:
+        """See `Workload.steady`; what a user's net chooses is not known here."""
+
 
 def answered(user: Protocol, model: nn.Module, batch: Batch, file: Path) -> tuple[Tensor, Tensor | None]:
     """What the user's loss gives: the loss, and the accuracy where there is one.

@@ -1,0 +1,165 @@
+"""Where the data of detection comes from: a folder, an archive by path or address, a store, or drawn shapes."""
+
+from __future__ import annotations
+
+import urllib.parse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from laptime.data.archive import inner_folder, is_archive, unpack
+from laptime.data.box_store import data_spec, store_folder, verify_boxes
+from laptime.data.boxes import COLUMNS
+from laptime.data.disk import partial_folder, sweep
+from laptime.data.listing import scan
+from laptime.data.meta import META
+from laptime.data.net import download, shown
+from laptime.data.sources import Job, Meter
+from laptime.data.store import Entry
+from laptime.errors import DataError, UsageError, shorten
+from laptime.spec import DataSpec
+
+_MARK = "#boxes="
+# Folders are read differently by another version of these rules; part of the index key.
+_RULES = 1
+_DOWNLOAD_LIMIT = 64 * 2**30
+NOTICE = (
+    "GENERATED STAND-IN, NOT REAL DATA: shapes drawn by laptime, with their boxes. Times are comparable with those on "
+    "photographs of these sizes; quality is not judged. Real data: --data DIR, a folder of images and a CSV of boxes."
+)
+_SHAPES = ("disc", "square")
+# Height and width as photographs have them, in turn.
+_SIZES = ((320, 480), (480, 320), (360, 480), (300, 300))
+
+
+def fetch_boxes(job: Job, asked: str) -> DataSpec:
+    """Brings data into the local store, or finds that it is there; see `laptime.data.fetch.fetch`.
+
+    Raises:
+        UsageError: there is no such source for boxes.
+        DataError: the images or the CSV can't be used; the line is named.
+    """
+    place, _, table = job.asked.partition(_MARK)
+    path = Path(place).expanduser().resolve()
+    if "://" not in place and (path / META).is_file():
+        return data_spec(path, asked)
+    sweep(job.store.root)
+    entry = _from_source(job, place, table)
+    return data_spec(job.store.folder(entry.digest), asked, entry.kind, entry.notice)
+
+
+def verify_stored(job: Job, asked: str) -> DataSpec:
+    """Checks every byte of what is stored for a source; never asks the network. Raises DataError."""
+    place, _, table = job.asked.partition(_MARK)
+    entry = job.store.recall(_key(job, place, table))
+    if entry is None:
+        raise DataError(
+            f"nothing is stored for 'detection' from {shorten(asked)!r}: fetch it first "
+            f"(laptime data fetch detection --data {shorten(asked)})."
+        )
+    verify_boxes(job.store.folder(entry.digest))
+    return data_spec(job.store.folder(entry.digest), asked, entry.kind, entry.notice)
+
+
+def _from_source(job: Job, place: str, table: str) -> Entry:
+    scheme, found, _ = place.partition("://")
+    if place == "official" or (found and (scheme not in ("http", "https") or not is_archive(shown(place)))):
+        raise UsageError(
+            f"{shorten(place)!r} is no source of boxes: give a folder with images and a CSV of boxes, an archive of "
+            "one (a path, or an address with http(s)://), or synthetic."
+        )
+    key = _key(job, place, table)
+    before = job.store.recall(key)
+    if before is not None:
+        return before
+    if place in ("auto", "synthetic"):
+        return job.store.remember(key, _drawn(job))
+    if found:
+        return job.store.remember(key, _downloaded(job, place, table))
+    path = Path(place).expanduser().resolve()
+    if path.is_file() and is_archive(path.name):
+        return job.store.remember(key, _unpacked(job, path, table, place))
+    return job.store.remember(key, _stored(job, path, table, place))
+
+
+def _key(job: Job, place: str, table: str) -> str:
+    """What tells a source and its state: a folder that was changed since is another one."""
+    if place in ("auto", "synthetic"):
+        counts = f"{job.workload.train_count}+{job.workload.test_count}"
+        return f"boxes/{_RULES}|synthetic|{counts}"
+    if "://" in place:
+        return f"boxes/{_RULES}|{place}|{table}"
+    path = Path(place).expanduser().resolve()
+    if path.is_file():
+        stat = path.stat()
+        return f"boxes/{_RULES}|{path}|{stat.st_size}:{stat.st_mtime_ns}|{table}"
+    tables = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in sorted(path.rglob("*.[cC][sS][vV]"))]
+    return f"boxes/{_RULES}|{path}|{scan(path).key}|{tables}|{table}"
+
+
+def _stored(job: Job, root: Path, table: str, asked: str) -> Entry:
+    if table and not (root / table).is_file():
+        raise UsageError(f"{shorten(table)!r} behind {_MARK} is no file in {root}: give the CSV's path below it.")
+    meta = store_folder(root, table, job.store, ("folder", asked, ""), job.say)
+    return Entry(meta.digest, "folder", meta.notice)
+
+
+def _unpacked(job: Job, archive: Path, table: str, asked: str) -> Entry:
+    with partial_folder(job.store.root) as folder:
+        job.say("unpacking", 0, 0)
+        unpack(archive, folder)
+        return _stored(job, inner_folder(folder), table, asked)
+
+
+def _downloaded(job: Job, url: str, table: str) -> Entry:
+    headers = job.budget.probe(url, job.budget.left_s)
+    with partial_folder(job.store.root) as folder:
+        archive = folder / Path(urllib.parse.urlsplit(url).path).name
+        total = int(headers.get("content-length", "0"))
+        download(url, archive, _DOWNLOAD_LIMIT, Meter(job.say, "downloading", total))
+        return _unpacked(job, archive, table, shown(url))
+
+
+def _drawn(job: Job) -> Entry:
+    count = job.workload.train_count + job.workload.test_count
+    with partial_folder(job.store.root) as folder:
+        draw_shapes(folder, count)
+        meta = store_folder(folder, "", job.store, ("synthetic", "synthetic", NOTICE), job.say)
+    return Entry(meta.digest, "synthetic", meta.notice)
+
+
+def draw_shapes(folder: Path, count: int) -> None:
+    """Draws images of one to three shapes on noise, and writes the CSV of their boxes beside them.
+
+    From a generator whose stream is fixed (PCG64's raw output), so that machines draw the same.
+    """
+    stream = np.random.PCG64([_RULES, count])
+    lines = [",".join(COLUMNS)]
+    for number in range(count):
+        height, width = _SIZES[number % len(_SIZES)]
+        image = Image.fromarray(_noise(stream, height, width))
+        pen = ImageDraw.Draw(image)
+        for _ in range(1 + _below(stream, 3)):
+            side = height // 6 + _below(stream, height // 4)
+            left, top = _below(stream, width - side), _below(stream, height - side)
+            kind, shade = _below(stream, len(_SHAPES)), 160 + _below(stream, 90)
+            sides = (left, top, left + side - 1, top + side - 1)
+            (pen.ellipse if kind == 0 else pen.rectangle)(sides, fill=(shade, 255 - shade, 40 + 120 * kind))
+            lines.append(f"{number:04}.png,{_SHAPES[kind]},{left},{top},{left + side},{top + side}")
+        image.save(folder / f"{number:04}.png", compress_level=1)
+    (folder / "shapes.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _below(stream: np.random.PCG64, limit: int) -> int:
+    return int(stream.random_raw()) % limit
+
+
+def _noise(stream: np.random.PCG64, height: int, width: int) -> NDArray[np.uint8]:
+    """Grey noise in squares of 8 pixels, uint8 [H, W, 3]."""
+    rows, columns = -(-height // 8), -(-width // 8)
+    raw = np.asarray(stream.random_raw(rows * columns), dtype=np.uint64)
+    grey = ((raw >> np.uint64(33)) % np.uint64(96)).astype(np.uint8).reshape(rows, columns) + np.uint8(40)
+    whole = grey.repeat(8, axis=0).repeat(8, axis=1)[:height, :width]
+    return np.ascontiguousarray(whole[:, :, None].repeat(3, axis=2))

@@ -1,0 +1,202 @@
+"""The store of detection: image files as they came, one CSV of their boxes, and what tells whether they are whole.
+
+The baseline opens each image from disk and reads the CSV again for each item, as the tutorials do; so both are stored
+as files, and a store is `<LAPTIME_HOME>/data/<digest>/` with `images/`, `boxes.csv` and `meta.json`.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from laptime.data.boxes import COLUMNS, Boxed, check_inside, find_csv, match, parted, read_boxes
+from laptime.data.decode import read_image
+from laptime.data.disk import check_room, partial_folder, room_for
+from laptime.data.meta import META, Sha256, Size
+from laptime.data.sources import Say
+from laptime.data.store import Store
+from laptime.errors import DataError, shorten
+from laptime.records import write_json
+from laptime.spec import DataKind, DataSpec, Frozen, explain
+
+SCHEMA: Literal["laptime.boxes/1"] = "laptime.boxes/1"
+TABLE, IMAGES = "boxes.csv", "images"
+
+
+class StoredFile(Frozen):
+    """One file of a store."""
+
+    sha256: Sha256
+    size: Size
+
+
+class BoxMeta(Frozen):
+    """What a store of boxes says about itself.
+
+    Attributes:
+        digest: SHA-256 over class names, split and the files' checksums.
+        train, test: names of the images below `images/`.
+        largest: height and width that hold every image.
+        files: by path in the store: the images and the CSV.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_: Literal["laptime.boxes/1"] = Field(default=SCHEMA, alias="schema")
+    digest: Sha256
+    kind: DataKind
+    asked: str
+    classes: tuple[str, ...]
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    largest: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+    files: dict[str, StoredFile]
+    notice: str = ""
+
+    def whole(self) -> str:
+        """The digest that the content should have."""
+        sums = {name: said.sha256 for name, said in sorted(self.files.items())}
+        return hashlib.sha256(json.dumps([self.classes, self.train, self.test, sums]).encode()).hexdigest()
+
+
+def data_spec(folder: Path, asked: str, kind: DataKind | None = None, notice: str | None = None) -> DataSpec:
+    """Opens a store, checking it cheaply, as the data of a run; raises DataError."""
+    meta = read_box_meta(folder)
+    return DataSpec(
+        asked=asked,
+        kind=kind or meta.kind,
+        digest=meta.digest,
+        path=str(folder),
+        classes=meta.classes,
+        train_count=len(meta.train),
+        test_count=len(meta.test),
+        notice=meta.notice if notice is None else notice,
+    )
+
+
+def read_box_meta(folder: Path) -> BoxMeta:
+    """Reads a store's meta and checks that its files are there with their sizes.
+
+    Raises:
+        DataError: something is missing, cut off or of another schema; with the remedy.
+    """
+    path = folder / META
+    again = f"delete {folder} and fetch the data again (laptime data fetch detection)"
+    try:
+        meta = BoxMeta.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"the data store {folder} can't be read ({error}): {again}.") from error
+    except ValidationError as error:
+        raise DataError(f"{path} is no store of boxes, {explain(error)}: {again}.") from error
+    for name, said in meta.files.items():
+        try:
+            size = (folder / name).stat().st_size
+        except OSError as error:
+            raise DataError(f"{folder / name} can't be read ({error.strerror}): {again}.") from error
+        if size != said.size:
+            raise DataError(f"{folder / name} has {size} bytes and should have {said.size}: {again}.")
+    return meta
+
+
+def verify_boxes(folder: Path) -> BoxMeta:
+    """Reads everything and checks each SHA-256; raises DataError with the file that is wrong."""
+    meta = read_box_meta(folder)
+    for name, said in meta.files.items():
+        found = _checksum(folder / name)
+        if found != said.sha256:
+            raise DataError(
+                f"{folder / name} has the wrong checksum (SHA-256 {found[:12]}, should be {said.sha256[:12]}): delete "
+                f"{folder} and fetch the data again (laptime data fetch detection)."
+            )
+    if meta.whole() != meta.digest:
+        raise DataError(f"{folder / META} does not belong to its files: delete {folder} and fetch the data again.")
+    return meta
+
+
+def store_folder(root: Path, table: str, store: Store, source: tuple[DataKind, str, str], say: Say) -> BoxMeta:
+    """Checks a folder of images and boxes whole, and copies it into a store.
+
+    Args:
+        root: the folder.
+        table: the CSV's path below it; empty to find it.
+        store: where it goes.
+        source: kind, what was asked for, and a notice.
+        say: told how far it is.
+
+    Raises:
+        DataError: a line of the CSV or an image can't be used, or the disk is full.
+    """
+    csv_file = root / table if table else find_csv(root)
+    boxes = read_boxes(csv_file)
+    images = match(root, csv_file, boxes)
+    train, test = parted(images, csv_file)
+    classes = tuple(sorted({b.label for i in images for b in i.boxes}))
+    size = sum(i.path.stat().st_size for i in images) + csv_file.stat().st_size
+    kind, asked, notice = source
+    with partial_folder(store.root) as folder, room_for(store.root, size):
+        check_room(store.root, size)
+        largest = _copied(images, csv_file, folder, say)
+        _write_table(images, folder / TABLE)
+        names = [f"{IMAGES}/{i.name}" for i in images] + [TABLE]
+        files = {n: StoredFile(sha256=_checksum(folder / n), size=(folder / n).stat().st_size) for n in names}
+        bare = sum(not i.boxes for i in images)
+        said = f"{bare} image(s) without boxes are taken as background." if bare else ""
+        meta = BoxMeta(
+            digest="0" * 64,
+            kind=kind,
+            asked=asked,
+            classes=classes,
+            train=train,
+            test=test,
+            largest=largest,
+            files=files,
+            notice=" ".join(part for part in (notice, said) if part),
+        )
+        meta = meta.model_copy(update={"digest": meta.whole()})
+        write_json(folder / META, meta.model_dump(mode="json", by_alias=True))
+        target = store.folder(meta.digest)
+        if not target.is_dir():
+            folder.rename(target)
+    return meta
+
+
+def _copied(images: Sequence[Boxed], table: Path, folder: Path, say: Say) -> tuple[int, int]:
+    """Copies images after decoding each once: what can't be decoded or holds no such box is told now, by its name."""
+    height = width = 1
+    for done, image in enumerate(images):
+        say("reading", done, len(images))
+        rows, columns = read_image(image.path).shape[:2]
+        check_inside(table, image, rows, columns)
+        height, width = max(height, rows), max(width, columns)
+        to = folder / IMAGES / image.name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(image.path, to)
+    say("reading", len(images), len(images))
+    return height, width
+
+
+def _write_table(images: Sequence[Boxed], path: Path) -> None:
+    """The boxes under the names of the store; a line without numbers is an image without boxes."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file)
+        lines.writerow(COLUMNS)
+        for image in images:
+            for box in image.boxes:
+                lines.writerow((image.name, box.label, *(f"{s:g}" for s in box.sides)))
+            if not image.boxes:
+                lines.writerow((image.name, *[""] * 5))
+
+
+def _checksum(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{shorten(str(path))} can't be read ({error.strerror}): fetch the data again.") from error

@@ -1,0 +1,184 @@
+"""Boxes on images, as the data of detection comes: a folder of images and one CSV with a line for each box.
+
+Every way in which the CSV can be wrong is told by file, line and value before anything is stored. The boxes are in
+pixels of the image as a viewer shows it, from the left and the top; `xmax` and `ymax` may touch the image's edge.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from laptime.data.listing import IMAGE_SUFFIXES
+from laptime.errors import DataError, shorten
+
+COLUMNS = ("filename", "class", "xmin", "ymin", "xmax", "ymax")
+_SIDES = COLUMNS[2:]
+_TEST_SHARE = 5
+_HOW = f"a CSV of boxes has the columns {', '.join(COLUMNS)}, and others as you like"
+
+
+@dataclass(frozen=True)
+class Box:
+    """One line of the CSV.
+
+    Attributes:
+        image: the file's name as the CSV says it.
+        sides: xmin, ymin, xmax, ymax in pixels; none where the line says that the image has no box.
+        line: in the CSV, from 1.
+    """
+
+    image: str
+    label: str
+    sides: tuple[float, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """An image and its boxes; none for background alone."""
+
+    path: Path
+    name: str
+    boxes: tuple[Box, ...] = ()
+
+
+def find_csv(root: Path) -> Path:
+    """The one CSV in a folder, wherever it lies; raises DataError where there is none or several."""
+    found = sorted(p for p in _files(root) if p.suffix.lower() == ".csv")
+    if not found:
+        raise DataError(f"{root} holds no CSV of boxes: add one ({_HOW}).")
+    if len(found) > 1:
+        names = ", ".join(shorten(str(p.relative_to(root))) for p in found[:4])
+        raise DataError(
+            f"{root} holds {len(found)} CSV files ({names}): name the one that says the boxes with "
+            f"--data '{root}#boxes={found[0].relative_to(root)}'."
+        )
+    return found[0]
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for path in root.rglob("*"):
+        if not any(part.startswith((".", "__MACOSX")) for part in path.relative_to(root).parts) and path.is_file():
+            yield path
+
+
+def read_boxes(path: Path) -> list[Box]:
+    """Reads a CSV of boxes.
+
+    Raises:
+        DataError: it can't be read, lacks a column, or a line says something that is no box.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = csv.DictReader(file, strict=True)
+            missing = [c for c in COLUMNS if c not in (lines.fieldnames or ())]
+            if missing:
+                raise DataError(f"{path} has no column {missing[0]!r} in its first line: {_HOW}.")
+            return [_box(path, row, lines.line_num) for row in lines]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"the boxes {path} can't be read ({error}): give a CSV in UTF-8; {_HOW}.") from error
+
+
+def _box(path: Path, row: dict[str, str | None], line: int) -> Box:
+    image, label = (str(row[name] or "").strip() for name in ("filename", "class"))
+    if not image:
+        raise _wrong(path, line, "it names no image: fill in filename")
+    given = [str(row[name] or "").strip() for name in _SIDES]
+    if not any(given):
+        return Box(image, "", (), line)
+    if not label:
+        raise _wrong(path, line, "it names no class: fill in class")
+    sides = tuple(_number(path, line, name, text) for name, text in zip(_SIDES, given, strict=True))
+    for low, high in ((0, 2), (1, 3)):
+        if sides[high] <= sides[low]:
+            raise _wrong(
+                path,
+                line,
+                f"{_SIDES[high]} {sides[high]:g} is not above {_SIDES[low]} {sides[low]:g}: correct or remove the line",
+            )
+    return Box(image, label, sides, line)
+
+
+def _number(path: Path, line: int, name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise _wrong(path, line, f"{name} is {shorten(text)!r}: give a number of pixels")
+    return value
+
+
+def _wrong(path: Path, line: int, what: str) -> DataError:
+    return DataError(f"{path}, line {line}: {what}.")
+
+
+def match(root: Path, table: Path, boxes: Sequence[Box]) -> list[Boxed]:
+    """Finds the image of each line, by its path below the root or beside the CSV, or by its name alone.
+
+    Images that the CSV doesn't name are background.
+
+    Raises:
+        DataError: an image isn't there, or its name stands for several.
+    """
+    images = sorted(p for p in _files(root) if p.suffix.lower().lstrip(".") in IMAGE_SUFFIXES)
+    by_name: dict[str, list[Path]] = {}
+    for path in images:
+        by_name.setdefault(path.name, []).append(path)
+    known, lines = set(images), dict[Path, list[Box]]()
+    for box in boxes:
+        exact = [p for p in (root / box.image, table.parent / box.image) if p in known]
+        found = exact[:1] or by_name.get(Path(box.image).name, [])
+        if not found:
+            raise _wrong(table, box.line, f"no image {shorten(box.image)!r} is in {root}: add it or remove the line")
+        if len(found) > 1:
+            raise _wrong(
+                table,
+                box.line,
+                f"{len(found)} images are called {shorten(box.image)!r}: give its path below {root}",
+            )
+        lines.setdefault(found[0], []).append(box)
+    return [
+        Boxed(path, path.relative_to(root).as_posix(), tuple(b for b in lines.get(path, ()) if b.sides))
+        for path in images
+    ]
+
+
+def check_inside(table: Path, image: Boxed, height: int, width: int) -> None:
+    """Refuses boxes that reach out of their image; raises DataError."""
+    for box in image.boxes:
+        for name, value, limit in zip(_SIDES, box.sides, (width, height, width, height), strict=True):
+            if not 0 <= value <= limit:
+                raise _wrong(
+                    table,
+                    box.line,
+                    f"{name} {value:g} is outside of {image.name}, which is {width}x{height}: correct the line",
+                )
+
+
+def parted(images: Sequence[Boxed], where: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the images to train and to test on: a fifth of those with boxes, and of those without, is the test.
+
+    By a hash of the name, so that an image stays on its side when others are added.
+
+    Raises:
+        DataError: a side would be left without a box.
+    """
+    train: list[str] = []
+    test: list[str] = []
+    for some in ([i.name for i in images if i.boxes], [i.name for i in images if not i.boxes]):
+        mixed = sorted(some, key=lambda name: hashlib.sha256(name.encode(errors="surrogateescape")).digest())
+        cut = max(1, round(len(mixed) / _TEST_SHARE)) if len(mixed) > 1 else 0
+        test += mixed[:cut]
+        train += mixed[cut:]
+    with_boxes = sum(bool(i.boxes) for i in images)
+    if with_boxes < 2:
+        raise DataError(
+            f"{where} has boxes on {with_boxes} image(s), which leaves none for the test: give boxes on at least two."
+        )
+    return tuple(sorted(train)), tuple(sorted(test))

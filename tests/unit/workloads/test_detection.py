@@ -1,0 +1,336 @@
+"""Detection: loaders, the kept images, the folded norms, the one-step comparison, COCO's mAP, the ladder."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.unit.conftest import make_spec
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision.models import resnet18
+from torchvision.ops import FrozenBatchNorm2d
+
+from laptime.artifacts import epoch_line
+from laptime.catalogue import find_optimization, find_preset, find_workload
+from laptime.compare.quality import Rules, judge, quality_floor, scores_of
+from laptime.data.box_tensors import BoxItem, Kept, ParsedOnce, collate, open_boxes, rows
+from laptime.data.fetch import fetch
+from laptime.engine import room
+from laptime.engine.build import build, make_recipe, open_data
+from laptime.engine.check import check_one_step
+from laptime.engine.scores import Scorer
+from laptime.errors import UsageError
+from laptime.ladder.plan import make_plan, rungs_refused, unfit
+from laptime.measure.epochs import Plan, Session
+from laptime.measure.marks import StepMarks
+from laptime.optimizations.boxes import mirrored
+from laptime.optimizations.folding import FoldedConv, folded_norms
+from laptime.probe import random_boxes
+from laptime.records import EpochRecord, ProbeRecord, RunRecord
+from laptime.spec import OptimizationSpec
+from laptime.workloads import detection
+from laptime.workloads.base import Batch
+
+SIZES = ((60, 90), (90, 60), (70, 70))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A store of seven small photographs; one has two boxes, one has none."""
+    root = tmp_path_factory.mktemp("boxes")
+    lines = ["filename,class,xmin,ymin,xmax,ymax"]
+    for number in range(7):
+        height, width = SIZES[number % 3]
+        pixels = np.random.default_rng(number).integers(0, 90, (height, width, 3), dtype=np.uint8)
+        pixels[20:50, 10:40] = 200
+        Image.fromarray(pixels).save(root / f"{number}.png")
+        lines += [f"{number}.png,bright,10,20,40,50"] * (number != 3) + [f"{number}.png,dark,0,0,9,30"] * (number == 4)
+    (root / "boxes.csv").write_text("\n".join(lines) + "\n")
+    return fetch("detection", str(root), tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The net on images whose shorter side is 64: a step takes a second on one core."""
+    entry = replace(find_workload("detection"), image_size=64)
+    monkeypatch.setattr(detection, "find_workload", lambda name: entry)
+
+
+def chosen(*names):
+    return tuple(OptimizationSpec(name=name) for name in names)
+
+
+def spec_of(data, *names, **changes):
+    fields = {"workload": "detection", "data": data, "batch_size": 1, "learning_rate": 5e-3, **changes}
+    return make_spec(optimizations=chosen(*names), **fields)
+
+
+def recipe_of(data, *names):
+    spec = spec_of(data, *names)
+    return make_recipe(spec, open_data(spec), spec.optimizations)
+
+
+def same(one: BoxItem, other: BoxItem) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_loaders_are_safe_where_processes_are_spawned(stored):
+    """As on macOS and Windows; the tutorials' data set, its collate function and the store travel by pickle."""
+    dataset = open_boxes(stored).train.dataset
+    loader = DataLoader(
+        dataset, batch_size=2, collate_fn=collate, num_workers=1, multiprocessing_context="spawn", timeout=120
+    )
+    found = [item for batch in loader for item in rows(batch)]
+    assert len(found) == len(dataset)
+    assert all(same(item, dataset[i]) for i, item in enumerate(found))
+
+
+def test_the_table_read_once_gives_the_same_items(stored):
+    data = open_boxes(stored)
+    again = data.train.dataset
+    once = ParsedOnce(again.folder, again.names, again.classes)
+    assert all(same(once[i], again[i]) for i in range(len(again)))
+
+
+def test_mirrored_images_take_their_boxes_along(stored, recipe):
+    data = open_boxes(stored)
+    mirror = mirrored(replace(recipe, data=data))
+    indices = torch.arange(len(data.train))
+    plain = [data.train.dataset[i] for i in range(len(data.train))]
+    turned = rows(mirror(Batch(collate(plain)), indices, 0).inputs)
+    assert not all(same(a, b) for a, b in zip(plain, turned, strict=True))
+    for before, after in zip(plain, turned, strict=True):
+        if not torch.equal(before.image, after.image):
+            assert torch.equal(after.image, before.image.flip(2))
+            for (left, top, right, bottom), sides in zip(before.boxes, after.boxes, strict=True):
+                width = before.image.shape[2]
+                assert sides.tolist() == [width - right, top, width - left, bottom]
+    twice = rows(mirror(Batch(collate(turned)), indices, 0).inputs)
+    assert all(same(a, b) for a, b in zip(plain, twice, strict=True))
+
+
+def test_kept_images_are_what_the_net_makes_of_them(stored, small):
+    plain, kept = recipe_of(stored), recipe_of(stored, "resident")
+    images = [plain.data.train.dataset[i] for i in range(3)]
+    transform = plain.model.transform.train()
+    listed, targets = transform([i.image for i in images], [{"boxes": i.boxes} for i in images])
+    for row, target in enumerate(targets):
+        item = kept.data.train.dataset[row]
+        _, height, width = item.image.shape
+        assert (height, width) == listed.image_sizes[row]
+        assert min(height, width) == 64
+        assert torch.equal(listed.tensors[row, :, :height, :width], item.image)
+        assert torch.equal(target["boxes"], item.boxes)
+    assert kept.loading.workers == 0
+
+
+def test_all_loaders_give_the_same_order_and_coins(stored, small):
+    def seen(*names):
+        parts = build(recipe_of(stored, *names), mark=lambda _: None)
+        return [rows(b.inputs)[0] for b in parts.loader.epoch(1)]
+
+    given, kept = seen("parsed-once"), seen("resident")
+    assert [int(i.about[0]) for i in given] == [int(i.about[0]) for i in kept]
+    for one, other in zip(given, kept, strict=True):
+        assert torch.allclose(
+            one.boxes / one.about[[2, 1, 2, 1]], other.boxes / other.about[[2, 1, 2, 1]], rtol=0, atol=1e-6
+        )
+
+
+def test_photographs_of_one_size_come_several_a_step(stored, small):
+    parts = build(recipe_of(stored, "resident", "fixed-shapes"), mark=lambda _: None)
+    batches = list(parts.loader.epoch(0))
+    assert {tuple(b.inputs.images.shape[2:]) for b in batches} == {(64, 96)}
+    assert sum(len(b) for b in batches) == 6
+    assert len(batches[0]) >= 4
+    with pytest.raises(UsageError, match="batch=0"):
+        make_recipe(
+            spec_of(stored),
+            open_data(spec_of(stored)),
+            (OptimizationSpec(name="fixed-shapes", options={"batch": 0}),),
+        )
+
+
+def test_what_is_for_boxes_is_refused_elsewhere(image_data):
+    for name in ("parsed-once", "fixed-shapes"):
+        with pytest.raises(UsageError, match=f"{name} is for the workload detection alone"):
+            make_recipe(make_spec(), image_data, chosen(name))
+
+
+def test_what_is_not_for_detection_is_refused_with_the_reason(stored):
+    with pytest.raises(UsageError, match="dead-taps is not for detection: its maps are large"):
+        open_data(spec_of(stored, "dead-taps"))
+    assert "cpu-dead-taps" not in rungs_refused("cpu", "detection", stored)
+    assert {"dead-taps", "products", "large-batch"} <= set(rungs_refused("cpu", "detection", stored))
+    assert all(find_optimization(name) for name in find_workload("detection").refused)
+
+
+def test_folded_norms_are_exact_in_float64(recipe):
+    torch.manual_seed(0)
+    plain = resnet18(norm_layer=FrozenBatchNorm2d).double()
+    for module in plain.modules():
+        if isinstance(module, FrozenBatchNorm2d):
+            for values, low in (
+                (module.weight, 0.5),
+                (module.running_var, 0.5),
+                (module.bias, -1),
+                (module.running_mean, -1),
+            ):
+                values.uniform_(low, 1.5)
+    plain.conv1.weight.requires_grad_(False)
+    folded = folded_norms(replace(recipe, model=plain), {})
+    assert sum(isinstance(m, FoldedConv) for m in folded.model.modules()) == 20
+    assert "20 frozen norms folded, 19 of them" in folded.notes[0]
+    images = torch.rand(2, 3, 64, 64, dtype=torch.float64)
+    for model in (plain, folded.model):
+        model(images).square().sum().backward()
+    assert folded.model.state_dict().keys() == plain.state_dict().keys()
+    for (name, one), (other_name, other) in zip(plain.named_parameters(), folded.model.named_parameters(), strict=True):
+        assert name == other_name
+        if one.grad is None:
+            assert other.grad is None
+        else:
+            assert torch.allclose(one.grad, other.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_the_net_is_torchvisions_with_frozen_statistics_that_normalize(small):
+    model = detection.Detection().make_model(1, "none")
+    assert model.roi_heads.box_predictor.cls_score.out_features == 2
+    assert isinstance(model.backbone.body.bn1, FrozenBatchNorm2d)
+    frozen = {n.split(".")[2] for n, p in model.backbone.named_parameters(prefix="backbone") if not p.requires_grad}
+    assert frozen == {"conv1", "layer1"}
+    with torch.no_grad():
+        maps = model.backbone(torch.randn(1, 3, 128, 128))
+    assert [0.01 < float(m.std()) < 100 for m in maps.values()] == [True] * 5, [float(m.std()) for m in maps.values()]
+
+
+def test_one_step_of_the_exact_ones_and_of_bf16_is_the_baselines(stored, small):
+    spec = spec_of(stored, "parsed-once", "resident", "channels-last", "folded-norms", "bf16")
+    found = check_one_step(spec, open_data(spec), 1)
+    assert found.passed, found
+    assert found.layer is not None
+
+
+def test_a_wrong_scale_in_a_folded_norm_is_refused(stored, small, monkeypatch):
+    forward = FoldedConv.forward
+    monkeypatch.setattr(FoldedConv, "forward", lambda self, x: forward(self, x) * 1.3)
+    spec = spec_of(stored, "resident", "folded-norms")
+    assert not check_one_step(spec, open_data(spec), 1).passed
+
+
+def test_proposals_of_a_comparison_do_not_depend_on_the_net(monkeypatch):
+    model = nn.Module()
+    model.rpn = nn.Module()
+    model.rpn.fg_bg_sampler = nn.Module()
+    detection.Detection().steady(model)
+    one, _ = model.rpn.filter_proposals(torch.zeros(2, 9, 4), torch.zeros(2, 9), [(64, 96), (96, 64)], [9])
+    other, _ = model.rpn.filter_proposals(torch.ones(2, 9, 4), torch.ones(2, 9), [(64, 96), (96, 64)], [9])
+    for a, b, (height, width) in zip(one, other, ((64, 96), (96, 64)), strict=True):
+        assert torch.equal(a, b)
+        assert (a[:, 2:] > a[:, :2]).all()
+        assert a.min() >= 0
+        assert a[:, [0, 2]].max() <= width
+        assert a[:, [1, 3]].max() <= height
+
+
+def test_an_epoch_is_trained_and_judged(stored, small):
+    recipe = recipe_of(stored, "parsed-once", "resident", "no-reads")
+    recipe = replace(
+        recipe,
+        data=replace(recipe.data, train=type(recipe.data.train)(Kept(recipe.data.train.dataset.items[:2]), collate)),
+    )
+    marks = StepMarks()
+    session = Session(build(recipe, marks), recipe, marks, lambda *_: None)
+    (epoch,) = session.counted(Plan(1, 0, None))
+    assert epoch.samples == 2
+    assert epoch.test_accuracy is None
+    assert epoch.test_loss is None
+    assert 0 <= epoch.test_map <= epoch.test_map50 <= 1
+    assert "mAP@0.5" in epoch_line(epoch, timed=False)
+
+
+def test_too_little_memory_means_fewer_workers_and_a_note(stored, small, monkeypatch):
+    monkeypatch.setattr(room, "allowed_memory", lambda: 2 * 2**30)
+    recipe = recipe_of(stored)
+    assert recipe.loading.workers == 2
+    assert "2 loader workers instead of 4: 2.0 GiB of memory hold no more" in recipe.notes[0]
+
+
+def found_at(boxes, labels, scores=None):
+    return {
+        "boxes": torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4),
+        "labels": torch.tensor(labels),
+        "scores": torch.tensor(scores or [0.9] * len(labels)),
+    }
+
+
+def truth(boxes, labels):
+    sides = torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4)
+    return BoxItem(torch.tensor([0, 50, 50, len(labels)]), torch.zeros(3, 50, 50), sides, torch.tensor(labels))
+
+
+def scored(*pairs):
+    scorer = Scorer(("a", "b"))
+    for found, item in pairs:
+        scorer.add([found], [item])
+    return scorer.scores()
+
+
+def test_mean_average_precision(capsys):
+    box = [[10.0, 10.0, 30.0, 30.0]]
+    assert scored((found_at(box, [1]), truth(box, [1]))) == pytest.approx({"test_map50": 1.0, "test_map": 1.0})
+    assert scored((found_at(box, [2]), truth(box, [1]))) == {"test_map50": 0.0, "test_map": 0.0}
+    # An overlap of 16 in 20: a hit at 0.5 to 0.75 and 0.8, none above.
+    near = scored((found_at([[10.0, 10.0, 30.0, 26.0]], [1]), truth(box, [1])))
+    assert near["test_map50"] == pytest.approx(1)
+    assert near["test_map"] == pytest.approx(0.7)
+    # Background alone lowers precision where something is found in it.
+    bare = (found_at(box, [1], [0.95]), truth([], []))
+    assert scored(bare, (found_at(box, [1]), truth(box, [1])))["test_map50"] == pytest.approx(0.5)
+    assert scored((found_at([], []), truth(box, [1]))) == {"test_map50": 0.0, "test_map": 0.0}
+    assert scored((found_at([], []), truth([], []))) == {}
+    assert capsys.readouterr().out == ""
+
+
+def test_quality_below_the_floor_is_not_judged():
+    floor = quality_floor("detection", 1)
+    assert floor == pytest.approx(0.1)
+
+    def run(value):
+        epoch = EpochRecord(index=0, epoch_s=1, samples=4, test_map50=value)
+        return scores_of([RunRecord(status="done", epochs=(epoch,))], "map50")
+
+    low = judge(run(0.05), run(0.5), Rules(floor, True, 40))
+    assert (low.verdict, low.reason) == ("not judged", "the baseline reached 5.0 %, below the floor of 10.0 %")
+    assert judge(run(0.8), run(0.2), Rules(floor, True, 40)).verdict == "worse"
+
+
+def test_its_rungs_stand_in_its_own_ladder_alone():
+    for device in ("cpu", "cuda"):
+        entry = find_workload("detection")
+        probe = ProbeRecord(gains={"bf16": 2.0}, refusals=unfit(entry, device))
+        full = make_plan(device, find_preset(entry, "full"), None, probe)
+        tried = {name for group in full.rungs for name in group}
+        assert {"parsed-once", "folded-norms", "fixed-shapes"} <= tried
+        reasons = {left.variant: left.reason for left in full.left_out}
+        assert "its maps are large" in reasons[f"{device}-dead-taps"]
+        assert not [r for r in reasons.values() if "too short;" in r]
+        cifar = make_plan(device, find_preset(find_workload("cifar"), "full"), None, probe)
+        named = {name for group in cifar.rungs for name in group} | {left.variant for left in cifar.left_out}
+        assert not [name for name in named if name.endswith(("parsed-once", "folded-norms", "fixed-shapes"))]
+
+
+def test_the_probe_has_photographs_of_its_own():
+    data = random_boxes(2)
+    assert len(data.train) == 2
+    (item,) = rows(data.train.batch([1]))
+    assert item.boxes.tolist() == [[120, 80, 240, 160]]
+
+
+def test_without_pycocotools_one_sentence(stored, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'laptime\[detection\]'"):
+        open_data(spec_of(stored))
