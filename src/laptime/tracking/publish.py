@@ -52,8 +52,8 @@ def run_folder(folder: Path, variant: str, repeat: int) -> Path:
     return folder / f"{name}-{repeat}"
 
 
-def ladder_started(tracker: Tracker, ladder: LadderRecord) -> None:
-    """Starts the parent run."""
+def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None = None) -> None:
+    """Starts the parent run; its tag `laptime.folder` says where the ladder stands on its host."""
     params: dict[str, object] = {
         "workload": ladder.workload,
         "preset": ladder.preset,
@@ -68,6 +68,7 @@ def ladder_started(tracker: Tracker, ladder: LadderRecord) -> None:
     tags = {
         "laptime.kind": "ladder",
         "laptime.machine": ladder.probe.machine.fingerprint,
+        "laptime.folder": str(folder or ""),
         **_common_tags(ladder),
     }
     tracker.start_run(
@@ -170,7 +171,7 @@ def _variant_params(ladder: LadderRecord, rung: Rung, record: RunRecord) -> dict
     if record.spec is None:
         return params
     spec = record.spec
-    apart = {"schema_", "data", "optimizations", "variant", "repeat", "ceilings"}
+    apart = {"schema_", "data", "optimizations", "variant", "repeat", "ceilings", "checkpoints", "checkpoint_share"}
     fields = spec.model_dump(mode="json", exclude=apart)
     return {**fields, **params, "batch_size": _batch_size(spec), **_data_params(spec.data)}
 
