@@ -21,6 +21,7 @@ from laptime.launchers.base import ignore
 from laptime.places import Places
 from laptime.records import LadderRecord, ProbeRecord
 from laptime.spec import DataSpec
+from laptime.tracking.courier import Courier
 from laptime.tracking.reach import require_answer
 from laptime.tracking.sync import sync
 
@@ -67,8 +68,16 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
         started_at=time.time(),
     )
     ladder = Ladder(request, record, plan, places)
-    ladder.say = say
     ladder.start()
+    return attended(ladder, say)
+
+
+def attended(ladder: Ladder, say: Say) -> Ladder:
+    """A ladder that has been started, with somebody to hear it and a courier; its run is told to the store at once."""
+    assert ladder.journal is not None
+    uri = tracking_uri(ladder.request, ladder.places)
+    ladder.say, ladder.courier = say, Courier(ladder.journal, (uri, ladder.places.artifacts), say)
+    ladder.deliver()
     return ladder
 
 

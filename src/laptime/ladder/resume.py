@@ -15,7 +15,7 @@ from laptime.compare.load import load
 from laptime.compare.sides import load_sides
 from laptime.errors import DataError, RunError, TrackingError, UsageError, shorten
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.opening import catch_up, plan_of
+from laptime.ladder.opening import attended, catch_up, plan_of
 from laptime.ladder.request import LadderRequest, kept_request, make_request, tracking_uri
 from laptime.ladder.run import Ladder, Say
 from laptime.ladder.surroundings import commit, run_probe
@@ -185,12 +185,19 @@ def _data_again(asked: LadderRequest, record: LadderRecord, places: Places, say:
 
 def _opened(asked: LadderRequest, record: LadderRecord, places: Places, say: Say, journal: Journal) -> Ladder:
     plan = plan_of(asked, record.data, record.device, record.probe)
-    again = {"rungs": (), "dropped": (), "left_out": plan.left_out, "status": "running", "ended_at": None}
+    again = {
+        "rungs": (),
+        "dropped": (),
+        "left_out": plan.left_out,
+        "retracted": {},
+        "status": "running",
+        "ended_at": None,
+    }
     ladder = Ladder(asked, record.model_copy(update=again), plan, places)
-    ladder.say, ladder.before = say, record.turns
+    ladder.before = record.turns
     say(f"Going on with the ladder {record.id} in {ladder.folder}: {record.turns} processes had ended.")
     ladder.start(journal)
-    return ladder
+    return attended(ladder, say)
 
 
 def _finished(asked: LadderRequest, record: LadderRecord, places: Places) -> Ladder:

@@ -13,7 +13,7 @@ from laptime.compare.comparison import compare
 from laptime.compare.markdown import to_markdown
 from laptime.compare.model import Comparison
 from laptime.compare.write import write_comparison
-from laptime.ladder.advising import Counsel
+from laptime.ladder.advising import Counsel, mine_of
 from laptime.ladder.figures import headline_figures, variant_figures
 from laptime.ladder.first_round import first_round
 from laptime.ladder.plan import Plan
@@ -25,12 +25,15 @@ from laptime.launchers.base import RECORD, Hooks, failed, ignore
 from laptime.places import Places
 from laptime.records import Dropped, LadderRecord, LeftOut, Rung, RunRecord, write_json
 from laptime.tracking import Journal
+from laptime.tracking.courier import Courier
 from laptime.tracking.publish import (
     ladder_finished,
     ladder_started,
+    process_recorded,
     run_folder,
     variant_compared,
     variant_recorded,
+    variant_retracted,
 )
 from laptime.tracking.rule_history import advice_verified
 from laptime.tracking.sync import sync, target_of
@@ -46,6 +49,7 @@ class Ladder:
     Attributes:
         before: of a ladder that is gone on with, the turns that had ended at its earlier start: they are made again
             from their records, so that all decisions come out as they were. None for a new one.
+        courier: sends the journal between processes; None where only the end sends it.
     """
 
     def __init__(self, request: LadderRequest, record: LadderRecord, plan: Plan, places: Places) -> None:
@@ -58,6 +62,8 @@ class Ladder:
         self.verified: list[RunRecord] = []
         self.number = 0
         self.before: int | None = None
+        self.courier: Courier | None = None
+        self._told: list[RunRecord] = []
         self._trying: Variant | None = None
         self.journal: Journal | None = None
         self.comparison: Comparison | None = None
@@ -133,11 +139,27 @@ class Ladder:
             hooks.say(f"{turn}: taken from its record.")
         process.clear()
         records.append(record)
-        self.record = self.record.model_copy(update={"turns": max(self.record.turns, turn.number)})
         if not aside:
             self._settle(record)
+        if turn.kind == "round" and turn.number > (self.before or 0):
+            self._tell(record)
+        self._told += [record] if turn.kind == "round" else []
+        self.record = self.record.model_copy(update={"turns": max(self.record.turns, turn.number)})
         self._save()
+        self.deliver()
         return record
+
+    def deliver(self) -> None:
+        """Sends what the journal holds, where the store answers at once; nothing is timed meanwhile."""
+        if self.courier is not None:
+            self.courier.deliver()
+
+    def _tell(self, record: RunRecord) -> None:
+        """Puts a process into the journal as soon as it has ended: whatever ends the ladder, that is not lost."""
+        assert record.spec is not None
+        rung = next(r for r in self.record.rungs if r.variant == record.spec.variant)
+        if self.journal is not None:
+            process_recorded(self.journal, self.record, rung, mine_of(self.runs, rung.variant), self.folder)
 
     def _launched(self, process: Process, records: list[RunRecord], hooks: Hooks) -> RunRecord:
         try:
@@ -167,7 +189,11 @@ class Ladder:
         self.variants.pop(name)
         rungs = tuple(r for r in self.record.rungs if r.variant != name)
         self.record = self.record.model_copy(update={"rungs": rungs})
-        mine = [r for r in self.runs if r.spec is not None and r.spec.variant == name]
+        mine = mine_of(self.runs, name)
+        if self.journal is not None and self.number > (self.before or 0):
+            variant_retracted(self.journal, self.record, name)
+        counts = {**self.record.retracted, name: self.record.retracted.get(name, 0) + 1}
+        self.record = self.record.model_copy(update={"retracted": counts})
         self.runs = [r for r in self.runs if r not in mine]
         self.trials += mine
         (target,) = retracted(self.folder, name, self.number)
@@ -198,9 +224,9 @@ class Ladder:
         self._save()
         self.counsel.settle()
         for rung in self.record.rungs:
-            runs = [r for r in self.runs if r.spec is not None and r.spec.variant == rung.variant]
+            runs = mine_of(self.runs, rung.variant)
             if runs:
-                variant_recorded(self.journal, self.record, rung, runs, self.folder)
+                variant_recorded(self.journal, self.record, rung, runs, self.folder, self._told)
         for variant, finding in self.counsel.verified():
             advice_verified(self.journal, self.record, variant, finding)
         self._finish(self.journal, ending)

@@ -87,6 +87,7 @@ class LadderRecord(Readable):
             a ladder of a version that did not keep them.
         turns: processes that have ended, trials and verifications with them, whatever came of each; one that was
             interrupted has not.
+        retracted: how often a variant was taken back, by its name: each time its run in the tracking store is another.
     """
 
     schema_: str = Field(default=LADDER_SCHEMA, alias="schema")
@@ -112,6 +113,7 @@ class LadderRecord(Readable):
     status: Literal["running", "done", "failed", "interrupted"] = "running"
     request: dict[str, Any] | None = None
     turns: int = 0
+    retracted: dict[str, int] = Field(default_factory=dict)
 
     @property
     def real_data(self) -> bool:

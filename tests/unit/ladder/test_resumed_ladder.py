@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from tests.unit.conftest import make_data_spec
+from tests.unit.tracking.tracking_samples import MemoryStore
 
 from laptime.catalogue import find_preset, find_workload
 from laptime.errors import RunError, UsageError
@@ -18,7 +19,8 @@ from laptime.ladder.run import Ladder
 from laptime.launchers.base import Hooks
 from laptime.places import Places
 from laptime.records import EpochRecord, LadderRecord, Machine, ProbeRecord, RunRecord, read_ladder, write_json
-from laptime.tracking import Journal
+from laptime.tracking import Journal, replay
+from laptime.tracking.journal import state_path
 from laptime.tracking.publish import ladder_started
 
 FULL = find_preset(find_workload("cifar"), "full")
@@ -51,11 +53,17 @@ class Runs:
         (folder / "checkpoints").mkdir(parents=True)
         names = frozenset(o.name for o in spec.optimizations)
         epochs = tuple(
-            EpochRecord(index=i, epoch_s=seconds_of(names), samples=100, test_accuracy=0.8) for i in range(spec.epochs)
+            EpochRecord(index=i, epoch_s=seconds_of(names), samples=100, test_accuracy=0.8, ended_at=1000.0 + i)
+            for i in range(spec.epochs)
         )
         broken = bool(self.failing) and spec.variant.endswith(self.failing)
         record = RunRecord(
-            status="failed" if broken else "done", error="it broke" if broken else None, spec=spec, epochs=epochs
+            status="failed" if broken else "done",
+            error="it broke" if broken else None,
+            spec=spec,
+            epochs=epochs,
+            started_at=1000.0,
+            ended_at=1009.0,
         )
         write_json(folder / "record.json", record)
         return record
@@ -120,6 +128,57 @@ def test_wherever_a_ladder_is_cut_off_it_goes_on_to_the_same_end_and_repeats_not
         assert before.started + after.started == whole.started
         assert outcome(ladder) == outcome(reference)
         assert not list(place.rglob("checkpoints"))
+
+
+def stored(ladder: Ladder, times: int = 1) -> MemoryStore:
+    store = MemoryStore()
+    assert ladder.journal is not None
+    for _ in range(times):
+        replay(ladder.journal.path, store, str)
+        state_path(ladder.journal.path).unlink()
+    return store
+
+
+def test_each_process_is_told_when_it_ends_and_what_is_taken_back_has_a_run_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(ladder_module, "launch", Runs(4))
+    ladder = a_ladder(tmp_path / "cut")
+    with pytest.raises(Cut):
+        through(ladder)
+    told = stored(ladder)
+    assert told.created == ["l", *(f"l/{name}" for name in dict.fromkeys(r.spec.variant for r in ladder.runs))]
+    statuses = {key: told.runs[f"id-{key}"]["status"] for key in told.created}
+    assert statuses == {key: "RUNNING" if key == "l" else "FINISHED" for key in told.created}
+    assert {name for name, *_ in told.runs["id-l/cpu-baseline"]["metrics"]} >= {"epoch_s", "epoch_s_median"}
+    monkeypatch.setattr(ladder_module, "launch", Runs())
+    ladder = a_ladder(tmp_path / "whole")
+    through(ladder)
+    found = stored(ladder)
+    kinds = {key: found.runs[f"id-{key}"]["tags"].get("laptime.kind", "variant") for key in found.created}
+    assert kinds["l/cpu-optimized"] == "retracted"
+    assert kinds["l/cpu-optimized/again-1"] == "variant"
+    dropped = f"l/cpu-optimized-without-{ladder.record.dropped[0].name}"
+    assert kinds[dropped] == "retracted"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard.*")
+def test_what_arrives_is_the_same_however_often_it_was_broken_off_and_sent(tmp_path, monkeypatch):
+    stores = []
+    for cuts in ((), (2, 3, 5)):
+        place = tmp_path / str(len(cuts))
+        for number, cut in enumerate((*cuts, None)):
+            monkeypatch.setattr(ladder_module, "launch", Runs(cut))
+            ladder = a_ladder(place, read_ladder(place / "ladder" / "ladder.json") if number else None)
+            try:
+                for turn in ladder.turns():
+                    ladder.run(turn, Hooks())
+                ladder.close("done")
+            except Cut:
+                ladder.close("interrupted")
+            ladder.journal.close()
+        stores += [stored(ladder), stored(ladder, times=2)]
+    fields = ("metrics", "files", "status")
+    first, *others = [{key: [run[f] for f in fields] for key, run in store.runs.items()} for store in stores]
+    assert all(other == first for other in others)
 
 
 def test_what_failed_last_is_tried_again_and_an_earlier_failure_stands(tmp_path, monkeypatch):
