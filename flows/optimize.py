@@ -24,7 +24,7 @@ from pydantic import AfterValidator, Field
 from flows.artifacts import Progress, publish_artifacts
 from laptime.catalogue import WORKLOADS, find_workload
 from laptime.errors import LaptimeError, TrackingError, UnreachableError, in_words
-from laptime.ladder import Ladder, LadderRequest, Turn, make_request, open_ladder, prepare_data
+from laptime.ladder import Ladder, LadderRequest, Turn, make_request, open_ladder, prepare_data, resume_ladder
 from laptime.launchers.base import Hooks
 from laptime.places import Places, find_places
 from laptime.spec import DataSpec
@@ -132,6 +132,7 @@ def optimize(
     launcher: Literal["auto", "process", "torchrun", "kubernetes", "inline"] = "auto",
     tracking_uri: str | None = None,
     out: str | None = None,
+    resume: str | None = None,
 ) -> Any:
     """Trains a ladder of variants one after another, compares them with the baseline and publishes the runs.
 
@@ -156,6 +157,7 @@ def optimize(
         launcher: How processes are started - auto (torchrun for several), process, torchrun, kubernetes or inline.
         tracking_uri: MLflow's tracking URI; empty for MLFLOW_TRACKING_URI, else the embedded store.
         out: Folder for the ladder's files; empty for one under LAPTIME_HOME.
+        resume: Folder, id or MLflow run id of a ladder that was broken off, to go on with it.
     """
     given = dict(locals())
     try:
@@ -171,7 +173,10 @@ def optimize(
 def run_all(request: LadderRequest) -> Ladder:
     """Runs, compares and publishes a ladder; the current flow run gets its logs and artifacts."""
     places = find_places()
-    ladder = open_ladder(request, fetch_data(request, places), places, get_run_logger().info)
+    ladder = _opened(request, places)
+    if ladder.record.status == "done":
+        get_run_logger().info(f"The ladder {ladder.record.id} is done, nothing was run.")
+        return _shown(ladder, places)
     try:
         run_turns(ladder)
         ladder.compare()
@@ -183,6 +188,18 @@ def run_all(request: LadderRequest) -> Ladder:
             with suppress(LaptimeError, OSError):
                 ladder.publish()
         raise
+    return _shown(ladder, places)
+
+
+def _opened(request: LadderRequest, places: Places) -> Ladder:
+    say = get_run_logger().info
+    if request.resume:
+        return resume_ladder(request, places, say)
+    return open_ladder(request, fetch_data(request, places), places, say)
+
+
+def _shown(ladder: Ladder, places: Places) -> Ladder:
+    """Publishes a ladder that has its comparison."""
     FINISHED.append(ladder)
     try:
         publish(ladder)

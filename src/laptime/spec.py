@@ -138,6 +138,8 @@ class RunSpec(Frozen):
             none, a run that is profiled measures them itself.
         checkpoints: a folder or an s3:// prefix of this run's own: its state is written there after each counted epoch,
             and a worker that is started again goes on from there. None for none.
+        checkpoint_share: seconds of writing checkpoints for each second of training at most: one that would cost more
+            is left out, as where epochs are short and the model is large. None for a checkpoint after every epoch.
     """
 
     schema_: Literal["laptime.spec/1"] = Field(default=SPEC_SCHEMA, alias="schema")
@@ -164,6 +166,7 @@ class RunSpec(Frozen):
     profile_schedule: ScheduleText = "1,2,5,1"
     ceilings: dict[str, float] = Field(default_factory=dict)
     checkpoints: str | None = None
+    checkpoint_share: Annotated[float, Field(gt=0)] | None = None
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -181,6 +184,7 @@ class RunSpec(Frozen):
                 "profile_schedule": True,
                 "ceilings": True,
                 "checkpoints": True,
+                "checkpoint_share": True,
                 "data": {"path", "asked", "own"},
             },
         )

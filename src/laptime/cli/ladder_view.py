@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from laptime.cli.words import command
 from laptime.compare.terminal import print_comparison
 from laptime.devices import choose_device
 from laptime.errors import LaptimeError, TrackingError
-from laptime.ladder import Ladder, LadderRequest, Turn, open_ladder, prepare_data, settled_preset
+from laptime.ladder import Ladder, LadderRequest, Turn, open_ladder, prepare_data, resume_ladder, settled_preset
 from laptime.ladder.estimate import Expected, expected
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.launchers.base import Hooks
@@ -93,16 +93,24 @@ def view() -> Iterator[View]:
         yield View(progress)
 
 
-def run_ladder(request: LadderRequest, as_json: bool) -> int:
-    """Runs a ladder to its end; returns the exit code."""
+def run_ladder(request: LadderRequest, as_json: bool, given: Collection[str]) -> int:
+    """Runs a ladder to its end, or to the end of the one that the request names; returns the exit code.
+
+    Args:
+        request: the options.
+        as_json: whether the comparison is printed for machines.
+        given: the options that were typed.
+    """
     places = find_places()
     # An end from outside is an end like Ctrl-C: the training goes too, and the runs are marked.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with view() as shown:
-        data = prepare_data(request, places, shown.say)
-        if data.notice:
-            shown.say(f"NOTICE: {data.notice}")
-        ladder = open_ladder(request, data, places, shown.say)
+        if request.resume:
+            ladder = resume_ladder(request, places, shown.say, given)
+        else:
+            ladder = open_ladder(request, prepare_data(request, places, shown.say), places, shown.say)
+        if ladder.record.data.notice:
+            shown.say(f"NOTICE: {ladder.record.data.notice}")
         published = _through(ladder, shown)
     assert ladder.comparison is not None
     if as_json:
@@ -117,6 +125,9 @@ def run_ladder(request: LadderRequest, as_json: bool) -> int:
 
 def _through(ladder: Ladder, shown: View) -> int:
     """Runs all turns, compares and publishes; 1 where publishing failed."""
+    if ladder.record.status == "done":
+        shown.say(f"The ladder {ladder.record.id} is done, nothing was run.")
+        return _publish(ladder, shown.say)
     try:
         for turn in ladder.turns():
             shown.turn(turn)
@@ -127,7 +138,8 @@ def _through(ladder: Ladder, shown: View) -> int:
         ladder.close("failed")
         raise
     except KeyboardInterrupt:
-        shown.say("Interrupted: the run is marked, what was measured is kept in " + str(ladder.folder))
+        shown.say(f"Interrupted: the run is marked, what was measured is kept in {ladder.folder}")
+        shown.say(f"To go on: {command('laptime')} optimize {ladder.request.workload} --resume {ladder.folder}")
         raise typer.Exit(130) from None
     finally:
         ladder.close("interrupted")

@@ -23,10 +23,13 @@ from laptime.cli.options import (
     WEIGHTS,
     WORKLOAD,
     chosen_profile,
+    typed,
 )
+from laptime.errors import UsageError
 
 
 def optimize(
+    context: typer.Context,
     workload: WORKLOAD,
     preset: Annotated[str, typer.Option(help="quick (a few variants, little data) or full (all of both).")] = "quick",
     device: DEVICE = "auto",
@@ -57,6 +60,13 @@ def optimize(
     launcher: LAUNCHER = "auto",
     tracking_uri: TRACKING = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the ladder; default: <home>/runs/<id>.")] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Go on with a ladder that was broken off: its folder, its id or its MLflow run id; no other options.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and how long it should take.")] = False,
     as_json: JSON = False,
 ) -> None:
@@ -85,8 +95,13 @@ def optimize(
         launcher=launcher,
         tracking_uri=tracking_uri,
         out=str(out) if out else None,
+        resume=resume,
     )
+    if dry_run and resume:
+        raise UsageError(
+            "--dry-run and --resume contradict each other: a ladder that is gone on with is planned already."
+        )
     if dry_run:
         plan_only(request, as_json)
         return
-    raise typer.Exit(run_ladder(request, as_json))
+    raise typer.Exit(run_ladder(request, as_json, typed(context, type(request).model_fields)))

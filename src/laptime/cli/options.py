@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -31,6 +32,13 @@ PROFILE = Annotated[
 NO_PROFILE = Annotated[bool, typer.Option("--no-profile", help="The same as --profile none.")]
 PROFILE_SCHEDULE = Annotated[str, typer.Option(help="Steps of the profiler: wait,warmup,active,repeat.")]
 JSON = Annotated[bool, typer.Option("--json", help="Write JSON to standard output, for machines.")]
+
+
+def typed(context: typer.Context, fields: Iterable[str]) -> set[str]:
+    """Which of some options the user has typed, as names of a request's fields."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    named = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    return {{"no_profile": "profile"}.get(name, name) for name in named} & set(fields)
 
 
 def chosen_profile(profile: str | None, no_profile: bool) -> str:

@@ -85,6 +85,7 @@ class Checkpoints:
         self._place: Objects | None = None
         self._pointer = Pointer(spec=self._identity)
         self.notes: list[str] = []
+        self._last_s = self._unsaved_s = 0.0  # of writing the last one; of training since then
 
     @property
     def starts(self) -> tuple[StartRecord, ...]:
@@ -122,10 +123,15 @@ class Checkpoints:
     def keep(self, parts: Parts, epochs: Sequence[EpochRecord], settled: Sequence[OptimizationSpec]) -> EpochRecord:
         """Writes a checkpoint after the last of `epochs`; returns that epoch with the seconds that it took.
 
-        One that can't be written costs a note, not the run: the one before it stays.
+        One that can't be written costs a note, not the run: the one before it stays. One that costs more than
+        the spec's share of the training since the one before it is left out.
         """
         last = epochs[-1]
         if self._place is None or not self._world.first:
+            return last
+        self._unsaved_s += last.epoch_s
+        share = self._spec.checkpoint_share
+        if share is not None and self._last_s > share * self._unsaved_s:
             return last
         begin = time.perf_counter()
         name = f"checkpoint-{len(epochs) % _NAMES}.pt"
@@ -139,7 +145,8 @@ class Checkpoints:
             self.notes.append(f"no checkpoint was written after epoch {last.index}: {error}")
             return last
         self._pointer = pointer
-        return last.model_copy(update={"checkpoint_s": time.perf_counter() - begin})
+        self._last_s, self._unsaved_s = time.perf_counter() - begin, 0.0
+        return last.model_copy(update={"checkpoint_s": self._last_s})
 
     def _check_batch(self, found: Found | None) -> None:
         """Refuses to go on with another batch and another schedule, as weak scaling would on other ranks."""

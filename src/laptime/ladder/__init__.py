@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from laptime.ladder.opening import open_ladder
     from laptime.ladder.prepare import prepare_data
     from laptime.ladder.request import LadderRequest, make_request, settled_preset
+    from laptime.ladder.resume import resume_ladder
     from laptime.ladder.run import Ladder
     from laptime.ladder.single import run_single
     from laptime.ladder.turn import Turn
@@ -24,6 +25,7 @@ __all__ = [
     "make_request",
     "open_ladder",
     "prepare_data",
+    "resume_ladder",
     "run_single",
     "settled_preset",
 ]
@@ -32,6 +34,7 @@ _HOMES = {
     "opening": ("open_ladder",),
     "prepare": ("prepare_data",),
     "request": ("LadderRequest", "make_request", "settled_preset"),
+    "resume": ("resume_ladder",),
     "run": ("Ladder",),
     "single": ("run_single",),
     "turn": ("Turn",),

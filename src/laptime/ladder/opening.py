@@ -10,10 +10,10 @@ from laptime.catalogue.own import with_findings
 from laptime.compare.quality import quality_floor
 from laptime.devices import choose_device, device_count
 from laptime.errors import TrackingError
-from laptime.ladder.plan import make_plan, unfit, with_refusals
+from laptime.ladder.plan import Plan, make_plan, unfit, with_refusals
 from laptime.ladder.probing import probe_slow_rungs
 from laptime.ladder.ranks import with_parallel
-from laptime.ladder.request import LadderRequest, fitted_preset, tracking_uri
+from laptime.ladder.request import LadderRequest, fitted_preset, kept_request, tracking_uri
 from laptime.ladder.run import Ladder, Say
 from laptime.ladder.surroundings import commit, run_probe
 from laptime.launchers import ranks_there
@@ -21,6 +21,7 @@ from laptime.launchers.base import ignore
 from laptime.places import Places
 from laptime.records import LadderRecord, ProbeRecord
 from laptime.spec import DataSpec
+from laptime.tracking.courier import Courier
 from laptime.tracking.reach import require_answer
 from laptime.tracking.sync import sync
 
@@ -46,8 +47,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     probe = probe.model_copy(update={"refusals": probe.refusals | no_use})
     if not request.variants:
         probe = probe_slow_rungs(probe, (what, device, preset), places, say)
-    there = ranks_there(request.launcher) or device_count(device)
-    plan = with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, there)
+    plan = plan_of(request, data, device, probe)
     record = LadderRecord(
         id=f"{time.strftime('%Y%m%d-%H%M%S')}-{slug(entry.name)}-{secrets.token_hex(2)}",
         workload=entry.name,
@@ -64,12 +64,28 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
         quality=entry.quality,
         quality_floor=quality_floor(entry.name, len(data.classes)),
         commit=commit(),
+        request=kept_request(request),
         started_at=time.time(),
     )
     ladder = Ladder(request, record, plan, places)
-    ladder.say = say
     ladder.start()
+    return attended(ladder, say)
+
+
+def attended(ladder: Ladder, say: Say) -> Ladder:
+    """A ladder that has been started, with somebody to hear it and a courier; its run is told to the store at once."""
+    assert ladder.journal is not None
+    uri = tracking_uri(ladder.request, ladder.places)
+    ladder.say, ladder.courier = say, Courier(ladder.journal, (uri, ladder.places.artifacts), say)
+    ladder.deliver()
     return ladder
+
+
+def plan_of(request: LadderRequest, data: DataSpec, device: str, probe: ProbeRecord) -> Plan:
+    """What a ladder tries on this machine, as far as a probe has shown; raises UsageError for unknown names."""
+    entry, preset = with_findings(find_workload(request.workload), data), fitted_preset(request, data)
+    there = ranks_there(request.launcher) or device_count(device)
+    return with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, there)
 
 
 def slug(name: str) -> str:

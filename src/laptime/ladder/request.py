@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from laptime.ladder.ranks import check_ranks, ranks_of
 from laptime.launchers import AUTO, NAMES, launcher_of, ranks_there
 from laptime.places import Places
 from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
+from laptime.tracking.uri import without_credentials
 from laptime.variants import Variant
 
 Positive = Annotated[int, Field(ge=1)]
@@ -46,6 +48,7 @@ class LadderRequest(Frozen):
     launcher: str = AUTO
     tracking_uri: str | None = None
     out: str | None = None
+    resume: str | None = None
 
     @field_validator("variants", mode="before")
     @classmethod
@@ -154,6 +157,15 @@ def check_weights(weights: str, workload: str) -> None:
         raise UsageError(f"--weights {shorten(weights)!r} is not for {shorten(workload)}: load them in its model().")
     if weights not in ("none", "imagenet") and not Path(weights).expanduser().is_file():
         raise UsageError(f"--weights {shorten(weights)!r} is neither none nor imagenet nor a file: give one of these.")
+
+
+def kept_request(request: LadderRequest) -> dict[str, Any]:
+    """A request as it is kept with its ladder: plain values, no credentials."""
+    kept = request.model_dump(mode="json", exclude={"resume", "out"})
+    if request.tracking_uri:
+        kept["tracking_uri"] = without_credentials(request.tracking_uri)
+    kept["data"] = re.sub(r"//[^/@\s]*@", "//", request.data)
+    return kept
 
 
 def tracking_uri(request: LadderRequest, places: Places) -> str:

@@ -13,23 +13,27 @@ from laptime.compare.comparison import compare
 from laptime.compare.markdown import to_markdown
 from laptime.compare.model import Comparison
 from laptime.compare.write import write_comparison
-from laptime.ladder.advising import Counsel
+from laptime.ladder.advising import Counsel, mine_of
 from laptime.ladder.figures import headline_figures, variant_figures
 from laptime.ladder.first_round import first_round
 from laptime.ladder.plan import Plan
-from laptime.ladder.request import LadderRequest, fitted_preset, make_spec, tracking_uri
+from laptime.ladder.process import Process, process_of, retracted
+from laptime.ladder.request import LadderRequest, fitted_preset, tracking_uri
 from laptime.ladder.turn import Kind, Turn
 from laptime.launchers import launch
 from laptime.launchers.base import RECORD, Hooks, failed, ignore
 from laptime.places import Places
-from laptime.records import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, Rung, RunRecord, write_json
+from laptime.records import Dropped, LadderRecord, LeftOut, Rung, RunRecord, write_json
 from laptime.tracking import Journal
+from laptime.tracking.courier import Courier
 from laptime.tracking.publish import (
     ladder_finished,
     ladder_started,
+    process_recorded,
     run_folder,
     variant_compared,
     variant_recorded,
+    variant_retracted,
 )
 from laptime.tracking.rule_history import advice_verified
 from laptime.tracking.sync import sync, target_of
@@ -40,7 +44,13 @@ Ending = Literal["done", "failed", "interrupted"]
 
 
 class Ladder:
-    """A ladder that is being run; its state stands in `folder/ladder.json` after each turn."""
+    """A ladder that is being run; its state stands in `folder/ladder.json` after each turn.
+
+    Attributes:
+        before: of a ladder that is gone on with, the turns that had ended at its earlier start: they are made again
+            from their records, so that all decisions come out as they were. None for a new one.
+        courier: sends the journal between processes; None where only the end sends it.
+    """
 
     def __init__(self, request: LadderRequest, record: LadderRecord, plan: Plan, places: Places) -> None:
         self.request, self.record, self.plan, self.places = request, record, plan, places
@@ -51,6 +61,9 @@ class Ladder:
         self.trials: list[RunRecord] = []
         self.verified: list[RunRecord] = []
         self.number = 0
+        self.before: int | None = None
+        self.courier: Courier | None = None
+        self._told: list[RunRecord] = []
         self._trying: Variant | None = None
         self.journal: Journal | None = None
         self.comparison: Comparison | None = None
@@ -58,14 +71,14 @@ class Ladder:
         self.say: Say = ignore
         self.counsel = Counsel(self)
 
-    def start(self) -> None:
-        """Makes the folder and the journal."""
+    def start(self, journal: Journal | None = None) -> None:
+        """Makes the folder and the journal, or goes on with one that is held already."""
         self.folder.mkdir(parents=True, exist_ok=True)
         os.environ["LAPTIME_COMMIT"] = self.record.commit or ""  # for the records that workers write
         self._save()
         target = target_of(tracking_uri(self.request, self.places), self.places)
-        self.journal = Journal(self.places.journal / f"{self.record.id}.jsonl", target)
-        ladder_started(self.journal, self.record)
+        self.journal = journal or Journal(self.places.journal / f"{self.record.id}.jsonl", target)
+        ladder_started(self.journal, self.record, self.folder)
 
     def turns(self) -> Iterator[Turn]:
         """Yields what to run next, one at a time; `run` must have been called before the next is asked for."""
@@ -117,32 +130,44 @@ class Ladder:
         """Runs one turn to its record, whatever becomes of it."""
         aside = turn.kind != "round"
         variant = self._trying if aside and self._trying else self.variants[turn.variant]
-        spec = make_spec(self.request, variant, self.record.data, turn.repeat)
-        ceilings = self.record.probe.machine.ceilings.model_dump(exclude_none=True)
-        spec = spec.model_copy(update={"ceilings": ceilings})
-        folder, records = run_folder(self.folder, turn.variant, turn.repeat), self.runs
-        if aside:
-            # Two epochs tell a time, except where they differ by design; all but the times is the first's.
-            epochs = spec.epochs if spec.option("progressive-resizing") is not None else min(spec.epochs, 2)
-            short = {"check": False, "save_model": False, "epochs": epochs, "profile": "none"}
-            spec, records = spec.model_copy(update=short), self.trials
-            folder = run_folder(self.folder / TRIALS, turn.variant, turn.number)
-        if turn.kind == "verify":
-            # A remedy that no turn of the ladder has checked against the baseline is checked in its first round.
-            new = turn.repeat == 0 and turn.variant not in self.variants
-            spec, records = spec.model_copy(update={"check": new}), self.verified
-            folder = run_folder(self.folder / VERIFY, turn.variant, turn.number)
-        try:
-            record = launch(self.request.launcher, spec, folder, hooks)
-        except BaseException:
-            records.append(failed(spec, "interrupted"))
-            write_json(folder / RECORD, records[-1])
-            raise
+        process = process_of(self, turn, variant)
+        records = {"round": self.runs, "trial": self.trials, "verify": self.verified}[turn.kind]
+        record = None if self.before is None else process.left_before(self.before)
+        if record is None:
+            record = self._launched(process, records, hooks)
+        else:
+            hooks.say(f"{turn}: taken from its record.")
+        process.clear()
         records.append(record)
         if not aside:
             self._settle(record)
+        if turn.kind == "round" and turn.number > (self.before or 0):
+            self._tell(record)
+        self._told += [record] if turn.kind == "round" else []
+        self.record = self.record.model_copy(update={"turns": max(self.record.turns, turn.number)})
         self._save()
+        self.deliver()
         return record
+
+    def deliver(self) -> None:
+        """Sends what the journal holds, where the store answers at once; nothing is timed meanwhile."""
+        if self.courier is not None:
+            self.courier.deliver()
+
+    def _tell(self, record: RunRecord) -> None:
+        """Puts a process into the journal as soon as it has ended: whatever ends the ladder, that is not lost."""
+        assert record.spec is not None
+        rung = next(r for r in self.record.rungs if r.variant == record.spec.variant)
+        if self.journal is not None:
+            process_recorded(self.journal, self.record, rung, mine_of(self.runs, rung.variant), self.folder)
+
+    def _launched(self, process: Process, records: list[RunRecord], hooks: Hooks) -> RunRecord:
+        try:
+            return launch(self.request.launcher, process.spec, process.folder, hooks)
+        except BaseException:
+            records.append(failed(process.spec, "interrupted"))
+            write_json(process.folder / RECORD, records[-1])
+            raise
 
     @property
     def finished(self) -> int:
@@ -164,12 +189,17 @@ class Ladder:
         self.variants.pop(name)
         rungs = tuple(r for r in self.record.rungs if r.variant != name)
         self.record = self.record.model_copy(update={"rungs": rungs})
-        mine = [r for r in self.runs if r.spec is not None and r.spec.variant == name]
+        mine = mine_of(self.runs, name)
+        if self.journal is not None and self.number > (self.before or 0):
+            variant_retracted(self.journal, self.record, name)
+        counts = {**self.record.retracted, name: self.record.retracted.get(name, 0) + 1}
+        self.record = self.record.model_copy(update={"retracted": counts})
         self.runs = [r for r in self.runs if r not in mine]
         self.trials += mine
-        target = run_folder(self.folder / TRIALS, f"{name}-retracted", self.number)
+        (target,) = retracted(self.folder, name, self.number)
         target.parent.mkdir(exist_ok=True)
-        run_folder(self.folder, name, 0).rename(target)
+        if not target.exists():  # as it does where the ladder is gone on with
+            run_folder(self.folder, name, 0).rename(target)
         self._save()
 
     def _settle(self, record: RunRecord) -> None:
@@ -194,9 +224,9 @@ class Ladder:
         self._save()
         self.counsel.settle()
         for rung in self.record.rungs:
-            runs = [r for r in self.runs if r.spec is not None and r.spec.variant == rung.variant]
+            runs = mine_of(self.runs, rung.variant)
             if runs:
-                variant_recorded(self.journal, self.record, rung, runs, self.folder)
+                variant_recorded(self.journal, self.record, rung, runs, self.folder, self._told)
         for variant, finding in self.counsel.verified():
             advice_verified(self.journal, self.record, variant, finding)
         self._finish(self.journal, ending)

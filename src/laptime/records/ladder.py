@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -83,6 +83,11 @@ class LadderRecord(Readable):
         quality: name of the quality metric (`accuracy`), as `test_<quality>` in the epochs.
         quality_floor: below it quality is not judged.
         real_data: whether the data is what it claims to be; parity is never claimed on a stand-in.
+        request: the options that it was asked for with, without credentials, so that it can be gone on with; None in
+            a ladder of a version that did not keep them.
+        turns: processes that have ended, trials and verifications with them, whatever came of each; one that was
+            interrupted has not.
+        retracted: how often a variant was taken back, by its name: each time its run in the tracking store is another.
     """
 
     schema_: str = Field(default=LADDER_SCHEMA, alias="schema")
@@ -106,6 +111,9 @@ class LadderRecord(Readable):
     started_at: float | None = None
     ended_at: float | None = None
     status: Literal["running", "done", "failed", "interrupted"] = "running"
+    request: dict[str, Any] | None = None
+    turns: int = 0
+    retracted: dict[str, int] = Field(default_factory=dict)
 
     @property
     def real_data(self) -> bool:

@@ -127,9 +127,15 @@ class Journal:
         """See `Tracker.end_run`."""
         self._write(Ended(key=key, status=status, ended_at=ended_at))
 
-    def send(self, store: Store, say: Say) -> ReplayState:
-        """Replays what this process has written so far; see `replay`."""
-        return _replay(self.path, store, say)
+    def send(self, store: Store, say: Say, enough: Callable[[], bool] | None = None) -> ReplayState:
+        """Replays what this process has written so far; see `replay`.
+
+        Args:
+            store: where to.
+            say: gets a sentence for what is worth knowing.
+            enough: asked after each event whether the rest, and the models, wait for the next time; None for all.
+        """
+        return _replay(self.path, store, say, enough)
 
     def _write(self, line: Event | Header) -> None:
         size = self._file.seek(0, os.SEEK_END)
@@ -216,7 +222,7 @@ def _lock(file: IO[bytes], path: Path) -> None:
         raise JournalBusyError(f"the journal {path} is in use by a running process: wait until it ends.") from error
 
 
-def _replay(path: Path, store: Store, say: Say) -> ReplayState:
+def _replay(path: Path, store: Store, say: Say, enough: Callable[[], bool] | None = None) -> ReplayState:
     size = path.stat().st_size
     _, events = read_journal(path)
     state = read_state(path)
@@ -229,6 +235,10 @@ def _replay(path: Path, store: Store, say: Say) -> ReplayState:
         known = {k: v for k, v in store.run_ids.items() if k in keys}
         state = state.model_copy(update={"applied": number + 1, "runs": known})
         write_json(state_path(path), state)
+        if enough is not None and enough():
+            return state
+    if enough is not None:
+        return state
     state = _send_models(events, state, store, say)
     if _all_ended(events):
         state = state.model_copy(update={"size": size})

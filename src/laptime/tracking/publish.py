@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import os
-import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from laptime.catalogue import LARGE_BATCHES, find_workload, options_of
-from laptime.records import EpochRecord, LadderRecord, Rung, RunRecord, write_json
+from laptime.records import LadderRecord, Rung, RunRecord, write_json
 from laptime.spec import DataSpec, RunSpec
-from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus, Tracker
+from laptime.tracking.base import ModelFiles, RunStart, RunStatus, Tracker
 from laptime.tracking.owner import this_process
-from laptime.tracking.steps import inference_metrics, step_metrics
+from laptime.tracking.rows import curves, figure_rows, repeat_of, summaries
 from laptime.tracking.tensorboard import write_events
 
-# Curves of quality are comparable between processes only one by one: the first repeat's are shown.
-QUALITY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "test_map50", "test_map")
-# Times of all repeats stand behind one another, so that a slow process can be seen.
-TIMING = ("epoch_s", "samples_per_s", "data_wait_s", "evaluate_s", "peak_memory_mib")
-# Figures of a run that its records hold; the others come from the comparison.
-SUMMARY = ("warmup_s", "compile_s", "startup_s", "peak_memory_mib")
-FILES = (
-    *("spec.json", "record.json", "machine.json", "log.txt", "samples.png", "model_summary.txt"),
-    *("advice.json", "advice.md"),
-)
-FOLDERS = ("tensorboard", "profile")
+# What a process leaves, and what the ladder's end adds to it.
+FILES = ("spec.json", "record.json", "machine.json", "log.txt", "samples.png", "model_summary.txt", "profile")
+LATE = ("advice.json", "advice.md", "tensorboard")
 
 _STATUS: dict[str, RunStatus] = {
     "done": "FINISHED",
@@ -42,8 +33,9 @@ def ladder_key(ladder: LadderRecord) -> str:
 
 
 def variant_key(ladder: LadderRecord, variant: str) -> str:
-    """Key of a variant's run."""
-    return f"{ladder.id}/{variant}"
+    """Key of a variant's run; of one that was retracted and runs again a new one, since a run's params stay."""
+    again = ladder.retracted.get(variant, 0)
+    return f"{ladder.id}/{variant}" + (f"/again-{again}" if again else "")
 
 
 def run_folder(folder: Path, variant: str, repeat: int) -> Path:
@@ -52,8 +44,8 @@ def run_folder(folder: Path, variant: str, repeat: int) -> Path:
     return folder / f"{name}-{repeat}"
 
 
-def ladder_started(tracker: Tracker, ladder: LadderRecord) -> None:
-    """Starts the parent run."""
+def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None = None) -> None:
+    """Starts the parent run; its tag `laptime.folder` says where the ladder stands on its host."""
     params: dict[str, object] = {
         "workload": ladder.workload,
         "preset": ladder.preset,
@@ -68,6 +60,7 @@ def ladder_started(tracker: Tracker, ladder: LadderRecord) -> None:
     tags = {
         "laptime.kind": "ladder",
         "laptime.machine": ladder.probe.machine.fingerprint,
+        "laptime.folder": str(folder or ""),
         **_common_tags(ladder),
     }
     tracker.start_run(
@@ -82,8 +75,36 @@ def ladder_started(tracker: Tracker, ladder: LadderRecord) -> None:
     )
 
 
-def variant_recorded(
+def process_recorded(
     tracker: Tracker, ladder: LadderRecord, rung: Rung, records: Sequence[RunRecord], folder: Path
+) -> None:
+    """Tells the last of a variant's processes so far: curves and files, of the first process figures too.
+
+    Args:
+        tracker: where to.
+        ladder: the ladder.
+        rung: the variant.
+        records: what its processes produced, in the order of their repeats.
+        folder: the ladder's folder; see `run_folder`.
+    """
+    key = _start_variant(tracker, ladder, rung, records)
+    tracker.log_metrics(key, [*curves(ladder, records[-1:]), *(summaries(records) if len(records) == 1 else ())])
+    _log_files(tracker, key, records[-1], run_folder(folder, rung.variant, repeat_of(records[-1])))
+    tracker.end_run(key, _run_status(ladder, records), records[-1].ended_at or time.time())
+
+
+def variant_retracted(tracker: Tracker, ladder: LadderRecord, variant: str) -> None:
+    """Tells that what a variant has run is no part of the comparison; to be called before the record says so."""
+    tracker.set_tags(variant_key(ladder, variant), {"laptime.kind": "retracted"})
+
+
+def variant_recorded(
+    tracker: Tracker,
+    ladder: LadderRecord,
+    rung: Rung,
+    records: Sequence[RunRecord],
+    folder: Path,
+    told: Sequence[RunRecord] = (),
 ) -> None:
     """Tells all of a variant's processes: a child run with params, metrics and files.
 
@@ -93,7 +114,24 @@ def variant_recorded(
         rung: the variant, as it was decided.
         records: what its processes produced, in the order of their repeats.
         folder: the ladder's folder; see `run_folder`.
+        told: those that `process_recorded` has told.
     """
+    key = _start_variant(tracker, ladder, rung, records)
+    new = [record for record in records if record not in told]
+    tracker.log_metrics(key, [*curves(ladder, new), *summaries(records)])
+    folders = [run_folder(folder, rung.variant, repeat_of(record)) for record in records]
+    for record, place in zip(records, folders, strict=True):
+        write_events(record, place / "tensorboard")
+        _log_files(tracker, key, record, place, (*(FILES if record in new else ()), *LATE))
+    model = next((p for p in folders if (p / "model.pt").is_file() and (p / "spec.json").is_file()), None)
+    if model is not None and ladder.data.own is None and not find_workload(ladder.workload).boxes:
+        tracker.log_model(ModelFiles(key, model))
+    elif model is not None:  # the code of a user's own net is not ours to store, and a detector takes no one batch
+        tracker.log_artifact(key, model / "model.pt")
+    tracker.end_run(key, _run_status(ladder, records), records[-1].ended_at or time.time())
+
+
+def _start_variant(tracker: Tracker, ladder: LadderRecord, rung: Rung, records: Sequence[RunRecord]) -> str:
     key = variant_key(ladder, rung.variant)
     first = records[0]
     started = first.started_at or ladder.started_at or time.time()
@@ -114,21 +152,12 @@ def variant_recorded(
             params=_texts(_variant_params(ladder, rung, first)),
         )
     )
-    tracker.log_metrics(key, [*_curves(ladder, records), *_summaries(records)])
-    folders = [run_folder(folder, rung.variant, _repeat(record)) for record in records]
-    for record, place in zip(records, folders, strict=True):
-        _log_files(tracker, key, record, place)
-    model = next((p for p in folders if (p / "model.pt").is_file() and (p / "spec.json").is_file()), None)
-    if model is not None and ladder.data.own is None and not find_workload(ladder.workload).boxes:
-        tracker.log_model(ModelFiles(key, model))
-    elif model is not None:  # the code of a user's own net is not ours to store, and a detector takes no one batch
-        tracker.log_artifact(key, model / "model.pt")
-    tracker.end_run(key, _run_status(ladder, records), records[-1].ended_at or time.time())
+    return key
 
 
 def variant_compared(tracker: Tracker, ladder: LadderRecord, variant: str, figures: Mapping[str, float]) -> None:
     """Adds to a variant's run what only the comparison knows: speed-up, intervals, time to accuracy."""
-    tracker.log_metrics(variant_key(ladder, variant), _figures(figures, ladder.ended_at))
+    tracker.log_metrics(variant_key(ladder, variant), figure_rows(figures, ladder.ended_at))
 
 
 def ladder_finished(
@@ -148,7 +177,7 @@ def ladder_finished(
         files: by their place in the run's artifacts, `ladder.json` among them; a file carries the name of its place.
     """
     key = ladder_key(ladder)
-    tracker.log_metrics(key, _figures(figures, ladder.ended_at))
+    tracker.log_metrics(key, figure_rows(figures, ladder.ended_at))
     tracker.set_note(key, note_markdown)
     for place, path in files.items():
         parent = PurePosixPath(place).parent
@@ -170,7 +199,7 @@ def _variant_params(ladder: LadderRecord, rung: Rung, record: RunRecord) -> dict
     if record.spec is None:
         return params
     spec = record.spec
-    apart = {"schema_", "data", "optimizations", "variant", "repeat", "ceilings"}
+    apart = {"schema_", "data", "optimizations", "variant", "repeat", "ceilings", "checkpoints", "checkpoint_share"}
     fields = spec.model_dump(mode="json", exclude=apart)
     return {**fields, **params, "batch_size": _batch_size(spec), **_data_params(spec.data)}
 
@@ -215,64 +244,16 @@ def _record_tags(records: Sequence[RunRecord]) -> dict[str, str | None]:
     }
 
 
-def _curves(ladder: LadderRecord, records: Sequence[RunRecord]) -> Iterator[MetricRow]:
-    for record in records:
-        repeat = _repeat(record)
-        names = QUALITY + TIMING if repeat == 0 else TIMING
-        for epoch in record.epochs:
-            at = epoch.ended_at or record.ended_at or time.time()
-            step = repeat * _epochs(ladder, record) + epoch.index
-            yield from _rows(epoch, names, step, at)
-            yield from (MetricRow(name, value, step, at) for name, value in step_metrics(epoch).items())
-
-
-def _epochs(ladder: LadderRecord, record: RunRecord) -> int:
-    return record.spec.epochs if record.spec else ladder.epochs
-
-
-def _rows(epoch: EpochRecord, names: Sequence[str], step: int, at: float) -> Iterator[MetricRow]:
-    for name in names:
-        value = getattr(epoch, name)
-        if value is not None:
-            yield MetricRow(name, value, step, at)
-
-
-def _summaries(records: Sequence[RunRecord]) -> Iterator[MetricRow]:
-    """Medians over the processes that came through; of an epoch over all kept epochs."""
-    done = [r for r in records if r.status == "done"]
-    at = next((r.ended_at for r in reversed(records) if r.ended_at), None) or time.time()
-    values = {name: [v for r in done if (v := getattr(r, name)) is not None] for name in SUMMARY}
-    # Where the epochs hold the peak memory, it is a curve already, and two series of one name would mix.
-    if any(e.peak_memory_mib is not None for r in done for e in r.epochs):
-        values.pop("peak_memory_mib")
-    values["epoch_s_median"] = [s for r in done for s in r.laps]
-    for name, found in values.items():
-        if found:
-            yield MetricRow(name, statistics.median(found), 0, at)
-    yield from _figures(inference_metrics(done), at)
-
-
-def _figures(figures: Mapping[str, float], at: float | None) -> list[MetricRow]:
-    when = at or time.time()
-    return [MetricRow(name, value, 0, when) for name, value in figures.items()]
-
-
-def _log_files(tracker: Tracker, key: str, record: RunRecord, folder: Path) -> None:
-    repeat = _repeat(record)
+def _log_files(tracker: Tracker, key: str, record: RunRecord, folder: Path, wanted: Sequence[str] = FILES) -> None:
+    repeat = repeat_of(record)
     target = f"repeats/{repeat}" if repeat else ""
     if not (folder / "machine.json").exists():
         write_json(folder / "machine.json", record.machine)
-    write_events(record, folder / "tensorboard")
-    for name in FILES:
-        if (folder / name).is_file():
-            tracker.log_artifact(key, folder / name, target)
-    for name in FOLDERS:
-        if (folder / name).is_dir():
-            tracker.log_artifact(key, folder / name, f"{target}/{name}".strip("/"))
-
-
-def _repeat(record: RunRecord) -> int:
-    return record.spec.repeat if record.spec else 0
+    for path in (folder / name for name in wanted):
+        if path.is_file():
+            tracker.log_artifact(key, path, target)
+        elif path.is_dir():
+            tracker.log_artifact(key, path, f"{target}/{path.name}".strip("/"))
 
 
 def _run_status(ladder: LadderRecord, records: Sequence[RunRecord]) -> RunStatus:

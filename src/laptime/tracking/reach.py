@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.uri import is_http, masked, without_credentials
 
 _ANSWER_S = 3.0
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 # MLflow tries for minutes by default. All of it is in the journal, so a short try is enough; what the user set stays.
 _SHORT = {
@@ -34,13 +37,29 @@ def set_switches() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def require_answer(uri: str) -> None:
+def require_port(uri: str, limit_s: float) -> None:
+    """Asks whether a database's server takes connections: MLflow would try for minutes.
+
+    Raises:
+        TrackingError: it does not.
+    """
+    scheme = uri.partition("://")[0].split("+")[0]
+    if scheme not in _PORTS:
+        return
+    parts = urlsplit(uri)
+    try:
+        socket.create_connection((parts.hostname or "localhost", parts.port or _PORTS[scheme]), limit_s).close()
+    except OSError as error:
+        raise TrackingError(unreachable(uri, str(error))) from error
+
+
+def require_answer(uri: str, limit_s: float = _ANSWER_S) -> None:
     """Asks a server for any answer at all, refusals too: MLflow's own first request would wait for longer."""
     if not is_http(uri):
         return
     request = urllib.request.Request(without_credentials(uri).rstrip("/") + "/health")  # noqa: S310 (http, checked)
     try:
-        urllib.request.urlopen(request, timeout=_ANSWER_S).close()  # noqa: S310
+        urllib.request.urlopen(request, timeout=limit_s).close()  # noqa: S310
     except urllib.error.HTTPError:
         return
     except (urllib.error.URLError, OSError) as error:

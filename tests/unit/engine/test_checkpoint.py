@@ -142,6 +142,15 @@ def test_the_last_two_are_kept_and_a_damaged_one_falls_back(tmp_path):
     assert any("after 3 epochs" in note and "damaged" in note for note in record.notes)
 
 
+def test_checkpoints_that_cost_more_than_their_share_are_left_out(tmp_path):
+    place = tmp_path / "kept"
+    for share, written in ((1e-9, [True, False, False]), (1e9, [True, True, True])):
+        spec = spec_of(checkpoints=str(place / str(share)), checkpoint_share=share)
+        record = worker.run(spec, tmp_path / "run")
+        assert [e.checkpoint_s is not None for e in record.epochs] == written
+    assert record.notes == ()
+
+
 def test_another_run_s_checkpoints_are_refused(tmp_path):
     spec = spec_of(epochs=1, checkpoints=str(tmp_path / "kept"))
     worker.run(spec, tmp_path / "run")

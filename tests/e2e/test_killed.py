@@ -1,0 +1,77 @@
+"""A ladder whose process is killed leaves no training behind, and goes on without repeating what had ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from tests.e2e.test_interrupt import statuses, workers
+from tests.samples import write_folder
+
+_PATIENCE_S = 120
+_GONE_S = 5.0
+
+
+def laptime(home, *arguments) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "laptime", *map(str, arguments)]
+    environment = {**os.environ, "LAPTIME_HOME": str(home)}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_PATIENCE_S, check=False)
+
+
+def epochs_of(path) -> int:
+    return path.read_text().count('"event": "epoch"') if path.exists() else 0
+
+
+def started(home, *arguments) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "laptime", *map(str, arguments)],
+        env={**os.environ, "LAPTIME_HOME": str(home)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def none_left(folder) -> bool:
+    until = time.monotonic() + _GONE_S
+    while workers(folder) and time.monotonic() < until:
+        time.sleep(0.05)
+    return workers(folder) == []
+
+
+def test_a_killed_ladder_goes_on(tmp_path):
+    images, home, out = write_folder(tmp_path / "images", train=12, test=4), tmp_path / "home", tmp_path / "ladder"
+    options = ["--data", images, "--out", out, "--epochs", "4", "--repeats", "1", "--no-profile"]
+    process = started(home, "optimize", "cifar", *options, "--variants", "cpu-resident")
+    try:
+        until = time.monotonic() + _PATIENCE_S
+        while epochs_of(out / "cpu-resident-0" / "progress.jsonl") < 2:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert none_left(tmp_path)
+    before = (out / "cpu-baseline-0" / "record.json").read_bytes()
+    refused = laptime(home, "optimize", "cifar", "--resume", out, "--epochs", "2")
+    assert refused.returncode == 2
+    assert "--epochs 2 contradicts" in refused.stderr
+    done = laptime(home, "optimize", "cifar", "--resume", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "cpu-baseline, round 1 of 1: taken from its record." in done.stderr
+    assert (out / "cpu-baseline-0" / "record.json").read_bytes() == before
+    record = json.loads((out / "cpu-resident-0" / "record.json").read_text())
+    assert [e["index"] for e in record["epochs"]] == [0, 1, 2, 3]
+    assert [s["epoch"] for s in record["starts"]][:1] == [0]
+    assert record["starts"][1]["epoch"] >= 1
+    assert sum(e["resumed"] for e in record["epochs"]) == sum(e["interrupted"] for e in record["epochs"]) == 1
+    assert not list(out.rglob("checkpoints"))
+    assert statuses(home) == {"ladder": ["FINISHED"], "variant": ["FINISHED", "FINISHED"]}
+    again = laptime(home, "optimize", "cifar", "--resume", json.loads((out / "ladder.json").read_text())["id"])
+    assert again.returncode == 0
+    assert "is done, nothing was run" in again.stderr
+    assert "cpu-resident" in again.stdout

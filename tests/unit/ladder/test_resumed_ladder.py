@@ -1,0 +1,303 @@
+"""A ladder that is gone on with repeats nothing, decides as it had decided, and refuses what would not compare."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from tests.unit.conftest import make_data_spec
+from tests.unit.tracking.tracking_samples import MemoryStore
+
+from laptime.catalogue import find_preset, find_workload
+from laptime.errors import RunError, UsageError
+from laptime.ladder import run as ladder_module
+from laptime.ladder.plan import make_plan
+from laptime.ladder.request import LadderRequest, kept_request
+from laptime.ladder.resume import agreed_request, check_code, differences, find_ladder, resume_ladder
+from laptime.ladder.run import Ladder
+from laptime.launchers.base import Hooks
+from laptime.places import Places
+from laptime.records import EpochRecord, LadderRecord, Machine, ProbeRecord, RunRecord, read_ladder, write_json
+from laptime.tracking import Journal, replay
+from laptime.tracking.journal import state_path
+from laptime.tracking.publish import ladder_started
+
+FULL = find_preset(find_workload("cifar"), "full")
+# threads helps when it joins, and is in the way once bf16 is there: the ablation drops it and runs variants again.
+WORTH = {"resident": 0.5, "dead-taps": 0.6, "bf16": 0.4, "threads": 0.95}
+REQUEST = LadderRequest(preset="full", epochs=3, repeats=2)
+
+
+def seconds_of(names) -> float:
+    seconds = 150.0 if {"threads", "bf16"} <= names else 100.0
+    for name in names:
+        seconds *= WORTH.get(name, 2.0)
+    return seconds
+
+
+class Cut(BaseException):
+    """What ends a ladder in the middle, as a kill does."""
+
+
+class Runs:
+    """The processes of a ladder; the one of a number is cut off."""
+
+    def __init__(self, cut: int | None = None, failing: str = "") -> None:
+        self.cut, self.failing, self.started = cut, failing, []
+
+    def __call__(self, _launcher, spec, folder, _hooks) -> RunRecord:
+        if len(self.started) == self.cut:
+            raise Cut
+        self.started.append((spec.variant, spec.repeat, folder.parent.name))
+        (folder / "checkpoints").mkdir(parents=True)
+        names = frozenset(o.name for o in spec.optimizations)
+        epochs = tuple(
+            EpochRecord(index=i, epoch_s=seconds_of(names), samples=100, test_accuracy=0.8, ended_at=1000.0 + i)
+            for i in range(spec.epochs)
+        )
+        broken = bool(self.failing) and spec.variant.endswith(self.failing)
+        record = RunRecord(
+            status="failed" if broken else "done",
+            error="it broke" if broken else None,
+            spec=spec,
+            epochs=epochs,
+            started_at=1000.0,
+            ended_at=1009.0,
+        )
+        write_json(folder / "record.json", record)
+        return record
+
+
+def a_ladder(tmp_path, before: LadderRecord | None = None) -> Ladder:
+    plan = make_plan("cpu", FULL, None, ProbeRecord(gains={"bf16": 1.5}))
+    record = before or LadderRecord(
+        id="l",
+        workload="cifar",
+        preset="full",
+        device="cpu",
+        data=make_data_spec(train=1000, test=500),
+        epochs=3,
+        repeats=2,
+        quality_floor=0.6,
+        request=kept_request(REQUEST),
+    )
+    again = {"rungs": (), "dropped": (), "left_out": plan.left_out, "status": "running"}
+    ladder = Ladder(REQUEST, record.model_copy(update=again), plan, Places(tmp_path / "home"))
+    ladder.folder = tmp_path / "ladder"
+    if before is not None:
+        ladder.before = before.turns
+    ladder.start()
+    return ladder
+
+
+def through(ladder: Ladder) -> list[str]:
+    told = []
+    try:
+        for turn in ladder.turns():
+            told.append(str(turn))
+            ladder.run(turn, Hooks())
+    finally:
+        assert ladder.journal is not None
+        ladder.journal.close()
+    return told
+
+
+def outcome(ladder: Ladder):
+    runs = [(r.spec.variant, r.spec.repeat, r.spec.digest(), r.status) for r in (*ladder.runs, *ladder.trials)]
+    return runs, ladder.record.rungs, ladder.record.dropped, ladder.record.left_out
+
+
+def test_wherever_a_ladder_is_cut_off_it_goes_on_to_the_same_end_and_repeats_nothing(tmp_path, monkeypatch):
+    whole = Runs(failing="channels-last")
+    monkeypatch.setattr(ladder_module, "launch", whole)
+    reference = a_ladder(tmp_path / "whole")
+    told = through(reference)
+    assert reference.record.dropped, "the case holds a part that leaves, and retractions"
+    assert reference.record.turns == len(told) == len(whole.started)
+    for cut in range(len(told)):
+        place = tmp_path / str(cut)
+        before = Runs(cut, failing="channels-last")
+        monkeypatch.setattr(ladder_module, "launch", before)
+        with pytest.raises(Cut):
+            through(a_ladder(place))
+        after = Runs(failing="channels-last")
+        monkeypatch.setattr(ladder_module, "launch", after)
+        ladder = a_ladder(place, read_ladder(place / "ladder" / "ladder.json"))
+        assert through(ladder) == told
+        assert before.started + after.started == whole.started
+        assert outcome(ladder) == outcome(reference)
+        assert not list(place.rglob("checkpoints"))
+
+
+def stored(ladder: Ladder, times: int = 1) -> MemoryStore:
+    store = MemoryStore()
+    assert ladder.journal is not None
+    for _ in range(times):
+        replay(ladder.journal.path, store, str)
+        state_path(ladder.journal.path).unlink()
+    return store
+
+
+def test_each_process_is_told_when_it_ends_and_what_is_taken_back_has_a_run_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(ladder_module, "launch", Runs(4))
+    ladder = a_ladder(tmp_path / "cut")
+    with pytest.raises(Cut):
+        through(ladder)
+    told = stored(ladder)
+    assert told.created == ["l", *(f"l/{name}" for name in dict.fromkeys(r.spec.variant for r in ladder.runs))]
+    statuses = {key: told.runs[f"id-{key}"]["status"] for key in told.created}
+    assert statuses == {key: "RUNNING" if key == "l" else "FINISHED" for key in told.created}
+    assert {name for name, *_ in told.runs["id-l/cpu-baseline"]["metrics"]} >= {"epoch_s", "epoch_s_median"}
+    monkeypatch.setattr(ladder_module, "launch", Runs())
+    ladder = a_ladder(tmp_path / "whole")
+    through(ladder)
+    found = stored(ladder)
+    kinds = {key: found.runs[f"id-{key}"]["tags"].get("laptime.kind", "variant") for key in found.created}
+    assert kinds["l/cpu-optimized"] == "retracted"
+    assert kinds["l/cpu-optimized/again-1"] == "variant"
+    dropped = f"l/cpu-optimized-without-{ladder.record.dropped[0].name}"
+    assert kinds[dropped] == "retracted"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard.*")
+def test_what_arrives_is_the_same_however_often_it_was_broken_off_and_sent(tmp_path, monkeypatch):
+    stores = []
+    for cuts in ((), (2, 3, 5)):
+        place = tmp_path / str(len(cuts))
+        for number, cut in enumerate((*cuts, None)):
+            monkeypatch.setattr(ladder_module, "launch", Runs(cut))
+            ladder = a_ladder(place, read_ladder(place / "ladder" / "ladder.json") if number else None)
+            try:
+                for turn in ladder.turns():
+                    ladder.run(turn, Hooks())
+                ladder.close("done")
+            except Cut:
+                ladder.close("interrupted")
+            ladder.journal.close()
+        stores += [stored(ladder), stored(ladder, times=2)]
+    fields = ("metrics", "files", "status")
+    first, *others = [{key: [run[f] for f in fields] for key, run in store.runs.items()} for store in stores]
+    assert all(other == first for other in others)
+
+
+def test_what_failed_last_is_tried_again_and_an_earlier_failure_stands(tmp_path, monkeypatch):
+    monkeypatch.setattr(ladder_module, "launch", Runs(3, failing="baseline"))
+    with pytest.raises(Cut):
+        through(a_ladder(tmp_path))
+    left = read_ladder(tmp_path / "ladder" / "ladder.json")
+    for ended, tried in ((left.turns, False), (0, True)):
+        after = Runs(1)
+        monkeypatch.setattr(ladder_module, "launch", after)
+        with pytest.raises(Cut):
+            through(a_ladder(tmp_path, left.model_copy(update={"turns": ended})))
+        assert (after.started == [("cpu-baseline", 0, "ladder")]) is tried
+
+
+def test_a_record_of_another_process_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(ladder_module, "launch", Runs(2))
+    with pytest.raises(Cut):
+        through(a_ladder(tmp_path))
+    path = tmp_path / "ladder" / "cpu-baseline-0" / "record.json"
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 7'))
+    after = Runs(1)
+    monkeypatch.setattr(ladder_module, "launch", after)
+    with pytest.raises(Cut):
+        through(a_ladder(tmp_path, read_ladder(tmp_path / "ladder" / "ladder.json")))
+    assert after.started == [("cpu-baseline", 0, "ladder")]
+
+
+def a_record(**changes) -> LadderRecord:
+    fields = {"id": "l", "workload": "cifar", "preset": "full", "device": "cpu", "data": make_data_spec()}
+    return LadderRecord(**{**fields, "request": kept_request(REQUEST), **changes})
+
+
+def test_options_beside_resume_must_be_those_of_the_ladder(tmp_path):
+    record = a_record()
+    asked = agreed_request(LadderRequest(timeout=5, epochs=3, resume="l"), record, tmp_path, {"timeout", "epochs"})
+    assert (asked.timeout, asked.epochs, asked.repeats, asked.preset) == (5, 3, 2, "full")
+    assert asked.out == str(tmp_path)
+    for options, said in (
+        ({"epochs": 4}, "--epochs 4 contradicts the ladder l, which was started with 3"),
+        ({"workload": "eurosat"}, "--workload eurosat contradicts"),
+        ({"variants": "cpu-a,cpu-b"}, "--variants cpu-a,cpu-b contradicts the ladder l, which was started with noth"),
+        ({"out": str(tmp_path / "other")}, "is not the ladder's folder"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            agreed_request(LadderRequest(**options), record, tmp_path, None)
+    with pytest.raises(UsageError, match="--preset quick contradicts"):
+        agreed_request(LadderRequest(), record, tmp_path, {"preset"})
+    with pytest.raises(UsageError, match="kept no request"):
+        agreed_request(LadderRequest(), a_record(request=None), tmp_path, None)
+
+
+def test_no_password_is_kept_and_the_one_given_anew_is_used(tmp_path):
+    asked = LadderRequest(tracking_uri="https://me:secret@host/x", data="https://me:secret@host/d#bands=1,2")
+    record = a_record(request=kept_request(asked))
+    assert "secret" not in record.model_dump_json()
+    assert record.request["data"] == "https://host/d#bands=1,2"
+    again = agreed_request(asked, record, tmp_path, {"tracking_uri", "data"})
+    assert (again.tracking_uri, again.data) == (asked.tracking_uri, asked.data)
+
+
+def test_a_ladder_is_found_by_folder_id_and_run(tmp_path):
+    places = Places(tmp_path / "home")
+    folder = tmp_path / "elsewhere"
+    record = a_record(id="20260101-l")
+    write_json(folder / "ladder.json", record)
+    with Journal(places.journal / "20260101-l.jsonl") as journal:
+        ladder_started(journal, record, folder)
+    run = "0123456789abcdef" * 2
+    write_json(places.journal / "20260101-l.state.json", {"runs": {record.id: run}})
+    assert {find_ladder(name, places) for name in (str(folder), record.id, run)} == {folder}
+    write_json(places.runs / "here" / "ladder.json", record)
+    assert find_ladder("here", places) == places.runs / "here"
+    for name in ("nothing", "f" * 32, "../x", ""):
+        with pytest.raises(UsageError, match="names no ladder on this machine"):
+            find_ladder(name, places)
+
+
+def test_a_ladder_that_runs_is_refused_by_its_process(tmp_path):
+    places = Places(tmp_path)
+    record = a_record()
+    write_json(places.runs / "l" / "ladder.json", record)
+    with Journal(places.journal / "l.jsonl") as journal:
+        ladder_started(journal, record)
+        with pytest.raises(RunError, match=f"still runs, as process {os.getpid()} "):
+            resume_ladder(LadderRequest(resume="l"), places)
+
+
+def test_changed_code_is_refused_and_other_files_are_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def git(*arguments) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        done = subprocess.run(["git", *who, *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def committed(name: str) -> str:
+        (tmp_path / name).write_text("1")
+        git("add", "-A")
+        git("commit", "-qm", name)
+        return git("rev-parse", "--short=12", "HEAD")
+
+    git("init", "-q")
+    first, second, third = committed("train.py"), committed("README.md"), committed("model.py")
+    said: list[str] = []
+    check_code(a_record(commit=first), second, said.append)
+    check_code(a_record(commit=None), second, said.append)
+    check_code(a_record(commit=first), None, said.append)
+    assert said == []
+    for now in (third, "0" * 12):
+        with pytest.raises(RunError, match=f"began at commit {first}.*go on at the old one"):
+            check_code(a_record(commit=first), now, said.append)
+    check_code(a_record(commit=first), f"{first}+", said.append)
+    assert "were changed" in said[0]
+
+
+def test_another_machine_is_named_by_what_differs():
+    before = Machine(fingerprint="a", torch="2.14", cores=2, gpus=("H100",))
+    assert differences(before, before) == []
+    assert differences(Machine(), before) == []
+    now = Machine(fingerprint="b", torch="2.15", cores=2)
+    assert differences(before, now) == ["gpus H100 then and nothing now", "torch 2.14 then and 2.15 now"]
