@@ -142,6 +142,7 @@ class Chaos:
     def _keep(self, job: Job) -> None:
         """Keeps what there is to look at: the disk goes with its namespace."""
         to = self.stage.folder / "broken" / job.out.name
+        to.mkdir(parents=True, exist_ok=True)
         left_out = shutil.ignore_patterns("*.pt", "data", "artifacts")
         for source in (job.out, self.stage.places(job.kind.home).home):
             if source.is_dir():
