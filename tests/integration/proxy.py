@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 _BLOCK = 1 << 16
+_REFUSAL = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 @dataclass
@@ -22,6 +24,8 @@ class Proxy:
         hold_up, hold_down: bytes after which nothing passes any more, with the connections left open.
         cut_down: bytes from the server after which all connections break, once.
         away: whether new connections are broken at once.
+        failing: whether new connections are answered with HTTP's 500, whatever they ask.
+        block_s: seconds that each block waits on its way.
     """
 
     target: tuple[str, int]
@@ -31,6 +35,8 @@ class Proxy:
     hold_down: int | None = None
     cut_down: int | None = None
     away: bool = False
+    failing: bool = False
+    block_s: float = 0.0
     held: threading.Event = field(default_factory=threading.Event)
     _open: list[socket.socket] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -40,7 +46,8 @@ class Proxy:
         self.cut()
         self.up = self.down = 0
         self.hold_up = self.hold_down = self.cut_down = None
-        self.away = False
+        self.away = self.failing = False
+        self.block_s = 0.0
         self.held.clear()
 
     def cut(self) -> None:
@@ -56,13 +63,25 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = listener.accept()
-                if self.away:
+                server = self._answer(client)
+                if server is None:
                     client.close()
                     continue
-                server = socket.create_connection(self.target)
                 with self._lock:
                     self._open += [client, server]
                 threading.Thread(target=self._join, args=(client, server), daemon=True).start()
+
+    def _answer(self, client: socket.socket) -> socket.socket | None:
+        """The server's end of a connection; None where the client is to be let down."""
+        if self.away:
+            return None
+        with contextlib.suppress(OSError):
+            if not self.failing:
+                return socket.create_connection(self.target)
+            client.settimeout(1.0)
+            client.recv(_BLOCK)
+            client.sendall(_REFUSAL)
+        return None
 
     def _join(self, client: socket.socket, server: socket.socket) -> None:
         with client, server:
@@ -76,6 +95,8 @@ class Proxy:
             while block := source.recv(_BLOCK):
                 if not self._passes(len(block), upwards):
                     break
+                if self.block_s:
+                    time.sleep(self.block_s)
                 to.sendall(block)
             else:
                 to.shutdown(socket.SHUT_WR)

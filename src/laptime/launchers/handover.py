@@ -14,6 +14,7 @@ from laptime.launchers.process import run_child
 from laptime.places import find_places
 from laptime.records import PARTIAL, write_json
 from laptime.runstore import PROFILE, PROFILE_ARCHIVE, data_place, failure_name
+from laptime.scratch import scratch
 from laptime.spec import RunSpec
 
 _BACK = (LOG, PROGRESS, PARTIAL, "model.pt", "samples.png", "model_summary.txt", PROFILE_ARCHIVE, RECORD)
@@ -56,8 +57,8 @@ def failures(place: Objects, pods: int) -> list[str]:
 
 
 def _push(spec: RunSpec, to: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="laptime-push-") as name:
-        request, result = Path(name) / "request.json", Path(name) / "result.json"
+    with scratch("push") as folder:
+        request, result = folder / "request.json", folder / "result.json"
         home = str(find_places().home)
         asked = {"do": "push", "workload": spec.workload, "asked": spec.data.path, "home": home, "to": to}
         write_json(request, asked)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from laptime.errors import DataError, shorten
+from laptime.scratch import scratch
 from laptime.tracking.fetch import variant_runs
 
 
@@ -63,8 +63,8 @@ def _comparison(client: Any, run_id: str) -> Any:
         raise DataError(
             f"the run {shorten(run_id)!r} holds no comparison.json, which says what is fastest: give a variant's run."
         )
-    with tempfile.TemporaryDirectory(prefix="laptime-") as scratch:
-        return read_comparison(Path(client.download_artifacts(run_id, "comparison.json", scratch)))
+    with scratch("comparison") as folder:
+        return read_comparison(Path(client.download_artifacts(run_id, "comparison.json", str(folder))))
 
 
 def read_comparison(path: Path) -> Any:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from laptime.errors import TrackingError, shorten
+from laptime.processes import child_environment
+from laptime.scratch import scratch
 
 _TIMEOUT_S = 600.0
 
@@ -28,12 +28,12 @@ def log_models_aside(models: Sequence[tuple[str, Path, str]], uri: str) -> Mappi
     Raises:
         TrackingError: the process failed; another try may help.
     """
-    with tempfile.TemporaryDirectory(prefix="laptime-") as scratch:
-        request, answer = Path(scratch, "request.json"), Path(scratch, "answer.json")
+    with scratch("models") as scratched:
+        request, answer = scratched / "request.json", scratched / "answer.json"
         entries = [{"key": key, "folder": str(folder), "run_id": run_id} for key, folder, run_id in models]
         request.write_text(json.dumps({"models": entries, "answer": str(answer)}), encoding="utf-8")
         # No GPU: one that is being timed must not be touched.
-        environment = {**os.environ, "MLFLOW_TRACKING_URI": uri, "CUDA_VISIBLE_DEVICES": ""}
+        environment = {**child_environment(), "MLFLOW_TRACKING_URI": uri, "CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, "-m", "laptime.logged_model", str(request)]
         try:
             done = subprocess.run(

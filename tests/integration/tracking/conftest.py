@@ -9,7 +9,7 @@ import pytest
 # The samples of the unit tests; without packages under tests/, their folder must be on the path.
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "tracking"))
 
-from mlflow_helpers import MlflowServer, a_server
+from mlflow_server import MlflowServer, a_server
 
 
 @pytest.fixture(scope="session")

@@ -1,22 +1,12 @@
-"""A real MLflow server, and ladders to publish to it."""
+"""Ladders to publish to a real MLflow server."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tracking_samples import a_ladder, a_record, write_run
 
-from laptime.cli.servers import HOST, answers
 from laptime.places import Places
-from laptime.processes import end_tree, free_port
 from laptime.records import LadderRecord, Rung, write_json
 from laptime.tracking import Journal
 from laptime.tracking.publish import ladder_finished, ladder_started, variant_recorded
@@ -68,51 +58,3 @@ def everything(uri: str, ladder: LadderRecord) -> dict[str, Any]:
 
 def quiet(text: str) -> None:
     pass
-
-
-@dataclass
-class MlflowServer:
-    """A real server on SQLite that can be stopped and started again at the same address."""
-
-    folder: Path
-    port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def uri(self) -> str:
-        return f"http://{HOST}:{self.port}"
-
-    def start(self) -> None:
-        command = [
-            *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(self.port), "--workers", "1"),
-            *("--backend-store-uri", f"sqlite:///{self.folder / 'mlflow.db'}"),
-            *("--artifacts-destination", str(self.folder / "artifacts")),
-        ]
-        log = (self.folder / "log.txt").open("ab")
-        off = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-        with log:
-            self.process = subprocess.Popen(
-                command, env={**os.environ, **off}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        for _ in range(600):
-            if answers(f"{self.uri}/health"):
-                return
-            assert self.process.poll() is None, (self.folder / "log.txt").read_text()
-            time.sleep(0.1)
-        raise AssertionError("the MLflow server did not start")
-
-    def stop(self) -> None:
-        if self.process is not None:
-            end_tree(self.process.pid)
-            self.process.wait()
-            self.process = None
-
-
-@contextmanager
-def a_server(folder: Path) -> Iterator[MlflowServer]:
-    server = MlflowServer(folder)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()

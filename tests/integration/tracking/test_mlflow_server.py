@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow_helpers import MlflowServer, everything, quiet, write_ladder
+from mlflow_helpers import everything, quiet, write_ladder
+from mlflow_server import MlflowServer
 
 from laptime.errors import TrackingError
 from laptime.places import Places

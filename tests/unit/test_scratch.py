@@ -1,0 +1,49 @@
+"""Temporary folders end with their process, or at the next one's start."""
+
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from laptime.scratch import scratch, sweep_scratch
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_it_is_gone_at_the_end_and_after_an_error(tmp_path):
+    def fails():
+        with scratch("work") as folder:
+            (folder / "a.txt").write_text("a")
+            assert list(tmp_path.iterdir()) == [folder]
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_goes_and_a_living_one_keeps_its_own(tmp_path):
+    lines = ("import os, signal", "from laptime.scratch import scratch")
+    code = "\n".join((*lines, "with scratch('x'): os.kill(os.getpid(), signal.SIGKILL)"))
+    environment = {"TMPDIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    (left,) = tmp_path.iterdir()
+    with scratch("own") as folder:
+        assert list(tmp_path.iterdir()) == [folder]
+        sweep_scratch()
+        assert folder.is_dir()
+    assert not left.exists()
+
+
+def test_what_is_not_ours_stays(tmp_path):
+    (tmp_path / "laptime-other").mkdir()
+    (tmp_path / "target").mkdir()
+    (tmp_path / "laptime-scratch-link").symlink_to(tmp_path / "target")
+    (tmp_path / "laptime-scratch-file").write_text("")
+    sweep_scratch()
+    assert len(list(tmp_path.iterdir())) == 4
