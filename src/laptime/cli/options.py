@@ -16,7 +16,10 @@ WORKLOAD = Annotated[
 DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 DATA = Annotated[
     str,
-    typer.Option(help="auto, official, synthetic, a folder or archive, s3://… or http(s)://…; DIR#bands=8,4,3: bands."),
+    typer.Option(
+        help="auto, official, synthetic, a folder or archive, s3://… or http(s)://…; DIR#bands=8,4,3: bands; "
+        "DIR#size=96: height and width."
+    ),
 ]
 LIMIT_TRAIN = Annotated[int | None, typer.Option(help="Training samples at most.")]
 LIMIT_TEST = Annotated[int | None, typer.Option(help="Test samples at most.")]

@@ -19,6 +19,7 @@ from laptime.data.net import shown
 from laptime.data.official import Official
 from laptime.data.push import push as push_store
 from laptime.data.resume import sweep_kept
+from laptime.data.sizes import split_size
 from laptime.data.sources import Job, Say, Source, quiet
 from laptime.data.store import Entry, Store, open_store
 from laptime.data.synthetic import Synthetic
@@ -32,7 +33,8 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
     Args:
         workload: name in the catalogue.
         asked: `auto`, `official`, `synthetic`, a folder, an archive of one, a store's folder (which is used as it
-            is, where it is), or an address (s3://, http(s)://); `#bands=4,3,2` behind it chooses bands.
+            is, where it is), or an address (s3://, http(s)://); `#bands=4,3,2` behind it chooses bands, `#size=96` the
+            height and width of a folder's images.
         home: the LAPTIME_HOME; stores stand in its `data`.
         say: told what is being done and how far it is.
 
@@ -102,12 +104,31 @@ def push(workload: str, asked: str, home: Path, to: str, say: Say = quiet) -> Da
 
 def _job(workload: str, asked: str, home: Path, say: Say) -> Job:
     place, bands = split_bands(asked)
-    return Job(find_workload(workload), place, Store(home / "data"), say, bands=bands)
+    place, size = split_size(place)
+    if bands and size:
+        raise UsageError(f"{shorten(asked)!r}: bands are measured values and never resized, so leave out #size=.")
+    return Job(find_workload(workload), place, Store(home / "data"), say, bands=bands, size=size)
+
+
+def _resizable(source: Source, job: Job) -> Source:
+    """A source whose images can have the size that was asked for; raises UsageError for one that has none to resize."""
+    if job.size and not isinstance(source, Folder | ArchiveUrl):
+        raise UsageError(
+            f"#size= is for a folder of images, or an archive of one, and not for {shorten(job.asked)!r}: leave it out."
+        )
+    return source
 
 
 def _chosen_already(data: DataSpec, job: Job) -> DataSpec:
-    """A store's bands were chosen when it was written; raises UsageError where others are asked for."""
-    if job.bands and read_meta(Path(data.path)).bands != job.bands:
+    """A store's bands and size were chosen when it was written; raises UsageError where others are asked for."""
+    meta = read_meta(Path(data.path))
+    height, width = meta.files["train_images"].shape[1:3]
+    if job.size and job.size != (height, width):
+        raise UsageError(
+            f"the store {data.path} from {shorten(job.asked)!r} holds images of {width}x{height}: give the folder that "
+            "it was made of, with #size= behind it."
+        )
+    if job.bands and meta.bands != job.bands:
         raise UsageError(
             f"the store {data.path} from {shorten(job.asked)!r} does not hold the bands "
             f"{','.join(map(str, job.bands))}: give the images that it was made of, with #bands= behind them."
@@ -125,6 +146,10 @@ def source_of(job: Job) -> Source:
     Raises:
         UsageError: it is empty or an address of another kind.
     """
+    return _resizable(_named_source(job), job)
+
+
+def _named_source(job: Job) -> Source:
     asked = job.asked
     if asked == "official":
         return _official(job)
@@ -142,6 +167,7 @@ def source_of(job: Job) -> Source:
 
 
 def _auto_sources(job: Job) -> list[Source]:
+    _resizable(_official(job), job)
     mirror = os.environ.get(VARIABLE, "")
     if mirror and not mirror.startswith(("s3://", "http://", "https://")):
         raise UsageError(f"{VARIABLE} is {shorten(mirror)!r}: give an address that starts with s3:// or http(s)://.")

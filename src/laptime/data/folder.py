@@ -15,7 +15,7 @@ from laptime.data.store import Entry
 from laptime.errors import UnreachableError
 
 # A folder's images are read differently by another version of these rules; part of the index key.
-_RULES = 1
+_RULES = 2
 _DOWNLOAD_LIMIT = 64 * 2**30
 
 

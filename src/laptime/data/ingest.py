@@ -7,9 +7,11 @@ import numpy as np
 from laptime.data.bands import in_words
 from laptime.data.decode import MixedSizesError, Shape, decode_all, first_shape
 from laptime.data.listing import Listing
+from laptime.data.sizes import LARGEST_KEPT
 from laptime.data.sources import Job
 from laptime.data.store import Entry
 from laptime.data.writer import Plan, Writer, publish, writing
+from laptime.errors import DataError
 from laptime.spec import DataKind
 
 
@@ -19,18 +21,26 @@ def ingest(listing: Listing, job: Job, where: str, kind: DataKind = "folder") ->
     Raises:
         DataError: an image is unreadable, cut off or a decompression bomb, or lacks a band; or the disk is full.
     """
-    shape = first_shape(listing.root / listing.train[0][0], job.bands)
+    first = first_shape(listing.root / listing.train[0][0], job.bands)
+    if job.size and first.bands:
+        raise DataError(f"{listing.root} holds bands of 16 bits, which are never resized: leave out #size=.")
+    side = job.workload.image_size
+    small = Shape((side, side), resize=True)
+    if job.size:
+        return _store(listing, Shape(job.size, resize=True), job, (kind, where, "images of another size"))
+    if max(first.size) > LARGEST_KEPT and not first.bands:
+        return _store(listing, small, job, (kind, where, f"images of more than {LARGEST_KEPT} pixels a side"))
     try:
-        return _store(listing, shape, job, (kind, where))
+        return _store(listing, first, job, (kind, where, ""))
     except MixedSizesError:
-        side = job.workload.image_size
-        return _store(listing, Shape((side, side), resize=True), job, (kind, where))
+        return _store(listing, small, job, (kind, where, "images of mixed sizes"))
 
 
-def _store(listing: Listing, shape: Shape, job: Job, source: tuple[DataKind, str]) -> Entry:
+def _store(listing: Listing, shape: Shape, job: Job, source: tuple[DataKind, str, str]) -> Entry:
+    """Writes a store; the source is its kind, where it is, and which images are resized."""
     height, width = shape.size
-    plan = Plan(*source, listing.classes, len(listing.train), len(listing.test), height, width, shape.bands)
-    notice = _notice(listing, shape)
+    plan = Plan(*source[:2], listing.classes, len(listing.train), len(listing.test), height, width, shape.bands)
+    notice = _notice(listing, shape, source[2], asked=job.size is not None)
     with writing(job.store, plan) as writer:
         _fill(writer, listing, shape, job)
         meta = publish(job.store, writer, notice)
@@ -50,14 +60,11 @@ def _fill(writer: Writer, listing: Listing, shape: Shape, job: Job) -> None:
         done += start
 
 
-def _notice(listing: Listing, shape: Shape) -> str:
+def _notice(listing: Listing, shape: Shape, which: str, asked: bool) -> str:
     ignored = f"{listing.ignored} file(s) that are no images were ignored." if listing.ignored else ""
     height, width = shape.size
-    resized = (
-        f"images of mixed sizes were resized to {width}x{height}, not keeping their proportions."
-        if shape.resize
-        else ""
-    )
+    remedy = "" if asked else "; #size=WIDTHxHEIGHT behind the folder chooses another size"
+    resized = f"{which} were resized to {width}x{height}, not keeping their proportions{remedy}." if which else ""
     return _join(listing.notice, in_words(shape.bands), resized, ignored)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from laptime.errors import DataError, shorten
 
 IMAGE_SUFFIXES = frozenset(("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "pnm"))
-_TEST_NAMES = ("test", "val", "valid")
+# In any case of letters; of several the first is taken.
+_TRAIN_NAMES = ("train", "training")
+_TEST_NAMES = ("test", "testing", "val", "valid", "validation")
 _TEST_SHARE = 5
 _FORM = "a folder with train/<class>/* and test/<class>/*, or one with <class>/*"
 
@@ -118,38 +121,57 @@ def arrange(found: Scan) -> Listing:
     Raises:
         DataError: no class, one class, an empty class, a class in one split only, no test images, ...
     """
-    test = [name for name in _TEST_NAMES if name in found.folders]
-    if "train" in found.folders:
+    train, test = _splits(found, _TRAIN_NAMES), _splits(found, _TEST_NAMES)
+    if train:
         if not test:
             raise DataError(
-                f"{found.root} has a train folder and no test images: add test/<class>/* (val or "
-                f"valid will do), or give {found.root / 'train'} itself, of which a fifth is then kept for the test."
+                f"{found.root} has a {shorten(train[0])} folder and no test images: add test/<class>/* (val or "
+                f"valid will do), or give {found.root / train[0]} itself, of which a fifth is then kept for the test."
             )
-        return _two_folders(found, test)
+        return _two_folders(found, train, test)
     if test:
-        raise DataError(f"{found.root} has a {test[0]} folder and no train folder: add train/<class>/*.")
+        raise DataError(f"{found.root} has a {shorten(test[0])} folder and no train folder: add train/<class>/*.")
     return _one_folder(found)
 
 
-def _two_folders(found: Scan, test: list[str]) -> Listing:
-    train_by, test_by = _by_class(found, "train/"), _by_class(found, f"{test[0]}/")
-    _check_classes(found, train_by, "train")
+def _splits(found: Scan, names: tuple[str, ...]) -> list[str]:
+    """The folders at the top that are splits by their names, the preferred first.
+
+    One with images and no folders, beside folders of other names, is a class: trains, among other vehicles.
+    """
+    top = [folder for folder in found.folders if "/" not in folder]
+    others = any(folder.lower() not in (*_TRAIN_NAMES, *_TEST_NAMES) for folder in top)
+    holding = {folder.partition("/")[0] for folder in found.folders if "/" in folder}
+    splits = [folder for folder in top if folder.lower() in names and (folder in holding or not others)]
+    return sorted(splits, key=lambda folder: (names.index(folder.lower()), folder.swapcase()))
+
+
+def _two_folders(found: Scan, train: list[str], test: list[str]) -> Listing:
+    train_by, test_by = _by_class(found, f"{train[0]}/"), _by_class(found, f"{test[0]}/")
+    _check_classes(found, train_by, train[0])
     for only, here, there in (
-        (train_by.keys() - test_by.keys(), "train", test[0]),
-        (test_by.keys() - train_by.keys(), test[0], "train"),
+        (train_by.keys() - test_by.keys(), train[0], test[0]),
+        (test_by.keys() - train_by.keys(), test[0], train[0]),
     ):
         if only:
-            name = min(only)
+            name = shorten(min(only))
             raise DataError(
-                f"the class {shorten(name)!r} of {found.root} stands in {here} and not in "
-                f"{there}: both need every class, so add {there}/{shorten(name)} or remove {here}/{shorten(name)}."
+                f"the class {name!r} of {found.root} stands in {here} and not in "
+                f"{there}: both need every class, so add {there}/{name} or remove {here}/{name}."
             )
     _check_classes(found, test_by, test[0])
     classes = tuple(sorted(train_by))
-    notice = f"{', '.join(test[1:])} left aside, {test[0]} is the test." if test[1:] else ""
-    return Listing(
-        found.root, classes, _labelled(classes, train_by), _labelled(classes, test_by), found.ignored, notice
-    )
+    aside = [*train[1:], *test[1:]]
+    notice = f"{', '.join(map(shorten, aside))} left aside, {shorten(test[0])} is the test." if aside else ""
+    sides = (_labelled(classes, train_by), _labelled(classes, test_by))
+    loose = _loose(found, sides, tuple(f"{name}/" for name in aside))
+    return Listing(found.root, classes, *sides, found.ignored, f"{notice} {loose}".strip())
+
+
+def _loose(found: Scan, sides: Sequence[Sequence[object]], aside: tuple[str, ...] = ()) -> str:
+    """What is said of images that stand in no class's folder."""
+    count = len(found.images) - sum(map(len, sides)) - sum(image.startswith(aside) for image in found.images)
+    return f"{count} image(s) outside of the classes' folders were left out." if count else ""
 
 
 def _one_folder(found: Scan) -> Listing:
@@ -169,7 +191,8 @@ def _one_folder(found: Scan) -> Listing:
         cut = max(1, round(len(images) / _TEST_SHARE))
         test[name], train[name] = sorted(shuffled[:cut]), sorted(shuffled[cut:])
     notice = "a fifth of each class, always the same, is kept for the test."
-    return Listing(found.root, classes, _labelled(classes, train), _labelled(classes, test), found.ignored, notice)
+    sides = (_labelled(classes, train), _labelled(classes, test))
+    return Listing(found.root, classes, *sides, found.ignored, f"{notice} {_loose(found, sides)}".strip())
 
 
 def _by_class(found: Scan, prefix: str) -> dict[str, list[str]]:
@@ -190,7 +213,7 @@ def _check_classes(found: Scan, by: dict[str, list[str]], split: str) -> None:
         raise DataError(f"{where} has no class: give {_FORM}, one folder for each class.")
     if len(by) == 1:
         only = next(iter(by))
-        inner = f"{only}/train" in found.folders
+        inner = any(folder.startswith(f"{only}/") for folder in found.folders) and not split
         hint = f"did you mean {where / only}?" if inner else f"give {_FORM}, with at least two classes."
         raise DataError(f"{where} has only one class, {shorten(only)!r}, and nothing to tell it from: {hint}")
     for name in sorted(by):

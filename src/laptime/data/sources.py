@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from laptime.data.net import Budget
+from laptime.data.sizes import Size
 from laptime.data.store import Entry, Store
 from laptime.entries import WorkloadEntry
 
@@ -20,8 +21,9 @@ class Job:
     """One request for data.
 
     Attributes:
-        asked: as the user wrote it, without the bands.
+        asked: as the user wrote it, without bands and size.
         bands: those of multi-spectral images that were asked for; none for the default.
+        size: height and width of an image folder's images that were asked for; None for the default.
         budget: seconds left for finding out that there is no internet.
     """
 
@@ -31,11 +33,12 @@ class Job:
     say: Say
     budget: Budget = field(default_factory=Budget)
     bands: tuple[int, ...] = ()
+    size: Size | None = None
 
     @property
     def chosen(self) -> str:
-        """The bands as part of an index key; empty for the default."""
-        return f"|bands={self.bands}" if self.bands else ""
+        """Bands and size as part of an index key; empty for the default."""
+        return (f"|bands={self.bands}" if self.bands else "") + (f"|size={self.size}" if self.size else "")
 
 
 class Source(Protocol):

@@ -50,9 +50,17 @@ PRINTED: tuple[str, ...] = (
     "ema",
 )
 
+_DETECTION = "it belongs to the workload detection, which has no script"
 _RANKS = "its processes are started by a launcher and exchange gradients, which one script does not show"
 # What no script is printed for, and why.
-REFUSED: dict[str, str] = {"ddp": _RANKS, "flat-reduce": _RANKS}
+REFUSED: dict[str, str] = {
+    "ddp": _RANKS,
+    "flat-reduce": _RANKS,
+    "parsed-once": _DETECTION,
+    "fixed-shapes": _DETECTION,
+    "folded-norms": _DETECTION,
+    "lightning": "Lightning's Trainer runs the loop, which a script of torch alone can't show",
+}
 
 _WIDTH = 118
 # By device: the batches of an evaluation, see laptime.engine.evaluate.

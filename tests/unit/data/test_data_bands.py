@@ -70,6 +70,11 @@ def test_the_default_bands_in_their_order(tiles: Path, home: Path) -> None:
     assert verify("eurosat", str(tiles), home) == data
 
 
+def test_bands_are_not_resized(tiles: Path, home: Path) -> None:
+    with pytest.raises(DataError, match=r"holds bands of 16 bits, which are never resized: leave out #size="):
+        fetch("eurosat", f"{tiles}#size=64", home)
+
+
 def test_any_bands_are_data_of_their_own(tiles: Path, home: Path) -> None:
     digests = set()
     for chosen, count in (("", 3), ("#bands=2,3,4", 3), ("#bands=8", 1), ("#bands=1,2,3,4,5,6,7,8,9,10,11,12,13", 13)):

@@ -168,7 +168,7 @@ def test_what_each_side_is_called_with():
     assert "--bare" not in request.run_options("cpu-baseline", bare=False)
 
 
-@pytest.mark.parametrize("bands", ["", "#bands=8,4,3"])
+@pytest.mark.parametrize("bands", ["", "#bands=8,4,3", "#size=96x64"])
 def test_data_beside_the_caller_is_found_from_a_checkout(bands, tmp_path, monkeypatch):
     (tmp_path / "tif").mkdir()
     monkeypatch.chdir(tmp_path)
