@@ -69,6 +69,7 @@ def make_recipe(
         world=world,
         copies=copies,
         make_optimizer=own or adam,
+        notes=data.notes if isinstance(data, OwnData) else (),
     )
     if not isinstance(data, OwnData):  # a user's own batch is meant as it is
         baseline = fitted(baseline, find_workload(spec.workload).workers)
