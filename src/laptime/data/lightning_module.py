@@ -274,18 +274,26 @@ def _optimizer_of(module: Any) -> tuple[Optimizer, str | None]:
     if function is None:
         raise UsageError(f"{type(module).__name__} has no configure_optimizers(): return one optimizer from it.")
     given = module.configure_optimizers()
-    schedules: Any = None
+    schedules: Any = ()
     if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], list | tuple):
         given, schedules = given
     if isinstance(given, tuple | list) and len(given) == 1:
         given = given[0]
     if isinstance(given, dict):
-        given, schedules = given.get("optimizer"), given.get("lr_scheduler")
+        schedules = given.get("lr_scheduler")
+        given = given.get("optimizer")
     if not isinstance(given, Optimizer):
         many = f"{len(given)} optimizers" if isinstance(given, tuple | list) else f"a {type(given).__name__}"
         raise UsageError(
             f"configure_optimizers() ({line_of(function)}) gives {many}: laptime steps one, so give one of torch.optim."
         )
-    while isinstance(schedules, list | tuple | dict) and schedules:
-        schedules = schedules.get("scheduler") if isinstance(schedules, dict) else schedules[0]
-    return given, type(schedules).__name__ if schedules else None
+    return given, _schedule_in(schedules)
+
+
+def _schedule_in(given: Any) -> str | None:
+    """The name of the first schedule in what configure_optimizers() gives beside the optimizer."""
+    if isinstance(given, dict):
+        return _schedule_in(given.get("scheduler"))
+    if isinstance(given, list | tuple):
+        return _schedule_in(given[0]) if given else None
+    return None if given is None else type(given).__name__

@@ -71,7 +71,7 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
 def left_out(value: object) -> tuple[str, ...]:
     """Notes on hooks of the user's that are not called and change no step."""
     found = sorted({n for c in _kind(value).__mro__ if not _theirs(c) for n in vars(c) if n.startswith("on_")})
-    return (f"{_kind(value).__name__}'s {', '.join(found)} are not called",) if found else ()
+    return (f"not called: {', '.join(found)} of {_kind(value).__name__}",) if found else ()
 
 
 def _touched(value: object, file: Path) -> Iterator[tuple[str, int]]:

@@ -127,7 +127,7 @@ def test_a_schedule_and_hooks_between_epochs_are_left_out_with_a_note(file):
     hook = "    def on_train_epoch_end(self):\n        raise ValueError\n\n"
     _, _, recipe, _ = trained(lit(file, (ADAMW, two), (STEP, hook + STEP)))
     assert recipe.notes == (
-        "Lit's on_train_epoch_end are not called",
+        "not called: on_train_epoch_end of Lit",
         "its schedule (StepLR) is left out: laptime's own rungs have theirs",
     )
 
