@@ -54,8 +54,8 @@ def inspect(name: str) -> DataSpec:
     indices = range(min(_ITEMS, len(data.train), batch_size))
     batch = _batch(data, data.train, indices)
     again = _batch(data, data.train, list(reversed(indices)))
-    _batch(data, data.test, range(min(_ITEMS, len(data.test))))
-    model, judged = _step(data, batch)
+    judged_on = _batch(data, data.test, range(min(_ITEMS, len(data.test))))
+    model, judged = _step(data, batch, judged_on)
     refused = {
         **dict.fromkeys(("flip", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         **_not_resident(data.train, batch, again),
@@ -125,8 +125,8 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
     return found
 
 
-def _step(data: OwnData, batch: Tree) -> tuple[nn.Module, bool]:
-    """The model, and whether the loss gives an accuracy; one step forward and back has been taken."""
+def _step(data: OwnData, batch: Tree, test_batch: Tree) -> tuple[nn.Module, bool]:
+    """The model, and whether the loss gives an accuracy in evaluation; one step forward and back has been taken."""
     torch.manual_seed(0)
     with told_with_line("model()", data.file):
         model = data.workload.model()
@@ -144,7 +144,9 @@ def _step(data: OwnData, batch: Tree) -> tuple[nn.Module, bool]:
         raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
     with told_with_line("backward through loss()", data.file):
         loss.backward()
-    return model, accuracy is not None
+    with told_with_line("loss() on the test data", data.file), torch.no_grad():
+        _, judged = answered(data.workload, model.eval(), Batch(test_batch), data.file)
+    return model.train(), judged is not None
 
 
 def _digest(data: OwnData, batch: Tree, again: Tree) -> str:

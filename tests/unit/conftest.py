@@ -11,6 +11,7 @@ CLASSES = ("red", "green", "blue")
 _NOT_THERE = (
     "boto3",
     "jinja2",
+    "lightning",
     "matplotlib",
     "mlflow",
     "prefect",

@@ -30,7 +30,8 @@ def place_of(name: str) -> tuple[Path, str]:
     """
     file, _, attribute = name.rpartition(":") if ":" in name else (name, "", "")
     path = Path(file).expanduser().absolute()
-    if not attribute.isidentifier():
+    names = attribute.split(",")  # of a LightningModule and of its LightningDataModule
+    if len(names) > 2 or not all(name.isidentifier() for name in names):
         raise UsageError(
             f"{shorten(name)!r} names no workload in the file: write {shorten(file)}:NAME, where NAME is the object, "
             "class or function that makes it."

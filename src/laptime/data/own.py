@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.utils.data import Subset, default_collate
 
+from laptime.data.lightning_module import MODULE, LightningWorkload, of_lightning
+from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
 from laptime.errors import LaptimeError, RunError, UsageError, shorten
 from laptime.protocol import Workload
@@ -68,6 +70,11 @@ class OwnData:
     classes: tuple[str, ...] = ()
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the user's training is left out."""
+        return self.workload.notes if isinstance(self.workload, LightningWorkload) else ()
+
+    @property
     def batch_size(self) -> int:
         """The user's, in which evaluation goes through the test data."""
         return int(getattr(self.workload, "batch_size", 32))
@@ -96,19 +103,28 @@ def load_workload(file: Path, attribute: str) -> Workload:
     worker processes that are not forked can import it.
 
     Raises:
-        UsageError: there is no such attribute, or what it is or makes has not the methods of `laptime.Workload`.
+        UsageError: there is no such attribute, or what it is or makes is neither a LightningModule that can be
+            followed nor has the methods of `laptime.Workload`.
         RunError: the user's code failed.
     """
     module = _imported(file)
+    attribute, comma, data_name = attribute.partition(",")
     if not hasattr(module, attribute):
         mine = sorted(n for n, v in vars(module).items() if not n.startswith("_") and _made_in(v, module))
         hint = f"it defines {', '.join(mine[:8])}" if mine else "it defines nothing of its own"
         raise UsageError(f"{file.name} has no {shorten(attribute)!r} ({hint}): give {file.name}:NAME.")
-    found = getattr(module, attribute)
+    found = given = getattr(module, attribute)
     for _ in range(_MOST_CALLS):
-        if isinstance(found, type) or (callable(found) and not hasattr(found, "loss")):
+        if isinstance(found, type) or not _is_made(found):
             with told_with_line(f"making the workload {attribute}", file):
                 found = found()
+    if is_lightning(found, MODULE):
+        with told_with_line(f"setting {attribute} up", file):
+            return of_lightning(given, data_name, module, file)
+    if comma:
+        raise UsageError(
+            f"{attribute} of {file.name} is no LightningModule, so leave {shorten(comma + data_name)!r} out."
+        )
     missing = [name for name in _NEEDED if not callable(getattr(found, name, None))]
     if missing:
         raise UsageError(
@@ -117,6 +133,11 @@ def load_workload(file: Path, attribute: str) -> Workload:
         )
     workload: Workload = found
     return workload
+
+
+def _is_made(found: Any) -> bool:
+    """Whether something is the workload itself, not what makes it; a module of torch's can be called too."""
+    return hasattr(found, "loss") or is_lightning(found, MODULE) or not callable(found)
 
 
 def _imported(file: Path) -> Any:

@@ -75,6 +75,7 @@ def make_recipe(
         world=world,
         copies=copies,
         make_optimizer=own or adam,
+        notes=data.notes if isinstance(data, OwnData) else (),
     )
     if isinstance(data, BoxData):
         baseline = replace(baseline, make_optimizer=sgd, optimizer_options=dict(_SGD), augments=(mirrored(baseline),))

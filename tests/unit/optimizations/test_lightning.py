@@ -18,6 +18,7 @@ from laptime.ladder.plan import make_plan, unfit
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.lightning import LightningDriver
+from laptime.profiling.closer import Findings, look_closer
 from laptime.records import ProbeRecord
 from laptime.spec import OptimizationSpec
 from laptime.variants import resolve
@@ -88,6 +89,17 @@ def test_its_table_names_the_trainers_actions():
     assert "run_training_batch" in table
     assert "optimizer_step" in table
     assert "train_dataloader_next" in table
+
+
+def test_the_table_is_a_file_of_its_profile_in_the_place_of_a_recording(tmp_path):
+    epochs, _, parts = trained(recipe := small(make_recipe(make_spec(), make_data(), ALONE)), epochs=1)
+    found = Findings()
+    look_closer(make_spec(optimizations=ALONE, epochs=1, profile="full"), (parts, recipe), epochs, tmp_path, found)
+    assert found.notes == []
+    assert [p.name for p in (tmp_path / "profile").iterdir()] == ["lightning.txt"]
+    assert "run_training_batch" in (tmp_path / "profile" / "lightning.txt").read_text()
+    assert (found.profile.steps, found.profile.folder) == (0, "profile")
+    assert "lightning.txt" in found.profile.notes[0]
 
 
 def test_without_lightning_it_is_left_out_with_the_reason(monkeypatch, image_data):

@@ -1,0 +1,299 @@
+"""A LightningModule with its data as a workload of the user's own; Lightning itself is imported by the user's file."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+
+from laptime.data.lightning_refused import is_lightning, left_out, line_of, overridden, refuse_what_needs_a_trainer
+from laptime.errors import RunError, UsageError, shorten
+
+MODULE, DATA = "LightningModule", "LightningDataModule"
+# A class, a function that gives it: as for other workloads.
+_MOST_CALLS = 3
+
+
+class LightningWorkload:
+    """See `laptime.Workload`.
+
+    Args:
+        module: a LightningModule, its class, or a function that makes it.
+        data: a LightningDataModule likewise; None where the module has its own loaders.
+        file: the user's.
+    """
+
+    def __init__(self, module: Any, data: Any, file: Path) -> None:
+        self._given, self.file = module, file
+        with torch.random.fork_rng(devices=[]):  # the weights of the run are drawn from its seed alone
+            self._first = self._made()
+            self._loads = self._first if data is None else _called(data, DATA)
+            for owner in (self._first, self._loads):
+                refuse_what_needs_a_trainer(owner, file)
+            self._optimizer, self._schedule = _optimizer_of(self._first)
+
+    @property
+    def title(self) -> str:
+        """The module's class."""
+        return type(self._first).__name__
+
+    @property
+    def has_loaders(self) -> bool:
+        """Whether there is a training loader."""
+        return overridden(self._loads, "train_dataloader") is not None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the user's is left out."""
+        said = [*left_out(self._first), *(left_out(self._loads) if self._loads is not self._first else ())]
+        if self._schedule is not None:
+            said.append(f"its schedule ({self._schedule}) is left out: laptime's own rungs have theirs")
+        return tuple(said)
+
+    def data(self) -> tuple[Any, Any]:
+        """See `laptime.Workload`: the data sets of the loaders."""
+        train, test = self._loaders
+        return train.dataset, test.dataset
+
+    @property
+    def batch_size(self) -> int:
+        """The training loader's."""
+        return int(self._loaders[0].batch_size or 1)
+
+    @property
+    def collate_fn(self) -> Callable[[list[Any]], Any]:
+        """The training loader's."""
+        found: Callable[[list[Any]], Any] = self._loaders[0].collate_fn
+        return found
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the optimizer's first group."""
+        return float(self._optimizer.param_groups[0]["lr"])
+
+    def model(self) -> nn.Module:
+        """See `laptime.Workload`: a fresh module, its steps behind `forward`."""
+        return Steps(self._made())
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        """See `laptime.Workload`."""
+        return model(batch)
+
+    def optimizer(self, parameters: Iterable[Any], lr: float | Tensor) -> Optimizer:
+        """What configure_optimizers() makes, for other parameters; groups keep the ratios of their rates.
+
+        Raises:
+            UsageError: several groups, and the parameters come in groups for another reason.
+        """
+        own, given = self._optimizer, list(parameters)
+        first = own.param_groups[0]["lr"]
+        options = [{k: v for k, v in g.items() if k not in ("params", "initial_lr")} for g in own.param_groups]
+        rated = [{**o, "lr": lr if len(options) == 1 else lr * (o["lr"] / first)} for o in options]
+        kind = type(own)
+        known = {k: v for k, v in own.defaults.items() if k in inspect.signature(kind).parameters}
+        if given and isinstance(given[0], dict):
+            if len(rated) > 1:
+                raise UsageError(
+                    f"the optimizer of {self.file.name} has {len(rated)} groups of parameters, and an optimization of "
+                    "this variant makes groups of its own: leave it out (--variants)."
+                )
+            return kind([{**rated[0], **g} for g in given], **known)
+        place = {id(p): number for number, p in enumerate(self._first.parameters())}
+        groups = []
+        for group, chosen in zip(own.param_groups, rated, strict=True):
+            mine = [given[at] for p in group["params"] if (at := place[id(p)]) < len(given)]
+            groups += [{**chosen, "params": mine}] if mine else []
+        return kind(groups or [{**rated[0], "params": given}], **known)
+
+    def _made(self) -> Any:
+        """A fresh module, set up as a fit would."""
+        ready = is_lightning(self._given, MODULE) and not isinstance(self._given, type)
+        return _set_up(copy.deepcopy(self._given) if ready else _called(self._given, MODULE))
+
+    @cached_property
+    def _loaders(self) -> tuple[DataLoader[Any], DataLoader[Any]]:
+        """The loaders to train and to test: the latter is the one of validation, else that of the test."""
+        if self._loads is not self._first:
+            _set_up(self._loads)
+        train = self._loader("train_dataloader")
+        if overridden(self._loads, "val_dataloader") is None and overridden(self._loads, "setup") is not None:
+            self._loads.setup("test")
+        test = self._loader("val_dataloader") or self._loader("test_dataloader")
+        if train is None or test is None:
+            lacking = "train_dataloader()" if train is None else "val_dataloader() and no test_dataloader()"
+            raise UsageError(
+                f"{type(self._loads).__name__} of {self.file.name} has no {lacking}: add it, or name the "
+                f"LightningDataModule behind a comma ({self.file.name}:Module,Data)."
+            )
+        if train.collate_fn != test.collate_fn:
+            raise UsageError(f"the loaders of {self.file.name} have different collate_fn: give both the same one.")
+        return train, test
+
+    def _loader(self, name: str) -> DataLoader[Any] | None:
+        function = overridden(self._loads, name)
+        if function is None:
+            return None
+        found = getattr(self._loads, name)()
+        if isinstance(found, list | tuple) and len(found) == 1:
+            found = found[0]
+        where = f"{name}() ({line_of(function)})"
+        if not isinstance(found, DataLoader):
+            raise UsageError(f"{where} gives a {type(found).__name__}: give one DataLoader of torch's.")
+        if type(found.batch_sampler) is not BatchSampler:
+            raise UsageError(f"{where} has a batch_sampler of its own or none: give the DataLoader a batch_size.")
+        sampler = found.sampler
+        if type(sampler) not in (RandomSampler, SequentialSampler) or getattr(sampler, "replacement", False):
+            raise UsageError(
+                f"{where} draws by {type(sampler).__name__}, but laptime draws each sample once an epoch: leave the "
+                "sampler out."
+            )
+        return found
+
+
+class Steps(nn.Module):
+    """A LightningModule whose `forward` is its step: what wraps a net (a compiler, DDP) then wraps the step.
+
+    In training it is training_step(); in evaluation validation_step() where that has a loss, else training_step().
+    """
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.module = module
+        self.said: dict[str, Any] = {}
+        self.validates = overridden(module, "validation_step") is not None
+        steps = ("training_step", "validation_step") if self.validates else ("training_step",)
+        self.indexed = {name: len(inspect.signature(getattr(module, name)).parameters) > 1 for name in steps}
+        module.log = self.note  # log_dict() calls it too; without a Trainer Lightning's own only warns
+
+    def to(self, *args: Any, **kwargs: Any) -> Steps:
+        """Moves the module by its own method too, which notes its `device`."""
+        self.module.to(*args, **kwargs)
+        return super().to(*args, **kwargs)
+
+    def note(self, name: str, value: Any, *_: Any, **__: Any) -> None:
+        """Takes what the module logs; without its graph, which nobody could copy."""
+        self.said[name] = value.detach() if isinstance(value, Tensor) else value
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor | None]:
+        """The loss of a batch, and what the step logs as accuracy, if it does."""
+        loss = None
+        if not self.training and self.validates:
+            loss = self._step("validation_step", batch)
+            loss = self._said("loss") if loss is None else loss
+        if loss is None:
+            loss = self._step("training_step", batch)
+        if loss is None:
+            raise RunError(
+                f"training_step() ({line_of(overridden(self.module, 'training_step'))}) gave no loss: return it, a "
+                "scalar tensor, or a dictionary with it as 'loss'."
+            )
+        accuracy = self._said("acc")
+        return loss, None if accuracy is None else accuracy.float()
+
+    def _step(self, name: str, batch: Any) -> Tensor | None:
+        """Takes a step and returns its loss; None where it gives none."""
+        self.said.clear()
+        step = getattr(self.module, name)
+        given = step(batch, 0) if self.indexed[name] else step(batch)
+        if isinstance(given, dict):
+            given = given.get("loss")
+        return given if _scalar(given) else None
+
+    def _said(self, part: str) -> Tensor | None:
+        """The first value that was logged under a name with a part in it."""
+        return next((v for k, v in self.said.items() if part in k.lower() and _scalar(v)), None)
+
+
+def _scalar(value: object) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 0
+
+
+def of_lightning(given: Any, data_name: str, module: Any, file: Path) -> LightningWorkload:
+    """The workload of a LightningModule.
+
+    Args:
+        given: the module, its class, or a function that makes it.
+        data_name: the file's name for its LightningDataModule; empty where the user gave none.
+        module: the user's file, imported.
+        file: the user's.
+
+    Raises:
+        UsageError: there is no data for it, or it is more than laptime's loop can do.
+    """
+    if data_name and not hasattr(module, data_name):
+        raise UsageError(f"{file.name} has no {shorten(data_name)!r}: name its {DATA} behind the comma.")
+    if data_name:
+        return LightningWorkload(given, getattr(module, data_name), file)
+    workload = LightningWorkload(given, None, file)
+    if workload.has_loaders:
+        return workload
+    mine = {n: v for n, v in vars(module).items() if is_lightning(v, DATA) and _of(v) == module.__name__}
+    if len(mine) != 1:
+        said = f"has {len(mine)} ({', '.join(sorted(mine))})" if mine else "has none"
+        raise UsageError(
+            f"{workload.title} has no train_dataloader(), so its data come from a {DATA}, of which {file.name} {said}: "
+            f"name one behind a comma, {file.name}:NAME,DATA."
+        )
+    return LightningWorkload(given, next(iter(mine.values())), file)
+
+
+def _of(value: object) -> str:
+    return value.__module__ if isinstance(value, type) else type(value).__module__
+
+
+def _called(given: Any, name: str) -> Any:
+    """An object of Lightning's class `name`, out of it, its class or a function that makes it; raises UsageError."""
+    found = given
+    for _ in range(_MOST_CALLS):
+        if isinstance(found, type) or (callable(found) and not is_lightning(found, name)):
+            found = found()
+    if not is_lightning(found, name):
+        raise UsageError(f"{shorten(repr(given))} is no {name} and makes none: name its class.")
+    return found
+
+
+def _set_up(owner: Any) -> Any:
+    """Calls what a Trainer calls of a module or its data before a fit."""
+    for name, arguments in (("prepare_data", ()), ("setup", ("fit",)), ("configure_model", ())):
+        if overridden(owner, name) is not None:
+            getattr(owner, name)(*arguments)
+    return owner
+
+
+def _optimizer_of(module: Any) -> tuple[Optimizer, str | None]:
+    """What configure_optimizers() gives: one optimizer, and the name of its schedule where there is one."""
+    function = overridden(module, "configure_optimizers")
+    if function is None:
+        raise UsageError(f"{type(module).__name__} has no configure_optimizers(): return one optimizer from it.")
+    given = module.configure_optimizers()
+    schedules: Any = ()
+    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], list | tuple):
+        given, schedules = given
+    if isinstance(given, tuple | list) and len(given) == 1:
+        given = given[0]
+    if isinstance(given, dict):
+        schedules = given.get("lr_scheduler")
+        given = given.get("optimizer")
+    if not isinstance(given, Optimizer):
+        many = f"{len(given)} optimizers" if isinstance(given, tuple | list) else f"a {type(given).__name__}"
+        raise UsageError(
+            f"configure_optimizers() ({line_of(function)}) gives {many}: laptime steps one, so give one of torch.optim."
+        )
+    return given, _schedule_in(schedules)
+
+
+def _schedule_in(given: Any) -> str | None:
+    """The name of the first schedule in what configure_optimizers() gives beside the optimizer."""
+    if isinstance(given, dict):
+        return _schedule_in(given.get("scheduler"))
+    if isinstance(given, list | tuple):
+        return _schedule_in(given[0]) if given else None
+    return None if given is None else type(given).__name__
