@@ -61,8 +61,6 @@ class OptimizationEntry:
         earned: joins the optimized variant only in a ladder that measured it, never by the variant's name or untried.
         shifts: values of options that make the class a weaker one.
         workload: the only one that it is for, in whose presets its rung is named; empty for all.
-        rounds: in half precision it rounds elsewhere than plain code does, though it is exact: its layers are compared
-            in fp32.
         probe_limit_s: seconds after which its probe is ended. Such a probe runs in a process of its own, only for a
             ladder that tries the rung, and its result is kept; 0 for one that runs within the few seconds before all.
     """
@@ -81,7 +79,6 @@ class OptimizationEntry:
     shifts: tuple[Shift, ...] = ()
     probe_limit_s: float = 0.0
     workload: str = ""
-    rounds: bool = False
 
 
 @dataclass(frozen=True)
