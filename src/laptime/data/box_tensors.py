@@ -163,12 +163,14 @@ class BoxData:
         train: read as the tutorials do, until an optimization changes that.
         test: read with the CSV parsed once, since evaluation is outside the counted time.
         largest: height and width that hold every image.
+        side: pixels that the shorter side of an image becomes; None for the catalogue's.
     """
 
     train: BoxSplit
     test: BoxSplit
     classes: tuple[str, ...]
     largest: tuple[int, int]
+    side: int | None = None
 
     @property
     def item_bytes(self) -> int:
@@ -194,7 +196,7 @@ def open_boxes(data: DataSpec, limit_train: int | None = None, limit_test: int |
     ]
     train: Dataset[Any] = ReadAgain(folder, kept[0], meta.classes)
     test: Dataset[Any] = ParsedOnce(folder, kept[1], meta.classes)
-    return BoxData(BoxSplit(train, collate), BoxSplit(test, collate), meta.classes, meta.largest)
+    return BoxData(BoxSplit(train, collate), BoxSplit(test, collate), meta.classes, meta.largest, meta.side)
 
 
 def _limited(split: str, names: tuple[str, ...], limit: int | None) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class Detection:
         given = body.state_dict()
         backbone.body.load_state_dict({k: given[k] for k in backbone.body.state_dict()})
         model: nn.Module = FasterRCNN(backbone, classes + 1)
-        model.transform = Resized(side, round(side * _LONGEST), _MEAN, _STD)
+        resize_to(model, side)
         if weights not in ("none", "imagenet"):
             ends = ("backbone.body.conv1", "roi_heads.box_predictor")
             load_weights(model, weights, ResNet50_Weights.IMAGENET1K_V1, ends)
@@ -94,6 +94,11 @@ class Detection:
         rpn: Any = model.rpn
         rpn.filter_proposals = _steady_proposals
         rpn.fg_bg_sampler.batch_size_per_image = _COMPARED_ANCHORS
+
+
+def resize_to(model: nn.Module, side: int) -> None:
+    """Has a detector bring the shorter side of each image to `side` pixels, the longer one to 5/3 of that at most."""
+    model.transform = Resized(side, round(side * _LONGEST), _MEAN, _STD)
 
 
 def forward_ready(model: nn.Module, batch: Batch) -> Output:
