@@ -63,8 +63,6 @@ class OptimizationEntry:
         alone: holds the place of the whole loop, so a variant that has it is the baseline and this, and nothing else.
         extra: the optional extra that it needs, called as the package that it brings.
         workload: the only one that it is for, in whose presets its rung is named; empty for all.
-        rounds: in half precision it rounds elsewhere than plain code does, though it is exact: its layers are compared
-            in fp32.
         probe_limit_s: seconds after which its probe is ended. Such a probe runs in a process of its own, only for a
             ladder that tries the rung, and its result is kept; 0 for one that runs within the few seconds before all.
     """
@@ -85,7 +83,6 @@ class OptimizationEntry:
     alone: bool = False
     extra: str | None = None
     workload: str = ""
-    rounds: bool = False
 
 
 @dataclass(frozen=True)

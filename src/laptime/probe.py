@@ -139,11 +139,9 @@ def own_of(workload: str) -> DataSpec | None:
 def refused_of(workload: str) -> Collection[str]:
     """Optimizations that are not for a workload."""
     data = own_of(workload)
-    if data is not None and data.own is not None:
-        refused, name = data.own.refused, data.own.name
-    else:
-        refused, name = find_workload(workload).refused, workload
-    return {*refused, *(o.name for o in OPTIMIZATIONS if o.workload not in ("", name))}
+    own = data.own if data is not None else None
+    refused: Collection[str] = own.refused if own is not None else find_workload(workload).refused
+    return {*refused, *(o.name for o in OPTIMIZATIONS if o.workload not in ("", workload))}
 
 
 def exact_before(workload: str, device: str, rung: str) -> tuple[OptimizationSpec, ...]:

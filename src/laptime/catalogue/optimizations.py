@@ -107,7 +107,6 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "frozen norms in the convolutions",
         "Frozen BatchNorm scales the weights before it instead of the maps behind them, trained or not.",
         workload="detection",
-        rounds=True,
     ),
     OptimizationEntry(
         "products",

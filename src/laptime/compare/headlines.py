@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from laptime.compare import words
 from laptime.compare.model import Conditions, Headline, HeadlineKind, VariantRow
-from laptime.compare.quality import LOWER_IS_BETTER, shown
+from laptime.compare.quality import LOWER_IS_BETTER, name_of, shown
 
 Filter = Callable[[VariantRow], bool]
 
@@ -75,10 +75,10 @@ def _interval(row: VariantRow) -> str:
 def quality_phrase(base: VariantRow, row: VariantRow, quality: str) -> str:
     """A variant's quality beside the baseline's, in words."""
     if row.quality is None or base.quality is None:
-        return f"{quality} not judged: {row.verdict_reason or 'it was not measured'}"
+        return f"{name_of(quality)} not judged: {row.verdict_reason or 'it was not measured'}"
     values = f"{shown(row.quality, quality)} instead of {shown(base.quality, quality)}"
     if row.verdict == "not judged":
-        return f"{quality} not judged, {row.verdict_reason} ({values})"
+        return f"{name_of(quality)} not judged, {row.verdict_reason} ({values})"
     unit = "% better" if quality in LOWER_IS_BETTER else "pp"
     span = words.span(row.quality_low_points, row.quality_high_points, words.points)
-    return f"{quality} {row.verdict}, {values} ({words.points(row.quality_diff_points)} {unit}, {span})"
+    return f"{name_of(quality)} {row.verdict}, {values} ({words.points(row.quality_diff_points)} {unit}, {span})"

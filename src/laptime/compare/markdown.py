@@ -6,6 +6,7 @@ import re
 
 from laptime.compare import ablation, advising, payback, steps, words
 from laptime.compare.model import Comparison, VariantRow
+from laptime.compare.quality import name_of
 
 HEADER = (
     "variant",
@@ -30,7 +31,7 @@ def to_markdown(comparison: Comparison) -> str:
         lines += [f"> **Stand-in data.** {notice}", ""]
     lines += [f"- {escape(h.sentence)}" for h in comparison.headlines]
     lines += ["", escape(words.conditions(given, best.n if best else 0)), ""]
-    header = [h.format(quality=f"test {escape(given.quality)}") for h in HEADER]
+    header = [h.format(quality=f"test {escape(name_of(given.quality))}") for h in HEADER]
     lines += [_line(header), _line(["---", *["---:"] * 7, "---"])]
     lines += [_line(_cells(row, comparison)) for row in comparison.rows]
     lines += [
@@ -54,7 +55,7 @@ def _parts(comparison: Comparison) -> list[str]:
     """The table of the parts of the optimized variant, where there is one."""
     if not comparison.parts:
         return []
-    header = [h.format(quality=escape(comparison.conditions.quality)) for h in ablation.HEADER]
+    header = [h.format(quality=escape(name_of(comparison.conditions.quality))) for h in ablation.HEADER]
     rows = [[f"`{_code(part.part)}`", *map(escape, ablation.cells(part)[1:])] for part in comparison.parts]
     lines = [_line(header), _line(["---", *["---:"] * 3, "---"]), *map(_line, rows)]
     return ["", f"**{ablation.TITLE}**", "", *lines, "", ablation.LEAD]

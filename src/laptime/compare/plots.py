@@ -20,7 +20,7 @@ from laptime.compare import words
 from laptime.compare.curves import Curve
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.palette import MARKERS, ROLES, Series, part_colour, series_of
-from laptime.compare.quality import LOWER_IS_BETTER
+from laptime.compare.quality import LOWER_IS_BETTER, name_of
 
 INK, MUTED, GRID, PAPER = (ROLES[name][0] for name in ("ink", "muted", "grid", "paper"))
 LINE_IN = 0.34
@@ -189,7 +189,7 @@ def _course(axes: Axes, comparison: Comparison, found: Sequence[Curve], what: tu
             markersize=4.5 if drawn.strong else 3.5,
             label=words.clean(curve.variant),
         )
-    quality = f"test {words.clean(comparison.conditions.quality)}{'' if is_loss else ', %'}"
+    quality = f"test {words.clean(name_of(comparison.conditions.quality))}{'' if is_loss else ', %'}"
     name = quality if measure == "quality" else found[0].loss_name
     axes.set_title(name, loc="left", fontsize=9.5)
     axes.set_xlabel("training seconds" if over == "seconds" else "epochs")

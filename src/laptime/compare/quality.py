@@ -20,6 +20,8 @@ MARGIN_POINTS = 1.0
 
 # The quality metrics of which less is better; differences are then in percent of the baseline's value.
 LOWER_IS_BETTER = ("loss",)
+# Names that are no words; of a mean average precision the binomial error over the test images stands for its noise.
+_NAMES = {"map50": "mAP@0.5"}
 # Two trainings that differ by their seed alone: about this much in the loss, percent. As the binomial error of an
 # accuracy it is the least that an interval is wide.
 _LOSS_NOISE = 1.0
@@ -175,6 +177,11 @@ def _gains(baseline: Scores, p: list[float], q: list[float]) -> tuple[list[float
         return p, q
     scale = max(abs(fmean(p)), 1e-12)
     return [-v / scale for v in p], [-v / scale for v in q]
+
+
+def name_of(quality: str) -> str:
+    """How a quality metric is called in reports."""
+    return _NAMES.get(quality, quality)
 
 
 def advantage(value: float, beside: float, quality: str) -> float:

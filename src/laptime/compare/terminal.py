@@ -12,6 +12,7 @@ from rich.text import Text
 
 from laptime.compare import ablation, advising, payback, words
 from laptime.compare.model import Comparison, VariantRow
+from laptime.compare.quality import name_of
 
 STYLES = {"fastest": "bold green", "worse": "red", "failed": "red", "wrong": "bold red", "left out": "yellow"}
 
@@ -98,7 +99,7 @@ def _fitting(comparison: Comparison, width: int) -> Table:
 def _table(comparison: Comparison, layout: Layout) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("variant", overflow="fold")
-    quality = f"test {words.clean(comparison.conditions.quality)}"
+    quality = f"test {words.clean(name_of(comparison.conditions.quality))}"
     costs = ("samples/s", "MiB") if layout.costs else ()
     for name in ("s/epoch", "speed-up", quality, *costs, "brought"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -111,7 +112,7 @@ def _table(comparison: Comparison, layout: Layout) -> Table:
 def _worths(comparison: Comparison) -> Table:
     """What each part of the optimized variant is worth; its verdict folds where the terminal is narrow."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    header = [h.format(quality=words.clean(comparison.conditions.quality)) for h in ablation.HEADER]
+    header = [h.format(quality=words.clean(name_of(comparison.conditions.quality))) for h in ablation.HEADER]
     for place, name in enumerate(header):
         table.add_column(name, justify="left" if place in (0, len(header) - 1) else "right", overflow="fold")
     for part in comparison.parts:

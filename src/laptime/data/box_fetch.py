@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from laptime.data.archive import inner_folder, is_archive, unpack
-from laptime.data.box_store import data_spec, store_folder, verify_boxes
+from laptime.data.box_store import Told, data_spec, store_folder, verify_boxes
 from laptime.data.boxes import COLUMNS
 from laptime.data.disk import partial_folder, sweep
 from laptime.data.listing import scan
@@ -21,7 +23,8 @@ from laptime.data.store import Entry
 from laptime.errors import DataError, UsageError, shorten
 from laptime.spec import DataSpec
 
-_MARK = "#boxes="
+_BOXES, _SIDE = "#boxes=", "#side="
+_SIDES = (64, 2048)
 # Folders are read differently by another version of these rules; part of the index key.
 _RULES = 1
 _DOWNLOAD_LIMIT = 64 * 2**30
@@ -34,6 +37,36 @@ _SHAPES = ("disc", "square")
 _SIZES = ((320, 480), (480, 320), (360, 480), (300, 300))
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What `--data` says of boxes: `PLACE#boxes=labels.csv#side=800`.
+
+    Attributes:
+        table: the CSV's path below the folder; empty to find it.
+        side: pixels that the shorter side of an image becomes; None for the catalogue's.
+    """
+
+    place: str
+    table: str = ""
+    side: int | None = None
+
+    @property
+    def more(self) -> str:
+        """What stands behind the place, as part of an index key."""
+        return f"{self.table}|{self.side or ''}"
+
+
+def split_asked(text: str) -> Asked:
+    """Cuts what `--data` was given; raises UsageError where a side is no number of pixels."""
+    place, *more = re.split(f"({_BOXES}|{_SIDE})", text)
+    given = dict(zip(more[::2], more[1::2], strict=True))
+    side = given.get(_SIDE)
+    low, high = _SIDES
+    if side is not None and not (side.isascii() and side.isdigit() and len(side) < 6 and low <= int(side) <= high):
+        raise UsageError(f"{shorten(side)!r} behind {_SIDE} is no side of an image: give {low} to {high} pixels.")
+    return Asked(place, given.get(_BOXES, ""), int(side) if side else None)
+
+
 def fetch_boxes(job: Job, asked: str) -> DataSpec:
     """Brings data into the local store, or finds that it is there; see `laptime.data.fetch.fetch`.
 
@@ -41,19 +74,18 @@ def fetch_boxes(job: Job, asked: str) -> DataSpec:
         UsageError: there is no such source for boxes.
         DataError: the images or the CSV can't be used; the line is named.
     """
-    place, _, table = job.asked.partition(_MARK)
-    path = Path(place).expanduser().resolve()
-    if "://" not in place and (path / META).is_file():
+    wanted = split_asked(job.asked)
+    path = Path(wanted.place).expanduser().resolve()
+    if "://" not in wanted.place and (path / META).is_file():
         return data_spec(path, asked)
     sweep(job.store.root)
-    entry = _from_source(job, place, table)
+    entry = _from_source(job, wanted)
     return data_spec(job.store.folder(entry.digest), asked, entry.kind, entry.notice)
 
 
 def verify_stored(job: Job, asked: str) -> DataSpec:
     """Checks every byte of what is stored for a source; never asks the network. Raises DataError."""
-    place, _, table = job.asked.partition(_MARK)
-    entry = job.store.recall(_key(job, place, table))
+    entry = job.store.recall(_key(job, split_asked(job.asked)))
     if entry is None:
         raise DataError(
             f"nothing is stored for 'detection' from {shorten(asked)!r}: fetch it first "
@@ -63,32 +95,34 @@ def verify_stored(job: Job, asked: str) -> DataSpec:
     return data_spec(job.store.folder(entry.digest), asked, entry.kind, entry.notice)
 
 
-def _from_source(job: Job, place: str, table: str) -> Entry:
+def _from_source(job: Job, asked: Asked) -> Entry:
+    place = asked.place
     scheme, found, _ = place.partition("://")
     if place == "official" or (found and (scheme not in ("http", "https") or not is_archive(shown(place)))):
         raise UsageError(
             f"{shorten(place)!r} is no source of boxes: give a folder with images and a CSV of boxes, an archive of "
             "one (a path, or an address with http(s)://), or synthetic."
         )
-    key = _key(job, place, table)
+    key = _key(job, asked)
     before = job.store.recall(key)
     if before is not None:
         return before
     if place in ("auto", "synthetic"):
-        return job.store.remember(key, _drawn(job))
+        return job.store.remember(key, _drawn(job, asked))
     if found:
-        return job.store.remember(key, _downloaded(job, place, table))
+        return job.store.remember(key, _downloaded(job, asked))
     path = Path(place).expanduser().resolve()
     if path.is_file() and is_archive(path.name):
-        return job.store.remember(key, _unpacked(job, path, table, place))
-    return job.store.remember(key, _stored(job, path, table, place))
+        return job.store.remember(key, _unpacked(job, path, asked))
+    return job.store.remember(key, _stored(job, path, asked))
 
 
-def _key(job: Job, place: str, table: str) -> str:
+def _key(job: Job, asked: Asked) -> str:
     """What tells a source and its state: a folder that was changed since is another one."""
+    place, table = asked.place, asked.more
     if place in ("auto", "synthetic"):
         counts = f"{job.workload.train_count}+{job.workload.test_count}"
-        return f"boxes/{_RULES}|synthetic|{counts}"
+        return f"boxes/{_RULES}|synthetic|{counts}|{table}"
     if "://" in place:
         return f"boxes/{_RULES}|{place}|{table}"
     path = Path(place).expanduser().resolve()
@@ -99,34 +133,38 @@ def _key(job: Job, place: str, table: str) -> str:
     return f"boxes/{_RULES}|{path}|{scan(path).key}|{tables}|{table}"
 
 
-def _stored(job: Job, root: Path, table: str, asked: str) -> Entry:
-    if table and not (root / table).is_file():
-        raise UsageError(f"{shorten(table)!r} behind {_MARK} is no file in {root}: give the CSV's path below it.")
-    meta = store_folder(root, table, job.store, ("folder", asked, ""), job.say)
+def _stored(job: Job, root: Path, asked: Asked) -> Entry:
+    if asked.table and not (root / asked.table).is_file():
+        raise UsageError(
+            f"{shorten(asked.table)!r} behind {_BOXES} is no file in {root}: give the CSV's path below it."
+        )
+    told = Told("folder", shown(asked.place), side=asked.side)
+    meta = store_folder(root, asked.table, job.store, told, job.say)
     return Entry(meta.digest, "folder", meta.notice)
 
 
-def _unpacked(job: Job, archive: Path, table: str, asked: str) -> Entry:
+def _unpacked(job: Job, archive: Path, asked: Asked) -> Entry:
     with partial_folder(job.store.root) as folder:
         job.say("unpacking", 0, 0)
         unpack(archive, folder)
-        return _stored(job, inner_folder(folder), table, asked)
+        return _stored(job, inner_folder(folder), asked)
 
 
-def _downloaded(job: Job, url: str, table: str) -> Entry:
+def _downloaded(job: Job, asked: Asked) -> Entry:
+    url = asked.place
     headers = job.budget.probe(url, job.budget.left_s)
     with partial_folder(job.store.root) as folder:
         archive = folder / Path(urllib.parse.urlsplit(url).path).name
         total = int(headers.get("content-length", "0"))
         download(url, archive, _DOWNLOAD_LIMIT, Meter(job.say, "downloading", total))
-        return _unpacked(job, archive, table, shown(url))
+        return _unpacked(job, archive, asked)
 
 
-def _drawn(job: Job) -> Entry:
+def _drawn(job: Job, asked: Asked) -> Entry:
     count = job.workload.train_count + job.workload.test_count
     with partial_folder(job.store.root) as folder:
         draw_shapes(folder, count)
-        meta = store_folder(folder, "", job.store, ("synthetic", "synthetic", NOTICE), job.say)
+        meta = store_folder(folder, "", job.store, Told("synthetic", "synthetic", NOTICE, asked.side), job.say)
     return Entry(meta.digest, "synthetic", meta.notice)
 
 

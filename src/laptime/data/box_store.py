@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -45,6 +46,7 @@ class BoxMeta(Frozen):
         train, test: names of the images below `images/`.
         largest: height and width that hold every image.
         files: by path in the store: the images and the CSV.
+        side: pixels that the shorter side of an image becomes; None for the catalogue's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -59,11 +61,12 @@ class BoxMeta(Frozen):
     largest: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
     files: dict[str, StoredFile]
     notice: str = ""
+    side: Annotated[int, Field(ge=1)] | None = None
 
     def whole(self) -> str:
         """The digest that the content should have."""
         sums = {name: said.sha256 for name, said in sorted(self.files.items())}
-        return hashlib.sha256(json.dumps([self.classes, self.train, self.test, sums]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self.classes, self.train, self.test, sums, self.side]).encode()).hexdigest()
 
 
 def data_spec(folder: Path, asked: str, kind: DataKind | None = None, notice: str | None = None) -> DataSpec:
@@ -120,14 +123,24 @@ def verify_boxes(folder: Path) -> BoxMeta:
     return meta
 
 
-def store_folder(root: Path, table: str, store: Store, source: tuple[DataKind, str, str], say: Say) -> BoxMeta:
+@dataclass(frozen=True)
+class Told:
+    """What a source says of its data: kind, what was asked for, a notice, and the shorter side of its images."""
+
+    kind: DataKind
+    asked: str
+    notice: str = ""
+    side: int | None = None
+
+
+def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> BoxMeta:
     """Checks a folder of images and boxes whole, and copies it into a store.
 
     Args:
         root: the folder.
         table: the CSV's path below it; empty to find it.
         store: where it goes.
-        source: kind, what was asked for, and a notice.
+        told: goes into its meta.
         say: told how far it is.
 
     Raises:
@@ -139,7 +152,6 @@ def store_folder(root: Path, table: str, store: Store, source: tuple[DataKind, s
     train, test = parted(images, csv_file)
     classes = tuple(sorted({b.label for i in images for b in i.boxes}))
     size = sum(i.path.stat().st_size for i in images) + csv_file.stat().st_size
-    kind, asked, notice = source
     with partial_folder(store.root) as folder, room_for(store.root, size):
         check_room(store.root, size)
         largest = _copied(images, csv_file, folder, say)
@@ -150,14 +162,15 @@ def store_folder(root: Path, table: str, store: Store, source: tuple[DataKind, s
         said = f"{bare} image(s) without boxes are taken as background." if bare else ""
         meta = BoxMeta(
             digest="0" * 64,
-            kind=kind,
-            asked=asked,
+            kind=told.kind,
+            asked=told.asked,
             classes=classes,
             train=train,
             test=test,
             largest=largest,
             files=files,
-            notice=" ".join(part for part in (notice, said) if part),
+            notice=" ".join(part for part in (told.notice, said) if part),
+            side=told.side,
         )
         meta = meta.model_copy(update={"digest": meta.whole()})
         write_json(folder / META, meta.model_dump(mode="json", by_alias=True))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -137,6 +137,14 @@ def read_table(folder: Path, classes: tuple[str, ...]) -> dict[str, list[tuple[f
     return found
 
 
+class Boxes(Protocol):
+    """A data set of images with boxes."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> BoxItem: ...
+
+
 class BoxSplit(OwnSplit):
     """One part of the data; the bytes of an item are those of the largest image, as float32."""
 
@@ -144,7 +152,7 @@ class BoxSplit(OwnSplit):
     def nbytes(self) -> int:
         """Bytes of all items, by those of the first few."""
         some = [self.dataset[i] for i in range(min(8, len(self)))]
-        return len(self) * sum(item.image.nbytes for item in some) // max(1, len(some))
+        return len(self) * int(sum(item.image.nbytes for item in some)) // max(1, len(some))
 
 
 @dataclass(frozen=True)
@@ -155,19 +163,21 @@ class BoxData:
         train: read as the tutorials do, until an optimization changes that.
         test: read with the CSV parsed once, since evaluation is outside the counted time.
         largest: height and width that hold every image.
+        side: pixels that the shorter side of an image becomes; None for the catalogue's.
     """
 
     train: BoxSplit
     test: BoxSplit
     classes: tuple[str, ...]
     largest: tuple[int, int]
+    side: int | None = None
 
     @property
     def item_bytes(self) -> int:
         """Of the largest image on its way through the loader."""
         return 3 * 4 * self.largest[0] * self.largest[1]
 
-    def changed(self, change: Callable[[Dataset[BoxItem]], Dataset[BoxItem]], test: bool = True) -> BoxData:
+    def changed(self, change: Callable[[Boxes], Boxes], test: bool = True) -> BoxData:
         """The same with other data sets, of the training alone where `test` is false."""
         return replace(
             self,
@@ -186,7 +196,7 @@ def open_boxes(data: DataSpec, limit_train: int | None = None, limit_test: int |
     ]
     train: Dataset[Any] = ReadAgain(folder, kept[0], meta.classes)
     test: Dataset[Any] = ParsedOnce(folder, kept[1], meta.classes)
-    return BoxData(BoxSplit(train, collate), BoxSplit(test, collate), meta.classes, meta.largest)
+    return BoxData(BoxSplit(train, collate), BoxSplit(test, collate), meta.classes, meta.largest, meta.side)
 
 
 def _limited(split: str, names: tuple[str, ...], limit: int | None) -> tuple[str, ...]:

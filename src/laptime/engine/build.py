@@ -24,6 +24,7 @@ from laptime.optimizations.optimizer import build_optimizer, sgd
 from laptime.optimizations.step import tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.workloads import find
+from laptime.workloads.detection import resize_to
 from laptime.workloads.own import OwnWorkload, own_optimizer, workload_name
 from laptime.world import ALONE, World
 
@@ -78,6 +79,8 @@ def make_recipe(
         notes=data.notes if isinstance(data, OwnData) else (),
     )
     if isinstance(data, BoxData):
+        if data.side:
+            resize_to(model, data.side)
         baseline = replace(baseline, make_optimizer=sgd, optimizer_options=dict(_SGD), augments=(mirrored(baseline),))
     if not isinstance(data, OwnData):  # a user's own batch is meant as it is
         baseline = fitted(baseline, find_workload(spec.workload).workers)

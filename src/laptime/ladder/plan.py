@@ -99,14 +99,16 @@ def unfit(entry: WorkloadEntry, device: str) -> dict[str, str]:
 def tried_rungs(device: str, preset: Preset) -> tuple[str, ...]:
     """The rungs that a preset tries; one that must first earn its place is tried only under its own name."""
     own = preset.rungs
-    others = _of_others(device, preset)
-    return tuple(r for r in LADDERS[device] if r not in others and (own is None or r in own or joins_by_name(r)))
+    if own is None:
+        others = _of_others(device, preset)
+        return tuple(r for r in LADDERS[device] if r not in others)
+    return tuple(r for r in LADDERS[device] if r in own or joins_by_name(r))
 
 
 def _of_others(device: str, preset: Preset) -> set[str]:
-    """Rungs that are for one workload alone, whose presets name them, and are not for this one."""
-    own = preset.rungs or ()
-    return {r for r in LADDERS[device] if r not in own and find_optimization(rung_spec(r).name).workload}
+    """Rungs that are for one workload alone, where the preset names none of them and so is another's."""
+    alone = {r for r in LADDERS[device] if find_optimization(rung_spec(r).name).workload}
+    return set() if alone & set(preset.rungs or ()) else alone
 
 
 def _too_short(name: str, preset: Preset) -> str:

@@ -6,13 +6,12 @@ import copy
 import functools
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
-from torchvision.models.detection.transform import GeneralizedRCNNTransform
 
-from laptime.data.box_tensors import BoxBatch, BoxData, BoxItem, Kept, ParsedOnce, ReadAgain, collate, rows
+from laptime.data.box_tensors import BoxBatch, BoxData, Boxes, BoxItem, Kept, ParsedOnce, ReadAgain, collate, rows
 from laptime.errors import UsageError
 from laptime.optimizations.augment import throws
 from laptime.optimizations.base import Augment, Loading, Mark, Options, Recipe, permutation, shares, unmarked
@@ -54,7 +53,7 @@ def boxes_of(recipe: Recipe, name: str) -> BoxData:
 def parsed_once(recipe: Recipe, options: Options) -> Recipe:
     """Reads the CSV of boxes when the data set is made, instead of once for each item."""
 
-    def parsed(given: Dataset[BoxItem]) -> Dataset[BoxItem]:
+    def parsed(given: Boxes) -> Boxes:
         return ParsedOnce(given.folder, given.names, given.classes) if type(given) is ReadAgain else given
 
     return replace(recipe, data=boxes_of(recipe, "parsed-once").changed(parsed, test=False))
@@ -70,9 +69,10 @@ def fixed_shapes(recipe: Recipe, options: Options) -> Recipe:
     if size < 1 or not 0.2 <= aspect <= 5:
         raise UsageError(f"fixed-shapes:batch={size}:aspect={aspect:g} is no shape: give batch >= 1, aspect 0.2 to 5.")
     model = copy.deepcopy(recipe.model)
-    height = model.transform.min_size[0]
+    transform: Any = model.transform
+    height = int(transform.min_size[0])
     width = max(_STRIDE, round(height * aspect / _STRIDE) * _STRIDE)
-    model.transform.fixed_size = (width, height)
+    transform.fixed_size = (width, height)
     batch = min(size * recipe.copies, len(recipe.data.train))
     note = f"images of {width}x{height}, {batch} a step"
     return replace(recipe, model=model, batch_size=batch, notes=(*recipe.notes, note))
@@ -90,14 +90,14 @@ def kept_boxes(recipe: Recipe) -> Recipe:
 
 def needed_bytes(recipe: Recipe) -> int:
     """Of all images once they are resized, at most."""
-    transform = recipe.model.transform
+    transform: Any = recipe.model.transform
     images = len(recipe.data.train) + len(recipe.data.test)
     return images * 3 * 4 * int(transform.min_size[0]) * int(transform.max_size)
 
 
 @torch.no_grad()
-def ready(transform: GeneralizedRCNNTransform, item: BoxItem) -> BoxItem:
-    """An item as the net's transform leaves it."""
+def ready(transform: Any, item: BoxItem) -> BoxItem:
+    """An item as the net's transform (torchvision's GeneralizedRCNNTransform) leaves it."""
     image, target = transform.resize(transform.normalize(item.image), {"boxes": item.boxes})
     about = torch.tensor([int(item.about[0]), *image.shape[1:], len(item.boxes)])
     return BoxItem(about, image.contiguous(), target["boxes"], item.labels)
@@ -107,7 +107,7 @@ class BoxResidentLoader:
     """Batches out of images that stand ready on the run's device."""
 
     def __init__(self, recipe: Recipe) -> None:
-        dataset, device = recipe.data.train.dataset, recipe.device
+        dataset, device = boxes_of(recipe, "resident").train.dataset, recipe.device
         self.items = [mapped(dataset[i], lambda t: t.to(device)) for i in range(len(dataset))]
         self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.recipe = recipe

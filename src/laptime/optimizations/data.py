@@ -107,6 +107,7 @@ class ItemLoader:
         with warnings.catch_warnings():
             # Python 3.12 warns of forks beside threads; a worker runs one thread and none of this process's locks.
             warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+            warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
             fetched = iter(self.loader)
         if self.loader.num_workers:
             mark("workers")

@@ -45,7 +45,7 @@ def _fold(module: nn.Module, conv: str, norm: str) -> None:
     setattr(module, norm, passed)
 
 
-class Passed(FrozenBatchNorm2d):
+class Passed(FrozenBatchNorm2d):  # type: ignore[misc]
     """A frozen norm that the convolution before it has taken in; it keeps its values for the plain net's state."""
 
     def forward(self, x: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ _STEADY, _LEAST_SIDE, _PROPOSALS = 17, 0.1, 256
 _COMPARED_ANCHORS = 2048
 
 
-class Resized(GeneralizedRCNNTransform):
+class Resized(GeneralizedRCNNTransform):  # type: ignore[misc]
     """torchvision's own transform, which draws no random number to choose among one size."""
 
     def torch_choice(self, k: list[int]) -> int:
@@ -65,7 +65,7 @@ class Detection:
         given = body.state_dict()
         backbone.body.load_state_dict({k: given[k] for k in backbone.body.state_dict()})
         model: nn.Module = FasterRCNN(backbone, classes + 1)
-        model.transform = Resized(side, round(side * _LONGEST), _MEAN, _STD)
+        resize_to(model, side)
         if weights not in ("none", "imagenet"):
             ends = ("backbone.body.conv1", "roi_heads.box_predictor")
             load_weights(model, weights, ResNet50_Weights.IMAGENET1K_V1, ends)
@@ -91,8 +91,14 @@ class Detection:
         the choice. All that does is compared: backbone, pyramid, both heads and the four losses, on given proposals;
         with more samples than in training, since a single value across the kink of a ReLU weighs too much in few.
         """
-        model.rpn.filter_proposals = _steady_proposals
-        model.rpn.fg_bg_sampler.batch_size_per_image = _COMPARED_ANCHORS
+        rpn: Any = model.rpn
+        rpn.filter_proposals = _steady_proposals
+        rpn.fg_bg_sampler.batch_size_per_image = _COMPARED_ANCHORS
+
+
+def resize_to(model: nn.Module, side: int) -> None:
+    """Has a detector bring the shorter side of each image to `side` pixels, the longer one to 5/3 of that at most."""
+    model.transform = Resized(side, round(side * _LONGEST), _MEAN, _STD)
 
 
 def forward_ready(model: nn.Module, batch: Batch) -> Output:
@@ -100,11 +106,13 @@ def forward_ready(model: nn.Module, batch: Batch) -> Output:
 
     The check for boxes without an area is left out, since it waits for the device and the store was checked.
     """
-    images, targets = _listed(batch.inputs)
-    listed: ImageList = ImageList(model.transform.batch_images(images), [(i.shape[1], i.shape[2]) for i in images])
-    features = model.backbone(listed.tensors)
-    proposals, first = model.rpn(listed, features, targets if model.training else None)
-    found, second = model.roi_heads(features, proposals, listed.image_sizes, targets if model.training else None)
+    net: Any = model
+    images, given = _listed(batch.inputs)
+    targets = given if model.training else None
+    listed: ImageList = ImageList(net.transform.batch_images(images), [(i.shape[1], i.shape[2]) for i in images])
+    features = net.backbone(listed.tensors)
+    proposals, first = net.rpn(listed, features, targets)
+    found, second = net.roi_heads(features, proposals, listed.image_sizes, targets)
     return _output(model, {**first, **second} if model.training else found, len(batch))
 
 
@@ -136,7 +144,7 @@ def _steady_proposals(
 
 
 def _scaled(body: nn.Module) -> None:
-    """Sets BatchNorm's statistics to those of the fresh net on smooth noise, in place.
+    """Sets BatchNorm's statistics to those of the fresh net on noise of several scales, as images have, in place.
 
     Frozen at their defaults they would normalize nothing, and 16 residual blocks of fresh weights would end at values
     in the hundreds. One pass over data as start: LSUV, Mishkin and Matas 2015 (arXiv:1511.06422).
@@ -145,4 +153,5 @@ def _scaled(body: nn.Module) -> None:
     for norm in norms:
         norm.momentum = None  # the mean over all passes, of which there is one
     with torch.no_grad():
-        body.train()(F.interpolate(torch.randn(2, 3, 32, 32), size=(128, 128), mode="bilinear"))
+        scales = [F.interpolate(torch.randn(2, 3, n, n), size=(128, 128), mode="bilinear") for n in (4, 16, 64, 128)]
+        body.train()(torch.stack(scales).sum(dim=0) / 2)

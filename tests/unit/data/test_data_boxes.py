@@ -182,6 +182,16 @@ def test_of_several_tables_one_must_be_named(photographs: Path, home: Path):
         fetch("detection", str(photographs), home)
 
 
+def test_the_side_of_the_images_stands_behind_the_place(photographs: Path, home: Path):
+    plain = open_boxes(fetch("detection", str(photographs), home))
+    other = fetch("detection", f"{photographs}#side=800#boxes=boxes.csv", home)
+    assert (plain.side, open_boxes(other).side) == (None, 800)
+    assert verify("detection", f"{photographs}#side=800#boxes=boxes.csv", home) == other
+    for wrong in ("12", "many", "99999"):
+        with pytest.raises(UsageError, match=rf"'{wrong}' behind #side= is no side of an image: give 64 to 2048"):
+            fetch("detection", f"{photographs}#side={wrong}", home)
+
+
 def test_two_images_of_one_name_need_a_path(photographs: Path, home: Path):
     (photographs / "more").mkdir()
     (photographs / "more" / "2.png").write_bytes((photographs / "images" / "2.png").read_bytes())
