@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from tests.e2e.test_interrupt import statuses, workers
 from tests.samples import write_folder
 
@@ -26,9 +27,9 @@ def epochs_of(path) -> int:
     return path.read_text().count('"event": "epoch"') if path.exists() else 0
 
 
-def started(home, *arguments) -> subprocess.Popen[bytes]:
+def started(home, *arguments, module="laptime") -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "laptime", *map(str, arguments)],
+        [sys.executable, "-m", module, *map(str, arguments)],
         env={**os.environ, "LAPTIME_HOME": str(home)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -56,6 +57,8 @@ def test_a_killed_ladder_goes_on(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert none_left(tmp_path)
+    assert laptime(home, "list", "workloads").returncode == 0
+    assert statuses(home) == {"ladder": ["KILLED"], "variant": ["FINISHED"]}
     before = (out / "cpu-baseline-0" / "record.json").read_bytes()
     refused = laptime(home, "optimize", "cifar", "--resume", out, "--epochs", "2")
     assert refused.returncode == 2
@@ -75,3 +78,22 @@ def test_a_killed_ladder_goes_on(tmp_path):
     assert again.returncode == 0
     assert "is done, nothing was run" in again.stderr
     assert "cpu-resident" in again.stdout
+
+
+@pytest.mark.long
+def test_a_killed_flow_leaves_no_training_and_no_run(tmp_path):
+    images, home, out = write_folder(tmp_path / "images", train=12, test=4), tmp_path / "home", tmp_path / "ladder"
+    options = ["--data", images, "--out", out, "--epochs", "400", "--repeats", "1", "--profile", "none"]
+    process = started(home, *options, "--variants", "cpu-baseline", module="flows.optimize")
+    try:
+        until = time.monotonic() + _PATIENCE_S
+        while epochs_of(out / "cpu-baseline-0" / "progress.jsonl") < 1:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert none_left(tmp_path)
+    assert laptime(home, "list", "workloads").returncode == 0
+    assert statuses(home) == {"ladder": ["KILLED"]}

@@ -24,6 +24,7 @@ from laptime.cli import (
     ui,
     up,
 )
+from laptime.cli.sweeping import sweep_first
 from laptime.errors import LaptimeError, in_words
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ def options(
 ) -> None:
     """Makes PyTorch training faster, proves it, and keeps it fast."""
     context.obj = {"debug": debug}
+    sweep_first(context.invoked_subcommand)
 
 
 COMMANDS = (

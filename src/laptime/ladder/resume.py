@@ -185,7 +185,7 @@ def _data_again(asked: LadderRequest, record: LadderRecord, places: Places, say:
 
 def _opened(asked: LadderRequest, record: LadderRecord, places: Places, say: Say, journal: Journal) -> Ladder:
     plan = plan_of(asked, record.data, record.device, record.probe)
-    again = {
+    again: dict[str, Any] = {
         "rungs": (),
         "dropped": (),
         "left_out": plan.left_out,

@@ -240,7 +240,7 @@ def _replay(path: Path, store: Store, say: Say, enough: Callable[[], bool] | Non
     if enough is not None:
         return state
     state = _send_models(events, state, store, say)
-    if _all_ended(events):
+    if all_ended(events):
         state = state.model_copy(update={"size": size})
     write_json(state_path(path), state)
     return state
@@ -287,7 +287,8 @@ def _pending(events: Sequence[Event], state: ReplayState) -> list[ModelFiles]:
     return [m for key, m in found.items() if key not in state.models]
 
 
-def _all_ended(events: Sequence[Event]) -> bool:
+def all_ended(events: Sequence[Event]) -> bool:
+    """Whether each run that was started has ended."""
     running: set[str] = set()
     for event in events:
         if isinstance(event, Started):

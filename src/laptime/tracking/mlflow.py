@@ -122,9 +122,9 @@ class MlflowTracker:
         with explained(self._uri):
             self._client.set_terminated(run_id, status, _ms(ended_at))
 
-    def open_runs(self, host: str) -> list[OpenRun]:
-        """Runs at RUNNING whose process was started on a host."""
-        query = f"attributes.status = 'RUNNING' and tags.`laptime.host` = '{_quoted(host)}'"
+    def open_runs(self, tag: str, value: str) -> list[OpenRun]:
+        """Runs at RUNNING with an owner's tag."""
+        query = f"attributes.status = 'RUNNING' and tags.`{tag}` = '{_quoted(value)}'"
         with explained(self._uri):
             experiments = [e.experiment_id for e in self._client.search_experiments()]
             found = self._client.search_runs(experiments, query, max_results=1000) if experiments else []

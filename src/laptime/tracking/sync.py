@@ -9,7 +9,7 @@ from pathlib import Path
 from laptime.errors import TrackingError
 from laptime.places import Places
 from laptime.tracking.events import read_journal
-from laptime.tracking.journal import JournalBusyError, Say, held, is_settled, read_state, replay, settle
+from laptime.tracking.journal import JournalBusyError, Say, all_ended, held, is_settled, read_state, replay, settle
 from laptime.tracking.reach import require_answer
 from laptime.tracking.sweep import sweep
 from laptime.tracking.uri import masked, without_credentials
@@ -49,6 +49,22 @@ class SyncResult:
 def waiting(places: Places) -> list[Path]:
     """Journals with events that have not arrived or runs that nobody ended. Costs a look at each; no MLflow."""
     return [path for path in sorted(places.journal.glob("*.jsonl")) if not is_settled(path)]
+
+
+def left_open(places: Places) -> bool:
+    """Whether a journal that no living process holds has a run in its store that nobody ended; asks no store."""
+    return any(_left_open(path) for path in waiting(places))
+
+
+def _left_open(path: Path) -> bool:
+    state = read_state(path)
+    if not state.runs:
+        return False  # nothing of it has arrived anywhere
+    try:
+        with held(path):
+            return not all_ended(read_journal(path)[1][: state.applied])
+    except TrackingError:  # a living process holds it, or it is damaged
+        return False
 
 
 def target_of(uri: str, places: Places) -> str:

@@ -115,7 +115,7 @@ def test_wherever_a_ladder_is_cut_off_it_goes_on_to_the_same_end_and_repeats_not
     told = through(reference)
     assert reference.record.dropped, "the case holds a part that leaves, and retractions"
     assert reference.record.turns == len(told) == len(whole.started)
-    for cut in range(len(told)):
+    for cut in range(1, len(told), 3):
         place = tmp_path / str(cut)
         before = Runs(cut, failing="channels-last")
         monkeypatch.setattr(ladder_module, "launch", before)
