@@ -47,6 +47,8 @@ class Chaos:
         kind = kind or choice.choices(kinds_here, [k.weight for k in kinds_here])[0]
         out = self.stage.disk / f"{self.rounds:03}-{kind.name}"
         job = Job(kind, self.stage, out, [word.replace("{}", str(out)) for word in kind.arguments])
+        if job.kind.name == "fetch" and self.stage.storage is not None:
+            self.stage.storage.block_s = 0.1  # else it is over before anything can happen to it
         job.start()
         try:
             mine, faults = ([], []) if quiet else self._disturb(job, choice)
