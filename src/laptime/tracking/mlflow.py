@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 # The limits of MLflow's own checks and database columns.
-_ROWS, _NAME, _PARAM, _TAG = 1000, 250, 6000, 8000
-_PARAMS = 100
+_ROWS, _NAME, _PARAM, _TAG, _PARAMS = 1000, 250, 6000, 8000, 100
 
 
 class MlflowTracker:
