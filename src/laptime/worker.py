@@ -22,13 +22,14 @@ from types import FrameType
 
 from laptime.artifacts import ProgressFile, epoch_line, times_line, write_model, write_samples, write_summary
 from laptime.catalogue import find_workload
+from laptime.data.disk import no_room
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.checkpoint import Checkpoints, Found
 from laptime.engine.fits import explain_memory, out_of_memory
 from laptime.engine.flops import flops_per_sample
-from laptime.errors import LaptimeError, UsageError
+from laptime.errors import LaptimeError, UsageError, in_words
 from laptime.facts import Facts, finished, keep
 from laptime.measure.compiling import watching
 from laptime.measure.epochs import Plan, Session
@@ -83,7 +84,8 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
             if world.size > 1 and lost_a_peer(unexpected):
                 raise PeerLostError(" ".join(str(unexpected).split())[:300]) from unexpected
             traceback.print_exc()
-            status, error = "failed", explain(unexpected, Path(spec.data.path) if spec.data.own else None)
+            own = Path(spec.data.path) if spec.data.own else None
+            status, error = "failed", no_room(unexpected, folder) or explain(unexpected, own)
             starved = out_of_memory(unexpected) and not epochs
         if starved and facts.recipe is not None:  # only here: the error above held the step's tensors
             error = explain_memory(facts.recipe) or error
@@ -205,6 +207,9 @@ def main(arguments: list[str]) -> int:
     except LaptimeError as error:
         print(f"laptime.worker: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
+    except OSError as error:  # a record that found no room, above all
+        print(f"laptime.worker: {in_words(error)}", file=sys.stderr)  # noqa: T201
+        return LaptimeError.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from s3_server import s3_server
+from small_disk import small_disk
 
-__all__ = ["s3_server"]
+__all__ = ["s3_server", "small_disk"]

@@ -17,6 +17,8 @@ from laptime.errors import DataError
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PARTIAL = ".part-"
 _STALE_S = 3600.0
+# A disk with less than a large file needs: bytes.
+_LITTLE = 2**30
 
 
 def check_room(folder: Path, needed: int) -> None:
@@ -38,6 +40,15 @@ def room_for(folder: Path, needed: int) -> Iterator[None]:
         if error.errno in FULL:
             raise _full(folder, needed) from error
         raise
+
+
+def no_room(error: BaseException, folder: Path) -> str | None:
+    """One sentence for a file below `folder` that found no room, None where an error says something else."""
+    in_words_of_torch = "inline_container" in str(error)  # its writer drops the system's reason
+    full = isinstance(error, OSError) and error.errno in FULL
+    if not full and not (in_words_of_torch and shutil.disk_usage(folder).free < _LITTLE):
+        return None
+    return f"the disk of {folder} is full, so the run was stopped: make room, or give an --out on another disk."
 
 
 def _full(folder: Path, needed: int) -> DataError:

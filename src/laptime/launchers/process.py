@@ -48,7 +48,8 @@ def supervise(
     """Runs the command to its end; returns its exit code, None when the time-out ended it."""
     reader = ProgressReader(folder / PROGRESS)
     until = time.monotonic() + timeout_s
-    with (folder / LOG).open("w", encoding="utf-8") as log, child(command, *locks) as process:
+    log_file = (folder / LOG).open("w", encoding="utf-8")
+    with _named(folder), log_file as log, child(command, *locks) as process:
         lines = _lines(process)
         while process.poll() is None:
             _pass_on(lines, log, hooks)
@@ -63,6 +64,16 @@ def supervise(
         for event in reader.events():
             hooks.on_event(event)
         return process.returncode
+
+
+@contextlib.contextmanager
+def _named(folder: Path) -> Iterator[None]:
+    """Gives an error of the system a place, which that of a full disk does not have."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(folder)
+        raise
 
 
 @contextlib.contextmanager

@@ -26,6 +26,9 @@ def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:
     try:
         part.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         part.replace(path)
+    except OSError as error:
+        error.filename = str(path)  # a full disk names no place
+        raise
     finally:
         part.unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ from laptime.tracking.gates import PastGate, read_gates
 from laptime.tracking.logged import find_model, load
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
-from laptime.tracking.reach import explained, require_answer, set_switches
+from laptime.tracking.reach import alone, explained, require_answer, set_switches
 from laptime.tracking.uri import check_uri, is_sqlite, masked, sqlite_file, without_credentials
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 # The limits of MLflow's own checks and database columns.
-_ROWS, _NAME, _PARAM, _TAG = 1000, 250, 6000, 8000
-_PARAMS = 100
+_ROWS, _NAME, _PARAM, _TAG, _PARAMS = 1000, 250, 6000, 8000, 100
 
 
 class MlflowTracker:
@@ -278,8 +277,9 @@ def _client(uri: str) -> MlflowClient:
     set_switches()
     from mlflow.tracking import MlflowClient
 
-    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    client.search_experiments(max_results=1)
+    with alone(uri):
+        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        client.search_experiments(max_results=1)
     return client
 
 

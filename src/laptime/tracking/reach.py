@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
@@ -9,11 +10,11 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
 from laptime.errors import DataError, TrackingError, shorten
-from laptime.tracking.uri import is_http, masked, without_credentials
+from laptime.tracking.uri import is_http, masked, sqlite_file, without_credentials
 
 _ANSWER_S = 3.0
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
@@ -73,6 +74,22 @@ def require_answer(uri: str, limit_s: float = _ANSWER_S) -> None:
             return  # MLflow has its own settings for certificates
         reason = getattr(error, "reason", None) or error
         raise TrackingError(unreachable(uri, str(reason))) from error
+
+
+@contextmanager
+def alone(uri: str) -> Iterator[None]:
+    """Keeps other processes of ours away from a SQLite store while it is opened for the first time.
+
+    MLflow makes the tables then, and two that do so at once spoil it for each other.
+    """
+    if (path := sqlite_file(uri)) is None:
+        yield
+        return
+    with ExitStack() as held:
+        with suppress(OSError):  # a folder that may only be read has its tables already
+            file = held.enter_context(path.with_name(f"{path.name}.lock").open("ab"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
