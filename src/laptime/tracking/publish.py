@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import statistics
 import time
@@ -27,6 +28,7 @@ FILES = (
     *("advice.json", "advice.md"),
 )
 FOLDERS = ("tensorboard", "profile")
+_LONGEST = 100
 
 _STATUS: dict[str, RunStatus] = {
     "done": "FINISHED",
@@ -48,7 +50,10 @@ def variant_key(ladder: LadderRecord, variant: str) -> str:
 
 def run_folder(folder: Path, variant: str, repeat: int) -> Path:
     """Where a ladder's folder holds the files of one process; any variant's name makes a safe name of a folder."""
-    name = "".join(c if c.isalnum() or c in "-_.=" else "_" for c in variant)[:100]
+    name = "".join(c if c.isalnum() or c in "-_.=" else "_" for c in variant)
+    if len(name) > _LONGEST or not name.isascii():  # cut, it must still be no other variant's
+        plain = name.encode("ascii", "replace").decode().replace("?", "_")
+        name = f"{plain[: _LONGEST - 9]}-{hashlib.sha256(variant.encode(errors='replace')).hexdigest()[:8]}"
     return folder / f"{name}-{repeat}"
 
 
