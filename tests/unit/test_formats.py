@@ -80,6 +80,20 @@ def test_a_journal_with_all_its_events(tmp_path: Path) -> None:
     Journal(tmp_path / "a.jsonl").close()  # it can be continued
 
 
+def test_a_journal_that_lost_its_first_line_is_refused(tmp_path: Path) -> None:
+    """Else its first event would pass for the header, and be lost."""
+    lines = (FORMATS / "journal-1.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "a.jsonl").write_text("".join(lines[1:]))
+    with pytest.raises(LaptimeError, match=r"has schema 'None'.*move it out of the folder"):
+        read_journal(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("version", ["laptime.replay/2", "other"])
+def test_another_state_of_a_replay_is_taken_for_none(tmp_path: Path, version: str) -> None:
+    (tmp_path / "a.state.json").write_text((FORMATS / "replay-1.json").read_text().replace("laptime.replay/1", version))
+    assert read_state(tmp_path / "a.jsonl").applied == 0
+
+
 @pytest.mark.parametrize(("name", "channels"), [("store-1", 3), ("store-2", 2)])
 def test_a_store(name: str, channels: int) -> None:
     meta = verify_folder(FORMATS / name)

@@ -27,6 +27,7 @@ from laptime.spec import OptimizationSpec, RunSpec, read_schedule, read_spec
 from laptime.tracking.base import MetricRow, RunStart
 from laptime.tracking.events import read_journal
 from laptime.tracking.journal import Journal, replay
+from laptime.tracking.publish import run_folder
 from laptime.variants import all_names, resolve, with_options
 
 KEYS = ("one", "two", "drei \u202e\n")
@@ -226,6 +227,26 @@ def test_any_text_is_a_variant_or_is_refused(text: str, setting: str) -> None:
         one_sentence(error)
         return
     assert resolve(changed.name).optimizations == changed.optimizations
+
+
+@given(st.lists(st.text() | st.text("cpu-baseline+:", min_size=90), min_size=2, max_size=4, unique=True))
+def test_the_folder_of_a_variant_is_one_plain_name(variants: list[str]) -> None:
+    root = Path("/runs")
+    folders = [run_folder(root, variant, 0) for variant in variants]
+    for folder in folders:
+        assert folder.parent == root
+        assert folder.name.isascii()
+        assert len(folder.name) < 120
+    long = [folder for folder, variant in zip(folders, variants, strict=True) if len(variant) > 100]
+    assert len(set(long)) == len(long)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999", "9" * 20, "9" * 5000, "", "x", "\u202e8"])
+def test_a_number_that_nothing_can_be_set_to_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="takes a value of type int"):
+        resolve(f"cpu-baseline+large-batch:size={value}")
+    with pytest.raises(UsageError, match="takes a value of type float"):
+        resolve(f"cpu-baseline+ema:epochs={value}")
 
 
 @pytest.mark.parametrize("name", all_names())
