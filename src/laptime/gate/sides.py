@@ -242,6 +242,13 @@ def _written_out(request: GateRequest, base: SideInfo, python: str) -> str:
     """
     if is_own(request.workload):
         return request.variant
-    told = json.loads(_ask("base", base, python, "-m", "laptime", "explain", request.variant, "--json"))
-    chosen = [OptimizationSpec(name=t["optimization"], options=t["options"]).text() for t in told["transforms"]]
-    return "+".join([f"{told['device']}-baseline", *chosen])
+    answer = _ask("base", base, python, "-m", "laptime", "explain", request.variant, "--json")
+    try:
+        told = json.loads(answer)
+        chosen = [OptimizationSpec(name=t["optimization"], options=t["options"]).text() for t in told["transforms"]]
+        return "+".join([f"{told['device']}-baseline", *chosen])
+    except (ValueError, LookupError, TypeError) as error:
+        reason = (
+            f"base's own laptime does not say what {request.variant} stands for: give it written out, or --command."
+        )
+        raise SideError("base", reason, answer) from error
