@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+# Variables whose values are nobody's business, whatever library put them into its message.
+_SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|CREDENTIAL|ACCESS_KEY")
+_SHORTEST_SECRET = 6
+
 
 class LaptimeError(Exception):
-    """An error to show as one sentence, without a traceback."""
+    """An error to show as one sentence, without a traceback.
+
+    Names of users and words of libraries stand in it: control characters and secrets are taken out here, once for all.
+    """
 
     exit_code = 1
+
+    def __init__(self, sentence: str = "") -> None:
+        super().__init__(printable(without_secrets(sentence)))
 
 
 class UsageError(LaptimeError):
@@ -62,6 +74,26 @@ def in_words(error: OSError) -> str:
 
 
 def shorten(text: str, limit: int = 120) -> str:
-    """Cuts a user's text for a message, without control characters."""
-    clean = "".join(c if c.isprintable() else "?" for c in text)
+    """Cuts a user's text for a message, without control characters and secrets."""
+    clean = printable(without_secrets(text), "?")
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def printable(text: str, instead: str = " ") -> str:
+    """The text on one line and without control characters, marks that turn the writing round and half characters."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else instead for c in text)
+
+
+def without_secrets(text: str) -> str:
+    """The text without users and passwords of addresses, their queries, and values of variables that hold a secret.
+
+    A query may hold a signature that stands for a password (S3's presigned addresses, tokens).
+    """
+    if "://" in text:
+        text = re.sub(r"(://)[^/\s?#]*@", r"\1***@", text)
+        text = re.sub(r"(://[^\s?#'\"]*)\?[^\s#'\"]*", r"\1?***", text)
+        text = re.sub(r"\?[^\s?#'\"=]+=[^\s#'\"]*", "?***", text)  # of one with a blank in it
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST_SECRET and _SECRET.search(name.upper()):
+            text = text.replace(value, "***")
+    return text

@@ -63,8 +63,11 @@ def read_ledger(path: Path | None = None) -> Ledger:
         return Ledger.model_validate_json((path or default_path()).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Ledger()
-    except ValidationError as error:
-        raise DataError(f"the ledger {path or default_path()} is not valid: {explain(error)}.") from error
+    except ValueError as error:
+        reason = explain(error) if isinstance(error, ValidationError) else str(error)
+        raise DataError(
+            f"the ledger {path or default_path()} is not valid ({reason}): take it from version control again."
+        ) from error
 
 
 def with_ladder(ledger: Ledger, ladder: LadderRecord, records: Iterable[RunRecord]) -> Ledger:

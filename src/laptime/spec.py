@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from laptime.errors import LaptimeError, UsageError, shorten
+from laptime.parsing import other_schema, parse_json
 
 SPEC_SCHEMA: Literal["laptime.spec/1"] = "laptime.spec/1"
 
@@ -219,15 +220,12 @@ def read_versioned(path: Path, model: type[M], kind: Versioned) -> M:
         LaptimeError: of the kind's class; it can't be read, is of another version or does not validate.
     """
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise kind.error(f"the {kind.what} {path} can't be read: {error}.") from error
+        raise kind.error(f"the {kind.what} {path} can't be read ({error}): {kind.remedy}.") from error
     found = fields.get("schema") if isinstance(fields, dict) else None
     if found != kind.schema:
-        raise kind.error(
-            f"the {kind.what} {path} has schema {shorten(str(found))!r}, this version reads {kind.schema!r}: "
-            f"{kind.remedy}."
-        )
+        raise kind.error(f"the {kind.what} {path} {other_schema(found, kind.schema, kind.remedy)}")
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -246,7 +244,7 @@ def explain(error: ValidationError) -> str:
 
 
 def _finding(place: tuple[int | str, ...], message: str, value: Any) -> str:
-    where = ".".join(str(p) for p in place) or "it"
+    where = shorten(".".join(str(p) for p in place)) or "it"
     return f"{where}: {message[0].lower()}{message[1:]} (given {shorten(str(value), 60)!r})"
 
 

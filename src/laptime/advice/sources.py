@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
@@ -34,6 +35,8 @@ def signals_of(
         found = Signals(subject=trace.source, device=_device(trace)) if trace is not None else Signals()
     if trace is not None:
         found = _with_trace(found, trace)
+    if found.step_ms is not None and not 0 < found.step_ms < math.inf:
+        found = replace(found, step_ms=None)  # a record from elsewhere: nothing is a share of such a step
     return _with_probe(found, probe) if probe is not None else found
 
 

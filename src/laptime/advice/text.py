@@ -139,4 +139,4 @@ def escape(text: str) -> str:
 
 
 def _code(name: str) -> str:
-    return f"`{re.sub(r'[`|]', chr(39), clean(name))}`"
+    return f"`{re.sub(r'[`|<>@]', chr(39), clean(name))}`"

@@ -91,12 +91,19 @@ def parse_option(entry: OptimizationEntry, key: str, value: str) -> Option:
         ) from None
 
 
+# No option of ours is a number of that size, and torch takes none that does not fit 64 bits.
+_MOST = 10**15
+
+
 def _convert(default: Option, value: str) -> Option:
     if isinstance(default, bool):
         if value.lower() not in ("true", "false"):
             raise ValueError(value)
         return value.lower() == "true"
-    return type(default)(value)
+    found = type(default)(value)
+    if not isinstance(found, str) and not abs(found) < _MOST:  # NaN, too
+        raise ValueError(value)
+    return found
 
 
 def rung_spec(name: str) -> OptimizationSpec:

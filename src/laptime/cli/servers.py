@@ -137,17 +137,18 @@ def environment(places: Places, **more: str) -> dict[str, str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        # Not among the server's arguments, which anybody on this machine can list: it may hold a password.
+        "MLFLOW_BACKEND_STORE_URI": places.mlflow_uri,
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         **more,
     }
 
 
 def mlflow_arguments(places: Places, port: int) -> list[str]:
-    """Arguments of the MLflow server on the tracking store: one worker, on loopback."""
+    """Arguments of the MLflow server on the tracking store (`environment` names it): one worker, on loopback."""
     places.artifacts.mkdir(parents=True, exist_ok=True)
     return [
         "server",
-        *("--backend-store-uri", places.mlflow_uri),
         *("--artifacts-destination", places.artifacts.as_uri()),
         *("--host", HOST, "--port", str(port), "--workers", "1"),
     ]

@@ -19,12 +19,18 @@ from laptime.compare.palette import PARTS, series_of, variables
 from laptime.records import LadderRecord, RunRecord
 
 
+def _without_controls(value: Any) -> Any:
+    """Escaping leaves control characters and marks that turn the writing round as they are."""
+    return words.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def to_html(comparison: Comparison, ladder: LadderRecord | None, records: Sequence[RunRecord]) -> str:
-    """Renders the page; all text goes through autoescape, only the plots' own markup does not."""
+    """Renders the page; all text is cleaned and escaped, only the plots' own markup is not."""
     environment = Environment(
         loader=PackageLoader("laptime.compare", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_without_controls,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

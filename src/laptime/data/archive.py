@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import lzma
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -19,9 +20,22 @@ from laptime.errors import DataError, shorten
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
 _LIMIT = 64 * 2**30
+# Images are compressed already: what grows beyond both of these was made to fill a disk.
+_GROWTH, _ALWAYS = 100, 2**30
 _MEMBERS = 20_000_000
 _BLOCK = 1 << 20
-_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, RuntimeError, OSError)
+# A file takes as much of a disk at least, so that a million empty ones count too.
+_LEAST = 4096
+# Names and other facts that stand before a member, which tarfile reads into memory whole.
+_LONGEST_HEADER = 1 << 20
+_BEFORE = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
+_DAMAGED = (
+    *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, struct.error),
+    *(EOFError, RuntimeError, OSError, ValueError, OverflowError, LookupError),
+)
 
 
 def is_archive(name: str) -> bool:
@@ -54,19 +68,41 @@ def check_published(path: Path, algorithm: str, checksum: str, name: str) -> Non
         )
 
 
+class _TarInfo(tarfile.TarInfo):
+    """A header that is looked at before tarfile does what it says."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _TarInfo:
+        """See tarfile, which takes a damaged header in the middle, and an end without its mark, for the end.
+
+        Raises:
+            tarfile.ReadError: the header is damaged, missing, or asks for more memory than any name needs.
+        """
+        try:
+            header = super().frombuf(buf, encoding, errors)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the mark of the end
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from error
+        if header.type in _BEFORE and header.size > _LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {header.size} bytes")
+        return header
+
+
 def unpack(archive: Path, into: Path, limit: int = _LIMIT) -> None:
     """Unpacks the regular files of a tar or zip archive.
 
     Args:
         archive: the file; its name says what it is.
         into: a folder that is made if it does not exist.
-        limit: bytes that the files may have together, counted as they come out and not as the archive says.
+        limit: bytes that the files may have together, counted as they come out and not as the archive says. Above
+            1 GiB they may also have no more than a hundred times the archive's own.
 
     Raises:
         DataError: the archive is damaged or cut off, holds a path that climbs out, a link or a device (all
             named), or more than `limit`; or the disk is full.
     """
-    left = limit
+    left = limit = min(limit, max(_ALWAYS, _GROWTH * archive.stat().st_size))
     members = _zip_members(archive) if archive.name.lower().endswith(".zip") else _tar_members(archive, into)
     try:
         with closing(members):
@@ -75,7 +111,7 @@ def unpack(archive: Path, into: Path, limit: int = _LIMIT) -> None:
                     raise DataError(
                         f"{archive} holds more than {_MEMBERS} files: unpack it yourself and give the folder."
                     )
-                left -= _write(member, into / member.name, left, archive)
+                left -= max(_LEAST, _write(member, into / member.name, left, archive))
     except _DAMAGED as error:
         if isinstance(error, OSError) and error.errno in FULL:
             with room_for(into, limit - left):
@@ -99,7 +135,7 @@ def _write(member: _Member, to: Path, left: int, archive: Path) -> int:
 
 
 def _tar_members(archive: Path, into: Path) -> Generator[_Member, None, None]:
-    with tarfile.open(archive, "r:*") as tar:
+    with tarfile.open(archive, "r:*", tarinfo=_TarInfo) as tar:
         for member in tar:
             if member.issym() or member.islnk():
                 raise _refused(archive, member.name, "is a link")

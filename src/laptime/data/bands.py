@@ -6,6 +6,7 @@ choice travels wherever the place does: command line, flow, record.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ DEFAULT_BANDS = (4, 3, 2)
 # Sentinel-2's digital numbers are 10,000 times the reflectance. Land seldom goes beyond 0.4, so that is taken as 1.
 FULL_SCALE = 4000
 _MARK = "#bands="
+# Values of all bands together, 1 GiB in memory: four bands of a whole tile of Sentinel-2 fit.
+_MOST_VALUES = 2**29
 _TIFF = (".tif", ".tiff")
 
 
@@ -79,9 +82,16 @@ def _load(path: Path | str) -> NDArray[Any]:
         raise DataError(
             f"the image {path} needs tifffile to be read: install laptime[eurosat], or give RGB images."
         ) from error
+    # Each damaged tag would be a line on the user's terminal; the sentence below says enough.
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL + 1)
     try:
         with tifffile.TiffFile(path) as tif:
             series = tif.series[0]
+            if series.size > _MOST_VALUES:
+                raise DataError(
+                    f"the image {path} says that it holds {series.size} values, more than the {_MOST_VALUES} that are "
+                    "safe to decode: cut it into tiles or remove it."
+                )
             values, axes = np.asarray(series.asarray()), series.axes
     except DataError:
         raise

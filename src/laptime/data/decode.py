@@ -21,6 +21,10 @@ from laptime.processes import allowed_cores, die_with_parent
 Images = NDArray[np.uint8] | NDArray[np.int16]
 Size = tuple[int, int]
 
+# Of all that Pillow knows, what is an image in a folder of images. Others run a program on the file (EPS) or lead to
+# more files.
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+
 _BLOCK = 512
 # Starting a process costs as much as decoding about this many small images.
 _ALONE = 4 * _BLOCK
@@ -63,7 +67,7 @@ def first_shape(path: Path, bands: tuple[int, ...] = ()) -> Shape:
 def _pillow_reads(path: Path) -> bool:
     """Whether Pillow knows the pixels' form; a damaged file is for whoever decodes it."""
     try:
-        with Image.open(path):
+        with Image.open(path, formats=_FORMATS):
             return True
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         return True  # it knows the form and refuses the size, as whoever decodes it will
@@ -151,7 +155,7 @@ def _fit(image: Image.Image, shape: Shape) -> Images:
 
 def _load(path: str) -> Image.Image:
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=_FORMATS) as image:
             return _rgb(image)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(

@@ -6,10 +6,10 @@ import urllib.parse
 from dataclasses import replace
 from pathlib import Path
 
-from laptime.data.archive import inner_folder, is_archive, unpack
+from laptime.data.archive import SUFFIXES, inner_folder, is_archive, unpack
 from laptime.data.disk import partial_folder, room_for
 from laptime.data.listing import Listing, arrange, scan
-from laptime.data.net import download, shown
+from laptime.data.net import download, length_of, shown
 from laptime.data.sources import Job, Meter
 from laptime.data.store import Entry
 from laptime.errors import UnreachableError
@@ -68,8 +68,10 @@ class ArchiveUrl:
         if before is not None and before.stamp == stamp:
             return before
         with partial_folder(job.store.root) as folder:
-            archive = folder / Path(urllib.parse.urlsplit(self.url).path).name
-            total = int(headers.get("content-length", "0"))
+            # Not by the address's own name: it may be too long for a file's, or anything else.
+            path = urllib.parse.urlsplit(self.url).path.lower()
+            archive = folder / f"archive{next(s for s in SUFFIXES if path.endswith(s))}"
+            total = length_of(headers.get("content-length"))
             with room_for(job.store.root, total):
                 download(self.url, archive, _DOWNLOAD_LIMIT, Meter(job.say, "downloading", total))
             entry = replace(_from_archive(archive, job, shown(self.url)), stamp=stamp)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +15,7 @@ from numpy.lib import format as npy
 from pydantic import ConfigDict, Field, ValidationError
 
 from laptime.errors import DataError, shorten
+from laptime.parsing import other_schema, parse_json
 from laptime.spec import DataKind, Frozen, explain
 
 # Bytes of three channels, and what else there is; a store has the oldest schema that can say what it holds.
@@ -106,16 +109,12 @@ def parse_meta(text: str | bytes, where: str) -> StoreMeta:
         DataError: it is no JSON, of another schema, or does not hang together.
     """
     try:
-        fields = json.loads(text)
+        fields = parse_json(text)
     except ValueError as error:
-        raise DataError(f"{where} is damaged (no JSON): {_again(where)}.") from error
+        raise DataError(f"{where} is damaged (no JSON: {error}): {_again(where)}.") from error
     found = fields.get("schema") if isinstance(fields, dict) else None
     if found not in (STORE_SCHEMA, BANDS_SCHEMA):
-        raise DataError(
-            f"{where} has schema {shorten(str(found))!r}, this version of laptime reads {STORE_SCHEMA!r} "
-            f"and {BANDS_SCHEMA!r}: "
-            f"use the version that wrote it, or {_again(where)}."
-        )
+        raise DataError(f"{where} {other_schema(found, BANDS_SCHEMA, _again(where))}")
     try:
         meta = StoreMeta.model_validate(fields)
     except ValidationError as error:
@@ -170,16 +169,25 @@ def _check_file(path: Path, said: FileMeta) -> None:
         size = path.stat().st_size
         if size != said.size:
             raise DataError(f"{path} has {size} bytes and should have {said.size}: {remedy}.")
-        with path.open("rb") as file:
+        with path.open("rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("error")  # headers of Python 2 are not ours
             if npy.read_magic(file) != (1, 0):
                 raise DataError(f"{path} is no array file of version 1.0: {remedy}.")
             shape, fortran, dtype = npy.read_array_header_1_0(file)
+            end = file.tell()
     except OSError as error:
         raise DataError(f"{path} can't be read ({error}): {remedy}.") from error
-    except ValueError as error:
+    except DataError:
+        raise
+    except Exception as error:  # a header is Python's syntax, and a damaged one raises anything
         raise DataError(f"{path} has a damaged header: {remedy}.") from error
     if (shape, dtype, fortran) != (said.shape, np.dtype(said.dtype), False):
-        raise DataError(f"{path} holds {dtype} {shape} and should hold {said.dtype} {said.shape}: {remedy}.")
+        raise DataError(
+            f"{path} holds {shorten(str(dtype))} {shorten(str(shape))} and should hold {said.dtype} {said.shape}: "
+            f"{remedy}."
+        )
+    if size != end + math.prod(shape) * dtype.itemsize:
+        raise DataError(f"{path} has {size} bytes, which are not those of {dtype} {shape}: {remedy}.")
 
 
 def verify_folder(folder: Path) -> StoreMeta:

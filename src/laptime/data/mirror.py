@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +13,8 @@ from laptime.data.net import SHARE_S, Moved, download, read_url, shown
 from laptime.data.resume import drop_tags, resumable_folder
 from laptime.data.sources import Job, Meter, unseen
 from laptime.data.store import Entry
-from laptime.errors import DataError, UnreachableError, shorten
+from laptime.errors import DataError, UnreachableError
+from laptime.parsing import other_schema, parse_json
 from laptime.spec import DataKind
 
 VARIABLE = "LAPTIME_DATA_MIRROR"
@@ -120,15 +120,13 @@ def _latest(place: Place, workload: str) -> str:
             f"{place.url} has no data for {workload!r}: push some there first (laptime data push {workload} --to ...)."
         )
     try:
-        fields = json.loads(body)
+        fields = parse_json(body)
         schema, digest = fields["schema"], str(fields["digest"])
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{place.url}/{name} is damaged: push the data there again.") from error
     if schema != LATEST_SCHEMA:
-        raise DataError(
-            f"{place.url}/{name} has schema {shorten(str(schema))!r}, this version reads {LATEST_SCHEMA!r}: "
-            "push the data there again with this version."
-        )
+        again = "push the data there again with this version"
+        raise DataError(f"{place.url}/{name} {other_schema(schema, LATEST_SCHEMA, again)}")
     if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
         raise DataError(f"{place.url}/{name} holds no digest: push the data there again.")
     return digest

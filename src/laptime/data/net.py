@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import queue
 import threading
@@ -146,7 +147,7 @@ def _version(reply: http.client.HTTPResponse) -> str:
 
 def _blocks(reply: http.client.HTTPResponse, url: str) -> Iterator[bytes]:
     received = 0
-    said = int(reply.headers.get("Content-Length") or -1)
+    said = length_of(reply.headers.get("Content-Length"))
     try:
         while block := reply.read(_BLOCK):
             received += len(block)
@@ -154,23 +155,44 @@ def _blocks(reply: http.client.HTTPResponse, url: str) -> Iterator[bytes]:
     except _BROKEN as error:
         raise UnreachableError(f"the download of {shown(url)} broke off ({_reason(error)}): try again.") from error
     # http.client ends a short body without an error where it is read in blocks.
-    if said >= 0 and received != said:
+    if said and received != said:
         raise UnreachableError(f"the download of {shown(url)} broke off after {received} of {said} bytes: try again.")
 
 
 def _request(url: str, method: str) -> urllib.request.Request:
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+    try:
+        parts = urllib.parse.urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise DataError(f"{shown(url)} is no address ({error}): correct it.") from error
+    if parts.scheme not in ("http", "https"):
         raise DataError(f"{shown(url)} is no http or https address: give one that starts with http:// or https://.")
-    return urllib.request.Request(url, method=method, headers={"User-Agent": "laptime"})  # noqa: S310
+    who, _, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(parts._replace(netloc=host).geturl(), method=method)  # noqa: S310
+    request.add_header("User-Agent", "laptime")
+    if who:  # urllib takes it for a part of the host's name; a redirect does not get it
+        word = base64.b64encode(urllib.parse.unquote(who).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {word}")
+    return request
 
 
 def shown(url: str) -> str:
     """A URL for a message: without a password, and without a query, which may hold a signature."""
-    parts = urllib.parse.urlsplit(url)
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        return shorten(url.partition("?")[0])
     host = parts.netloc.rpartition("@")[2]
     return shorten(urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", "")))
 
 
 def _reason(error: Exception) -> str:
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(inner, http.client.InvalidURL):  # its words repeat the address, query and all
+        return "it is no valid address"
     return shorten(str(inner) or type(inner).__name__)
+
+
+def length_of(said: str | None) -> int:
+    """Bytes that a server announces; 0 where it says nothing that is a number."""
+    return int(said) if said and said.isascii() and said.isdigit() and len(said) < 19 else 0

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from laptime.data.disk import sync_folder
-from laptime.data.meta import StoreMeta, read_meta, verify_folder
-from laptime.errors import DataError
+from laptime.data.meta import Sha256, StoreMeta, read_meta, verify_folder
+from laptime.errors import DataError, without_secrets
+from laptime.parsing import parse_json
 from laptime.records import write_json
 from laptime.spec import DataKind, DataSpec
 
@@ -29,10 +30,13 @@ class Entry:
             key does.
     """
 
-    digest: str
+    digest: Sha256
     kind: DataKind
     notice: str = ""
     stamp: str = ""
+
+
+_ENTRY = TypeAdapter(Entry)
 
 
 def open_store(folder: Path, asked: str, entry: Entry | None = None) -> DataSpec:
@@ -40,7 +44,7 @@ def open_store(folder: Path, asked: str, entry: Entry | None = None) -> DataSpec
 
     Args:
         folder: the store.
-        asked: what the user asked for.
+        asked: what the user asked for; an address is kept without its password and signature.
         entry: what the index knows of the source; without one, the store speaks for itself.
 
     Raises:
@@ -48,7 +52,7 @@ def open_store(folder: Path, asked: str, entry: Entry | None = None) -> DataSpec
     """
     meta = read_meta(folder)
     return DataSpec(
-        asked=asked,
+        asked=without_secrets(asked),
         kind=entry.kind if entry else meta.kind,
         digest=meta.digest,
         path=str(folder),
@@ -72,17 +76,17 @@ class Store:
     def recall(self, key: str) -> Entry | None:
         """What the index holds for a source's key; None where the store is gone or the entry damaged."""
         try:
-            fields: dict[str, Any] = json.loads(self._index(key).read_bytes())
-            if fields.pop("schema") != INDEX_SCHEMA or fields.pop("key") != key:
+            fields = parse_json(self._index(key).read_bytes())
+            if fields.pop("schema") != INDEX_SCHEMA or fields.pop("key") != without_secrets(key):
                 return None
-            entry = Entry(**fields)
+            entry = _ENTRY.validate_python(fields)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
         return entry if self.folder(entry.digest).is_dir() else None
 
     def remember(self, key: str, entry: Entry) -> Entry:
         """Writes an index entry; returns it."""
-        write_json(self._index(key), {"schema": INDEX_SCHEMA, "key": key, **asdict(entry)})
+        write_json(self._index(key), {"schema": INDEX_SCHEMA, "key": without_secrets(key), **asdict(entry)})
         return entry
 
     def _index(self, key: str) -> Path:

@@ -12,6 +12,7 @@ from torch import Tensor
 from laptime.data.limits import check_limit
 from laptime.data.meta import BYTES_SCALE, Channels, read_meta
 from laptime.data.order import limited
+from laptime.errors import DataError
 from laptime.spec import DataSpec
 
 
@@ -61,13 +62,19 @@ def open_tensors(data: DataSpec | Path | str) -> ImageData:
     """
     folder = Path(data.path if isinstance(data, DataSpec) else data)
     meta = read_meta(folder)
-    return ImageData(_open(folder, "train"), _open(folder, "test"), meta.classes, meta.mean, meta.std, meta.scale)
+    splits = [_open(folder, name, len(meta.classes)) for name in ("train", "test")]
+    return ImageData(splits[0], splits[1], meta.classes, meta.mean, meta.std, meta.scale)
 
 
-def _open(folder: Path, split: str) -> Split:
+def _open(folder: Path, split: str, classes: int) -> Split:
     # Mode "c" (copy on write): torch warns of arrays that can't be written to, and the file must never change.
     images = np.load(folder / f"{split}_images.npy", mmap_mode="c")
     labels = np.load(folder / f"{split}_labels.npy")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        raise DataError(
+            f"{folder / f'{split}_labels.npy'} holds labels from {labels.min()} to {labels.max()} and there are "
+            f"{classes} classes: delete {folder} and fetch the data again (laptime data fetch)."
+        )
     return Split(torch.from_numpy(images), torch.from_numpy(labels))
 
 

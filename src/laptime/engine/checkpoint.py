@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from laptime.catalogue import options_of
 from laptime.data.objects import Objects, open_objects
 from laptime.engine.state import State, put_back, state_of
-from laptime.errors import DataError, RunError
+from laptime.errors import DataError, RunError, shorten
 from laptime.optimizations.base import Parts
+from laptime.parsing import other_schema, parse_json
 from laptime.records import EpochRecord, Readable, StartRecord
 from laptime.spec import OptimizationSpec, RunSpec, explain
 from laptime.world import World
@@ -201,26 +201,24 @@ def _unpacked(body: bytes) -> Found:
     try:
         held = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
         if held["schema"] != CHECKPOINT_SCHEMA:
-            raise DataError(
-                f"the checkpoint has schema {held['schema']!r}, this version reads {CHECKPOINT_SCHEMA!r}: go on with "
-                "the version that wrote it, or remove it."
-            )
+            remedy = "go on with the version that wrote it, or remove it"
+            raise DataError(f"the checkpoint {other_schema(held['schema'], CHECKPOINT_SCHEMA, remedy)}")
         epochs = _EPOCHS.validate_json(held["epochs"])
         return Found(epochs, _OPTIMIZATIONS.validate_json(held["optimizations"]), held["state"])
-    except (KeyError, TypeError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
-        reason = " ".join(str(error).split())[:160]
+    except DataError:
+        raise
+    except Exception as error:  # torch.load raises half a dozen unrelated types for a broken or unsafe file
+        reason = shorten(" ".join(str(error).split()) or type(error).__name__)
         raise DataError(f"the checkpoint can't be read ({reason}): remove it to start anew.") from error
 
 
 def _parsed(text: bytes, place: str) -> Pointer:
     try:
-        fields = json.loads(text)
+        fields = parse_json(text)
         found = fields.get("schema") if isinstance(fields, dict) else None
         if found != CHECKPOINT_SCHEMA:
-            raise DataError(
-                f"{place} has schema {found!r}, this version reads {CHECKPOINT_SCHEMA!r}: go on with the version that "
-                "wrote it, or remove the checkpoints."
-            )
+            remedy = "go on with the version that wrote it, or remove the checkpoints"
+            raise DataError(f"{place} {other_schema(found, CHECKPOINT_SCHEMA, remedy)}")
         return Pointer.model_validate(fields)
     except ValidationError as error:
         raise DataError(f"{place} is not valid: {explain(error)}; remove the checkpoints to start anew.") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -17,8 +18,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from laptime.devices import gpu_limits, lock_name
-from laptime.errors import DataError
-from laptime.gate.records import ProcessRecord, Side
+from laptime.errors import DataError, shorten
+from laptime.gate.records import ProcessRecord, Side, Wait
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready, SideError
 from laptime.gate.validity import Watch
@@ -58,7 +59,7 @@ class AnyRecord(Readable):
     machine: Machine = Machine()
     spec: dict[str, Any] | None = None
     precision: str = ""
-    startup_s: float | None = None
+    startup_s: Wait | None = None
     compile_s: float | None = None
     compilation: CompileRecord | None = None
     syncs_per_step: int | None = None
@@ -177,7 +178,7 @@ def _death(side: Side, code: int | None, timeout_s: float, record: Path) -> str:
     with contextlib.suppress(DataError):
         found = read_versioned(record, AnyRecord, RECORD_FILE)
         if found.error:
-            return f"{ended}: {found.error}"
+            return f"{ended}: {shorten(found.error, 500)}"
     return f"{ended}; its log tells why."
 
 
@@ -190,13 +191,16 @@ def _cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path])
         raise SideError(side, f"{side}'s training left no usable record: {error}", tail(log)) from error
     kept = [e for e in found.epochs if e.kept]
     if found.status != "done":
-        raise SideError(side, f"{side}'s record says {found.status}: {found.error}", tail(log))
-    if not kept or min(e.epoch_s for e in kept) <= 0:
+        raise SideError(
+            side, f"{side}'s record says {shorten(found.status)}: {shorten(str(found.error), 500)}", tail(log)
+        )
+    if not kept or not all(0 < e.epoch_s < math.inf for e in kept):
         raise SideError(
             side, f"{side}'s record has no kept epochs with a time above 0: let it train one more.", tail(log)
         )
     spec = found.spec or {}
-    data = spec.get("data") or {}
+    data = spec.get("data")
+    data = data if isinstance(data, dict) else {}
     process = ProcessRecord(
         side=side,
         seed=seed,

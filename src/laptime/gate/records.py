@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from laptime.errors import DataError
 from laptime.gate.decision import Verdict
 from laptime.gate.policy import LOOKS, Policy
 from laptime.records import Machine, Readable
+from laptime.records.base import Moment
 from laptime.spec import Versioned, read_versioned
 
 GATE_SCHEMA = "laptime.gate/1"
@@ -61,6 +62,10 @@ class SideInfo(Readable):
     environment: Literal["shared", "own"] = "shared"
 
 
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Wait = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 class ProcessRecord(Readable):
     """One training process, cut down to what the gate needs of its record.
 
@@ -77,7 +82,7 @@ class ProcessRecord(Readable):
 
     side: Side
     seed: int = 0
-    epoch_s: tuple[float, ...] = ()
+    epoch_s: tuple[Seconds, ...] = ()
     samples: tuple[int, ...] = ()
     wall_s: float = 0.0
     started_at: float = 0.0
@@ -85,7 +90,7 @@ class ProcessRecord(Readable):
     data: str = ""
     stand_in: bool = False
     hardware: str = ""
-    startup_s: float | None = None
+    startup_s: Wait | None = None
     compile_s: float | None = None
     recompiles: int | None = None
     step_ms: float | None = None
@@ -101,6 +106,15 @@ class ProcessRecord(Readable):
         return math.log(median(self.epoch_s))
 
 
+def _timed(process: ProcessRecord) -> ProcessRecord:
+    if not process.epoch_s:
+        raise ValueError("must have kept epochs, in seconds")
+    return process
+
+
+Timed = Annotated[ProcessRecord, AfterValidator(_timed)]
+
+
 class PairRecord(Readable):
     """One process of each side, one after the other.
 
@@ -114,8 +128,8 @@ class PairRecord(Readable):
     number: int
     order: Literal["AB", "BA"]
     seed: int
-    base: ProcessRecord
-    head: ProcessRecord
+    base: Timed
+    head: Timed
     flags: tuple[str, ...] = ()
     counted: bool = True
 
@@ -208,8 +222,8 @@ class GateRecord(Readable):
     trouble: Trouble | None = None
     outcome: Outcome | None = None
     status: Literal["running", "done", "interrupted"] = "running"
-    started_at: float = 0.0
-    ended_at: float | None = None
+    started_at: Moment = 0.0
+    ended_at: Moment | None = None
 
     @property
     def counted(self) -> tuple[PairRecord, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -132,7 +133,7 @@ def _from_anywhere(data: str) -> str:
 def seconds(text: str) -> float:
     """Reads `90`, `90s`, `15m` or `1.5h` as seconds; raises UsageError."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", text.strip())
-    if not found or float(found[1]) == 0:
+    if not found or not 0 < float(found[1]) < math.inf:
         raise UsageError(f"--budget {shorten(text)!r} is no duration above 0: give 15m, 900s or 1h.")
     return float(found[1]) * _UNITS[found[2]]
 
@@ -140,6 +141,6 @@ def seconds(text: str) -> float:
 def share(text: str) -> float:
     """Reads `10%` or `0.1` as a share; raises UsageError."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)", text.strip())
-    if not found:
+    if not found or float(found[1]) == math.inf:
         raise UsageError(f"--max-slowdown {shorten(text)!r} is no share: give 10% or 0.1.")
     return float(found[1]) / (100 if found[2] else 1)

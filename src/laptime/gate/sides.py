@@ -142,13 +142,14 @@ def _own_laptime(side: Side, info: SideInfo, python: str, what: tuple[GateReques
 def pins(folder: Path) -> tuple[str, ...]:
     """What decides a side's environment: its constraints and its declared dependencies."""
     constraints = folder / "constraints.txt"
-    text = constraints.read_text(encoding="utf-8") if constraints.is_file() else ""
+    text = constraints.read_text(encoding="utf-8", errors="replace") if constraints.is_file() else ""
     lines = sorted(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#"))
     try:
-        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
-    except (OSError, tomllib.TOMLDecodeError):
-        project = {}
-    return (*lines, *sorted(project.get("dependencies", ())), str(project.get("requires-python", "")))
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        declared = sorted(map(str, project.get("dependencies", ())))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return (*lines, "")  # it says nothing that can be read
+    return (*lines, *declared, str(project.get("requires-python", "")))
 
 
 def fitting(base: Path, head: Path, own: Path | None = None) -> frozenset[Side]:
@@ -241,6 +242,13 @@ def _written_out(request: GateRequest, base: SideInfo, python: str) -> str:
     """
     if is_own(request.workload):
         return request.variant
-    told = json.loads(_ask("base", base, python, "-m", "laptime", "explain", request.variant, "--json"))
-    chosen = [OptimizationSpec(name=t["optimization"], options=t["options"]).text() for t in told["transforms"]]
-    return "+".join([f"{told['device']}-baseline", *chosen])
+    answer = _ask("base", base, python, "-m", "laptime", "explain", request.variant, "--json")
+    try:
+        told = json.loads(answer)
+        chosen = [OptimizationSpec(name=t["optimization"], options=t["options"]).text() for t in told["transforms"]]
+        return "+".join([f"{told['device']}-baseline", *chosen])
+    except (ValueError, LookupError, TypeError) as error:
+        reason = (
+            f"base's own laptime does not say what {request.variant} stands for: give it written out, or --command."
+        )
+        raise SideError("base", reason, answer) from error

@@ -60,9 +60,11 @@ def _kept_or_new(probe: ProbeRecord, what: tuple[str, str, str], places: Places,
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     kept = places.home / "probes" / f"{rung}-{digest}.json"
     try:
-        return ProbeRecord.model_validate_json(kept.read_text(encoding="utf-8"))
+        found = ProbeRecord.model_validate_json(kept.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        pass  # none yet, or cut off: it is probed anew
+        found = ProbeRecord()  # none yet, or cut off: it is probed anew
+    if found.gains or found.refusals:
+        return found
     limit_s = find_optimization(rung_spec(rung).name).probe_limit_s
     say(f"Probing {rung} at two batch sizes (up to {limit_s:.0f} s, once on this machine)")
     found = _probe(what, with_too, places, limit_s, say)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from laptime.errors import LaptimeError
+from laptime.parsing import parse_json
 from laptime.records import PARTIAL, RunRecord, read_record
 from laptime.spec import RunSpec
 
@@ -63,7 +63,7 @@ def salvaged(spec: RunSpec, folder: Path, why: str) -> RunRecord:
 
 
 def _last_phase(progress: Path) -> str:
-    phases = [str(e["phase"]) for e in ProgressReader(progress).events() if e["event"] == "phase"]
+    phases = [str(e.get("phase")) for e in ProgressReader(progress).events() if e.get("event") == "phase"]
     return phases[-1] if phases else "unknown phase"
 
 
@@ -73,7 +73,10 @@ def with_cautions(record: RunRecord, cautions: tuple[str, ...]) -> RunRecord:
 
 
 class ProgressReader:
-    """Follows a worker's progress.jsonl; a line that is still being written waits for the next look."""
+    """Follows a worker's progress.jsonl; a line that is still being written waits for the next look.
+
+    Nothing depends on an event, so a line that a full disk or another hand has spoilt is passed over.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._position = path, 0
@@ -88,4 +91,12 @@ class ProgressReader:
             return []
         whole = text[: text.rfind(b"\n") + 1]
         self._position += len(whole)
-        return [json.loads(line) for line in whole.splitlines()]
+        return [event for line in whole.splitlines() if (event := _event(line))]
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = parse_json(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None

@@ -7,10 +7,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from laptime.data.archive import unpack
 from laptime.data.objects import Objects, open_objects
 from laptime.errors import RunError, answered
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC
 from laptime.launchers.process import run_child
+from laptime.parsing import parse_json
 from laptime.places import find_places
 from laptime.records import PARTIAL, write_json
 from laptime.runstore import PROFILE, PROFILE_ARCHIVE, data_place, failure_name
@@ -45,7 +47,8 @@ def bring_back(place: Objects, folder: Path) -> bool:
             (folder / name).write_bytes(body)
     archive = folder / PROFILE_ARCHIVE
     if archive.is_file():
-        shutil.unpack_archive(archive, folder / PROFILE)
+        shutil.rmtree(folder / PROFILE, ignore_errors=True)
+        unpack(archive, folder / PROFILE)
         archive.unlink()
     return (folder / RECORD).is_file()
 
@@ -53,7 +56,14 @@ def bring_back(place: Objects, folder: Path) -> bool:
 def failures(place: Objects, pods: int) -> list[str]:
     """What machines of a run said when their parts failed."""
     bodies = [place.read(failure_name(index)) for index in range(pods)]
-    return [str(json.loads(body)["error"]) for body in bodies if body is not None]
+    return [_told(body) for body in bodies if body is not None]
+
+
+def _told(body: bytes) -> str:
+    try:
+        return str(parse_json(body)["error"])
+    except (ValueError, LookupError, TypeError):
+        return "its part failed, and what it left about it can't be read"
 
 
 def _push(spec: RunSpec, to: str) -> None:

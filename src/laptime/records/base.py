@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# Seconds since 1970, up to the year 9999: what lies beyond can't be written as a date.
+Moment = Annotated[float, Field(ge=0, lt=253402300800)]
 
 
 class Readable(BaseModel):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from laptime.records.base import Readable
+from laptime.records.base import Moment, Readable
 from laptime.records.run import Machine
 from laptime.spec import DataSpec, OptimizationSpec
 
@@ -108,8 +108,8 @@ class LadderRecord(Readable):
     quality: str = "accuracy"
     quality_floor: float = 0.0
     commit: str | None = None
-    started_at: float | None = None
-    ended_at: float | None = None
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
     status: Literal["running", "done", "failed", "interrupted"] = "running"
     request: dict[str, Any] | None = None
     turns: int = 0

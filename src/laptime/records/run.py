@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from laptime.records.base import Readable
+from laptime.records.base import Moment, Readable
 from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, SetupRecord
 from laptime.spec import OptimizationSpec, RunSpec
 
@@ -100,7 +100,7 @@ class EpochRecord(Readable):
     step_ms_median: float | None = None
     train_s_so_far: float | None = None
     parts_s: dict[str, float] = Field(default_factory=dict)
-    ended_at: float | None = None
+    ended_at: Moment | None = None
     image_side: int | None = None
     compilations: int = 0
     breakdown: Breakdown | None = None
@@ -177,7 +177,7 @@ class StartRecord(Readable):
     epoch: int
     ranks: int
     nodes: int = 1
-    started_at: float
+    started_at: Moment
 
 
 class RunRecord(Readable):
@@ -209,7 +209,7 @@ class RunRecord(Readable):
     epochs: tuple[EpochRecord, ...] = ()
     check: CheckRecord | None = None
     settled: tuple[OptimizationSpec, ...] = ()
-    ranks: int = 1
+    ranks: Annotated[int, Field(ge=1)] = 1
     precision: str = "fp32"
     parameters: int | None = None
     removed_parameters: int = 0
@@ -225,8 +225,8 @@ class RunRecord(Readable):
     inference: tuple[InferenceRecord, ...] = ()
     profile: ProfileRecord | None = None
     checkpoint_s: float | None = None
-    started_at: float | None = None
-    ended_at: float | None = None
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
     commit: str | None = None
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from laptime.errors import TrackingError, shorten
+from laptime.parsing import other_schema, parse_json
 from laptime.tracking.base import RunStart, RunStatus
 
 JOURNAL_SCHEMA = "laptime.journal/1"
@@ -105,9 +106,8 @@ def read_journal(path: Path) -> tuple[Header, list[Event]]:
     if not whole:
         return Header(), []
     try:
-        header = Header.model_validate_json(whole[0])
-        _check(path, header)
-        return header, [_EVENT.validate_json(line) for line in whole[1:]]
+        _check(path, whole[0])
+        return Header.model_validate_json(whole[0]), [_EVENT.validate_json(line) for line in whole[1:]]
     except ValidationError as error:
         raise TrackingError(
             f"the journal {path} is damaged ({error.error_count()} findings, first: "
@@ -115,9 +115,15 @@ def read_journal(path: Path) -> tuple[Header, list[Event]]:
         ) from error
 
 
-def _check(path: Path, header: Header) -> None:
-    if header.schema_ != JOURNAL_SCHEMA:
+def _check(path: Path, first: bytes) -> None:
+    """Refuses another version, and a journal whose first line is lost: an event must not pass for a header."""
+    try:
+        fields = parse_json(first)
+    except ValueError as error:
         raise TrackingError(
-            f"the journal {path} has schema {shorten(header.schema_)!r}, this version reads {JOURNAL_SCHEMA!r}: "
-            "run laptime sync with the version that wrote it."
-        )
+            f"the journal {path} is damaged in its first line ({error}): move it out of the folder to go on without it."
+        ) from error
+    found = fields.get("schema") if isinstance(fields, dict) else None
+    if found != JOURNAL_SCHEMA:
+        remedy = "run laptime sync with the version that wrote it, or move it out of the folder to go on without it"
+        raise TrackingError(f"the journal {path} {other_schema(found, JOURNAL_SCHEMA, remedy)}")

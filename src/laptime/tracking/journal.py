@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Annotated, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -28,7 +28,7 @@ from laptime.tracking.events import (
     read_journal,
 )
 
-STATE_SCHEMA = "laptime.replay/1"
+STATE_SCHEMA: Literal["laptime.replay/1"] = "laptime.replay/1"
 
 Say = Callable[[str], None]
 
@@ -48,9 +48,9 @@ class ReplayState(Readable):
         size: bytes of the journal when everything in it had arrived and each of its runs had ended; 0 before that.
     """
 
-    schema_: str = Field(default=STATE_SCHEMA, alias="schema")
+    schema_: Literal["laptime.replay/1"] = Field(default=STATE_SCHEMA, alias="schema")
     target: str = ""
-    applied: int = 0
+    applied: Annotated[int, Field(ge=0)] = 0
     runs: dict[str, str] = Field(default_factory=dict)
     models: tuple[str, ...] = ()
     size: int = 0

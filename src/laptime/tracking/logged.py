@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from laptime.errors import DataError, shorten
+from laptime.parsing import parse_json
 from laptime.scratch import scratch
 from laptime.tracking.fetch import variant_runs
 
@@ -70,7 +70,7 @@ def _comparison(client: Any, run_id: str) -> Any:
 def read_comparison(path: Path) -> Any:
     """A comparison's fields; raises DataError where the file is none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise DataError(f"{path.name} can't be read ({shorten(str(error))}): give a variant's run instead.") from error
 
@@ -83,6 +83,7 @@ def preferred(comparison: Any) -> list[str]:
     """
     if not isinstance(comparison, dict):
         return []
-    headlines = comparison.get("headlines") or ()
+    headlines = comparison.get("headlines")
+    headlines = headlines if isinstance(headlines, list) else ()
     fastest = [h.get("variant") for h in headlines if isinstance(h, dict) and h.get("kind") == "fastest"]
     return [str(name) for name in (*fastest, comparison.get("baseline")) if name]

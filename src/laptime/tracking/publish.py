@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from laptime.tracking.tensorboard import write_events
 # What a process leaves, and what the ladder's end adds to it.
 FILES = ("spec.json", "record.json", "machine.json", "log.txt", "samples.png", "model_summary.txt", "profile")
 LATE = ("advice.json", "advice.md", "tensorboard")
+_LONGEST = 100
 
 _STATUS: dict[str, RunStatus] = {
     "done": "FINISHED",
@@ -40,7 +42,10 @@ def variant_key(ladder: LadderRecord, variant: str) -> str:
 
 def run_folder(folder: Path, variant: str, repeat: int) -> Path:
     """Where a ladder's folder holds the files of one process; any variant's name makes a safe name of a folder."""
-    name = "".join(c if c.isalnum() or c in "-_.=" else "_" for c in variant)[:100]
+    name = "".join(c if c.isalnum() or c in "-_.=" else "_" for c in variant)
+    if len(name) > _LONGEST or not name.isascii():  # cut, it must still be no other variant's
+        plain = name.encode("ascii", "replace").decode().replace("?", "_")
+        name = f"{plain[: _LONGEST - 9]}-{hashlib.sha256(variant.encode(errors='replace')).hexdigest()[:8]}"
     return folder / f"{name}-{repeat}"
 
 

@@ -56,9 +56,16 @@ def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, ends: tu
     if wrong or missing:
         raise DataError(
             f"the weights {shorten(weights)!r} don't fit this model ({len(wrong)} tensors of another name or shape, "
-            f"{len(missing)} missing, first {(wrong + missing)[0]!r}): give a state dict of the same architecture."
+            f"{len(missing)} missing, first {shorten((wrong + missing)[0])!r}): give a state dict of the same "
+            "architecture."
         )
-    model.load_state_dict(own | fitting)
+    try:
+        model.load_state_dict(own | fitting)
+    except RuntimeError as error:  # sparse, complex or quantized tensors, or ones without data
+        raise DataError(
+            f"the weights {shorten(weights)!r} are not of plain numbers ({shorten(str(error), 200)}): give a state "
+            "dict of dense float tensors."
+        ) from error
 
 
 def _download(entry: WeightsEnum) -> Mapping[str, Tensor]:
@@ -87,7 +94,9 @@ def _read(name: str) -> Mapping[str, Tensor]:
             f"the weights file {path} can't be read as a plain state dict ({type(error).__name__}): write it with "
             "torch.save(model.state_dict(), FILE)."
         ) from error
-    if not isinstance(found, Mapping) or not all(isinstance(v, Tensor) for v in found.values()):
+    if not isinstance(found, Mapping) or not all(
+        isinstance(k, str) and isinstance(v, Tensor) for k, v in found.items()
+    ):
         raise DataError(
             f"the weights file {path} holds no state dict: write it with torch.save(model.state_dict(), FILE)."
         )

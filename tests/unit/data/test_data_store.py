@@ -113,7 +113,10 @@ def test_damage_is_found_and_named(make_folder: MakeFolder, home: Path, name: st
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": "laptime.data/3"}, "has schema 'laptime.data/3', this version .* reads 'laptime.data/1'"),
+        (
+            {"schema": "laptime.data/3"},
+            "newer laptime .*'laptime.data/3', this version reads 'laptime.data/2'",
+        ),
         ({"schema": None}, "has schema 'None'"),
         ({"train_count": 5}, "not valid"),
         ({"digest": "../../etc"}, "not valid"),

@@ -1,6 +1,7 @@
 """What a pod leaves comes back through the run store; a cluster or a store that is busy for a moment costs no run."""
 
 import json
+import zipfile
 from itertools import count
 
 import pytest
@@ -10,12 +11,12 @@ from laptime.data.objects import open_objects
 from laptime.errors import DataError, RunError, UsageError
 from laptime.launchers import kubernetes
 from laptime.launchers.base import RECORD, Hooks
-from laptime.launchers.handover import bring_back
+from laptime.launchers.handover import bring_back, failures
 from laptime.launchers.kubernetes import AwayError, Watch
 from laptime.launchers.settings import Settings
 from laptime.pod import Pod
 from laptime.records import PARTIAL
-from laptime.runstore import PROFILE_ARCHIVE
+from laptime.runstore import PROFILE_ARCHIVE, failure_name
 
 
 def test_a_profile_comes_back_with_the_record(tmp_path):
@@ -40,6 +41,26 @@ def test_what_was_measured_before_a_pod_died_is_not_lost(tmp_path):
     found = kubernetes._record(make_spec(check=False), home, place, (1, "the pod ran out of memory", []))
     assert [e.epoch_s for e in found.epochs] == [1.5]
     assert "ran out of memory" in found.notes[0]
+
+
+def test_a_store_that_others_write_to_leads_nowhere(tmp_path):
+    home, store = tmp_path / "run", tmp_path / "store"
+    home.mkdir()
+    store.mkdir()
+    with zipfile.ZipFile(store / PROFILE_ARCHIVE, "w") as packed:
+        packed.writestr("../../pwned.txt", "x")
+    (store / RECORD).write_text("{}")
+    with pytest.raises(DataError, match=r"'\.\./\.\./pwned\.txt' in it climbs out"):
+        bring_back(open_objects(str(store)), home)
+    assert not (tmp_path / "pwned.txt").exists()
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b"null"])
+def test_what_a_machine_said_may_be_anything(tmp_path, body):
+    place = open_objects(str(tmp_path))
+    place.write(body, failure_name(0))
+    place.write(b'{"error": "no room", "log": ""}', failure_name(1))
+    assert failures(place, 3) == ["its part failed, and what it left about it can't be read", "no room"]
 
 
 class Flaky:
