@@ -19,6 +19,7 @@ from prefect.client.schemas.objects import State
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.utilities.callables import parameter_docstrings
 
+from flows.guard import guard_server
 from laptime.cli.ladder_view import closing_words
 from laptime.compare.terminal import print_comparison
 from laptime.errors import LaptimeError
@@ -48,6 +49,8 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
     texts = {**request.model_dump(include=set(given)), "variants": given.get("variants")}
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
+    if not PREFECT_API_URL.value():
+        guard_server()
     try:
         with server_settings():
             state: State[Any] = flow(**texts, return_state=True)  # type: ignore[assignment]
@@ -77,7 +80,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def _leave() -> NoReturn:
     for child in psutil.Process().children():
         end_tree(child.pid, grace_s=1.0)
-    sys.stderr.write("laptime: interrupted; the run is marked, and what was measured is kept.\n")
+    sys.stderr.write("laptime: interrupted; the run is marked, what was measured is kept, and --resume goes on.\n")
     sys.stderr.flush()
     os._exit(128 + signal.SIGINT)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 from tests.e2e.test_interrupt import statuses, workers
 from tests.samples import write_folder
@@ -34,6 +36,16 @@ def started(home, *arguments, module="laptime") -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+def servers_of(home) -> list[int]:
+    """Prefect's temporary servers of a home."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("LAPTIME_HOME") == str(home) and "uvicorn" in process.cmdline():
+                found.append(process.pid)
+    return found
 
 
 def none_left(folder) -> bool:
@@ -97,3 +109,4 @@ def test_a_killed_flow_leaves_no_training_and_no_run(tmp_path):
     assert none_left(tmp_path)
     assert laptime(home, "list", "workloads").returncode == 0
     assert statuses(home) == {"ladder": ["KILLED"]}
+    assert servers_of(home) == []

@@ -176,4 +176,5 @@ def tracking_uri(request: LadderRequest, places: Places) -> str:
 def check_out(request: LadderRequest, name: str) -> None:
     """Refuses an output folder that holds results already; raises UsageError."""
     if request.out and (Path(request.out) / name).exists():
-        raise UsageError(f"--out {request.out!r} holds a {name} already: give another folder or remove it.")
+        more = ", or go on with it by --resume" if name == "ladder.json" else ""
+        raise UsageError(f"--out {request.out!r} holds a {name} already: give another folder or remove it{more}.")
