@@ -75,7 +75,7 @@ def _print_code(name: str, workload: str, as_json: bool) -> None:
     found, data = resolve(name), None
     if is_own(workload):
         data = fetch_data(workload, "auto", find_places())
-        whole, found = found, resolve(name, rungs_refused(found.device, data))
+        whole, found = found, resolve(name, rungs_refused(found.device, workload, data))
         away = [o.name for o in whole.optimizations if o not in found.optimizations]
         if away:
             typer.echo(f"not for {workload}, and left out: {', '.join(away)}", err=True)
