@@ -217,7 +217,7 @@ def test_a_script_of_the_users_own_workload(file, name, printed_own, own, tmp_pa
 @pytest.mark.parametrize(
     ("name", "workload"),
     [
-        ("cpu-baseline", "eurosat"),
+        ("cpu-baseline+workers:count=0", "eurosat"),  # 20 processes on few cores are warned of
         (TOGETHER, "eurosat"),
         ("cpu-baseline+compile:backend=aot_eager", "cifar"),
     ],
