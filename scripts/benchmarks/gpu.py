@@ -52,6 +52,8 @@ _LEAST_S = 5.0
 # Shares of the budget: kept for the optimized variant and the peers, and the most that one rung may take.
 _KEPT, _RUNG = 0.3, 0.15
 _COMPILED = ("compile", "compile-reduce-overhead")
+# At the baseline's pace, for comparison alone.
+_SLOW = ("lightning",)
 
 
 def say(text: str) -> None:
@@ -206,8 +208,9 @@ class Bench:
 
 def plan_of(asked: argparse.Namespace, probe: ProbeRecord) -> tuple[Plan, ProbeRecord]:
     """What is tried: what --rungs names, else what a budget can hold; with what is known of the compiler here."""
-    known = [r for r in LADDERS[asked.device] if r not in STATISTICAL and (r not in COMPILE_RUNGS or r in _COMPILED)]
-    known = [r for r in known if not find_optimization(rung_spec(r).name).workload]
+    away = {*STATISTICAL, *_SLOW, *COMPILE_RUNGS} - {*_COMPILED}
+    of_others = {r for r in LADDERS[asked.device] if find_optimization(rung_spec(r).name).workload}
+    known = [r for r in LADDERS[asked.device] if r not in away | of_others]
     rungs = tuple(asked.rungs.split(",") if asked.rungs else known)
     preset = replace(find_preset(find_workload("cifar"), "full"), rungs=rungs)
     if asked.device == "cuda":

@@ -64,7 +64,7 @@ def test_it_tries_what_a_budget_holds_and_says_so_of_the_rest(gpu):
     plan, _ = gpu.plan_of(gpu.parse(["--out", "."]), ProbeRecord(refusals={"bf16": "no units"}))
     tried = {name for group in plan.rungs for name in group}
     assert {"graph", "large-batch", "compile", "compile-reduce-overhead", "evaluate-on-cpu"} <= tried
-    assert not tried & {*STATISTICAL, "compile-max-autotune", "bf16"}
+    assert not tried & {*STATISTICAL, "compile-max-autotune", "bf16", "lightning"}
     reasons = {left.variant: left.reason for left in plan.left_out}
     assert reasons["cuda-bf16"] == "no units"
     assert "--rungs" in reasons["cuda-flip"]
