@@ -49,8 +49,10 @@ from laptime.gate.reports import to_annotation, to_json, to_junit
 from laptime.gate.reports import to_markdown as gate_to_markdown
 from laptime.gate.sides import pins
 from laptime.gate.words import conditions
+from laptime.ladder.probing import read_kept
 from laptime.launchers.base import ProgressReader
 from laptime.ledger import read_ledger
+from laptime.records import read_record
 from laptime.spec import read_spec
 from laptime.tracking.events import read_journal
 from laptime.tracking.journal import is_settled, read_state
@@ -171,6 +173,16 @@ def _followed(path: Path) -> None:
 
 def _gated_record(path: Path) -> None:
     process._cut_down("base", 0, path, (1.0, 2.0, path.with_name("log.txt")))
+
+
+PROBE = {"gains": {"compile": 1.2, "compile@512": 1.4}, "costs_s": {"compile": 30.0}, "refusals": {}, "seconds": 60}
+
+
+def _probed(path: Path) -> None:
+    found = read_kept(path)
+    if found is not None:
+        found.model_dump_json()
+        advise(read_record(FORMATS / "record-1.json"), None, {}, found)
 
 
 def _of_body(body: bytes) -> Callable[[str], Iterator[Named]]:
@@ -357,6 +369,7 @@ READERS = (
     Reader(
         "state of a replay", "a.state.json", lambda p: read_state(p.with_name("a.jsonl")), _json_of("replay-1.json")
     ),
+    Reader("result of a slow probe", "compile.json", _probed, partial(of_json, json.dumps(PROBE))),
     Reader("progress", "progress.jsonl", _followed, partial(of_lines, '{"event": "phase", "phase": "x"}\n' * 3)),
     Reader("store", "meta.json", _stored, _json_of("store-1/meta.json"), FORMATS / "store-1"),
     Reader("store of bands", "meta.json", _stored, _json_of("store-2/meta.json"), FORMATS / "store-2"),
