@@ -59,12 +59,9 @@ def _kept_or_new(probe: ProbeRecord, what: tuple[str, str, str], places: Places,
     key = [probe.machine.fingerprint, probe.machine.torch, *what, LADDERS[device], with_too, large_batch_of(device)]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     kept = places.home / "probes" / f"{rung}-{digest}.json"
-    try:
-        found = ProbeRecord.model_validate_json(kept.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = ProbeRecord()  # none yet, or cut off: it is probed anew
-    if found.gains or found.refusals:
-        return found
+    known = read_kept(kept)
+    if known is not None:
+        return known
     limit_s = find_optimization(rung_spec(rung).name).probe_limit_s
     say(f"Probing {rung} at two batch sizes (up to {limit_s:.0f} s, once on this machine)")
     found = _probe(what, with_too, places, limit_s, say)
@@ -73,6 +70,15 @@ def _kept_or_new(probe: ProbeRecord, what: tuple[str, str, str], places: Places,
     found = found.model_copy(update={"refusals": again})
     write_json(kept, found)
     return found
+
+
+def read_kept(path: Path) -> ProbeRecord | None:
+    """What an earlier ladder found out; None where it is not there, damaged or says nothing: then it is probed anew."""
+    try:
+        found = ProbeRecord.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if found.gains or found.refusals else None
 
 
 def _numeric_before(probe: ProbeRecord, device: str, rung: str) -> list[str]:

@@ -1,0 +1,101 @@
+"""Addresses with passwords and signatures: they open doors, and are written nowhere."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import zipfile
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from data_samples import MakeFolder
+
+from laptime.data.fetch import fetch, push, verify
+from laptime.errors import LaptimeError, UsageError
+
+SECRET = "hunter2-and-more"
+
+
+class _Guarded(http.server.SimpleHTTPRequestHandler):
+    """Wants a user, a password and a signature, and says how long its answer is in words."""
+
+    asked: ClassVar[list[tuple[str | None, str]]] = []
+    folder = Path()
+
+    def do_HEAD(self) -> None:
+        self._answer(b"")
+
+    def do_GET(self) -> None:
+        self._answer((self.folder / "a.zip").read_bytes())
+
+    def _answer(self, body: bytes) -> None:
+        self.asked.append((self.headers.get("Authorization"), self.path))
+        self.send_response(200)
+        self.send_header("Content-Length", "nonsense")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, make_folder: MakeFolder) -> object:
+    root = make_folder()
+    _Guarded.folder = tmp_path / "served"
+    _Guarded.asked.clear()
+    _Guarded.folder.mkdir()
+    with zipfile.ZipFile(_Guarded.folder / "a.zip", "w") as packed:
+        for path in sorted(root.rglob("*.png")):
+            packed.write(path, path.relative_to(root))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Guarded) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_password_and_a_signature_open_the_door_and_are_written_nowhere(guarded: str, home: Path) -> None:
+    url = f"http://me:{SECRET}@{guarded}/a.zip?X-Amz-Signature={SECRET}"
+    data = fetch("cifar", url, home)
+    assert data.train_count == 12
+    authorization, path = _Guarded.asked[-1]
+    assert authorization is not None
+    assert authorization.startswith("Basic ")
+    assert path == f"/a.zip?X-Amz-Signature={SECRET}"
+    assert fetch("cifar", url, home) == data
+    assert verify("cifar", url, home).digest == data.digest
+    assert SECRET not in data.model_dump_json()
+    assert data.asked == f"http://***@{guarded}/a.zip?***"
+    for file in home.rglob("*"):
+        assert SECRET not in file.name
+        assert file.is_dir() or SECRET.encode() not in file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"http://me:{SECRET}@127.0.0.1:9/a.zip",
+        f"http://me:{SECRET}@127.0.0.1:9/data",
+        f"http://127.0.0.1:9/a.zip?token={SECRET}",
+        f"http://127.0.0.1:9/a b.zip?token={SECRET}",
+        f"http://me:{SECRET}@[bad/a.zip",
+        f"http://me:{SECRET}@host:port/a.zip",
+        f"ftp://me:{SECRET}@host/a.zip",
+        f"https://me:{SECRET}@/x",
+    ],
+)
+def test_no_error_repeats_a_secret(address: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for ask in (fetch, verify):
+        with pytest.raises(LaptimeError) as caught:
+            ask("cifar", address, home)
+        assert SECRET not in str(caught.value)
+    with pytest.raises(UsageError) as refused:
+        push("cifar", "synthetic", home, address)
+    assert SECRET not in str(refused.value)
+    monkeypatch.setenv("LAPTIME_DATA_MIRROR", f"gopher://{address.partition('://')[2]}")
+    with pytest.raises(UsageError) as caught_too:
+        fetch("cifar", "auto", home)
+    assert SECRET not in str(caught_too.value)
