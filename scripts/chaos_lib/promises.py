@@ -89,6 +89,8 @@ def _whole(path: Path) -> list[str]:
 
 def temporary_empty(stage: Stage) -> list[str]:
     """Nothing of ours stays in the temporary folder once the next command has run."""
+    if any(stage.temporary.glob("laptime*")):
+        stage.laptime(["sync"])
     left = sorted(p.name for p in stage.temporary.glob("laptime*"))
     return [f"left in the temporary folder: {', '.join(left[:5])}"] if left else []
 

@@ -87,4 +87,6 @@ def test_two_make_one_store_of_data(tmp_path: Path) -> None:
     assert [d.returncode for d in at_once(*[(home, fetch)] * 3)] == [0, 0, 0]
     (verified,) = at_once((home, ["laptime", "data", "verify", "cifar", "--data", str(images)]))
     assert verified.returncode == 0, verified
-    assert len([p for p in (home / "data").iterdir() if p.is_dir()]) == 1
+    folders = [p.name for p in (home / "data").iterdir() if p.is_dir()]
+    assert len(folders) == 2, folders  # the index and one store: nothing in parts
+    assert "index" in folders
