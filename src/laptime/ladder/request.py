@@ -143,7 +143,10 @@ def check_variant(request: LadderRequest, variant: Variant, data: DataSpec | Non
     """
     if is_own(request.workload) and request.launcher == "kubernetes":
         raise UsageError(f"--launcher kubernetes is not for {shorten(request.workload)!r}: pods have no such file.")
-    there, entry = ranks_there(request.launcher), find_workload(request.workload)
+    entry = find_workload(request.workload)
+    if entry.boxes and request.launcher == "kubernetes":
+        raise UsageError(f"--launcher kubernetes is not for {entry.name}: its store of files is not sent to pods.")
+    there = ranks_there(request.launcher)
     if data is None and is_own(request.workload):
         ranks = ranks_of(variant, there)
     else:

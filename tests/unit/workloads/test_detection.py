@@ -23,6 +23,7 @@ from laptime.engine.check import check_one_step
 from laptime.engine.scores import Scorer
 from laptime.errors import UsageError
 from laptime.ladder.plan import make_plan, rungs_refused, unfit
+from laptime.ladder.request import check_variant, make_request
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.boxes import mirrored
@@ -30,6 +31,7 @@ from laptime.optimizations.folding import FoldedConv, folded_norms
 from laptime.probe import random_boxes
 from laptime.records import EpochRecord, ProbeRecord, RunRecord
 from laptime.spec import OptimizationSpec
+from laptime.variants import resolve
 from laptime.workloads import detection
 from laptime.workloads.base import Batch
 
@@ -329,6 +331,12 @@ def test_its_rungs_stand_in_its_own_ladder_alone():
         cifar = make_plan(device, find_preset(find_workload("cifar"), "full"), None, probe)
         named = {name for group in cifar.rungs for name in group} | {left.variant for left in cifar.left_out}
         assert not [name for name in named if name.endswith(("parsed-once", "folded-norms", "fixed-shapes"))]
+
+
+def test_pods_are_refused():
+    request = make_request(workload="detection", launcher="kubernetes", variants="cpu-baseline")
+    with pytest.raises(UsageError, match="kubernetes is not for detection"):
+        check_variant(request, resolve("cpu-baseline"))
 
 
 def test_the_probe_has_photographs_of_its_own():
