@@ -45,15 +45,22 @@ def nothing_left(job: Job) -> list[str]:
 
 def locks_free(job: Job) -> list[str]:
     """No device is locked by the job; the runs of others may hold it."""
-    broken = []
-    for path in lock_folder().glob("laptime-*.lock"):
+    return [f"{path} is still locked by the job" for path in lock_folder().glob("laptime-*.lock") if _held(path, job)]
+
+
+def _held(path: Path, job: Job) -> bool:
+    """Whether a lock stays the job's; one that somebody else has just taken names the job for a moment longer."""
+    for _ in range(10):
         with path.open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if path.read_text(encoding="utf-8", errors="replace").strip() == str(job.pid):
-                    broken.append(f"{path} is still locked by the job")
-    return broken
+                if path.read_text(encoding="utf-8", errors="replace").strip() != str(job.pid):
+                    return False
+            else:
+                return False
+        time.sleep(0.1)
+    return True
 
 
 def words(job: Job) -> list[str]:

@@ -16,7 +16,7 @@ from s3_server import S3Process, find_weed
 
 from laptime.places import Places
 
-DISK_MIB = 400
+DISK_MIB = 1500
 # Nothing of this machine's may leak in: neither stores nor credentials.
 _OURS = ("AWS_", "LAPTIME_", "MLFLOW_", "PREFECT_")
 _BUCKET = "chaos"
