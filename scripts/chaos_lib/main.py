@@ -207,6 +207,8 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="writes the table there, as Markdown")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, _stop)
+    # A shell without job control starts what it puts into the background with Ctrl-C ignored, and jobs inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = asked.keep.resolve() if asked.keep else Path(tempfile.mkdtemp(prefix="laptime-chaos-"))
     code = 1
     try:

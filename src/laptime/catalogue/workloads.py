@@ -21,7 +21,7 @@ _NOT_FOR_DETECTION = {
 # All that is for it, on either device.
 _FULL_DETECTION = (
     *("parsed-once", "workers", "pinned", "cudnn-benchmark", "resident", "no-reads", "threads", "channels-last"),
-    *("fused-optimizer", "folded-norms", "tf32", "fp16", "bf16", "fixed-shapes", "keep-pages"),
+    *("fused-optimizer", "folded-norms", "tf32", "fp16", "bf16", "fixed-shapes", "keep-pages", "lightning"),
 )
 
 WORKLOADS: tuple[WorkloadEntry, ...] = (
