@@ -25,6 +25,7 @@ from tests.samples import write_folder
 _END_S = 240.0  # the device may be in use by others meanwhile
 _BETWEEN_S = (0.2, 6.0)
 _MOST, _LAST = 6, 0.2
+_TRIES = 5
 _NONE = Fault("none", lambda *_: "", lambda _: True, fair=(0,))
 
 
@@ -135,7 +136,12 @@ class Chaos:
         """The same fetch once more comes through, whatever was left, and its bytes are right."""
         broken = []
         for what in ("fetch", "verify"):
-            done = self.stage.laptime(["data", what, "cifar", "--data", self.stage.mirror], "mirrored")
+            for _ in range(_TRIES):
+                done = self.stage.laptime(["data", what, "cifar", "--data", self.stage.mirror], "mirrored")
+                # SeaweedFS on a machine without a free core loses sight of its own volumes for seconds.
+                if not done.returncode or "InternalError: try again" not in done.stderr:
+                    break
+                time.sleep(2.0)
             if done.returncode:
                 broken.append(f"laptime data {what} afterwards ended with {done.returncode}: {done.stderr[-300:]}")
         shutil.rmtree(self.stage.places("mirrored").home, ignore_errors=True)
