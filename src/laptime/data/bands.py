@@ -19,7 +19,7 @@ from laptime.errors import DataError, UsageError, shorten
 DEFAULT_BANDS = (4, 3, 2)
 # Sentinel-2's digital numbers are 10,000 times the reflectance. Land seldom goes beyond 0.4, so that is taken as 1.
 FULL_SCALE = 4000
-_MARK = "#bands="
+MARK = "#bands="
 # Values of all bands together, 1 GiB in memory: four bands of a whole tile of Sentinel-2 fit.
 _MOST_VALUES = 2**29
 _TIFF = (".tif", ".tiff")
@@ -31,14 +31,14 @@ def split_bands(asked: str) -> tuple[str, tuple[int, ...]]:
     Raises:
         UsageError: the bands are no numbers from 1, or one stands twice.
     """
-    place, mark, text = asked.rpartition(_MARK)
+    place, mark, text = asked.rpartition(MARK)
     if not mark:
         return asked, ()
     parts = [part.strip() for part in text.split(",")]
     bands = tuple(int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 6)
     if len(bands) != len(parts) or 0 in bands or len(set(bands)) != len(bands):
         raise UsageError(
-            f"{shorten(text)!r} behind {_MARK} names no bands: give different numbers from 1, separated by commas, "
+            f"{shorten(text)!r} behind {MARK} names no bands: give different numbers from 1, separated by commas, "
             "such as #bands=4,3,2."
         )
     return place, bands
@@ -68,7 +68,7 @@ def read_bands(path: Path | str, bands: tuple[int, ...]) -> NDArray[np.int16]:
         asked = ",".join(map(str, bands))
         raise DataError(
             f"the image {path} has {values.shape[2]} band(s) and the bands {asked} are asked for: replace it, or "
-            f"choose bands that it has behind the place of the data, such as {_MARK}1."
+            f"choose bands that it has behind the place of the data, such as {MARK}1."
         )
     chosen: NDArray[np.int16] = values[:, :, [band - 1 for band in bands]].clip(0, FULL_SCALE).astype(np.int16)
     return chosen

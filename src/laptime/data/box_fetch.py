@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,25 +11,34 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from laptime.data.archive import inner_folder, is_archive, unpack
-from laptime.data.box_store import Told, data_spec, store_folder, verify_boxes
-from laptime.data.boxes import COLUMNS
+from laptime.data.bands import MARK as BANDS
+from laptime.data.box_store import Told, data_spec, read_box_meta, store_folder, verify_boxes
+from laptime.data.boxes import COLUMNS, find_tables
 from laptime.data.disk import partial_folder, sweep
-from laptime.data.listing import scan
+from laptime.data.folder import download_archive, is_archive_url
+from laptime.data.listing import is_text, scan
 from laptime.data.meta import META
-from laptime.data.net import download, shown
-from laptime.data.sources import Job, Meter
+from laptime.data.net import shown
+from laptime.data.sizes import MARK as SIZE
+from laptime.data.sources import Job
 from laptime.data.store import Entry
 from laptime.errors import DataError, UsageError, shorten
 from laptime.spec import DataSpec
 
 _BOXES, _SIDE = "#boxes=", "#side="
+_DRAWN = ("auto", "synthetic")
 _SIDES = (64, 2048)
 # Folders are read differently by another version of these rules; part of the index key.
-_RULES = 1
-_DOWNLOAD_LIMIT = 64 * 2**30
+_RULES = 2
+# Shapes are drawn differently by another version of these; part of the generator's seed.
+_DRAWING = 1
 NOTICE = (
     "GENERATED STAND-IN, NOT REAL DATA: shapes drawn by laptime, with their boxes. Times are comparable with those on "
     "photographs of these sizes; quality is not judged. Real data: --data DIR, a folder of images and a CSV of boxes."
+)
+_GIVE = (
+    "give a folder with images and a CSV of boxes, an archive of one (a path, or an address with http(s)://), "
+    "or synthetic"
 )
 _SHAPES = ("disc", "square")
 # Height and width as photographs have them, in turn.
@@ -57,9 +65,20 @@ class Asked:
 
 
 def split_asked(text: str) -> Asked:
-    """Cuts what `--data` was given; raises UsageError where a side is no number of pixels."""
-    place, *more = re.split(f"({_BOXES}|{_SIDE})", text)
+    """Cuts what `--data` was given; raises UsageError for what can't stand behind a place of boxes."""
+    place, *more = re.split(f"({_BOXES}|{_SIDE}|{BANDS}|{SIZE})", text)
     given = dict(zip(more[::2], more[1::2], strict=True))
+    other = next((mark for mark in (BANDS, SIZE) if mark in given), None)
+    if other:
+        raise UsageError(
+            f"{other} in {shorten(text)!r} is not for images with boxes: leave it out ({_SIDE}800 is for their shorter "
+            "side)."
+        )
+    twice = next((mark for mark in given if more.count(mark) > 1), None)
+    if twice:
+        raise UsageError(f"{twice} stands more than once in {shorten(text)!r}: give it once.")
+    if given.get(_BOXES) == "" or (_BOXES in given and place in _DRAWN):
+        raise UsageError(f"{_BOXES} in {shorten(text)!r} names no CSV of a folder or an archive: leave it out.")
     side = given.get(_SIDE)
     low, high = _SIDES
     if side is not None and not (side.isascii() and side.isdigit() and len(side) < 6 and low <= int(side) <= high):
@@ -75,9 +94,9 @@ def fetch_boxes(job: Job, asked: str) -> DataSpec:
         DataError: the images or the CSV can't be used; the line is named.
     """
     wanted = split_asked(job.asked)
-    path = Path(wanted.place).expanduser().resolve()
-    if "://" not in wanted.place and (path / META).is_file():
-        return data_spec(path, asked)
+    store = _named_store(wanted)
+    if store is not None:
+        return data_spec(store, asked)
     sweep(job.store.root)
     entry = _from_source(job, wanted)
     return data_spec(job.store.folder(entry.digest), asked, entry.kind, entry.notice)
@@ -85,7 +104,12 @@ def fetch_boxes(job: Job, asked: str) -> DataSpec:
 
 def verify_stored(job: Job, asked: str) -> DataSpec:
     """Checks every byte of what is stored for a source; never asks the network. Raises DataError."""
-    entry = job.store.recall(_key(job, split_asked(job.asked)))
+    wanted = split_asked(job.asked)
+    store = _named_store(wanted)
+    if store is not None:
+        verify_boxes(store)
+        return data_spec(store, asked)
+    entry = job.store.recall(_key(job, wanted))
     if entry is None:
         raise DataError(
             f"nothing is stored for 'detection' from {shorten(asked)!r}: fetch it first "
@@ -95,42 +119,78 @@ def verify_stored(job: Job, asked: str) -> DataSpec:
     return data_spec(job.store.folder(entry.digest), asked, entry.kind, entry.notice)
 
 
+def _named_store(asked: Asked) -> Path | None:
+    """The store whose folder is given as the place, None for other places.
+
+    Raises:
+        UsageError: a CSV or another side is asked for, which were chosen when the store was written.
+    """
+    if "://" in asked.place or asked.place in _DRAWN:
+        return None
+    path = _local(asked.place)
+    if not (path / META).is_file():
+        return None
+    chosen = f"{_BOXES}{asked.table}" if asked.table else f"{_SIDE}{asked.side}"
+    if asked.table or (asked.side and asked.side != read_box_meta(path).side):
+        raise UsageError(
+            f"the store {path} was not written with {shorten(chosen)}: give the folder that it was made of, with that "
+            "behind it."
+        )
+    return path
+
+
+def _local(place: str) -> Path:
+    """The path of a place on this machine; raises DataError where no record could hold it."""
+    path = Path(place).expanduser().resolve()
+    if not is_text(str(path)):
+        raise DataError(f"{shorten(str(path))} has a name that is no UTF-8: rename it.")
+    return path
+
+
 def _from_source(job: Job, asked: Asked) -> Entry:
     place = asked.place
     scheme, found, _ = place.partition("://")
-    if place == "official" or (found and (scheme not in ("http", "https") or not is_archive(shown(place)))):
-        raise UsageError(
-            f"{shorten(place)!r} is no source of boxes: give a folder with images and a CSV of boxes, an archive of "
-            "one (a path, or an address with http(s)://), or synthetic."
-        )
+    if place == "official" or (found and (scheme not in ("http", "https") or not is_archive_url(place))):
+        raise UsageError(f"{shorten(place)!r} is no source of boxes: {_GIVE}.")
     key = _key(job, asked)
     before = job.store.recall(key)
     if before is not None:
         return before
-    if place in ("auto", "synthetic"):
+    if place in _DRAWN:
         return job.store.remember(key, _drawn(job, asked))
     if found:
         return job.store.remember(key, _downloaded(job, asked))
-    path = Path(place).expanduser().resolve()
-    if path.is_file() and is_archive(path.name):
+    path = _local(place)
+    if path.is_file():
         return job.store.remember(key, _unpacked(job, path, asked))
     return job.store.remember(key, _stored(job, path, asked))
 
 
 def _key(job: Job, asked: Asked) -> str:
-    """What tells a source and its state: a folder that was changed since is another one."""
+    """What tells a source and its state: a folder that was changed since is another one; raises DataError."""
     place, table = asked.place, asked.more
-    if place in ("auto", "synthetic"):
+    if place in _DRAWN:
         counts = f"{job.workload.train_count}+{job.workload.test_count}"
         return f"boxes/{_RULES}|synthetic|{counts}|{table}"
     if "://" in place:
         return f"boxes/{_RULES}|{place}|{table}"
-    path = Path(place).expanduser().resolve()
-    if path.is_file():
+    path = _local(place)
+    if path.is_file() and is_archive(path.name):
+        return f"boxes/{_RULES}|{path}|{_state(path)}|{table}"
+    if not path.is_dir():
+        wrong = "is no folder and no archive" if path.exists() else "does not exist"
+        raise DataError(f"{shorten(place)!r} {wrong}: {_GIVE}.")
+    tables = [path / asked.table] if (path / asked.table).is_file() else find_tables(path)
+    states = [(str(p), _state(p)) for p in tables]
+    return f"boxes/{_RULES}|{path}|{scan(path).key}|{states}|{table}"
+
+
+def _state(path: Path) -> str:
+    try:
         stat = path.stat()
-        return f"boxes/{_RULES}|{path}|{stat.st_size}:{stat.st_mtime_ns}|{table}"
-    tables = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in sorted(path.rglob("*.[cC][sS][vV]"))]
-    return f"boxes/{_RULES}|{path}|{scan(path).key}|{tables}|{table}"
+    except OSError as error:
+        raise DataError(f"{path} can't be read ({error.strerror}): restore or remove it.") from error
+    return f"{stat.st_size}:{stat.st_mtime_ns}"
 
 
 def _stored(job: Job, root: Path, asked: Asked) -> Entry:
@@ -154,10 +214,7 @@ def _downloaded(job: Job, asked: Asked) -> Entry:
     url = asked.place
     headers = job.budget.probe(url, job.budget.left_s)
     with partial_folder(job.store.root) as folder:
-        archive = folder / Path(urllib.parse.urlsplit(url).path).name
-        total = int(headers.get("content-length", "0"))
-        download(url, archive, _DOWNLOAD_LIMIT, Meter(job.say, "downloading", total))
-        return _unpacked(job, archive, asked)
+        return _unpacked(job, download_archive(url, headers, folder, job), asked)
 
 
 def _drawn(job: Job, asked: Asked) -> Entry:
@@ -173,7 +230,7 @@ def draw_shapes(folder: Path, count: int) -> None:
 
     From a generator whose stream is fixed (PCG64's raw output), so that machines draw the same.
     """
-    stream = np.random.PCG64([_RULES, count])
+    stream = np.random.PCG64([_DRAWING, count])
     lines = [",".join(COLUMNS)]
     for number in range(count):
         height, width = _SIZES[number % len(_SIZES)]

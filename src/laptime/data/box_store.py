@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from laptime.data.boxes import COLUMNS, Boxed, check_inside, find_csv, match, parted, read_boxes
+from laptime.data.boxes import COLUMNS, Boxed, check_inside, digits, find_csv, match, parted, read_boxes
 from laptime.data.decode import read_image
 from laptime.data.disk import check_room, partial_folder, room_for
 from laptime.data.meta import META, Sha256, Size
@@ -174,9 +174,7 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
         )
         meta = meta.model_copy(update={"digest": meta.whole()})
         write_json(folder / META, meta.model_dump(mode="json", by_alias=True))
-        target = store.folder(meta.digest)
-        if not target.is_dir():
-            folder.rename(target)
+        store.adopt(folder, meta.digest, read_box_meta)
     return meta
 
 
@@ -202,7 +200,7 @@ def _write_table(images: Sequence[Boxed], path: Path) -> None:
         lines.writerow(COLUMNS)
         for image in images:
             for box in image.boxes:
-                lines.writerow((image.name, box.label, *(f"{s:g}" for s in box.sides)))
+                lines.writerow((image.name, box.label, *map(digits, box.sides)))
             if not image.boxes:
                 lines.writerow((image.name, *[""] * 5))
 

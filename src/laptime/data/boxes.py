@@ -9,16 +9,22 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from laptime.data.listing import IMAGE_SUFFIXES
+import numpy as np
+
+from laptime.data.listing import IMAGE_SUFFIXES, is_text
 from laptime.errors import DataError, shorten
 
 COLUMNS = ("filename", "class", "xmin", "ymin", "xmax", "ymax")
 _SIDES = COLUMNS[2:]
 _TEST_SHARE = 5
+# Files and folders that are nobody's data.
+_PASSED = (".", "__MACOSX")
 _HOW = f"a CSV of boxes has the columns {', '.join(COLUMNS)}, and others as you like"
 
 
@@ -49,7 +55,7 @@ class Boxed:
 
 def find_csv(root: Path) -> Path:
     """The one CSV in a folder, wherever it lies; raises DataError where there is none or several."""
-    found = sorted(p for p in _files(root) if p.suffix.lower() == ".csv")
+    found = find_tables(root)
     if not found:
         raise DataError(f"{root} holds no CSV of boxes: add one ({_HOW}).")
     if len(found) > 1:
@@ -61,10 +67,25 @@ def find_csv(root: Path) -> Path:
     return found[0]
 
 
+def find_tables(root: Path) -> list[Path]:
+    """The CSVs in a folder, wherever they lie; raises DataError."""
+    return sorted(p for p in _files(root) if p.suffix.lower() == ".csv")
+
+
 def _files(root: Path) -> Iterator[Path]:
-    for path in root.rglob("*"):
-        if not any(part.startswith((".", "__MACOSX")) for part in path.relative_to(root).parts) and path.is_file():
-            yield path
+    """The files below a folder, without hidden ones and links that lead nowhere; raises DataError."""
+
+    def refuse(error: OSError) -> NoReturn:
+        raise DataError(f"{error.filename} can't be read ({error.strerror}): check it.") from error
+
+    for folder, folders, names in os.walk(root, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(_PASSED)]
+        for path in (Path(folder, name) for name in names if not name.startswith(_PASSED)):
+            try:
+                if path.is_file():
+                    yield path
+            except OSError as error:
+                refuse(error)
 
 
 def read_boxes(path: Path) -> list[Box]:
@@ -95,13 +116,25 @@ def _box(path: Path, row: dict[str, str | None], line: int) -> Box:
         raise _wrong(path, line, "it names no class: fill in class")
     sides = tuple(_number(path, line, name, text) for name, text in zip(_SIDES, given, strict=True))
     for low, high in ((0, 2), (1, 3)):
-        if sides[high] <= sides[low]:
+        if not _above(sides[high], sides[low]):
             raise _wrong(
                 path,
                 line,
-                f"{_SIDES[high]} {sides[high]:g} is not above {_SIDES[low]} {sides[low]:g}: correct or remove the line",
+                f"{_SIDES[high]} {digits(sides[high])} is not above {_SIDES[low]} {digits(sides[low])}"
+                f"{' in single precision' if sides[high] > sides[low] else ''}: correct or remove the line",
             )
     return Box(image, label, sides, line)
+
+
+def digits(value: float) -> str:
+    """A number of pixels with all its digits; a whole one without a point."""
+    return repr(value).removesuffix(".0")
+
+
+def _above(high: float, low: float) -> bool:
+    """Whether one number is above the other as training sees them, as float32."""
+    with np.errstate(over="ignore"):
+        return bool(np.float32(high) > np.float32(low))
 
 
 def _number(path: Path, line: int, name: str, text: str) -> float:
@@ -124,11 +157,13 @@ def match(root: Path, table: Path, boxes: Sequence[Box]) -> list[Boxed]:
     Images that the CSV doesn't name are background.
 
     Raises:
-        DataError: an image isn't there, or its name stands for several.
+        DataError: an image isn't there, its name stands for several, or can't be written to the store's CSV.
     """
     images = sorted(p for p in _files(root) if p.suffix.lower().lstrip(".") in IMAGE_SUFFIXES)
     by_name: dict[str, list[Path]] = {}
     for path in images:
+        if not is_text(str(path.relative_to(root))):
+            raise DataError(f"the image {path} has a name that is no UTF-8: rename it.")
         by_name.setdefault(path.name, []).append(path)
     known, lines = set(images), dict[Path, list[Box]]()
     for box in boxes:
@@ -157,7 +192,7 @@ def check_inside(table: Path, image: Boxed, height: int, width: int) -> None:
                 raise _wrong(
                     table,
                     box.line,
-                    f"{name} {value:g} is outside of {image.name}, which is {width}x{height}: correct the line",
+                    f"{name} {digits(value)} is outside of {image.name}, which is {width}x{height}: correct the line",
                 )
 
 

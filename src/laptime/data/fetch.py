@@ -7,15 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from laptime.catalogue import find_workload
-from laptime.data.archive import is_archive
 from laptime.data.bands import split_bands
 from laptime.data.box_fetch import fetch_boxes, verify_stored
 from laptime.data.disk import sweep
 from laptime.data.eurosat import OfficialEurosat
-from laptime.data.folder import ArchiveUrl, Folder
+from laptime.data.folder import ArchiveUrl, Folder, is_archive_url
 from laptime.data.meta import META, read_meta
 from laptime.data.mirror import VARIABLE, Mirror
-from laptime.data.net import shown
 from laptime.data.official import Official
 from laptime.data.push import push as push_store
 from laptime.data.resume import sweep_kept
@@ -103,11 +101,14 @@ def push(workload: str, asked: str, home: Path, to: str, say: Say = quiet) -> Da
 
 
 def _job(workload: str, asked: str, home: Path, say: Say) -> Job:
+    entry = find_workload(workload)
+    if entry.boxes:  # what stands behind their place is read by fetch_boxes
+        return Job(entry, asked, Store(home / "data"), say)
     place, bands = split_bands(asked)
     place, size = split_size(place)
     if bands and size:
         raise UsageError(f"{shorten(asked)!r}: bands are measured values and never resized, so leave out #size=.")
-    return Job(find_workload(workload), place, Store(home / "data"), say, bands=bands, size=size)
+    return Job(entry, place, Store(home / "data"), say, bands=bands, size=size)
 
 
 def _resizable(source: Source, job: Job) -> Source:
@@ -161,7 +162,7 @@ def _named_source(job: Job) -> Source:
             f"{shorten(asked)!r} is no source of data: give auto, official, synthetic, a folder, or an "
             "address that starts with s3:// or http(s)://."
         )
-    if found and scheme != "s3" and is_archive(shown(asked)):
+    if found and scheme != "s3" and is_archive_url(asked):
         return ArchiveUrl(asked)
     return Mirror(asked) if found else Folder(asked)
 

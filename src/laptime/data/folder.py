@@ -68,14 +68,37 @@ class ArchiveUrl:
         if before is not None and before.stamp == stamp:
             return before
         with partial_folder(job.store.root) as folder:
-            # Not by the address's own name: it may be too long for a file's, or anything else.
-            path = urllib.parse.urlsplit(self.url).path.lower()
-            archive = folder / f"archive{next(s for s in SUFFIXES if path.endswith(s))}"
-            total = length_of(headers.get("content-length"))
-            with room_for(job.store.root, total):
-                download(self.url, archive, _DOWNLOAD_LIMIT, Meter(job.say, "downloading", total))
+            archive = download_archive(self.url, headers, folder, job)
             entry = replace(_from_archive(archive, job, shown(self.url)), stamp=stamp)
         return job.store.remember(_key(job, self.url, ""), entry)
+
+
+def is_archive_url(url: str) -> bool:
+    """Whether the path of an address, however long, ends as an archive's."""
+    return is_archive(_path(url))
+
+
+def download_archive(url: str, headers: dict[str, str], folder: Path, job: Job) -> Path:
+    """Downloads the archive at an address into a folder; `headers` are those that its server showed.
+
+    Raises:
+        UnreachableError: the server stops before the end.
+        DataError: it sends too much, or the disk is full.
+    """
+    # Not by the address's own name: it may be too long for a file's, or anything else.
+    path = _path(url).lower()
+    archive = folder / f"archive{next(s for s in SUFFIXES if path.endswith(s))}"
+    total = length_of(headers.get("content-length"))
+    with room_for(job.store.root, total):
+        download(url, archive, _DOWNLOAD_LIMIT, Meter(job.say, "downloading", total))
+    return archive
+
+
+def _path(url: str) -> str:
+    try:
+        return urllib.parse.urlsplit(url).path
+    except ValueError:  # what asks the server says what is wrong with it
+        return url.partition("?")[0]
 
 
 def _key(job: Job, where: str, state: str) -> str:

@@ -217,13 +217,13 @@ def _check_classes(found: Scan, by: dict[str, list[str]], split: str) -> None:
         hint = f"did you mean {where / only}?" if inner else f"give {_FORM}, with at least two classes."
         raise DataError(f"{where} has only one class, {shorten(only)!r}, and nothing to tell it from: {hint}")
     for name in sorted(by):
-        if not _is_text(name):
+        if not is_text(name):
             raise DataError(f"the class folder {where / name} has a name that is no UTF-8: rename it.")
         if not by[name]:
             raise DataError(f"the class folder {where / name} holds no images: add some or remove it.")
 
 
-def _is_text(name: str) -> bool:
+def is_text(name: str) -> bool:
     """Whether a name can be written to a file: the system hands out bytes that are no UTF-8 as halves of characters."""
     try:
         name.encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -106,8 +107,13 @@ class Store:
             )
         return meta
 
-    def adopt(self, partial: Path, digest: str) -> None:
+    def adopt(self, partial: Path, digest: str, read: Callable[[Path], object] = read_meta) -> None:
         """Renames a finished folder into its place; where another process was first, its store is kept.
+
+        Args:
+            partial: the finished folder.
+            digest: of its content.
+            read: reads what such a store says about itself, and raises where it is damaged.
 
         Raises:
             DataError: what stands in the place already is damaged.
@@ -118,6 +124,6 @@ class Store:
         except OSError:
             if not target.is_dir():
                 raise
-            read_meta(target)
+            read(target)
             return
         sync_folder(self.root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from box_samples import write_photographs
 from data_samples import MakeFolder, write_image
 
 
@@ -33,3 +34,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("LAPTIME_DATA_MIRROR", "LAPTIME_CIFAR10_URL"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "home"
+
+
+@pytest.fixture
+def photographs(tmp_path: Path) -> Path:
+    return write_photographs(tmp_path / "photographs")

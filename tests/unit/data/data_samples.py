@@ -34,8 +34,8 @@ def stores(home: Path) -> list[Path]:
 
 
 @contextmanager
-def web(folder: Path, status: int = 0) -> Iterator[str]:
-    """A web server of a folder on loopback; with a status it answers everything with that."""
+def web(folder: Path, status: int = 0, length: str = "") -> Iterator[str]:
+    """A web server of a folder on loopback; with a status it answers everything with that; HEAD may tell a length."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *args: Any) -> None:
@@ -50,6 +50,10 @@ def web(folder: Path, status: int = 0) -> Iterator[str]:
         def do_HEAD(self) -> None:
             if status:
                 self.send_error(status)
+            elif length:
+                self.send_response(200)
+                self.send_header("Content-Length", length)
+                self.end_headers()
             else:
                 super().do_HEAD()
 

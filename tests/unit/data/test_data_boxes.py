@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from box_samples import HEIGHT, WIDTH, read_lines, write_photographs, write_table
 from data_samples import left_over, stores
 from PIL import Image
 
@@ -18,36 +18,6 @@ from laptime.data.box_tensors import collate, open_boxes, rows
 from laptime.data.boxes import COLUMNS
 from laptime.data.fetch import fetch, push, verify
 from laptime.errors import DataError, UsageError
-
-WIDTH, HEIGHT = 60, 40
-
-
-def write_photographs(root: Path, count: int = 5, extra: tuple[str, ...] = ("width", "height")) -> Path:
-    """Photographs with one box each, and a CSV beside them as the tutorials have it."""
-    (root / "images").mkdir(parents=True)
-    lines = [[*COLUMNS[:1], *extra, *COLUMNS[1:]]]
-    for number in range(count):
-        pixels = np.random.default_rng(number).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(root / "images" / f"{number}.png")
-        lines.append(
-            [f"{number}.png", *("1" for _ in extra), "cat" if number % 2 else "dog", 5, 4, 30 + number % 10, 40]
-        )
-    write_table(root / "boxes.csv", lines)
-    return root
-
-
-def write_table(path: Path, lines: list[list[object]]) -> None:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows(lines)
-
-
-def read_lines(root: Path) -> list[list[object]]:
-    return list(csv.reader((root / "boxes.csv").read_text().splitlines()))
-
-
-@pytest.fixture
-def photographs(tmp_path: Path) -> Path:
-    return write_photographs(tmp_path / "photographs")
 
 
 def test_a_folder_becomes_a_store_and_tensors(photographs: Path, home: Path):

@@ -1,0 +1,36 @@
+"""Small photographs with boxes that the tests of detection's data make."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from laptime.data.boxes import COLUMNS
+
+WIDTH, HEIGHT = 60, 40
+
+
+def write_photographs(root: Path, count: int = 5, extra: tuple[str, ...] = ("width", "height")) -> Path:
+    """Photographs with one box each, and a CSV beside them as the tutorials have it."""
+    (root / "images").mkdir(parents=True)
+    lines = [[*COLUMNS[:1], *extra, *COLUMNS[1:]]]
+    for number in range(count):
+        pixels = np.random.default_rng(number).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(root / "images" / f"{number}.png")
+        lines.append(
+            [f"{number}.png", *("1" for _ in extra), "cat" if number % 2 else "dog", 5, 4, 30 + number % 10, 40]
+        )
+    write_table(root / "boxes.csv", lines)
+    return root
+
+
+def write_table(path: Path, lines: list[list[object]]) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(lines)
+
+
+def read_lines(root: Path) -> list[list[object]]:
+    return list(csv.reader((root / "boxes.csv").read_text().splitlines()))
