@@ -67,7 +67,6 @@ class Ladder:
         self.courier: Courier | None = None
         self._told: list[RunRecord] = []
         self._trying: Variant | None = None
-        self._cut: RunRecord | None = None  # of the process in whose middle the ladder was ended
         self.journal: Journal | None = None
         self.comparison: Comparison | None = None
         self.files: dict[str, Path] = {}
@@ -165,12 +164,12 @@ class Ladder:
             process_recorded(self.journal, self.record, rung, mine_of(self.runs, rung.variant), self.folder)
 
     def _launched(self, process: Process, records: list[RunRecord], hooks: Hooks) -> RunRecord:
+        begin = time.time()
         try:
             return launch(self.request.launcher, process.spec, process.folder, hooks)
         except BaseException:
-            self._cut = failed(process.spec, "interrupted")
-            records.append(self._cut)
-            write_json(process.folder / RECORD, self._cut)
+            records.append(failed(process.spec, "interrupted").model_copy(update={"started_at": begin}))
+            write_json(process.folder / RECORD, records[-1])
             raise
 
     def leave_out(self, variant: str, reason: str) -> None:
@@ -198,7 +197,10 @@ class Ladder:
         (target,) = retracted(self.folder, name, self.number)
         target.parent.mkdir(exist_ok=True)
         if not target.exists():  # as it does where the ladder is gone on with
-            run_folder(self.folder, name, 0).rename(target)
+            place = run_folder(self.folder, name, 0)
+            if self.journal is not None:
+                self.journal.move(place, target)
+            place.rename(target)
         self._save()
 
     def _settle(self, record: RunRecord) -> None:
@@ -224,7 +226,7 @@ class Ladder:
         self.counsel.settle()
         for rung in self.record.rungs:
             runs = mine_of(self.runs, rung.variant)
-            if runs and runs != [self._cut]:  # params stay, and such a record knows none of them
+            if runs:
                 variant_recorded(self.journal, self.record, rung, runs, self.folder, self._told)
         for variant, finding in self.counsel.verified():
             advice_verified(self.journal, self.record, variant, finding)

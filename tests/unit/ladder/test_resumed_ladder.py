@@ -15,7 +15,7 @@ from laptime.launchers.base import Hooks
 from laptime.places import Places
 from laptime.records import EpochRecord, LadderRecord, ProbeRecord, RunRecord, read_ladder, write_json
 from laptime.tracking import replay
-from laptime.tracking.events import Started, read_journal
+from laptime.tracking.events import Filed, Started, read_journal
 from laptime.tracking.journal import state_path
 
 FULL = find_preset(find_workload("cifar"), "full")
@@ -222,17 +222,34 @@ def test_a_launcher_that_breaks_is_no_turn_that_ended(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard.*")
-def test_a_process_that_was_cut_off_leaves_no_facts_in_the_store(tmp_path, monkeypatch):
-    monkeypatch.setattr(ladder_module, "launch", Runs(1))
+def test_a_process_that_was_cut_off_is_told_without_facts_that_it_has_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(ladder_module, "launch", Runs(0))
     ladder = a_ladder(tmp_path)
-    turns = ladder.turns()
-    ladder.run(next(turns), Hooks())
-    turn = next(turns)
+    turn = next(ladder.turns())
     with pytest.raises(Cut):
         ladder.run(turn, Hooks())
     ladder.close("interrupted")
-    assert stored(ladder).created == ["l", "l/cpu-baseline"]
     assert not list((tmp_path / "ladder").glob("*/machine.json"))
+    monkeypatch.setattr(ladder_module, "launch", Runs())
+    ladder = a_ladder(tmp_path, read_ladder(tmp_path / "ladder" / "ladder.json"))
+    ladder.run(next(ladder.turns()), Hooks())
+    ladder.close("interrupted")
+    starts = [e.run for e in read_journal(ladder.journal.path)[1] if isinstance(e, Started) and e.run.parent]
+    assert [s.params.get("precision") for s in starts] == [None, "fp32", "fp32"]
+    assert [s.tags["laptime.error"] for s in starts] == ["interrupted", "", ""]
+    assert starts[0].started_at > 1e9
+
+
+def test_what_is_sent_late_of_a_retracted_process_is_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(ladder_module, "launch", Runs())
+    ladder = a_ladder(tmp_path)
+    through(ladder)
+    name = f"cpu-optimized-without-{ladder.record.dropped[0].name}"
+    filed = [e for e in read_journal(ladder.journal.path)[1] if isinstance(e, Filed)]
+    assert all(e.path.is_file() for e in filed)
+    for key, folder in ((f"l/{name}", "trials"), ("l/cpu-optimized/again-1", "ladder")):
+        (place,) = {e.path.parent.parent.name for e in filed if e.key == key}
+        assert place == folder
 
 
 def test_a_retraction_that_was_not_told_is_told_later(tmp_path, monkeypatch):
