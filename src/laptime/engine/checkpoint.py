@@ -107,7 +107,7 @@ class Checkpoints:
         self._place = open_objects(self._spec.checkpoints)
         body = self._read(self._place) if self._world.first else None
         body, self._pointer = self._world.agreed((body, self._pointer))
-        found = None if body is None else _unpacked(body)
+        found = None if body is None else self._unpacked(body)
         self._check_batch(found)
         start = StartRecord(
             epoch=len(found.epochs) if found else 0,
@@ -115,9 +115,14 @@ class Checkpoints:
             nodes=self._world.nodes,
             started_at=time.time(),
         )
-        self._pointer = self._pointer.model_copy(update={"starts": (*self._pointer.starts, start)})
+        # One of which no epoch is left has timed nothing, as where it was ended in its warm-up.
+        before = tuple(s for s in self._pointer.starts if s.epoch < start.epoch)
+        self._pointer = self._pointer.model_copy(update={"starts": (*before, start)})
         if self._world.first:
-            self._place.write(_json(self._pointer), POINTER)
+            try:
+                self._place.write(_json(self._pointer), POINTER)
+            except DataError as error:  # a place that is full or read-only costs the checkpoints, not the run
+                self.notes.append(f"this start was not noted beside its checkpoints: {error}")
         return found
 
     def keep(self, parts: Parts, epochs: Sequence[EpochRecord], settled: Sequence[OptimizationSpec]) -> EpochRecord:
@@ -135,18 +140,29 @@ class Checkpoints:
             return last
         begin = time.perf_counter()
         name = f"checkpoint-{len(epochs) % _NAMES}.pt"
-        body = _packed(parts, epochs, settled)
-        new = Written(name=name, sha256=hashlib.sha256(body).hexdigest(), epochs=len(epochs))
-        pointer = self._pointer.model_copy(update={"written": (new, *self._pointer.written)[:_KEPT]})
         try:
+            body = _packed(parts, epochs, settled)
+            new = Written(name=name, sha256=hashlib.sha256(body).hexdigest(), epochs=len(epochs))
+            pointer = self._pointer.model_copy(update={"written": (new, *self._pointer.written)[:_KEPT]})
             self._place.write(body, name)
             self._place.write(_json(pointer), POINTER)
-        except DataError as error:
-            self.notes.append(f"no checkpoint was written after epoch {last.index}: {error}")
+        except Exception as error:  # a user's own optimizer may hold what no pickle takes, and raise what it likes
+            self.notes.append(f"no checkpoint was written after epoch {last.index}: {_reason(error)}")
             return last
         self._pointer = pointer
         self._last_s, self._unsaved_s = time.perf_counter() - begin, 0.0
         return last.model_copy(update={"checkpoint_s": self._last_s})
+
+    def _unpacked(self, body: bytes) -> Found | None:
+        """What a checkpoint holds; in a ladder, whose user asked for none, one that is refused costs a note."""
+        try:
+            return _unpacked(body)
+        except DataError as error:
+            if self._spec.checkpoint_share is None:
+                raise
+            self.notes.append(f"the run began anew: {error}")
+            self._pointer = self._pointer.model_copy(update={"written": ()})
+            return None
 
     def _check_batch(self, found: Found | None) -> None:
         """Refuses to go on with another batch and another schedule, as weak scaling would on other ranks."""
@@ -208,8 +224,11 @@ def _unpacked(body: bytes) -> Found:
     except DataError:
         raise
     except Exception as error:  # torch.load raises half a dozen unrelated types for a broken or unsafe file
-        reason = shorten(" ".join(str(error).split()) or type(error).__name__)
-        raise DataError(f"the checkpoint can't be read ({reason}): remove it to start anew.") from error
+        raise DataError(f"the checkpoint can't be read ({_reason(error)}): remove it to start anew.") from error
+
+
+def _reason(error: Exception) -> str:
+    return shorten(" ".join(str(error).split()) or type(error).__name__, 300)
 
 
 def _parsed(text: bytes, place: str) -> Pointer:

@@ -37,7 +37,7 @@ class Process:
     def left_before(self, ended: int) -> RunRecord | None:
         """The record that this very process left at an earlier start of its ladder; None where it has to run.
 
-        A failure stands where the ladder had gone on after it. What failed last may have failed with the ladder, of a
+        A failure stands where a later turn had ended. What failed last may have failed with the ladder, of a
         full disk for one, and is tried again.
 
         Args:
@@ -48,7 +48,7 @@ class Process:
                 record = read_record(folder / RECORD)
             except DataError:  # none, or cut off
                 continue
-            if same(record.spec, self.spec) and (record.status in ("done", "wrong") or self.turn.number <= ended):
+            if same(record.spec, self.spec) and (record.status in ("done", "wrong") or self.turn.number < ended):
                 return record
         return None
 

@@ -49,6 +49,8 @@ class Ladder:
     Attributes:
         before: of a ladder that is gone on with, the turns that had ended at its earlier start: they are made again
             from their records, so that all decisions come out as they were. None for a new one.
+        finished: number of the last turn that ended well, whatever its process did; it stays behind where the ladder
+            itself has failed.
         courier: sends the journal between processes; None where only the end sends it.
     """
 
@@ -60,7 +62,7 @@ class Ladder:
         self.runs: list[RunRecord] = []
         self.trials: list[RunRecord] = []
         self.verified: list[RunRecord] = []
-        self.number = 0
+        self.number = self.finished = 0
         self.before: int | None = None
         self.courier: Courier | None = None
         self._told: list[RunRecord] = []
@@ -132,21 +134,21 @@ class Ladder:
         variant = self._trying if aside and self._trying else self.variants[turn.variant]
         process = process_of(self, turn, variant)
         records = {"round": self.runs, "trial": self.trials, "verify": self.verified}[turn.kind]
-        record = None if self.before is None else process.left_before(self.before)
-        if record is None:
-            record = self._launched(process, records, hooks)
-        else:
+        left = None if self.before is None else process.left_before(self.before)
+        if left is not None:
             hooks.say(f"{turn}: taken from its record.")
+        record = left or self._launched(process, records, hooks)
         process.clear()
         records.append(record)
         if not aside:
             self._settle(record)
-        if turn.kind == "round" and turn.number > (self.before or 0):
+        if turn.kind == "round" and (left is None or turn.number > (self.before or 0)):
             self._tell(record)
         self._told += [record] if turn.kind == "round" else []
         self.record = self.record.model_copy(update={"turns": max(self.record.turns, turn.number)})
         self._save()
         self.deliver()
+        self.finished = turn.number
         return record
 
     def deliver(self) -> None:
@@ -162,17 +164,13 @@ class Ladder:
             process_recorded(self.journal, self.record, rung, mine_of(self.runs, rung.variant), self.folder)
 
     def _launched(self, process: Process, records: list[RunRecord], hooks: Hooks) -> RunRecord:
+        begin = time.time()
         try:
             return launch(self.request.launcher, process.spec, process.folder, hooks)
         except BaseException:
-            records.append(failed(process.spec, "interrupted"))
+            records.append(failed(process.spec, "interrupted").model_copy(update={"started_at": begin}))
             write_json(process.folder / RECORD, records[-1])
             raise
-
-    @property
-    def finished(self) -> int:
-        """Turns that have a record."""
-        return len(self.runs) + len(self.trials) + len(self.verified)
 
     def leave_out(self, variant: str, reason: str) -> None:
         """Notes a rung that is not run after all."""
@@ -190,7 +188,7 @@ class Ladder:
         rungs = tuple(r for r in self.record.rungs if r.variant != name)
         self.record = self.record.model_copy(update={"rungs": rungs})
         mine = mine_of(self.runs, name)
-        if self.journal is not None and self.number > (self.before or 0):
+        if self.journal is not None:  # again where the ladder is gone on with: it may have been ended before this
             variant_retracted(self.journal, self.record, name)
         counts = {**self.record.retracted, name: self.record.retracted.get(name, 0) + 1}
         self.record = self.record.model_copy(update={"retracted": counts})
@@ -199,7 +197,10 @@ class Ladder:
         (target,) = retracted(self.folder, name, self.number)
         target.parent.mkdir(exist_ok=True)
         if not target.exists():  # as it does where the ladder is gone on with
-            run_folder(self.folder, name, 0).rename(target)
+            place = run_folder(self.folder, name, 0)
+            if self.journal is not None:
+                self.journal.move(place, target)
+            place.rename(target)
         self._save()
 
     def _settle(self, record: RunRecord) -> None:

@@ -86,13 +86,23 @@ class Ended(Line):
     ended_at: float
 
 
-Event = Started | Measured | Tagged | Noted | Filed | Modelled | Ended
+class Moved(Line):
+    """A folder was about to be moved: files of earlier lines stand there now, and its old name is free for others."""
+
+    event: Literal["moved"] = "moved"
+    path: Path
+    to: Path
+
+
+Event = Started | Measured | Tagged | Noted | Filed | Modelled | Ended | Moved
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
 def read_journal(path: Path) -> tuple[Header, list[Event]]:
-    """Reads a journal. A last line that was cut off, by a crash or a full disk, is left out.
+    """Reads a journal, its files by the places where they stand now.
+
+    A last line that was cut off, by a crash or a full disk, is left out.
 
     Raises:
         TrackingError: it can't be read, is of another version or is damaged before its last line.
@@ -107,12 +117,30 @@ def read_journal(path: Path) -> tuple[Header, list[Event]]:
         return Header(), []
     try:
         _check(path, whole[0])
-        return Header.model_validate_json(whole[0]), [_EVENT.validate_json(line) for line in whole[1:]]
+        return Header.model_validate_json(whole[0]), _placed([_EVENT.validate_json(line) for line in whole[1:]])
     except ValidationError as error:
         raise TrackingError(
             f"the journal {path} is damaged ({error.error_count()} findings, first: "
             f"{shorten(error.errors()[0]['msg'])}): move it out of the folder to go on without it."
         ) from error
+
+
+def _placed(events: list[Event]) -> list[Event]:
+    moves: list[Moved] = []  # of later lines, the next one first
+    placed: list[Event] = []
+    for event in reversed(events):
+        if isinstance(event, Moved):
+            moves.insert(0, event)
+        placed.append(_after(moves, event) if isinstance(event, Filed) else event)
+    return placed[::-1]
+
+
+def _after(moves: list[Moved], filed: Filed) -> Filed:
+    path = filed.path
+    for move in moves:
+        if path.is_relative_to(move.path):
+            path = move.to / path.relative_to(move.path)
+    return filed.model_copy(update={"path": path})
 
 
 def _check(path: Path, first: bytes) -> None:

@@ -22,6 +22,7 @@ from laptime.tracking.events import (
     Header,
     Measured,
     Modelled,
+    Moved,
     Noted,
     Started,
     Tagged,
@@ -116,8 +117,12 @@ class Journal:
         self._write(Noted(key=key, markdown=markdown))
 
     def log_artifact(self, key: str, path: Path, folder: str = "") -> None:
-        """See `Tracker.log_artifact`; the file must stay where it is until it has been replayed."""
+        """See `Tracker.log_artifact`; the file must stay until it has been replayed; `move` tells where it goes."""
         self._write(Filed(key=key, path=path.absolute(), folder=folder))
+
+    def move(self, path: Path, to: Path) -> None:
+        """Notes that the files of a folder are moved; to be called before they are."""
+        self._write(Moved(path=path.absolute(), to=to.absolute()))
 
     def log_model(self, model: ModelFiles) -> None:
         """See `Tracker.log_model`; the folder must stay where it is until it has been replayed."""
@@ -258,8 +263,8 @@ def _apply(event: Event, store: Store, say: Say) -> None:
             store.set_note(event.key, event.markdown)
         case Filed():
             _file(event, store, say)
-        case Modelled():
-            pass  # all of them at the end, in one process: starting torch costs more than logging a model
+        case Modelled() | Moved():
+            pass  # models all go at the end, in one process: starting torch costs more than logging a model
         case Ended():
             store.end_run(event.key, event.status, event.ended_at)
 
@@ -289,10 +294,6 @@ def _pending(events: Sequence[Event], state: ReplayState) -> list[ModelFiles]:
 
 def all_ended(events: Sequence[Event]) -> bool:
     """Whether each run that was started has ended."""
-    running: set[str] = set()
-    for event in events:
-        if isinstance(event, Started):
-            running.add(event.run.key)
-        elif isinstance(event, Ended):
-            running.discard(event.key)
-    return not running
+    told = [e for e in events if isinstance(e, (Started, Ended))]
+    last = {e.key if isinstance(e, Ended) else e.run.key: e for e in told}
+    return all(isinstance(e, Ended) for e in last.values())

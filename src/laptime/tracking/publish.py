@@ -153,7 +153,8 @@ def _start_variant(tracker: Tracker, ladder: LadderRecord, rung: Rung, records: 
             experiment=ladder.workload,
             started_at=started,
             parent=ladder_key(ladder),
-            tags=_filled(tags),
+            # The error even where there is none: of a process that was tried again it must not stay.
+            tags={**_filled(tags), "laptime.error": tags["laptime.error"] or ""},
             params=_texts(_variant_params(ladder, rung, first)),
         )
     )
@@ -196,7 +197,7 @@ def _variant_params(ladder: LadderRecord, rung: Rung, record: RunRecord) -> dict
         "variant": rung.variant,
         "optimizations": "+".join(o.text() for o in rung.optimizations),
         "classes": ",".join(rung.classes),
-        "precision": record.precision,
+        "precision": record.precision if record.epochs else None,  # params stay, and it may be tried again
         "repeats": ladder.repeats,
         "on": rung.on,
         "adds": rung.adds,
@@ -252,7 +253,7 @@ def _record_tags(records: Sequence[RunRecord]) -> dict[str, str | None]:
 def _log_files(tracker: Tracker, key: str, record: RunRecord, folder: Path, wanted: Sequence[str] = FILES) -> None:
     repeat = repeat_of(record)
     target = f"repeats/{repeat}" if repeat else ""
-    if not (folder / "machine.json").exists():
+    if record.machine.fingerprint:  # of a process that was ended it is another start's, or nobody's
         write_json(folder / "machine.json", record.machine)
     for path in (folder / name for name in wanted):
         if path.is_file():

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from decimal import Decimal
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from laptime import worker
 from laptime.artifacts import ProgressFile
 from laptime.catalogue import parse_optimization
 from laptime.engine.checkpoint import Checkpoints
+from laptime.engine.state import state_of
 from laptime.errors import DataError, UsageError
 from laptime.facts import Facts
 from laptime.variants import resolve
@@ -196,3 +198,39 @@ def test_a_checkpoint_that_can_t_be_written_costs_a_note(tmp_path):
     assert record.epochs[0].checkpoint_s is None
     assert record.epochs[1].checkpoint_s > 0
     assert any("after epoch 0" in note for note in record.notes)
+
+
+@pytest.mark.parametrize(("held", "epochs_noted"), [(lambda: None, [0, 1]), (Decimal("0.1"), [])])
+def test_an_optimizer_that_no_checkpoint_holds_costs_a_ladder_s_run_notes(held, epochs_noted, tmp_path, monkeypatch):
+    plain = state_of
+
+    def with_own(parts):
+        parts.optimizer.param_groups[0]["own"] = held
+        return plain(parts)
+
+    monkeypatch.setattr("laptime.engine.checkpoint.state_of", with_own)
+    spec = spec_of(epochs=2, checkpoints=str(tmp_path / "kept"), checkpoint_share=1e9, save_model=False)
+    noted = broken_off(spec, tmp_path / "run", after=2).checkpoints.notes
+    assert [f"no checkpoint was written after epoch {n}" for n in epochs_noted] == [n.split(":")[0] for n in noted]
+    record = worker.run(spec, tmp_path / "run")
+    assert record.status == "done", record.error
+    assert [e.index for e in record.epochs] == [0, 1]
+    assert (record.restarts, record.cautions) == (0, ())
+    assert any("began anew" in note for note in record.notes) is not bool(epochs_noted)
+
+
+def test_a_start_that_was_ended_in_its_warm_up_is_none(tmp_path):
+    spec = spec_of(checkpoints=str(tmp_path / "kept"))
+    Checkpoints(spec, ALONE).find()
+    broken_off(spec, tmp_path / "run", after=1)
+    Checkpoints(spec, ALONE).find()
+    checkpoints = Checkpoints(spec, ALONE)
+    assert len(checkpoints.find().epochs) == 1
+    assert [s.epoch for s in checkpoints.starts] == [0, 1]
+
+
+def test_a_place_that_takes_nothing_costs_notes(tmp_path):
+    (tmp_path / "kept").symlink_to(tmp_path / "gone")
+    checkpoints = Checkpoints(spec_of(checkpoints=str(tmp_path / "kept")), ALONE)
+    assert checkpoints.find() is None
+    assert "was not noted" in checkpoints.notes[0]

@@ -15,7 +15,7 @@ from tracking_samples import MemoryStore
 from laptime.errors import TrackingError
 from laptime.tracking import Journal, replay
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart
-from laptime.tracking.events import Measured, Tagged, read_journal
+from laptime.tracking.events import Filed, Measured, Tagged, read_journal
 from laptime.tracking.journal import JournalBusyError, is_settled, read_state, settle, state_path
 
 
@@ -249,3 +249,15 @@ def test_importing_the_package_imports_neither_mlflow_nor_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_files_are_sent_from_where_they_were_moved_to(tmp_path: Path) -> None:
+    run, aside = tmp_path / "run", tmp_path / "aside"
+    with Journal(tmp_path / "j.jsonl") as journal:
+        journal.log_artifact("L", run / "a.txt")
+        journal.move(run, aside)
+        journal.move(run, aside)  # told, then killed before it was done
+        journal.log_artifact("L", run / "a.txt")
+        journal.log_artifact("L", tmp_path / "run-1" / "a.txt")
+    paths = [e.path for e in read_journal(tmp_path / "j.jsonl")[1] if isinstance(e, Filed)]
+    assert paths == [aside / "a.txt", run / "a.txt", tmp_path / "run-1" / "a.txt"]

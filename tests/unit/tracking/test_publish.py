@@ -9,6 +9,7 @@ from laptime.records import (
     Breakdown,
     InferenceRecord,
     LadderRecord,
+    Machine,
     ProfileRecord,
     Quartiles,
     Rung,
@@ -187,6 +188,18 @@ def test_a_process_that_failed_before_its_first_epoch_is_published_too(tmp_path:
     assert tags["laptime.error"] == "it broke"
     assert tags["laptime.status"] == "0 of 1 done"
     assert metrics_of(store, variant_key(ladder, "cpu-a")) == {}
+
+
+def test_what_a_process_that_was_tried_again_left_is_replaced(tmp_path: Path) -> None:
+    cut = a_record("cpu-a", epochs=1, status="failed").model_copy(update={"machine": Machine(), "epochs": ()})
+    folder = write_run(tmp_path, cut)
+    store, ladder = publish(tmp_path, [cut])
+    assert not (folder / "machine.json").exists()
+    assert "precision" not in start_of(store, variant_key(ladder, "cpu-a")).params
+    write_json(folder / "machine.json", Machine())  # as earlier versions did
+    store, ladder = publish(tmp_path, [a_record("cpu-a")])
+    assert '"m1"' in (folder / "machine.json").read_text()
+    assert start_of(store, variant_key(ladder, "cpu-a")).tags["laptime.error"] == ""
 
 
 def test_the_parent_ends_with_figures_note_and_files(tmp_path: Path) -> None:
