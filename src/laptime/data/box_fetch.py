@@ -17,7 +17,7 @@ from laptime.data.boxes import COLUMNS
 from laptime.data.disk import partial_folder, sweep
 from laptime.data.listing import scan
 from laptime.data.meta import META
-from laptime.data.net import download, shown
+from laptime.data.net import download, length_of, shown
 from laptime.data.sources import Job, Meter
 from laptime.data.store import Entry
 from laptime.errors import DataError, UsageError, shorten
@@ -155,7 +155,7 @@ def _downloaded(job: Job, asked: Asked) -> Entry:
     headers = job.budget.probe(url, job.budget.left_s)
     with partial_folder(job.store.root) as folder:
         archive = folder / Path(urllib.parse.urlsplit(url).path).name
-        total = int(headers.get("content-length", "0"))
+        total = length_of(headers.get("content-length"))
         download(url, archive, _DOWNLOAD_LIMIT, Meter(job.say, "downloading", total))
         return _unpacked(job, archive, asked)
 

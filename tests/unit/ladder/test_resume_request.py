@@ -50,6 +50,14 @@ def test_no_password_is_kept_and_the_one_given_anew_is_used(tmp_path):
     assert record.request["data"] == "https://host/d#bands=1,2"
     again = agreed_request(asked, record, tmp_path, {"tracking_uri", "data"})
     assert (again.tracking_uri, again.data) == (asked.tracking_uri, asked.data)
+    for data in (
+        "s3://b/k.zip?X-Amz-Signature=secret#bands=1,2",
+        "https://me:p@secret@host/d",
+        "https://me:p/secret@host/d",
+    ):
+        kept = kept_request(LadderRequest(data=data))["data"]
+        assert "secret" not in kept
+        assert "***" not in kept
 
 
 def test_a_ladder_is_found_by_folder_id_and_run(tmp_path):
