@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator
 
 from laptime.catalogue import DEVICES, find_preset, find_workload
-from laptime.catalogue.own import is_own, with_findings
+from laptime.catalogue.own import is_own, resolved, with_findings
 from laptime.data.limits import check_limits
 from laptime.devices import cuda_devices
 from laptime.entries import Preset
@@ -162,10 +162,11 @@ def check_weights(weights: str, workload: str) -> None:
 
 
 def kept_request(request: LadderRequest) -> dict[str, Any]:
-    """A request as it is kept with its ladder: plain values, no credentials."""
+    """A request as it is kept with its ladder: plain values, whole paths, no credentials."""
     kept = request.model_dump(mode="json", exclude={"resume", "out"})
     if request.tracking_uri:
         kept["tracking_uri"] = without_credentials(check_uri(request.tracking_uri))
+    kept["workload"] = resolved(request.workload)
     kept["data"] = without_secrets(request.data).replace("***@", "").replace("?***", "")
     return kept
 

@@ -89,7 +89,7 @@ def sync(places: Places, uri: str, say: Say, redirect: bool = False) -> SyncResu
     result = SyncResult()
     for path in waiting(places):
         try:
-            by_store.setdefault(uri if redirect else _store_of(path, places, uri), []).append(path)
+            by_store.setdefault(uri if redirect else store_of(path, places, uri), []).append(path)
         except TrackingError as error:
             say(str(error))
             result = result.and_also(SyncResult(damaged=(str(path),)))
@@ -103,7 +103,8 @@ def sync(places: Places, uri: str, say: Say, redirect: bool = False) -> SyncResu
     return result
 
 
-def _store_of(path: Path, places: Places, uri: str) -> str:
+def store_of(path: Path, places: Places, uri: str) -> str:
+    """The store that a journal is meant for: `uri` itself, which may hold a password, where that is the one."""
     target = read_journal(path)[0].target
     if target in (None, target_of(uri, places)):
         return uri
