@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +72,9 @@ def target_of(uri: str, places: Places) -> str:
     return EMBEDDED if uri == places.embedded_mlflow_uri else without_credentials(uri)
 
 
-def sync(places: Places, uri: str, say: Say, redirect: bool = False) -> SyncResult:
+def sync(
+    places: Places, uri: str, say: Say, redirect: bool = False, enough: Callable[[], bool] | None = None
+) -> SyncResult:
     """Replays all journals that no living process holds, then sweeps. With nothing waiting it costs milliseconds.
 
     Args:
@@ -81,6 +83,8 @@ def sync(places: Places, uri: str, say: Say, redirect: bool = False) -> SyncResu
             that one does not answer, it is said, and they wait.
         say: gets a sentence for what is worth knowing.
         redirect: sends all journals to `uri`, whatever they were meant for.
+        enough: asked after each event whether the rest, and the models, wait for the next time; None for all. The sweep
+            comes in any case.
 
     Raises:
         TrackingError: the store in use does not answer; what had arrived is noted, and the next sync goes on there.
@@ -95,7 +99,7 @@ def sync(places: Places, uri: str, say: Say, redirect: bool = False) -> SyncResu
             result = result.and_also(SyncResult(damaged=(str(path),)))
     for store, paths in sorted(by_store.items(), key=lambda entry: entry[0] == uri):
         try:
-            result = result.and_also(_sync_store(store, paths, places, say))
+            result = result.and_also(_sync_store(store, paths, places, say, enough))
         except TrackingError as error:
             if store == uri:
                 raise
@@ -111,7 +115,9 @@ def store_of(path: Path, places: Places, uri: str) -> str:
     return places.embedded_mlflow_uri if target == EMBEDDED else str(target)
 
 
-def _sync_store(uri: str, paths: Sequence[Path], places: Places, say: Say) -> SyncResult:
+def _sync_store(
+    uri: str, paths: Sequence[Path], places: Places, say: Say, enough: Callable[[], bool] | None
+) -> SyncResult:
     from laptime.tracking.mlflow import MlflowTracker
 
     store = MlflowTracker(uri, places.artifacts)
@@ -120,7 +126,7 @@ def _sync_store(uri: str, paths: Sequence[Path], places: Places, say: Say) -> Sy
     for path in paths:
         before = _applied(path, store.target)
         try:
-            state = replay(path, store, say)
+            state = replay(path, store, say, enough)
         except JournalBusyError:
             busy.append(str(path))
             continue
