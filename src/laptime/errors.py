@@ -11,6 +11,11 @@ from typing import Any
 # Variables whose values are nobody's business, whatever library put them into its message.
 _SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|CREDENTIAL|ACCESS_KEY")
 _SHORTEST_SECRET = 6
+# User and password of an address. A password that should have been written with % may hold what else ends them: where a
+# colon comes first, all up to the last @ is theirs, but for the port of http, which digits and an end make.
+_LOGIN = re.compile(
+    r"(?<=://)(?:(?<!http://)(?<!https://)[^/\s?#:@]*:\S*@|[^/\s?#:@]*:(?!\d*(?:[/?#\s]|$))\S*@|[^/\s?#]*@)"
+)
 
 
 class LaptimeError(Exception):
@@ -84,13 +89,18 @@ def printable(text: str, instead: str = " ") -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else instead for c in text)
 
 
+def without_logins(text: str) -> str:
+    """The text with `***` in place of users and passwords of addresses."""
+    return _LOGIN.sub("***@", text)
+
+
 def without_secrets(text: str) -> str:
     """The text without users and passwords of addresses, their queries, and values of variables that hold a secret.
 
     A query may hold a signature that stands for a password (S3's presigned addresses, tokens).
     """
     if "://" in text:
-        text = re.sub(r"(://)[^/\s?#]*@", r"\1***@", text)
+        text = without_logins(text)
         text = re.sub(r"(://[^\s?#'\"]*)\?[^\s#'\"]*", r"\1?***", text)
         text = re.sub(r"\?[^\s?#'\"=]+=[^\s#'\"]*", "?***", text)  # of one with a blank in it
     for name, value in os.environ.items():

@@ -29,7 +29,7 @@ from laptime.engine.check import check_one_step
 from laptime.engine.checkpoint import Checkpoints, Found
 from laptime.engine.fits import explain_memory, out_of_memory
 from laptime.engine.flops import flops_per_sample
-from laptime.errors import LaptimeError, UsageError, in_words
+from laptime.errors import LaptimeError, UsageError, in_words, shorten
 from laptime.facts import Facts, finished, keep
 from laptime.measure.compiling import watching
 from laptime.measure.epochs import Plan, Session
@@ -99,13 +99,13 @@ def explain(error: Exception, own: Path | None = None) -> str:
         error: as it was caught.
         own: the file of a workload of the user's own, whose line is named.
     """
-    text = " ".join(str(error).split())
+    text = shorten(" ".join(str(error).split()), 300)
     if out_of_memory(error):
         return f"out of memory ({text[:200]}): make the batch smaller."
     if own is not None:
         return f"{complaint(error, own)}; see log.txt."
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {text[:300]} (in {Path(frame.filename).name}, line {frame.lineno}; see log.txt)."
+    return f"{type(error).__name__}: {text} (in {Path(frame.filename).name}, line {frame.lineno}; see log.txt)."
 
 
 class PeerLostError(LaptimeError):

@@ -64,6 +64,8 @@ SECRETS = (
     "https://b.s3.amazonaws.com/k.zip?X-Amz-Credential=hunter2&X-Amz-Signature=hunter2",
     "see 'https://h/x?token=hunter2', and https://a:hunter2@b",
     "git+ssh://hunter2@github.com/x.git",
+    "can't reach 'postgresql://u:pa/hunter2@h/db', nor http://h:80/x",
+    "https://u:p?a#hunter2@h/x.zip",
 )
 
 

@@ -35,6 +35,7 @@ def test_out_of_memory_is_called_by_its_name():
     assert "out of memory" in explain(caught.value)
     assert "batch smaller" in explain(caught.value)
     assert "out of memory" in explain(MemoryError())
+    assert "hunter2" not in explain(MemoryError("https://me:hunter2@h"))
 
 
 def test_another_error_is_one_sentence_with_its_place():

@@ -22,6 +22,12 @@ def is_own(name: str) -> bool:
     return name.partition(":")[0].endswith(".py")
 
 
+def resolved(name: str) -> str:
+    """A workload's name with the file's whole path, so that one file has one name; others stay as they are."""
+    file, _, attribute = name.partition(":")
+    return f"{Path(file).expanduser().resolve()}:{attribute}" if is_own(name) else name
+
+
 def place_of(name: str) -> tuple[Path, str]:
     """The file, absolute, and the attribute that a name says.
 

@@ -19,7 +19,7 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it the command only tells.")] = False,
     as_json: JSON = False,
 ) -> None:
-    """Tells what may be deleted: ladders that MLflow holds too, and data that can be fetched again. Stores stay."""
+    """Tells what may be deleted: ladders that are done and in MLflow, and data to be fetched again. Stores stay."""
     from laptime.errors import unknown
     from laptime.places import find_places
 
@@ -27,20 +27,26 @@ def clean(
         raise unknown("kind to clean", what, KINDS)
     places = find_places()
     found: list[tuple[Path, int]] = []
+    kept: list[Path] = []
     if what in ("runs", "all"):
-        found += [(p, _size(p)) for p in sorted(places.runs.glob("*")) if _published(p, places.journal)]
+        kept = [path for path in sorted(places.runs.glob("*")) if _goes_on(path)]
+        gone = (p for p in sorted(places.runs.glob("*")) if p not in kept and _published(p, places.journal))
+        found += [(path, _size(path)) for path in gone]
     if what in ("data", "all") and places.data.is_dir():
         found.append((places.data, _size(places.data)))
-    if as_json:
-        typer.echo(json.dumps({"deleted": yes, "found": [{"path": str(p), "bytes": n} for p, n in found]}, indent=1))
-    else:
-        _tell(found, yes)
+    _tell(found, kept, yes, as_json)
     if yes:
         for path, _ in found:
             shutil.rmtree(path)
 
 
-def _tell(found: list[tuple[Path, int]], yes: bool) -> None:
+def _tell(found: list[tuple[Path, int]], kept: list[Path], yes: bool, as_json: bool) -> None:
+    if as_json:
+        paths = [{"path": str(p), "bytes": n} for p, n in found]
+        typer.echo(json.dumps({"deleted": yes, "found": paths, "kept": [str(p) for p in kept]}, indent=1))
+        return
+    for path in kept:
+        typer.echo(f"      kept      {path}: not done, so it can be gone on with (--resume); delete it yourself")
     for path, size in found:
         typer.echo(f"{size / 2**20:10.1f} MiB  {path}")
     total = sum(size for _, size in found) / 2**20
@@ -50,6 +56,18 @@ def _tell(found: list[tuple[Path, int]], yes: bool) -> None:
 
 def _size(folder: Path) -> int:
     return sum(p.lstat().st_size for p in folder.rglob("*") if p.is_file())
+
+
+def _goes_on(folder: Path) -> bool:
+    """Whether a ladder is not done and keeps what `--resume` needs."""
+    from laptime.errors import LaptimeError
+    from laptime.records import read_ladder
+
+    try:
+        ladder = read_ladder(folder / "ladder.json")
+    except LaptimeError:
+        return False
+    return ladder.status != "done" and ladder.request is not None
 
 
 def _published(folder: Path, journals: Path) -> bool:

@@ -12,6 +12,8 @@ from laptime.places import find_places
 _THEMSELVES = ("optimize", "sync")
 # After a store did not answer, commands leave it alone for so long.
 _PAUSE_S = 60.0
+# What waits in journals is sent for so long before a command; the rest goes with the next one, or laptime sync.
+_ENOUGH_S = 2.0
 
 
 def sweep_first(command: str | None) -> None:
@@ -28,7 +30,8 @@ def sweep_first(command: str | None) -> None:
         return
     try:
         mark.touch()
-        sync(places, places.mlflow_uri, lambda _: None)
+        until = time.monotonic() + _ENOUGH_S
+        sync(places, places.mlflow_uri, lambda _: None, enough=lambda: time.monotonic() > until)
         mark.unlink()
     except Exception:  # noqa: S110 - whatever is wrong with the store, it has nothing to do with this command
         pass

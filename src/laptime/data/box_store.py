@@ -23,7 +23,7 @@ from laptime.data.disk import check_room, partial_folder, room_for
 from laptime.data.meta import META, Sha256, Size
 from laptime.data.sources import Say
 from laptime.data.store import Store
-from laptime.errors import DataError, shorten
+from laptime.errors import DataError, shorten, without_secrets
 from laptime.records import write_json
 from laptime.spec import DataKind, DataSpec, Frozen, explain
 
@@ -73,7 +73,7 @@ def data_spec(folder: Path, asked: str, kind: DataKind | None = None, notice: st
     """Opens a store, checking it cheaply, as the data of a run; raises DataError."""
     meta = read_box_meta(folder)
     return DataSpec(
-        asked=asked,
+        asked=without_secrets(asked),
         kind=kind or meta.kind,
         digest=meta.digest,
         path=str(folder),

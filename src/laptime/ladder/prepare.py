@@ -18,7 +18,6 @@ from laptime.ladder.request import (
 )
 from laptime.places import Places
 from laptime.spec import DataSpec
-from laptime.tracking import check_uri
 from laptime.variants import resolve
 
 
@@ -27,7 +26,7 @@ def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], No
     settled_preset(request)
     check_out(request, "ladder.json")
     choose_device(request.device)
-    check_uri(tracking_uri(request, places))
+    tracking_uri(request, places)
     check_weights(request.weights, request.workload)
     for name in request.variants or ():
         check_variant(request, resolve(name))

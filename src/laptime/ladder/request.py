@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,16 +9,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator
 
 from laptime.catalogue import DEVICES, find_preset, find_workload
-from laptime.catalogue.own import is_own, with_findings
+from laptime.catalogue.own import is_own, resolved, with_findings
 from laptime.data.limits import check_limits
 from laptime.devices import cuda_devices
 from laptime.entries import Preset
-from laptime.errors import UsageError, shorten
+from laptime.errors import UsageError, shorten, without_secrets
 from laptime.ladder.ranks import check_ranks, ranks_of
 from laptime.launchers import AUTO, NAMES, launcher_of, ranks_there
 from laptime.places import Places
 from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
-from laptime.tracking.uri import without_credentials
+from laptime.tracking.uri import check_uri, without_credentials
 from laptime.variants import Variant
 
 Positive = Annotated[int, Field(ge=1)]
@@ -163,17 +162,18 @@ def check_weights(weights: str, workload: str) -> None:
 
 
 def kept_request(request: LadderRequest) -> dict[str, Any]:
-    """A request as it is kept with its ladder: plain values, no credentials."""
+    """A request as it is kept with its ladder: plain values, whole paths, no credentials."""
     kept = request.model_dump(mode="json", exclude={"resume", "out"})
     if request.tracking_uri:
-        kept["tracking_uri"] = without_credentials(request.tracking_uri)
-    kept["data"] = re.sub(r"//[^/@\s]*@", "//", request.data)
+        kept["tracking_uri"] = without_credentials(check_uri(request.tracking_uri))
+    kept["workload"] = resolved(request.workload)
+    kept["data"] = without_secrets(request.data).replace("***@", "").replace("?***", "")
     return kept
 
 
 def tracking_uri(request: LadderRequest, places: Places) -> str:
-    """Where runs are published."""
-    return request.tracking_uri or places.mlflow_uri
+    """Where runs are published; raises UsageError where none can be."""
+    return check_uri(request.tracking_uri or places.mlflow_uri)
 
 
 def check_out(request: LadderRequest, name: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from laptime.catalogue.own import resolved
 from laptime.compare.comparison import compare
 from laptime.compare.load import load
 from laptime.compare.sides import load_sides
@@ -23,10 +24,11 @@ from laptime.launchers.base import ignore
 from laptime.places import Places
 from laptime.records import LadderRecord, Machine, read_ladder
 from laptime.spec import DataSpec
-from laptime.tracking import Journal
+from laptime.tracking import Journal, masked
 from laptime.tracking.events import Started, read_journal
 from laptime.tracking.journal import JournalBusyError, read_state
 from laptime.tracking.owner import Owner, open_run
+from laptime.tracking.sync import store_of
 
 LADDER = "ladder.json"
 # What may be another than before, since no result depends on it.
@@ -60,6 +62,8 @@ def resume_ladder(
     try:
         record = read_ladder(folder / LADDER)  # whoever held the journal until now may have written it
         asked = agreed_request(request, record, folder, given)
+        if request.tracking_uri is None:
+            asked = at_its_store(asked, journal.path, places, say)
         if record.status == "done":
             journal.close()
             return _finished(asked, record, places)
@@ -100,17 +104,27 @@ def agreed_request(
         raise UsageError(f"the ladder {record.id} comes from a version that kept no request: start it anew.")
     asked, defaults = kept_request(request), kept_request(LadderRequest())
     named = {name for name in asked if asked[name] != defaults[name]} if given is None else set(given)
+    before = {**record.request, "workload": resolved(record.request.get("workload", ""))}
     for name in sorted(named - {*_FREE}):
-        if asked[name] != record.request.get(name):
+        if asked[name] != before.get(name):
+            option = "WORKLOAD" if name == "workload" else f"--{name.replace('_', '-')}"
             raise UsageError(
-                f"--{name.replace('_', '-')} {_shown(asked[name])} contradicts the ladder {record.id}, which was "
-                f"started with {_shown(record.request.get(name))}: leave it out to go on, or start a ladder of its own."
+                f"{option} {_shown(asked[name])} contradicts the ladder {record.id}, which was "
+                f"started with {_shown(before.get(name))}: leave it out to go on, or start a ladder of its own."
             )
     if request.out and Path(request.out).resolve() != folder:
         raise UsageError(f"--out {request.out!r} is not the ladder's folder {folder}: leave it out.")
     # As typed now: what was kept has lost its password.
     fresh = {name: getattr(request, name) for name in named & {"timeout", "tracking_uri", "data"}}
     return make_request(**{**record.request, **fresh, "out": str(folder)})
+
+
+def at_its_store(asked: LadderRequest, journal: Path, places: Places, say: Callable[[str], None]) -> LadderRequest:
+    """The request with the store that the ladder's runs are in, whatever MLFLOW_TRACKING_URI names by now."""
+    store, now = store_of(journal, places, places.mlflow_uri), places.mlflow_uri
+    if store != now and asked.tracking_uri is None:
+        say(f"NOTICE: the ladder's runs go on in {masked(store)}, where they began, and not in {masked(now)}.")
+    return make_request(**{**asked.model_dump(), "tracking_uri": store})
 
 
 def check_code(record: LadderRecord, now: str | None, say: Callable[[str], None]) -> None:
@@ -155,7 +169,7 @@ def _check_machine(record: LadderRecord, data: DataSpec, places: Places, say: Sa
 
 
 def _same_code(old: str, new: str) -> bool:
-    command = ["git", "diff", "--quiet", old, new, "--", "*.py"]
+    command = ["git", "diff", "--quiet", old, new, "--", ":/*.py"]  # of the whole tree, wherever this was started
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -265,4 +279,4 @@ def _of_run(named: str, places: Places) -> Path | None:
 def _shown(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         value = ",".join(map(str, value))
-    return "nothing" if value in (None, "") else shorten(str(value), 60)
+    return "nothing" if value in (None, "") else shorten(str(value), 200)

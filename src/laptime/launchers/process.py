@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from laptime.devices import others_on
-from laptime.errors import LaptimeError
+from laptime.errors import LaptimeError, shorten
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.processes import child_environment, end_tree
@@ -153,10 +153,10 @@ def _death(code: int) -> str:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that is not empty."""
+    """The last line of a log that is not empty, without secrets."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "none"
+    return shorten(lines[-1], 300) if lines else "none"
 
 
 def run_child(

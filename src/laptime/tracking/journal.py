@@ -165,15 +165,17 @@ class Journal:
         read_journal(self.path)  # a damaged one, or another version's, is not continued
 
 
-def replay(path: Path, store: Store, say: Say) -> ReplayState:
+def replay(path: Path, store: Store, say: Say, enough: Callable[[], bool] | None = None) -> ReplayState:
     """Sends a journal's events to a store, from where the last replay stopped. Repeating it changes nothing.
+
+    With `enough` it stops early, as `Journal.send` does.
 
     Raises:
         JournalBusyError: a living process writes or replays it.
         TrackingError: the store does not answer or refuses; what had arrived is noted.
     """
     with held(path):
-        return _replay(path, store, say)
+        return _replay(path, store, say, enough)
 
 
 @contextmanager

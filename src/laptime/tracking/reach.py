@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import http.client
 import logging
 import os
 import re
@@ -53,9 +54,11 @@ def require_port(uri: str, limit_s: float) -> None:
     scheme = uri.partition("://")[0].split("+")[0]
     if scheme not in _PORTS:
         return
-    parts = urlsplit(uri)
     try:
+        parts = urlsplit(uri)
         socket.create_connection((parts.hostname or "localhost", parts.port or _PORTS[scheme]), limit_s).close()
+    except ValueError as error:  # whose words may hold a part of the password
+        raise TrackingError(unreachable(uri, "a wrong port")) from error
     except OSError as error:
         raise TrackingError(unreachable(uri, str(error))) from error
 
@@ -69,7 +72,7 @@ def require_answer(uri: str, limit_s: float = _ANSWER_S) -> None:
         urllib.request.urlopen(request, timeout=limit_s).close()  # noqa: S310
     except urllib.error.HTTPError:
         return
-    except (urllib.error.URLError, OSError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:  # a wrong port and an answer in no HTTP, too
         if "CERTIFICATE" in str(error):
             return  # MLflow has its own settings for certificates
         reason = getattr(error, "reason", None) or error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +72,9 @@ def target_of(uri: str, places: Places) -> str:
     return EMBEDDED if uri == places.embedded_mlflow_uri else without_credentials(uri)
 
 
-def sync(places: Places, uri: str, say: Say, redirect: bool = False) -> SyncResult:
+def sync(
+    places: Places, uri: str, say: Say, redirect: bool = False, enough: Callable[[], bool] | None = None
+) -> SyncResult:
     """Replays all journals that no living process holds, then sweeps. With nothing waiting it costs milliseconds.
 
     Args:
@@ -81,6 +83,8 @@ def sync(places: Places, uri: str, say: Say, redirect: bool = False) -> SyncResu
             that one does not answer, it is said, and they wait.
         say: gets a sentence for what is worth knowing.
         redirect: sends all journals to `uri`, whatever they were meant for.
+        enough: asked after each event whether the rest, and the models, wait for the next time; None for all. The sweep
+            comes in any case.
 
     Raises:
         TrackingError: the store in use does not answer; what had arrived is noted, and the next sync goes on there.
@@ -89,13 +93,13 @@ def sync(places: Places, uri: str, say: Say, redirect: bool = False) -> SyncResu
     result = SyncResult()
     for path in waiting(places):
         try:
-            by_store.setdefault(uri if redirect else _store_of(path, places, uri), []).append(path)
+            by_store.setdefault(uri if redirect else store_of(path, places, uri), []).append(path)
         except TrackingError as error:
             say(str(error))
             result = result.and_also(SyncResult(damaged=(str(path),)))
     for store, paths in sorted(by_store.items(), key=lambda entry: entry[0] == uri):
         try:
-            result = result.and_also(_sync_store(store, paths, places, say))
+            result = result.and_also(_sync_store(store, paths, places, say, enough))
         except TrackingError as error:
             if store == uri:
                 raise
@@ -103,14 +107,17 @@ def sync(places: Places, uri: str, say: Say, redirect: bool = False) -> SyncResu
     return result
 
 
-def _store_of(path: Path, places: Places, uri: str) -> str:
+def store_of(path: Path, places: Places, uri: str) -> str:
+    """The store that a journal is meant for: `uri` itself, which may hold a password, where that is the one."""
     target = read_journal(path)[0].target
     if target in (None, target_of(uri, places)):
         return uri
     return places.embedded_mlflow_uri if target == EMBEDDED else str(target)
 
 
-def _sync_store(uri: str, paths: Sequence[Path], places: Places, say: Say) -> SyncResult:
+def _sync_store(
+    uri: str, paths: Sequence[Path], places: Places, say: Say, enough: Callable[[], bool] | None
+) -> SyncResult:
     from laptime.tracking.mlflow import MlflowTracker
 
     store = MlflowTracker(uri, places.artifacts)
@@ -119,7 +126,7 @@ def _sync_store(uri: str, paths: Sequence[Path], places: Places, say: Say) -> Sy
     for path in paths:
         before = _applied(path, store.target)
         try:
-            state = replay(path, store, say)
+            state = replay(path, store, say, enough)
         except JournalBusyError:
             busy.append(str(path))
             continue

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
-from laptime.errors import UsageError, shorten
+from laptime.errors import UsageError, shorten, without_logins
 
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SERVERS = ("http", "https")
@@ -31,7 +31,8 @@ def check_uri(uri: str) -> str:
     if dialect == "sqlite":
         return _absolute_sqlite(uri, scheme, rest)
     if not _host(uri):
-        raise UsageError(f"the tracking URI {shown!r} names no host or a wrong port: give {_KNOWN}.")
+        coded = " (in a password, / ? # and @ are written %2F %3F %23 and %40)" if "@" in uri else ""
+        raise UsageError(f"the tracking URI {shown!r} names no host or a wrong port{coded}: give {_KNOWN}.")
     return uri
 
 
@@ -52,15 +53,11 @@ def sqlite_file(uri: str) -> Path | None:
 
 def masked(uri: str) -> str:
     """The URI as it may be shown and stored: user, password and query are taken out."""
-    try:
-        parts = urlsplit(uri)
-        host = parts.netloc.rpartition("@")[2]
-        netloc = f"***@{host}" if "@" in parts.netloc else host
-        text = urlunsplit((parts.scheme, netloc, parts.path, "", ""))
-        # urlunsplit drops the empty host of sqlite:///path
-        return re.sub(r"^(sqlite[^:]*):/+", lambda m: f"{m[1]}:////", text) if is_sqlite(uri) else text
-    except ValueError:
-        return re.sub(r"//[^/@]*@", "//***@", uri)
+    if is_sqlite(uri):
+        # Its host is empty; however many slashes were written, the path is absolute.
+        return re.sub(r"^(sqlite[^:]*):/+", r"\1:////", re.split("[?#]", uri)[0])
+    # A blank is in no address, but may be in a password.
+    return re.split("[?#]", without_logins("".join(uri.split())))[0]
 
 
 def without_credentials(uri: str) -> str:

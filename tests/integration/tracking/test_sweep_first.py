@@ -9,7 +9,7 @@ from mlflow_helpers import everything, quiet, write_ladder
 
 from laptime.cli.sweeping import sweep_first
 from laptime.places import Places
-from laptime.tracking.journal import held, is_settled
+from laptime.tracking.journal import held, is_settled, read_state
 from laptime.tracking.owner import this_process
 from laptime.tracking.sync import left_open, sync
 
@@ -58,6 +58,22 @@ def test_a_killed_ladder_is_ended_by_whatever_runs_next(places: Places, sqlite_u
     assert everything(sqlite_uri, ladder)["swept"][0] == "KILLED"
     assert is_settled(journal)
     assert not (places.journal / ".asked").exists()
+
+
+def test_what_takes_long_waits_and_the_dead_are_ended_in_any_case(
+    places: Places, sqlite_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = killed(places, "long")
+    ladder = write_ladder(Places(places.home / "aside"), "long")
+    before = read_state(journal).applied
+    monkeypatch.setattr("laptime.cli.sweeping._ENOUGH_S", -1.0)
+    sweep_first("list")
+    assert read_state(journal).applied == before + 1
+    assert everything(sqlite_uri, ladder)["long"][0] == "KILLED"
+    assert not is_settled(journal)
+    monkeypatch.undo()
+    sync(places, sqlite_uri, quiet)
+    assert is_settled(journal)
 
 
 def test_a_store_that_is_away_is_asked_once_a_minute(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import ClassVar
 import pytest
 from data_samples import MakeFolder
 
+from laptime.data.box_fetch import draw_shapes
 from laptime.data.fetch import fetch, push, verify
 from laptime.errors import LaptimeError, UsageError
 
@@ -72,6 +73,16 @@ def test_a_password_and_a_signature_open_the_door_and_are_written_nowhere(guarde
     for file in home.rglob("*"):
         assert SECRET not in file.name
         assert file.is_dir() or SECRET.encode() not in file.read_bytes()
+
+
+def test_a_signature_of_boxes_is_written_nowhere(guarded: str, home: Path) -> None:
+    draw_shapes(_Guarded.folder, 4)
+    with zipfile.ZipFile(_Guarded.folder / "a.zip", "w") as packed:
+        for path in (*_Guarded.folder.glob("*.png"), _Guarded.folder / "shapes.csv"):
+            packed.write(path, path.name)
+    data = fetch("detection", f"http://me:{SECRET}@{guarded}/a.zip?X-Amz-Signature={SECRET}", home)
+    assert data.asked == f"http://***@{guarded}/a.zip?***"
+    assert not [file for file in home.rglob("*") if file.is_file() and SECRET.encode() in file.read_bytes()]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_options_beside_resume_must_be_those_of_the_ladder(tmp_path):
     assert asked.out == str(tmp_path)
     for options, said in (
         ({"epochs": 4}, "--epochs 4 contradicts the ladder l, which was started with 3"),
-        ({"workload": "eurosat"}, "--workload eurosat contradicts"),
+        ({"workload": "eurosat"}, "WORKLOAD eurosat contradicts"),
         ({"variants": "cpu-a,cpu-b"}, "--variants cpu-a,cpu-b contradicts the ladder l, which was started with noth"),
         ({"out": str(tmp_path / "other")}, "is not the ladder's folder"),
     ):
@@ -43,6 +43,20 @@ def test_options_beside_resume_must_be_those_of_the_ladder(tmp_path):
         agreed_request(LadderRequest(), a_record(request=None), tmp_path, None)
 
 
+def test_the_file_of_a_workload_is_one_however_it_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record = a_record(request=kept_request(LadderRequest(workload="train.py:workload")))
+    (tmp_path / "sub").mkdir()
+    for written in ("train.py", "./train.py", "sub/../train.py", str(tmp_path / "train.py")):
+        asked = agreed_request(LadderRequest(workload=f"{written}:workload"), record, tmp_path, {"workload"})
+        assert asked.workload == f"{tmp_path}/train.py:workload"
+    for written in ("other.py:workload", "train.py:other"):
+        with pytest.raises(UsageError, match=f"^WORKLOAD .*{written} contradicts"):
+            agreed_request(LadderRequest(workload=written), record, tmp_path, {"workload"})
+    before = a_record(request={**record.request, "workload": "./train.py:workload"})
+    assert agreed_request(LadderRequest(workload="train.py:workload"), before, tmp_path, {"workload"})
+
+
 def test_no_password_is_kept_and_the_one_given_anew_is_used(tmp_path):
     asked = LadderRequest(tracking_uri="https://me:secret@host/x", data="https://me:secret@host/d#bands=1,2")
     record = a_record(request=kept_request(asked))
@@ -50,6 +64,40 @@ def test_no_password_is_kept_and_the_one_given_anew_is_used(tmp_path):
     assert record.request["data"] == "https://host/d#bands=1,2"
     again = agreed_request(asked, record, tmp_path, {"tracking_uri", "data"})
     assert (again.tracking_uri, again.data) == (asked.tracking_uri, asked.data)
+    for data in (
+        "s3://b/k.zip?X-Amz-Signature=secret#bands=1,2",
+        "https://me:p@secret@host/d",
+        "https://me:p/secret@host/d",
+    ):
+        kept = kept_request(LadderRequest(data=data))["data"]
+        assert "secret" not in kept
+        assert "***" not in kept
+
+
+@pytest.mark.parametrize("began", ["embedded", "http://127.0.0.1:9/began"])
+def test_a_ladder_goes_on_in_the_store_that_it_began_in(began, tmp_path, monkeypatch):
+    class Asked(BaseException):
+        pass
+
+    def catch_up(uri, _places, _say):
+        raise Asked(uri)
+
+    places = Places(tmp_path)
+    monkeypatch.setattr("laptime.ladder.resume.catch_up", catch_up)
+    write_json(places.runs / "l" / "ladder.json", a_record())
+    with Journal(places.journal / "l.jsonl", began) as journal:
+        ladder_started(journal, a_record())
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9/other")
+    said: list[str] = []
+    with pytest.raises(Asked) as asked:
+        resume_ladder(LadderRequest(resume="l"), places, said.append)
+    assert str(asked.value) == (places.embedded_mlflow_uri if began == "embedded" else began)
+    assert "where they began, and not in http://***@127.0.0.1:9/other" in said[0]
+    if began != "embedded":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9/began")
+        with pytest.raises(Asked, match="me:secret@127"):
+            resume_ladder(LadderRequest(resume="l"), places, said.append)
+        assert len(said) == 1
 
 
 def test_a_ladder_is_found_by_folder_id_and_run(tmp_path):
@@ -103,6 +151,10 @@ def test_changed_code_is_refused_and_other_files_are_not(tmp_path, monkeypatch):
     for now in (third, "0" * 12):
         with pytest.raises(RunError, match=f"began at commit {first}.*go on at the old one"):
             check_code(a_record(commit=first), now, said.append)
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    with pytest.raises(RunError, match="go on at the old one"):
+        check_code(a_record(commit=first), third, said.append)
     check_code(a_record(commit=first), f"{first}+", said.append)
     assert "were changed" in said[0]
 

@@ -46,6 +46,12 @@ def test_an_end_before_the_epochs_were_complete_leaves_nothing_but_why(tmp_path)
     assert "counted epochs" not in found.error
 
 
+def test_last_words_hold_no_secrets(tmp_path):
+    (tmp_path / "log.txt").write_text("no answer from https://me:hunter2@h/x.zip?X-Amz-Signature=hunter2\n")
+    found = record_of(make_spec(), tmp_path, 1)
+    assert "its last words: no answer from https://***@h/x.zip?***" in found.error
+
+
 def test_the_final_record_takes_the_partial_one_away(tmp_path):
     left_in(tmp_path, "check", status="failed", error="not yet")
     final = RunRecord(status="done", epochs=EPOCHS)

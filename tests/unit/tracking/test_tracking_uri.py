@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
-from laptime.errors import UsageError
+from laptime.errors import TrackingError, UsageError
+from laptime.ladder.request import LadderRequest, kept_request, tracking_uri
+from laptime.places import Places
 from laptime.tracking import check_uri, masked
+from laptime.tracking.reach import require_answer, require_port
 from laptime.tracking.uri import without_credentials
 
 
@@ -51,6 +56,11 @@ def test_a_relative_sqlite_path_becomes_absolute() -> None:
         ("postgresql://u:secret@db/x", "postgresql://***@db/x"),
         ("sqlite:////srv/mlflow.db", "sqlite:////srv/mlflow.db"),
         ("http://user:secret@[::1", "http://***@[::1"),
+        ("postgresql://u:pa/secret@127.0.0.1/db", "postgresql://***@127.0.0.1/db"),
+        ("postgresql://u:123/secret@127.0.0.1/db", "postgresql://***@127.0.0.1/db"),
+        ("postgresql://u:p?a#se cret@x@127.0.0.1/db?token=secret", "postgresql://***@127.0.0.1/db"),
+        ("http://host:5000/a@b", "http://host:5000/a@b"),
+        ("https://host/a@b", "https://host/a@b"),
     ],
 )
 def test_secrets_are_masked(uri: str, shown: str) -> None:
@@ -62,3 +72,34 @@ def test_errors_hold_no_secrets() -> None:
     with pytest.raises(UsageError) as caught:
         check_uri("ftp://user:secret@host/x")
     assert "secret" not in str(caught.value)
+    uri = "postgresql://u:secret/secret@127.0.0.1/db"
+    with pytest.raises(UsageError, match=r"names no host.*written %2F") as caught:
+        check_uri(uri)
+    assert "secret" not in str(caught.value)
+    for ask in (require_port, require_answer):
+        with pytest.raises(TrackingError, match="does not answer") as refused:
+            ask(uri if ask is require_port else uri.replace("postgresql", "http"), 1.0)
+        assert "secret" not in str(refused.value)
+
+
+def test_a_server_that_speaks_no_http_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"SSH-2.0-x\r\n")
+                connection.recv(1024)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        with pytest.raises(TrackingError, match="does not answer"):
+            require_answer(f"http://127.0.0.1:{server.getsockname()[1]}", 1.0)
+        thread.join()
+
+
+def test_the_store_of_a_request_is_checked_and_absolute(tmp_path: Path) -> None:
+    kept = kept_request(LadderRequest(tracking_uri="sqlite:///runs/x.db"))
+    assert kept["tracking_uri"] == f"sqlite:///{Path.cwd()}/runs/x.db"
+    with pytest.raises(UsageError, match="names no host"):
+        tracking_uri(LadderRequest(tracking_uri="http://"), Places(tmp_path))

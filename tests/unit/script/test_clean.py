@@ -1,0 +1,32 @@
+"""`laptime clean` deletes what is done and published, and nothing that can be gone on with."""
+
+import json
+
+from tests.unit.conftest import make_data_spec
+
+from laptime.cli.clean import clean
+from laptime.records import LadderRecord, write_json
+
+
+def test_what_can_be_gone_on_with_is_kept_and_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LAPTIME_HOME", str(tmp_path))
+    fields = {"workload": "cifar", "preset": "quick", "device": "cpu", "data": make_data_spec()}
+    for name, status, request in (
+        ("finished", "done", {}),
+        ("broken-off", "interrupted", {}),
+        ("failed", "failed", {}),
+        ("old", "running", None),
+    ):
+        write_json(
+            tmp_path / "runs" / name / "ladder.json", LadderRecord(id=name, status=status, request=request, **fields)
+        )
+        journal = tmp_path / "journal" / f"{name}.jsonl"
+        write_json(journal, {})
+        write_json(journal.with_suffix(".state.json"), {"size": journal.stat().st_size})
+    clean("runs")
+    said = capsys.readouterr().out
+    assert f"{tmp_path}/runs/failed: not done, so it can be gone on with" in said
+    clean("runs", yes=True, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [path.rpartition("/")[2] for path in found["kept"]] == ["broken-off", "failed"]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["broken-off", "failed"]
