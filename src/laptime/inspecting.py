@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, Subset
 
 from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
+from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own, told_with_line
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
@@ -80,6 +81,7 @@ def inspect(name: str) -> DataSpec:
             quality="accuracy" if judged else "loss",
             refused=refused,
             file=digest_of(file),
+            lightning=isinstance(data.workload, LightningWorkload),
         ),
     )
 

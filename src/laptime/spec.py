@@ -47,6 +47,7 @@ class OwnSpec(Frozen):
         quality: `accuracy` where the loss gives one, else `loss`.
         refused: optimizations that are not for it, each with the reason.
         file: SHA-256 of the file, so that no run trains another version of it.
+        lightning: whether it is a LightningModule.
     """
 
     attribute: str
@@ -56,6 +57,7 @@ class OwnSpec(Frozen):
     quality: Literal["accuracy", "loss"]
     refused: dict[str, str] = Field(default_factory=dict)
     file: str = ""
+    lightning: bool = False
 
 
 class DataSpec(Frozen):

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.samples import write_folder
+from tests.unit.conftest import make_spec
 
 from laptime.compare.statistics import Estimate
 from laptime.data.tensors import limit, open_tensors
 from laptime.ladder.data import fetch_data
 from laptime.places import Places
+from laptime.records import EpochRecord, RunRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,6 +46,15 @@ def test_scripts_get_the_images_that_laptime_keeps_under_the_same_limit(peers, t
     assert np.array_equal(np.load(store / "train_images.npy"), kept.images.numpy())
     assert np.load(store / "train_labels.npy").tolist() == kept.labels.tolist()
     assert len(np.load(store / "test_labels.npy")) == 10
+
+
+def test_the_first_epoch_of_each_side_is_left_out(peers, monkeypatch, tmp_path):
+    epochs = tuple(EpochRecord(index=i, epoch_s=float(i), samples=1) for i in range(3))
+    monkeypatch.setattr(peers, "peer_epochs", lambda command: epochs)
+    monkeypatch.setattr(peers, "launch", lambda *_: RunRecord(status="done", epochs=epochs))
+    bench = peers.Bench(make_spec(), tmp_path, tmp_path)
+    bench.round(0)
+    assert {bench.laps(setting, side).epochs for setting in peers.SETTINGS for side in peers.SIDES} == {((1.0, 2.0),)}
 
 
 def test_a_setting_ends_with_its_turn(peers, monkeypatch):

@@ -56,14 +56,15 @@ class BoxBatch(NamedTuple):
 
 
 def collate(items: Sequence[BoxItem]) -> BoxBatch:
-    """Puts items into one batch; what is smaller than the largest is filled with zeros."""
+    """Puts items into one batch, on their device; what is smaller than the largest is filled with zeros."""
+    on = items[0].image.device
     height, width = (max(item.image.shape[side] for item in items) for side in (1, 2))
     most = max(len(item.boxes) for item in items)
     batch = BoxBatch(
         torch.stack([item.about for item in items]),
-        torch.zeros(len(items), 3, height, width),
-        torch.zeros(len(items), most, 4),
-        torch.zeros(len(items), most, dtype=torch.int64),
+        torch.zeros(len(items), 3, height, width, device=on),
+        torch.zeros(len(items), most, 4, device=on),
+        torch.zeros(len(items), most, dtype=torch.int64, device=on),
     )
     for row, item in enumerate(items):
         batch.images[row, :, : item.image.shape[1], : item.image.shape[2]] = item.image

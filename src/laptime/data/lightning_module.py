@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
+from laptime.data.lightning_optimizer import optimizer_of
 from laptime.data.lightning_refused import is_lightning, left_out, line_of, overridden, refuse_what_needs_a_trainer
 from laptime.errors import RunError, UsageError, shorten
 
@@ -38,7 +39,7 @@ class LightningWorkload:
             self._loads = self._first if data is None else _called(data, DATA)
             for owner in (self._first, self._loads):
                 refuse_what_needs_a_trainer(owner, file)
-            self._optimizer, self._schedule = _optimizer_of(self._first)
+            self._optimizer, self._schedule = optimizer_of(self._first)
 
     @property
     def title(self) -> str:
@@ -76,7 +77,7 @@ class LightningWorkload:
 
     @property
     def learning_rate(self) -> float:
-        """That of the optimizer's first group."""
+        """That of the optimizer's first group, before a schedule."""
         return float(self._optimizer.param_groups[0]["lr"])
 
     def model(self) -> nn.Module:
@@ -95,7 +96,7 @@ class LightningWorkload:
         """
         own, given = self._optimizer, list(parameters)
         first = own.param_groups[0]["lr"]
-        options = [{k: v for k, v in g.items() if k not in ("params", "initial_lr")} for g in own.param_groups]
+        options = [{k: v for k, v in g.items() if k != "params"} for g in own.param_groups]
         rated = [{**o, "lr": lr if len(options) == 1 else lr * (o["lr"] / first)} for o in options]
         kind = type(own)
         known = {k: v for k, v in own.defaults.items() if k in inspect.signature(kind).parameters}
@@ -107,11 +108,10 @@ class LightningWorkload:
                 )
             return kind([{**rated[0], **g} for g in given], **known)
         place = {id(p): number for number, p in enumerate(self._first.parameters())}
-        groups = []
-        for group, chosen in zip(own.param_groups, rated, strict=True):
-            mine = [given[at] for p in group["params"] if (at := place[id(p)]) < len(given)]
-            groups += [{**chosen, "params": mine}] if mine else []
-        return kind(groups or [{**rated[0], "params": given}], **known)
+        if len(given) < len(place):  # a few parameters that are tried, not the module's
+            return kind([{**rated[0], "params": given}], **known)
+        pairs = zip(own.param_groups, rated, strict=True)
+        return kind([{**o, "params": [given[place[id(p)]] for p in g["params"]]} for g, o in pairs], **known)
 
     def _made(self) -> Any:
         """A fresh module, set up as a fit would."""
@@ -266,34 +266,3 @@ def _set_up(owner: Any) -> Any:
         if overridden(owner, name) is not None:
             getattr(owner, name)(*arguments)
     return owner
-
-
-def _optimizer_of(module: Any) -> tuple[Optimizer, str | None]:
-    """What configure_optimizers() gives: one optimizer, and the name of its schedule where there is one."""
-    function = overridden(module, "configure_optimizers")
-    if function is None:
-        raise UsageError(f"{type(module).__name__} has no configure_optimizers(): return one optimizer from it.")
-    given = module.configure_optimizers()
-    schedules: Any = ()
-    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], list | tuple):
-        given, schedules = given
-    if isinstance(given, tuple | list) and len(given) == 1:
-        given = given[0]
-    if isinstance(given, dict):
-        schedules = given.get("lr_scheduler")
-        given = given.get("optimizer")
-    if not isinstance(given, Optimizer):
-        many = f"{len(given)} optimizers" if isinstance(given, tuple | list) else f"a {type(given).__name__}"
-        raise UsageError(
-            f"configure_optimizers() ({line_of(function)}) gives {many}: laptime steps one, so give one of torch.optim."
-        )
-    return given, _schedule_in(schedules)
-
-
-def _schedule_in(given: Any) -> str | None:
-    """The name of the first schedule in what configure_optimizers() gives beside the optimizer."""
-    if isinstance(given, dict):
-        return _schedule_in(given.get("scheduler"))
-    if isinstance(given, list | tuple):
-        return _schedule_in(given[0]) if given else None
-    return None if given is None else type(given).__name__

@@ -29,7 +29,7 @@ _STEP_HOOKS = (
     *("on_train_batch_start", "on_train_batch_end", "on_before_zero_grad", "on_before_backward"),
     *("on_after_backward", "on_before_optimizer_step", "configure_sharded_model"),
 )
-_NEVER_CALLED = ("test_step", "predict_step", "configure_callbacks", "on_")
+_NEVER_CALLED = ("test_step", "predict_step", "predict_dataloader", "teardown", "configure_callbacks", "on_")
 
 
 def is_lightning(value: object, name: str) -> bool:

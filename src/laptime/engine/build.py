@@ -110,9 +110,13 @@ def open_data(spec: RunSpec) -> AnyData:
 
 def refuse_unfit(spec: RunSpec) -> None:
     """Refuses optimizations that are not for this workload; raises UsageError."""
-    refused = spec.data.own.refused if spec.data.own else find_workload(spec.workload).refused
+    own = spec.data.own
+    refused = own.refused if own else find_workload(spec.workload).refused
     for chosen in spec.optimizations:
+        only = find_optimization(chosen.name).workload
         reason = refused.get(chosen.name)
+        if only and (own or only != spec.workload):
+            reason = f"it is for the workload {only} alone"
         if reason is not None:
             raise UsageError(f"{chosen.name} is not for {spec.workload}: {reason}. Leave it out of {spec.variant}.")
 

@@ -38,6 +38,7 @@ from laptime.catalogue import as_checked, class_of, classes_of, find_optimizatio
 from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.engine.build import build, make_recipe
+from laptime.engine.loop import driven_step
 from laptime.engine.plain import plain_gradients
 from laptime.optimizations.base import AnyData, Loading, Modes, Parts, Recipe, batches, permutation, shares
 from laptime.records import CheckRecord
@@ -276,10 +277,8 @@ def silence(model: nn.Module, frozen: bool) -> None:
 
 def _one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> tuple[float, dict[str, Tensor]]:
     recipe = make_recipe(spec, data, optimizations, side.world)
-    if not {"workers", "pinned"} & {
-        o.name for o in optimizations
-    }:  # the tutorials' would fetch far more than one batch
-        recipe = replace(recipe, loading=Loading())
+    if not {"workers", "pinned"} & {o.name for o in optimizations}:
+        recipe = replace(recipe, loading=Loading())  # the tutorials' would fetch far more than one batch
     if side.strict:
         recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
     parts: Parts = build(recipe, mark=lambda _: None)
@@ -289,11 +288,12 @@ def _one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) ->
         for values in parts.model.parameters():
             values.data.copy_(values.data.bfloat16())
     torch.manual_seed(spec.seed)  # for what a net draws without a module
-    output = parts.forward(parts.net, _first(recipe, parts))
     scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
-    (scale * output.loss).backward()
-    parts.exchange(parts.model)
+    batch = _first(recipe, parts)
+    loss = driven_step(parts, batch) if parts.driver else parts.forward(parts.net, batch).loss
+    if parts.driver is None:
+        (scale * loss).backward()
+        parts.exchange(parts.model)
     gradients = {k: v.detach().to("cpu", torch.float64) / scale for k, v in plain_gradients(parts.model).items()}
     # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
-    loss = side.world.summed(output.loss.detach().double()) / side.world.size
-    return float(loss), gradients
+    return float(side.world.summed(loss.detach().double()) / side.world.size), gradients

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
-from laptime.optimizations.base import Parts
+import torch
+from torch import Tensor
+
+from laptime.optimizations.base import Mark, Parts, unmarked
 from laptime.optimizations.driver import Lap
-from laptime.workloads.base import Counts
+from laptime.workloads.base import Batch, Counts
 
 
 def train_epoch(p: Parts, index: int) -> Iterator[Counts]:
@@ -41,3 +45,33 @@ def drive(p: Parts, index: int, lap: Lap, steps: int | None = None) -> None:
     for step in islice(train_epoch(p, index), steps):
         lap.step(step)
     lap.end()
+
+
+class _One:
+    """One batch as an epoch, and the lap that takes its counts."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch, self.counts = batch, Counts(0.0, None, 0)
+
+    def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
+        yield self.batch
+
+    def __len__(self) -> int:
+        return 1
+
+    def begin(self) -> None: ...
+
+    def step(self, counts: Counts) -> None:
+        self.counts = counts
+
+    def end(self) -> None: ...
+
+
+def driven_step(p: Parts, batch: Batch) -> Tensor:
+    """Has a trainer with its own loop take one step, and returns the loss; the gradients are left in the model.
+
+    The weights have moved when it returns.
+    """
+    one = _One(batch)
+    drive(replace(p, loader=one), 0, one, 1)
+    return torch.as_tensor(one.counts.loss_sum) / one.counts.count

@@ -31,7 +31,7 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
             p.average.restart(p.model)
     if starts_from_zeros(p.optimizer):
         _zero(p.optimizer)
-        _reset_rates(p.optimizer, recipe.learning_rate)
+        _reset_rates(p.optimizer, build_optimizer(recipe, p.model))
     else:
         p.optimizer = build_optimizer(recipe, p.model)
     if p.scaler.is_enabled():
@@ -59,12 +59,13 @@ def _zero(optimizer: Optimizer) -> None:
                     value.zero_()
 
 
-def _reset_rates(optimizer: Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
+def _reset_rates(optimizer: Optimizer, fresh: Optimizer) -> None:
+    """Gives each group the rate that a fresh optimizer begins with: a user's groups have rates of their own."""
+    for group, begun in zip(optimizer.param_groups, fresh.param_groups, strict=True):
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
+            group["lr"].fill_(float(begun["lr"]))
         else:
-            group["lr"] = rate
+            group["lr"] = begun["lr"]
         group.pop("initial_lr", None)
 
 

@@ -15,7 +15,7 @@ from laptime.data.box_tensors import BoxBatch, BoxData, Boxes, BoxItem, Kept, Pa
 from laptime.errors import UsageError
 from laptime.optimizations.augment import throws
 from laptime.optimizations.base import Augment, Loading, Mark, Options, Recipe, permutation, shares, unmarked
-from laptime.trees import mapped, sent
+from laptime.trees import mapped
 from laptime.workloads.base import Batch
 from laptime.workloads.detection import forward_ready
 
@@ -104,11 +104,12 @@ def ready(transform: Any, item: BoxItem) -> BoxItem:
 
 
 class BoxResidentLoader:
-    """Batches out of images that stand ready on the run's device."""
+    """Batches out of images that stand ready on the run's device; `about` stays on the host, where it is read."""
 
     def __init__(self, recipe: Recipe) -> None:
         dataset, device = boxes_of(recipe, "resident").train.dataset, recipe.device
-        self.items = [mapped(dataset[i], lambda t: t.to(device)) for i in range(len(dataset))]
+        found = (dataset[i] for i in range(len(dataset)))
+        self.items = [mapped(item, lambda t: t.to(device))._replace(about=item.about) for item in found]
         self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.recipe = recipe
 
@@ -117,7 +118,8 @@ class BoxResidentLoader:
         order = permutation(len(self.items), self.recipe.seed, index)
         for share in shares(order, self.recipe.batch_size, self.recipe.world):
             batch: BoxBatch = collate([self.items[i] for i in share.indices.tolist()])
-            yield Batch(sent(batch, self.recipe.device, self.layout), weight=share.weight)
+            images = batch.images.contiguous(memory_format=self.layout)
+            yield Batch(batch._replace(images=images), weight=share.weight)
 
     def __len__(self) -> int:
         return len(shares(torch.arange(len(self.items)), self.recipe.batch_size, self.recipe.world))

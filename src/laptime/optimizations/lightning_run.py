@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
@@ -117,6 +118,8 @@ def fit(p: Parts, index: int, lap: Lap, **options: Any) -> None:
     with warnings.catch_warnings():
         # Of torch 2.15 about Lightning 2.6's own use of its trees, in each fit.
         warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec.` is deprecated", FutureWarning)
+        # The one-step check stills what is random; and what of a user's net is not in training mode is so on purpose.
+        warnings.filterwarnings("ignore", r"Found \d+ module.s. in eval mode", PossibleUserWarning)
         trainer.fit(run, Batches(p, index, run))
     # A fit leaves net and optimizer on the CPU.
     p.model.to(p.device)

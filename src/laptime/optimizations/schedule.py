@@ -25,7 +25,7 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
     settled: dict[str, Options] = {**recipe.settled, "large-batch": {"size": size}}
     size = min(size * recipe.copies, len(recipe.data.train))
     peak = float(options["max_lr"]) or recipe.learning_rate * math.sqrt(size / recipe.batch_size)
-    kinds: dict[str, MakeSchedule] = {"onecycle": one_cycle(peak), "constant": constant}
+    kinds: dict[str, MakeSchedule] = {"onecycle": one_cycle, "constant": constant}
     if options["schedule"] not in kinds:
         raise UsageError(f"large-batch:schedule={options['schedule']} is unknown: give onecycle or constant.")
     make_schedule = kinds[str(options["schedule"])]
@@ -37,15 +37,11 @@ def onecycle(recipe: Recipe, options: Options) -> Recipe:
     factor = float(options["factor"])
     if factor <= 0:
         raise UsageError(f"onecycle:factor={factor:g} leaves no learning rate: give a number above 0.")
-    peak = factor * recipe.learning_rate
-    return replace(recipe, learning_rate=peak, make_schedule=one_cycle(peak))
+    return replace(recipe, learning_rate=factor * recipe.learning_rate, make_schedule=one_cycle)
 
 
-def one_cycle(peak: float) -> MakeSchedule:
-    """Rises to `peak` over the first 30 % of the counted steps, then anneals to nearly zero."""
-
-    def make(optimizer: Optimizer, steps: int) -> Schedule:
-        # One step more than is taken: the last call of step() only prepares a rate that is not used.
-        return OneCycleLR(optimizer, max_lr=peak, total_steps=steps + 1, cycle_momentum=False)
-
-    return make
+def one_cycle(optimizer: Optimizer, steps: int) -> Schedule:
+    """Each group rises to the rate that it was made with over the first 30 % of the counted steps, then to nearly 0."""
+    peaks = [float(group["lr"]) for group in optimizer.param_groups]
+    # One step more than is taken: the last call of step() only prepares a rate that is not used.
+    return OneCycleLR(optimizer, max_lr=peaks, total_steps=steps + 1, cycle_momentum=False)

@@ -119,6 +119,11 @@ def _refuse(variant: Variant, workload: str, data: DataSpec | None) -> None:
             f"there is no script of workload {shorten(workload)!r}: give --workload {', '.join(ARCHITECTURES)} or "
             "FILE.py:NAME."
         )
+    if data is not None and data.own is not None and data.own.lightning:
+        raise UsageError(
+            f"there is no script of {data.own.attribute} in {Path(data.path).name}, since it is a LightningModule, "
+            "whose steps laptime takes in its own way: print --workload cifar to see the loop."
+        )
     for chosen in variant.optimizations:
         reason = REFUSED.get(chosen.name)
         if data is not None and data.own is not None:

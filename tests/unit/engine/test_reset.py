@@ -11,6 +11,8 @@ from torch import nn
 from laptime.engine.build import build, make_recipe
 from laptime.engine.loop import train_epoch
 from laptime.engine.reset import reset, snapshot
+from laptime.optimizations.base import constant
+from laptime.optimizations.schedule import one_cycle
 
 
 class Counting(torch.optim.SGD):
@@ -57,6 +59,31 @@ def test_no_trace_of_the_warm_up_is_left(make):
     for _ in range(2):
         reset(parts, recipe, saved)
         assert [float(c.loss_sum) for c in train_epoch(parts, 0)] == pytest.approx(first, rel=1e-6)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize(("make_schedule", "begin"), [(constant, 1.0), (one_cycle, 1 / 25)])
+def test_each_group_keeps_its_rate(on_device, make_schedule, begin):
+    """That of the optimizer as it was made, whatever the schedule did since; OneCycle begins at a 25th of the peak."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+
+    def two_rates(groups, rate, **options):
+        weight, bias = groups[0]["params"]
+        return torch.optim.Adam([{"params": [weight]}, {"params": [bias], "lr": rate / 10}], lr=rate)
+
+    recipe = replace(
+        make_recipe(make_spec(), make_data(size=8), ()),
+        model=net,
+        make_optimizer=two_rates,
+        make_schedule=make_schedule,
+        rate_on_device=on_device,
+    )
+    parts = build(recipe, mark=lambda _: None)
+    for _ in range(2):
+        reset(parts, recipe, snapshot(parts))
+        rates = [float(group["lr"]) for group in parts.optimizer.param_groups]
+        assert rates == pytest.approx([begin * recipe.learning_rate, begin * recipe.learning_rate / 10])
+        next(train_epoch(parts, 0))
 
 
 def _with(make):

@@ -10,6 +10,7 @@ from tests.unit.conftest import make_data, make_spec
 from torch import nn
 
 from laptime.catalogue import find_preset, find_workload
+from laptime.engine import check
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.loop import drive
 from laptime.errors import UsageError
@@ -17,6 +18,7 @@ from laptime.inspecting import inspect
 from laptime.ladder.plan import make_plan, unfit
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
+from laptime.optimizations import lightning_run
 from laptime.optimizations.lightning import LightningDriver
 from laptime.profiling.closer import Findings, look_closer
 from laptime.records import ProbeRecord
@@ -71,6 +73,28 @@ def test_a_training_of_the_users_own_runs_under_it(tmp_path):
     plain, _, _ = trained(make_recipe(spec, open_data(spec), ()))
     found, _, _ = trained(make_recipe(spec, open_data(spec), ALONE))
     assert losses(found) == pytest.approx(losses(plain), rel=1e-5)
+
+
+def one_step(monkeypatch):
+    """The one-step comparison of the rung, with a small net on both sides."""
+    make = check.make_recipe
+    monkeypatch.setattr(check, "make_recipe", lambda *given: small(make(*given)))
+    return check.check_one_step(make_spec(optimizations=ALONE), make_data(), 16)
+
+
+def test_the_one_step_comparison_goes_through_the_trainer(monkeypatch):
+    found = one_step(monkeypatch)
+    assert found.passed, found
+    assert found.loss_error < 1e-6
+    monkeypatch.setattr(lightning_run.Run, "on_after_backward", halve)
+    found = one_step(monkeypatch)
+    assert not found.passed
+    assert found.gradient_error == pytest.approx(0.5, abs=1e-3)
+
+
+def halve(run):
+    for values in run.net.parameters():
+        values.grad.mul_(0.5)
 
 
 def test_what_the_training_raises_comes_through():

@@ -81,7 +81,7 @@ def test_what_is_found_in_it(file):
     found = inspect(lit(file))
     assert (found.train_count, found.test_count) == (256, 64)
     assert (found.own.batch_size, found.own.learning_rate, found.own.quality) == (32, 1e-3, "accuracy")
-    assert found.own.attribute == "Lit"
+    assert (found.own.attribute, found.own.lightning) == ("Lit", True)
     assert {"resident", "fused-optimizer", "graph"}.isdisjoint(found.own.refused)
 
 
@@ -111,6 +111,34 @@ def test_groups_of_parameters_keep_their_options_and_the_ratio_of_their_rates(fi
         (2e-3, 0.5, 2),
         (2e-2, 0.5, 2),
     ]
+
+
+SCHEDULES = "torch.optim.lr_scheduler."
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ("LinearLR(made)", [0.1, 0.01]),
+        ("LambdaLR(made, lambda step: step / 10)", [0.1, 0.01]),
+        ("OneCycleLR(made, max_lr=[0.2, 0.02], total_steps=9)", [0.2, 0.02]),
+    ],
+)
+def test_rates_are_those_before_a_schedule(file, schedule, rates):
+    groups = "[{'params': self.net[0].parameters()}, {'params': self.net[2].parameters(), 'lr': 0.01}]"
+    made = f"made = torch.optim.Adam({groups}, lr=0.1, betas=(0.8, 0.99))"
+    module = open_own(*place_of(lit(file, (ADAMW, f"{made}\n        return [made], [{SCHEDULES}{schedule}]")))).workload
+    assert module.learning_rate == rates[0]
+    found = module.optimizer(list(module.model().parameters()), rates[0]).param_groups
+    assert [g["lr"] for g in found] == pytest.approx(rates)
+    assert [g["betas"] for g in found] == [(0.8, 0.99)] * 2
+    assert {"initial_lr", "max_lr", "max_momentum"}.isdisjoint(found[0])
+
+
+def test_the_group_of_the_first_parameters_need_not_come_first(file):
+    groups = "[{'params': self.net[2].parameters()}, {'params': self.net[0].parameters(), 'lr': 1e-4}]"
+    name = lit(file, (ADAMW, f"return torch.optim.SGD({groups}, lr=1e-3)"))
+    assert inspect(name).own.learning_rate == 1e-3
 
 
 def test_a_part_that_is_not_trained_stays_as_it_is(file):
@@ -148,6 +176,12 @@ def test_an_object_and_a_function_are_taken_too(file):
     for name in ("ready", "make"):
         found, *_ = trained(f"{file}:{name}")
         assert found[1] < found[0]
+
+
+@pytest.mark.parametrize("name", ["teardown(self, stage)", "predict_dataloader(self)"])
+def test_what_is_never_called_may_ask_for_the_trainer(file, name):
+    method = f"    def {name}:\n        return self.trainer\n\n"
+    assert inspect(lit(file, (STEP, method + STEP))).own.attribute == "Lit"
 
 
 HAND = "    def __init__(self):\n        super().__init__()\n"

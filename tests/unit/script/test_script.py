@@ -40,7 +40,12 @@ VARIANTS = [
     TOGETHER,
     f"{TOGETHER}+decay+flip:mode=random+ema:every=1+label-smoothing+progressive-resizing",
 ]
-OWN = {"tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)), "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",))}
+UNJUDGED = TUPLE.replace("(scores.argmax(1) == y).float().mean()", "None")
+OWN = {
+    "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
+    "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
+    "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
+}
 # Runs scripts one after another in a process that has no laptime, each as if it were alone.
 DRIVER = """
 import contextlib, io, json, runpy, sys
@@ -93,6 +98,13 @@ def test_a_refusal_names_the_optimization_and_a_reason(name):
 def test_an_unknown_workload_is_refused():
     with pytest.raises(UsageError, match="no script of workload 'mnist': give --workload cifar, eurosat"):
         print_script(resolve("cpu-baseline"), "mnist")
+
+
+def test_a_lightning_module_has_no_script(own):
+    found = own["tuple_file"]
+    data = found.model_copy(update={"own": found.own.model_copy(update={"lightning": True})})
+    with pytest.raises(UsageError, match=r"no script of Workload in tuple_file\.py, since it is a LightningModule"):
+        print_script(resolve("cpu-baseline"), "own", data)
 
 
 def test_what_is_printed_is_tidy(tmp_path):

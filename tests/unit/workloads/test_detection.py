@@ -13,11 +13,11 @@ from torchvision.models import resnet18
 from torchvision.ops import FrozenBatchNorm2d
 
 from laptime.artifacts import epoch_line
-from laptime.catalogue import find_optimization, find_workload
+from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
 from laptime.data.box_tensors import BoxItem, Kept, ParsedOnce, collate, open_boxes, rows
 from laptime.data.fetch import fetch
 from laptime.engine import room
-from laptime.engine.build import build, make_recipe, open_data
+from laptime.engine.build import build, make_recipe, open_data, refuse_unfit
 from laptime.engine.check import check_one_step
 from laptime.errors import UsageError
 from laptime.ladder.plan import rungs_refused
@@ -25,7 +25,7 @@ from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.boxes import mirrored
 from laptime.optimizations.folding import FoldedConv, folded_norms
-from laptime.spec import OptimizationSpec
+from laptime.spec import OptimizationSpec, OwnSpec
 from laptime.workloads import detection
 from laptime.workloads.base import Batch
 
@@ -106,6 +106,24 @@ def test_mirrored_images_take_their_boxes_along(stored, recipe):
                 assert sides.tolist() == [width - right, top, width - left, bottom]
     twice = rows(mirror(Batch(collate(turned)), indices, 0).inputs)
     assert all(same(a, b) for a, b in zip(plain, twice, strict=True))
+
+
+def test_kept_images_become_a_batch_on_their_own_device(stored, small):
+    """The meta device copies nothing back, so a batch that went through the host would fail."""
+    recipe = recipe_of(stored, "resident")
+    batch = next(recipe.make_loader(replace(recipe, device=torch.device("meta"), batch_size=2)).epoch(0)).inputs
+    assert [t.device.type for t in batch] == ["cpu", "meta", "meta", "meta"]
+    assert [item.image.shape[0] for item in rows(batch)] == [3, 3]
+
+
+@pytest.mark.parametrize("name", [o.name for o in OPTIMIZATIONS if o.workload])
+def test_what_is_for_it_alone_is_refused_elsewhere(name):
+    own = OwnSpec(attribute="workload", name="train", batch_size=2, learning_rate=1e-3, quality="loss")
+    spec = make_spec(optimizations=chosen(name))
+    theirs = spec.model_copy(update={"workload": "train", "data": spec.data.model_copy(update={"own": own})})
+    for given in (spec, theirs):
+        with pytest.raises(UsageError, match=f"{name} is not for {given.workload}: it is for the workload detection"):
+            refuse_unfit(given)
 
 
 def test_kept_images_are_what_the_net_makes_of_them(stored, small):

@@ -1,0 +1,65 @@
+"""The optimizer of a LightningModule, as it was before a schedule touched it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.optim import Optimizer
+
+from laptime.data.lightning_refused import line_of, overridden
+from laptime.errors import UsageError
+
+# What torch's schedules write into the groups.
+_WRITTEN = ("initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum")
+
+
+def optimizer_of(module: Any) -> tuple[Optimizer, str | None]:
+    """What configure_optimizers() gives: one optimizer, and the name of its schedule where there is one.
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    function = overridden(module, "configure_optimizers")
+    if function is None:
+        raise UsageError(f"{type(module).__name__} has no configure_optimizers(): return one optimizer from it.")
+    given = module.configure_optimizers()
+    schedules: Any = ()
+    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], list | tuple):
+        given, schedules = given
+    if isinstance(given, tuple | list) and len(given) == 1:
+        given = given[0]
+    if isinstance(given, dict):
+        schedules = given.get("lr_scheduler")
+        given = given.get("optimizer")
+    if not isinstance(given, Optimizer):
+        many = f"{len(given)} optimizers" if isinstance(given, tuple | list) else f"a {type(given).__name__}"
+        raise UsageError(
+            f"configure_optimizers() ({line_of(function)}) gives {many}: laptime steps one, so give one of torch.optim."
+        )
+    _undo_schedule(given)
+    return given, _schedule_in(schedules)
+
+
+def _schedule_in(given: Any) -> str | None:
+    """The name of the first schedule in what configure_optimizers() gives beside the optimizer."""
+    if isinstance(given, dict):
+        return _schedule_in(given.get("scheduler"))
+    if isinstance(given, list | tuple):
+        return _schedule_in(given[0]) if given else None
+    return None if given is None else type(given).__name__
+
+
+def _undo_schedule(optimizer: Optimizer) -> None:
+    """Gives groups the rates that a schedule begins from, which has set its own for the first step when it was made.
+
+    OneCycleLR says its peak in the place of the optimizer's rate, and cycles the momentum too, as CyclicLR does: that
+    of the optimizer's defaults comes back.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = group.get("max_lr", group.get("initial_lr", group["lr"]))
+        if "max_momentum" in group and "betas" in group:
+            group["betas"] = (optimizer.defaults["betas"][0], *group["betas"][1:])
+        elif "max_momentum" in group:
+            group["momentum"] = optimizer.defaults["momentum"]
+        for name in _WRITTEN:
+            group.pop(name, None)
