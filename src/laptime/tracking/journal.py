@@ -44,8 +44,7 @@ class ReplayState(Readable):
     Attributes:
         target: the store that it was replayed into, without credentials.
         applied: events that have arrived.
-        runs: the store's run id of each key.
-        models: keys whose models are logged or never will be.
+        runs, models: the store's run id of each key; keys whose models are logged or never will be.
         size: bytes of the journal when everything in it had arrived and each of its runs had ended; 0 before that.
     """
 
