@@ -122,7 +122,7 @@ def cut_store(data: DataSpec, images: int, folder: Path) -> Path:
     shutil.copy(source / "meta.json", folder)
     for split, count in (("train", images), ("test", _TEST_IMAGES)):
         labels = np.load(source / f"{split}_labels.npy")
-        chosen = limited(labels, count)
+        chosen = limited(labels, count) if count < len(labels) else slice(None)  # a limit of all is none
         np.save(folder / f"{split}_labels.npy", labels[chosen])
         np.save(folder / f"{split}_images.npy", np.load(source / f"{split}_images.npy", mmap_mode="r")[chosen])
     return folder

@@ -41,10 +41,12 @@ def test_all_sides_train_to_the_same_losses(tmp_path):
 
 def test_scripts_get_the_images_that_laptime_keeps_under_the_same_limit(peers, tmp_path):
     data = fetch_data("cifar", str(write_folder(tmp_path / "images")), Places(tmp_path / "home"))
-    store = peers.cut_store(data, 50, tmp_path / "store")
-    kept = limit(open_tensors(data).train, 50)
-    assert np.array_equal(np.load(store / "train_images.npy"), kept.images.numpy())
-    assert np.load(store / "train_labels.npy").tolist() == kept.labels.tolist()
+    whole = open_tensors(data).train
+    for count in (50, len(whole)):
+        store = peers.cut_store(data, count, tmp_path / f"store_{count}")
+        kept = limit(whole, count if count < len(whole) else None)
+        assert np.array_equal(np.load(store / "train_images.npy"), kept.images.numpy())
+        assert np.load(store / "train_labels.npy").tolist() == kept.labels.tolist()
     assert len(np.load(store / "test_labels.npy")) == 10
 
 
