@@ -78,8 +78,9 @@ def leave(code: int) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a crash
     for child in multiprocessing.active_children():
         child.terminate()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):  # nobody listens any more
+            stream.flush()
     os._exit(code)
 
 

@@ -8,6 +8,7 @@ stdout as JSON lines (`what`, `done`, `total`), notices to stderr.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sys
@@ -68,8 +69,10 @@ def _progress() -> Say:
         if what in last and now - last[what] < _EVERY_S and done != total:
             return
         last[what] = now
-        sys.stdout.write(json.dumps({"what": what, "done": done, "total": total}) + "\n")
-        sys.stdout.flush()
+        # Whoever listened may have been interrupted before this process: its signal says what to do, not the pipe.
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.write(json.dumps({"what": what, "done": done, "total": total}) + "\n")
+            sys.stdout.flush()
 
     return say
 

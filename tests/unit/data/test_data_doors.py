@@ -122,3 +122,19 @@ def test_the_command(make_folder: MakeFolder, home: Path, monkeypatch: pytest.Mo
     assert json.loads(run.stdout)["train_count"] == 12
     run = CliRunner().invoke(app, ["push", "cifar", "--data", str(root), "--to", "nowhere"])
     assert isinstance(run.exception, UsageError)
+
+
+def test_a_child_whose_listener_is_gone_ends_as_it_would_have(
+    make_folder: MakeFolder, home: Path, tmp_path: Path
+) -> None:
+    asked, answer = tmp_path / "request.json", tmp_path / "result.json"
+    request = {"do": "fetch", "workload": "cifar", "asked": str(make_folder()), "home": str(home)}
+    asked.write_text(json.dumps(request), encoding="utf-8")
+    command = [sys.executable, "-m", "laptime.data", str(asked), str(answer)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        child.stdout.close()
+        _, said = child.communicate(timeout=60)
+    assert child.returncode == 0, said
+    assert "Traceback" not in said
+    assert json.loads(answer.read_text(encoding="utf-8"))["data"]["train_count"] == 12
