@@ -44,11 +44,11 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 _WARMING = 1  # epochs at the beginning of each process that are left out
 _TEST_IMAGES = 10  # evaluation is outside of the time on all sides, and no part of this
 # Freed memory stays with the process. What glibc does by itself depends on what a process freed before (docs/log.md).
-_KEPT = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"}
-SETTINGS: dict[str, dict[str, str]] = {"equal malloc settings": _KEPT, "as users run them": {}}
+KEPT = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"}
+SETTINGS: dict[str, dict[str, str]] = {"equal malloc settings": KEPT, "as users run them": {}}
 SIDES = ("plain script", "laptime", "Lightning", "Accelerate")
-_SCRIPTS = {"plain script": "tutorial", "Lightning": "lightning_script", "Accelerate": "accelerate_script"}
-_ALIKE = 1e-5
+SCRIPTS = {"plain script": "tutorial", "Lightning": "lightning_script", "Accelerate": "accelerate_script"}
+ALIKE = 1e-5
 _TITLES = "| side | s an epoch | over the plain script | over laptime | loss at the end |"
 
 
@@ -67,7 +67,7 @@ class Bench:
         turns = [(setting, side) for setting in SETTINGS for side in SIDES]
         for setting, side in reversed(turns) if number % 2 else turns:
             with environment(SETTINGS[setting]):
-                epochs = self._laptime() if side == "laptime" else self._script(_SCRIPTS[side])
+                epochs = self._laptime() if side == "laptime" else self._script(SCRIPTS[side])
             self.found.setdefault((setting, side), []).append(epochs[_WARMING:])
             times = ", ".join(f"{e.epoch_s:.3f}" for e in epochs)
             sys.stderr.write(f"round {number + 1}, {setting}, {side}: {times} s\n")
@@ -92,7 +92,7 @@ class Bench:
         for (setting, side), rounds in self.found.items():
             losses = [e.train_loss or math.nan for e in rounds[-1]]
             plain = [e.train_loss or math.nan for e in self.found[setting, SIDES[0]][-1]]
-            if not np.allclose(losses, plain, rtol=_ALIKE):
+            if not np.allclose(losses, plain, rtol=ALIKE):
                 sys.exit(f"{side} trained to losses {losses}, the plain script to {plain}: they are not alike.")
 
     def laps(self, setting: str, side: str) -> Laps:
@@ -105,7 +105,7 @@ class Bench:
 def environment(added: dict[str, str]) -> Iterator[None]:
     """Variables for the processes that are started within."""
     before = dict(os.environ)
-    for name in _KEPT:
+    for name in KEPT:
         os.environ.pop(name, None)
     os.environ.update(added)
     try:
@@ -130,15 +130,9 @@ def cut_store(data: DataSpec, images: int, folder: Path) -> Path:
 
 def page(bench: Bench, asked: argparse.Namespace) -> str:
     """The page in Markdown."""
-    machine, spec = bench.machine, bench.spec
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    spec = bench.spec
     lines = [
-        "# Beside the plain script, Lightning and Accelerate",
-        "",
-        f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.os}; Python {machine.python}, torch "
-        f"{machine.torch}, lightning {version('lightning')}, accelerate {version('accelerate')}; "
-        f"{time.strftime('%Y-%m-%d')}; commit {commit.stdout.strip()}.",
-        "",
+        *heading("Beside the plain script, Lightning and Accelerate", bench.machine),
         f"`cifar` ({bench.spec.data.kind} data), ResNet-18, batch {spec.batch_size}, Adam, {asked.images} images, "
         f"{asked.epochs} epochs in each process after one that is left out, {asked.rounds} rounds in which all sides "
         "take turns. The same images in the same order from the same weights on all sides; no side is compiled or "
@@ -153,12 +147,25 @@ def page(bench: Bench, asked: argparse.Namespace) -> str:
     return "\n".join(lines) + "\n"
 
 
+def heading(title: str, machine: Machine) -> list[str]:
+    """The beginning of a page: its title, the machine, versions, day and commit."""
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    return [
+        f"# {title}",
+        "",
+        f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.os}; Python {machine.python}, torch "
+        f"{machine.torch}, lightning {version('lightning')}, accelerate {version('accelerate')}; "
+        f"{time.strftime('%Y-%m-%d')}; commit {commit.stdout.strip()}.",
+        "",
+    ]
+
+
 def _rows(bench: Bench, setting: str) -> list[str]:
     draw = Bootstrap()
     laps = {side: bench.laps(setting, side) for side in SIDES}
     rows = []
     for side in SIDES:
-        over = [_shown(draw.ratio(laps[side], laps[other])) if side != other else "" for other in SIDES[:2]]
+        over = [shown(draw.ratio(laps[side], laps[other])) if side != other else "" for other in SIDES[:2]]
         loss = bench.found[setting, side][-1][-1].train_loss
         rows.append(f"| {side} | {epoch_seconds(laps[side]):.3f} | {over[0]} | {over[1]} | {loss:.6f} |")
     return rows
@@ -176,7 +183,7 @@ def _goals(bench: Bench, setting: str) -> list[str]:
 
 
 def _verdict(found: Estimate, most: float) -> str:
-    said = f"{_shown(found)} of its time, {most:.2f} allowed"
+    said = f"{shown(found)} of its time, {most:.2f} allowed"
     if found.low is None or found.high is None:
         return f"{said}; one round shows nothing."
     if found.high <= most:
@@ -186,7 +193,7 @@ def _verdict(found: Estimate, most: float) -> str:
     return f"{'likely' if found.point <= most else 'unlikely'}, the interval holds both ({said})."
 
 
-def _shown(found: Estimate) -> str:
+def shown(found: Estimate) -> str:
     if found.low is None or found.high is None:
         return f"{found.point:.4f}"
     return f"{found.point:.4f} ({found.low:.4f} to {found.high:.4f})"

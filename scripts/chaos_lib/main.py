@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import shutil
 import signal
@@ -22,11 +21,16 @@ from report import Happened, table
 from stage import Stage, a_stage
 from tests.samples import write_folder
 
+from laptime.errors import LaptimeError
+from laptime.records import read_ladder
+
 _END_S = 240.0  # the device may be in use by others meanwhile
 _BETWEEN_S = (0.2, 6.0)
 _MOST, _LAST = 6, 0.2
 _TRIES = 5
+_AGAIN = 0.3  # how often what goes on is disturbed, too
 _NONE = Fault("none", lambda *_: "", lambda _: True, fair=(0,))
+_FAILED = Fault("none", lambda *_: "", lambda _: True)
 
 
 @dataclass
@@ -36,7 +40,6 @@ class Chaos:
     stage: Stage
     seed: int
     begin: float
-    resumes: bool = False
     happened: list[Happened] = field(default_factory=list)
     rounds: int = 0
 
@@ -48,15 +51,43 @@ class Chaos:
         kind = kind or choice.choices(kinds_here, [k.weight for k in kinds_here])[0]
         out = self.stage.disk / f"{self.rounds:03}-{kind.name}"
         job = Job(kind, self.stage, out, [word.replace("{}", str(out)) for word in kind.arguments])
+        mine, broken = self._through(job, choice, quiet)
+        self._look_after(job, mine, broken)
+        self._tell(job, mine)
+
+    def _through(self, job: Job, choice: random.Random, quiet: bool) -> tuple[list[Happened], list[str]]:
+        """Lets things happen to a job; a ladder that they broke off goes on, and things happen to it again."""
+        happened, faults, broken = self._once(job, choice, quiet, [])
+        while faults and self._unfinished(job):
+            before = promises.digests(job.out)
+            again = Job(job.kind, self.stage, job.out, [*job.given[:2], "--resume", str(job.out)])
+            quiet = choice.random() >= _AGAIN
+            more, worse, found = self._once(again, choice, quiet, faults)
+            after = promises.digests(job.out)
+            changed = [name for name, digest in before.items() if after.get(name) != digest]
+            happened, faults, broken = happened + more, faults + worse, broken + found
+            broken += [f"--resume changed what was finished: {', '.join(changed)}"] if changed else []
+            if quiet:
+                broken += ["--resume did not end the ladder"] if self._unfinished(job) else []
+                break
+        return happened, broken
+
+    def _once(
+        self, job: Job, choice: random.Random, quiet: bool, earlier: list[Fault]
+    ) -> tuple[list[Happened], list[Fault], list[str]]:
+        """A job from its start to its end, and what must hold as soon as it has ended; then all is repaired."""
         if job.kind.name == "fetch" and self.stage.storage is not None:
             self.stage.storage.block_s = 0.1  # else it is over before anything can happen to it
         job.start()
         try:
             mine, faults = ([], []) if quiet else self._disturb(job, choice)
-            self._after(job, mine, faults)
+            # A training that was hit itself, and not with the command alone, stays a failed one.
+            broken = self._ended(job, faults or [_FAILED if len(earlier) > 1 else _NONE])
+            broken += promises.nothing_left(job) + promises.locks_free(job) + promises.words(job)
         finally:
             job.end()
-        self._tell(job, mine)
+        self.stage.repair()
+        return mine, faults, broken
 
     def _disturb(self, job: Job, choice: random.Random) -> tuple[list[Happened], list[Fault]]:
         """Lets one thing after another happen to a job until it ends, or enough has happened to it."""
@@ -84,16 +115,12 @@ class Chaos:
                 break
         return mine, faults
 
-    def _after(self, job: Job, mine: list[Happened], faults: list[Fault]) -> None:
-        """Waits for the job's end and looks at every promise; what is broken is put to the last fault."""
-        broken = self._ended(job, faults)
-        broken += promises.nothing_left(job) + promises.locks_free(job) + promises.words(job)
-        self.stage.repair()
+    def _look_after(self, job: Job, mine: list[Happened], broken: list[str]) -> None:
+        """Looks at every promise about what a job leaves; what is broken is put to the last fault."""
         places = self.stage.places(job.kind.home)
         if job.out.is_dir():
             broken += promises.files_whole(job.out)
         if job.kind.ladder:
-            broken += self._resumed(job, faults)
             broken += promises.arrived_once(self.stage, places)
         elif job.kind.name == "fetch":
             broken += self._fetched()
@@ -114,23 +141,18 @@ class Chaos:
             code = job.process.wait(_END_S)
         except subprocess.TimeoutExpired:
             return [f"still running {_END_S:.0f} s later"]
-        fair = {code for fault in faults or [_NONE] for code in fault.fair}
+        fair = {code for fault in faults for code in fault.fair}
         return [] if code in fair else [f"exit code {code}, of which none of {sorted(fair)} was expected"]
 
-    def _resumed(self, job: Job, faults: list[Fault]) -> list[str]:
-        """Goes on with a ladder that was ended, where laptime can: what had finished must not be run again."""
-        if not self.resumes or not any(f.ends for f in faults) or not (job.out / "ladder.json").is_file():
-            return []
-        if json.loads((job.out / "ladder.json").read_text(encoding="utf-8"))["status"] == "done":
-            return []
-        before = promises.digests(job.out)
-        done = self.stage.laptime([*job.given[:2], "--resume", str(job.out)])
-        # A training that was hit itself stays a failed one.
-        if done.returncode not in ((0,) if len(faults) == 1 else (0, 1)):
-            return [f"--resume ended with {done.returncode}: {done.stderr.strip()[-300:]}"]
-        after = promises.digests(job.out)
-        again = [name for name, digest in before.items() if after.get(name) != digest]
-        return [f"--resume changed what was finished: {', '.join(again)}"] if again else promises.files_whole(job.out)
+    def _unfinished(self, job: Job) -> bool:
+        """Whether a ladder was broken off, so that it can go on."""
+        path = job.out / "ladder.json"
+        if not job.kind.ladder or not path.is_file():
+            return False
+        try:
+            return read_ladder(path).status != "done"
+        except LaptimeError:
+            return False  # told by whoever looks whether files are whole
 
     def _fetched(self) -> list[str]:
         """The same fetch once more comes through, whatever was left, and its bytes are right."""
@@ -169,7 +191,6 @@ def run(folder: Path, asked: argparse.Namespace) -> int:
     with a_stage(folder) as stage:
         _furnish(stage)
         chaos = Chaos(stage, asked.seed, time.monotonic())
-        chaos.resumes = "--resume" in stage.laptime(["optimize", "--help"]).stdout
         for reason in stage.without:
             sys.stdout.write(f"left out: {reason}\n")
         while time.monotonic() < chaos.begin + asked.seconds:

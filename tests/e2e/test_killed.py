@@ -55,19 +55,23 @@ def none_left(folder) -> bool:
     return workers(folder) == []
 
 
-def test_a_killed_ladder_goes_on(tmp_path):
-    images, home, out = write_folder(tmp_path / "images", train=12, test=4), tmp_path / "home", tmp_path / "ladder"
-    options = ["--data", images, "--out", out, "--epochs", "4", "--repeats", "1", "--no-profile"]
-    process = started(home, "optimize", "cifar", *options, "--variants", "cpu-resident")
+def kill_after(process, epochs, progress):
     try:
         until = time.monotonic() + _PATIENCE_S
-        while epochs_of(out / "cpu-resident-0" / "progress.jsonl") < 2:
+        while epochs_of(progress) < epochs:
             assert process.poll() is None
             assert time.monotonic() < until
             time.sleep(0.05)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
+
+
+def test_a_killed_ladder_goes_on(tmp_path):
+    images, home, out = write_folder(tmp_path / "images", train=12, test=4), tmp_path / "home", tmp_path / "ladder"
+    options = ["--data", images, "--out", out, "--epochs", "4", "--repeats", "1", "--no-profile"]
+    process = started(home, "optimize", "cifar", *options, "--variants", "cpu-resident")
+    kill_after(process, 2, out / "cpu-resident-0" / "progress.jsonl")
     assert none_left(tmp_path)
     assert laptime(home, "list", "workloads").returncode == 0
     assert statuses(home) == {"ladder": ["KILLED"], "variant": ["FINISHED"]}
@@ -97,15 +101,7 @@ def test_a_killed_flow_leaves_no_training_and_no_run(tmp_path):
     images, home, out = write_folder(tmp_path / "images", train=12, test=4), tmp_path / "home", tmp_path / "ladder"
     options = ["--data", images, "--out", out, "--epochs", "400", "--repeats", "1", "--profile", "none"]
     process = started(home, *options, "--variants", "cpu-baseline", module="flows.optimize")
-    try:
-        until = time.monotonic() + _PATIENCE_S
-        while epochs_of(out / "cpu-baseline-0" / "progress.jsonl") < 1:
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.05)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    kill_after(process, 1, out / "cpu-baseline-0" / "progress.jsonl")
     assert none_left(tmp_path)
     assert laptime(home, "list", "workloads").returncode == 0
     assert statuses(home) == {"ladder": ["KILLED"]}

@@ -130,7 +130,6 @@ def test_of_two_pushes_at_once_the_first_stays_the_latest(s3: str, images: Path,
     assert fetch("cifar", s3, tmp_path / "b").digest == pushed[0] != first.digest
 
 
-@pytest.mark.long  # not for its length: once in some ten runs the child does not hear the signal (docs/log.md)
 def test_ctrl_c_keeps_what_has_arrived(
     s3: str, s3_server: S3Server, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torchvision import transforms
 from torchvision.models import resnet18
+from turns import wait_for_turn
 
 BATCH, RATE, WARM_STEPS = 32, 1e-3, 10
 
@@ -45,7 +46,10 @@ class Order(Sampler):
 
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-        return iter(torch.randperm(self.count, generator=generator).tolist())
+        for number, index in enumerate(torch.randperm(self.count, generator=generator).tolist()):
+            if number % BATCH == 0:
+                wait_for_turn(self.epoch, number // BATCH)
+            yield index
 
     def __len__(self) -> int:
         return self.count

@@ -73,6 +73,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
         "fused-optimizer",
         "dead-taps",
         "folded-norms",
+        "gathered-rois",
         "bf16",
         "products",
         "fixed-shapes",

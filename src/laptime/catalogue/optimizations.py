@@ -109,6 +109,15 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         workload="detection",
     ),
     OptimizationEntry(
+        "gathered-rois",
+        "exact",
+        "model",
+        "regions as sums of rows",
+        "Pools a detector's regions as weighted sums of pixels' rows on all cores; torchvision's kernel uses one.",
+        devices=("cpu",),
+        workload="detection",
+    ),
+    OptimizationEntry(
         "products",
         "exact",
         "kernels",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from laptime.data.ahead import in_order
 from laptime.data.bands import DEFAULT_BANDS, is_tiff, read_bands
 from laptime.errors import DataError, shorten
 from laptime.processes import allowed_cores, die_with_parent
@@ -92,20 +93,10 @@ def decode_all(root: Path, names: Sequence[str], shape: Shape) -> Iterator[Image
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(cores, context, _start_worker) as pool:
         try:
-            yield from _in_order(lambda block: pool.submit(decode_block, block, shape), blocks, 3 * cores)
+            # Few blocks ahead of the writer, so that memory does not grow with the data.
+            yield from in_order(lambda block: pool.submit(decode_block, block, shape), blocks, 3 * cores)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _in_order(submit: Callable[[list[str]], Future[Images]], blocks: list[list[str]], ahead: int) -> Iterator[Images]:
-    # Few blocks ahead of the writer, so that memory does not grow with the data.
-    waiting: list[Future[Images]] = []
-    for block in blocks:
-        waiting.append(submit(block))
-        if len(waiting) >= ahead:
-            yield waiting.pop(0).result()
-    for future in waiting:
-        yield future.result()
 
 
 def _start_worker() -> None:

@@ -6,8 +6,7 @@ and model optimizations change the trajectory on purpose and are left out of the
 A user's items may be drawn anew with each reading, so where they are not known to stay the same one batch is read for
 both sides, and ranks take their parts of it.
 
-What is random in a net (dropout, stochastic depth) stands still on both sides: a mask for part of a batch, of another
-precision or by a compiler is not the baseline's mask, whatever the seed.
+What is random in a net (dropout, stochastic depth) stands still on both sides (see `still`).
 
 A detector's choices stand still too (`Workload.steady`): which boxes are proposed and drawn turns on the last bit of a
 score, so all sides get the same proposals, and the seed then gives the same samples.
@@ -29,10 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
-from torchvision.ops import StochasticDepth
+from torch import Tensor
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
 from laptime.data.box_tensors import BoxData
@@ -40,6 +36,7 @@ from laptime.data.own import OwnData
 from laptime.engine.build import build, make_recipe
 from laptime.engine.loop import driven_step
 from laptime.engine.plain import plain_gradients
+from laptime.engine.still import Still, silence
 from laptime.optimizations.base import AnyData, Loading, Modes, Parts, Recipe, batches, permutation, shares
 from laptime.records import CheckRecord
 from laptime.spec import OptimizationSpec, RunSpec
@@ -77,9 +74,6 @@ _SHARP_MARGIN, _ROUNDINGS = 10.0, 3.0
 _LEAST_SHARE = 1e-3
 # A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
 _LOSS_SCALE = 1024.0
-# What draws masks in training; of those with a number of their own, recurrent nets and attention, that is set to 0.
-RANDOM = (_DropoutNd, StochasticDepth)
-_WITH_DROPOUT = (nn.MultiheadAttention, nn.RNNBase)
 _STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
 Specs = tuple[OptimizationSpec, ...]
@@ -265,16 +259,6 @@ def _first(recipe: Recipe, parts: Parts) -> Batch:
     return Batch(sent(part, recipe.device, layout), weight=mine.weight)
 
 
-def silence(model: nn.Module, frozen: bool) -> None:
-    """Stills what is random in a net, and with `frozen` BatchNorm's statistics too."""
-    still = (*RANDOM, _BatchNorm) if frozen else RANDOM
-    for module in model.modules():
-        if isinstance(module, still):
-            module.eval()
-        if isinstance(module, _WITH_DROPOUT):
-            module.dropout = 0.0
-
-
 def _one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> tuple[float, dict[str, Tensor]]:
     recipe = make_recipe(spec, data, optimizations, side.world)
     if not {"workers", "pinned"} & {o.name for o in optimizations}:
@@ -287,10 +271,11 @@ def _one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) ->
     if side.rounded:
         for values in parts.model.parameters():
             values.data.copy_(values.data.bfloat16())
-    torch.manual_seed(spec.seed)  # for what a net draws without a module
+    torch.manual_seed(spec.seed)  # for what a net draws in ways of its own
     scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
     batch = _first(recipe, parts)
-    loss = driven_step(parts, batch) if parts.driver else parts.forward(parts.net, batch).loss
+    with Still():
+        loss = driven_step(parts, batch) if parts.driver else parts.forward(parts.net, batch).loss
     if parts.driver is None:
         (scale * loss).backward()
         parts.exchange(parts.model)

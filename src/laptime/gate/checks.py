@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
 from laptime.gate.decision import decide
@@ -16,12 +17,29 @@ from laptime.gate.student import quantile
 
 MEMORY_LIMIT = 1.05
 STARTUP = Policy(max_slowdown=0.20)
-# One percentage point, as in the comparison of variants: two seeds of one training differ by about as much.
+# One percentage point, or one percent of a loss, as in the comparison of variants: two seeds of one training differ by
+# about as much.
 QUALITY_TOLERANCE = 0.01
 _FEWEST = 4
 _CERTAIN = 0.01
 
 Of = Callable[[ProcessRecord], float | None]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What a training is judged by, and its name in reports."""
+
+    name: str
+    of: Of
+
+
+LOSS = Quality("test loss", lambda p: p.test_loss)
+QUALITIES = (
+    Quality("test accuracy", lambda p: p.test_accuracy),
+    Quality("test mAP at 0.5", lambda p: p.test_map50),
+    LOSS,
+)
 
 
 def check_all(pairs: Sequence[PairRecord]) -> tuple[CheckRecord, ...]:
@@ -35,7 +53,7 @@ def check_all(pairs: Sequence[PairRecord]) -> tuple[CheckRecord, ...]:
         _plain(pairs, "compilation", "s", lambda p: p.compile_s),
         _not_more(pairs, "recompilations", lambda p: p.recompiles),
         _not_more(pairs, "waits for the GPU in a step", lambda p: p.syncs_per_step),
-        _plain(pairs, "test accuracy", "%", _accuracy),
+        _quality(pairs),
     )
     return tuple(check for check in found if check is not None)
 
@@ -54,22 +72,47 @@ def find_cause(pairs: Sequence[PairRecord]) -> Cause | None:
 
 
 def quality_loss(pairs: Sequence[PairRecord]) -> str | None:
-    """One sentence where head's accuracy is shown to be worse by more than the tolerance, pair by pair; else None.
+    """One sentence where head's quality is shown to be worse by more than the tolerance, pair by pair; else None.
 
-    The mean loss must exceed the tolerance, and a bound at 1 % must exclude that there is none.
+    Quality is the first of accuracy, mean average precision and loss that all processes have. The mean of what is lost
+    must exceed the tolerance, and a bound at 1 % must exclude that nothing is.
     """
-    both = [(p.base.test_accuracy, p.head.test_accuracy) for p in pairs]
-    losses = [base - head for base, head in both if base is not None and head is not None]
-    if len(losses) < _FEWEST or len(losses) < len(pairs) or any(p.base.stand_in for p in pairs):
+    found = _qualities(pairs)
+    if found is None or len(pairs) < _FEWEST or any(p.base.stand_in for p in pairs):
         return None
+    quality, sides = found
+    losses = [_lost(quality, base, head) for base, head in zip(*sides, strict=True)]
     mean = fmean(losses)
     low = mean - quantile(_CERTAIN, len(losses) - 1) * stdev(losses) / math.sqrt(len(losses))
     if mean <= QUALITY_TOLERANCE or low <= 0:
         return None
+    by = f"{mean * 100:.1f} % above" if quality is LOSS else f"{mean * 100:.1f} percentage points below"
     return (
-        f"head is not slower, but its test accuracy is {mean * 100:.1f} percentage points below base's over "
-        f"{len(losses)} pairs, more than the tolerance of {QUALITY_TOLERANCE * 100:g}: see what it no longer learns."
+        f"head is not slower, but its {quality.name} is {by} base's over {len(losses)} pairs, more than the tolerance "
+        f"of {QUALITY_TOLERANCE * 100:g}: see what it no longer learns."
     )
+
+
+def _qualities(pairs: Sequence[PairRecord]) -> tuple[Quality, tuple[list[float], list[float]]] | None:
+    for quality in QUALITIES:
+        if (found := _both(pairs, quality.of)) and all(map(math.isfinite, (*found[0], *found[1]))):
+            return quality, found
+    return None
+
+
+def _lost(quality: Quality, base: float, head: float) -> float:
+    if quality is not LOSS:
+        return base - head
+    return (head - base) / base if base > 0 else head - base
+
+
+def _quality(pairs: Sequence[PairRecord]) -> CheckRecord | None:
+    found = _qualities(pairs)
+    if found is None:
+        return None
+    (quality, (base, head)) = found
+    scale, unit = (1, "") if quality is LOSS else (100, "%")
+    return CheckRecord(name=quality.name, unit=unit, base=scale * median(base), head=scale * median(head))
 
 
 def _both(pairs: Sequence[PairRecord], of: Of) -> tuple[list[float], list[float]] | None:
@@ -116,10 +159,6 @@ def _startup(pairs: Sequence[PairRecord]) -> CheckRecord | None:
 def _waiting(process: ProcessRecord) -> float | None:
     wait = process.parts_s.get("data")
     return 100 * wait / median(process.epoch_s) if wait is not None else None
-
-
-def _accuracy(process: ProcessRecord) -> float | None:
-    return None if process.test_accuracy is None else 100 * process.test_accuracy
 
 
 def _part(pairs: Sequence[PairRecord], name: str) -> tuple[float, float]:

@@ -220,6 +220,8 @@ def _cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path])
         syncs_per_step=found.syncs_per_step,
         peak_memory_mib=found.peak_memory_mib,
         test_accuracy=kept[-1].test_accuracy,
+        test_map50=kept[-1].test_map50,
+        test_loss=kept[-1].test_loss,
         parts_s={name: _median([e.parts_s.get(name, 0.0) for e in kept]) or 0.0 for name in kept[0].parts_s},
     )
     return Trained(process=process, machine=found.machine)

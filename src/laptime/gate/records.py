@@ -98,6 +98,8 @@ class ProcessRecord(Readable):
     syncs_per_step: int | None = None
     peak_memory_mib: float | None = None
     test_accuracy: float | None = None
+    test_map50: float | None = None
+    test_loss: float | None = None
     parts_s: dict[str, float] = Field(default_factory=dict)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from importlib.metadata import version
 
 from laptime.catalogue import find_workload
 from laptime.catalogue.own import with_findings
@@ -64,6 +65,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
         quality=entry.quality,
         quality_floor=quality_floor(entry.name, len(data.classes)),
         commit=commit(),
+        laptime=version("laptime"),
         request=kept_request(request),
         started_at=time.time(),
     )

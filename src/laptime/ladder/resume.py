@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Collection
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +129,16 @@ def at_its_store(asked: LadderRequest, journal: Path, places: Places, say: Calla
 
 
 def check_code(record: LadderRecord, now: str | None, say: Callable[[str], None]) -> None:
-    """Refuses code that has changed since the ladder began, as far as version control knows.
+    """Refuses code that has changed since the ladder began, as far as laptime's version and version control show.
 
     Raises:
-        RunError: Python files differ between both commits.
+        RunError: laptime is another, or Python files differ between both commits.
     """
+    if record.laptime not in (None, version("laptime")):
+        raise RunError(
+            f"the ladder {record.id} began with laptime {record.laptime} and this is {version('laptime')}, so its "
+            "times would not compare: install the former, or start a new ladder."
+        )
     before = record.commit or ""
     if not before or now is None:
         return

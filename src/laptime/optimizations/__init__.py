@@ -18,6 +18,7 @@ from laptime.optimizations.loader import pinned, workers
 from laptime.optimizations.loss import label_smoothing
 from laptime.optimizations.optimizer import decay, fused_optimizer, sgd_nesterov
 from laptime.optimizations.parallel import ddp, dp, flat_reduce
+from laptime.optimizations.pooling import gathered_rois
 from laptime.optimizations.precision import bf16, fp16
 from laptime.optimizations.process import cudnn_benchmark, evaluate_on_cpu, keep_pages, tf32, threads
 from laptime.optimizations.products import products
@@ -34,6 +35,7 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("large-batch", large_batch),
     ("dead-taps", dead_taps),
     ("folded-norms", folded_norms),
+    ("gathered-rois", gathered_rois),
     ("products", products),
     ("channels-last", channels_last),
     ("bf16", bf16),

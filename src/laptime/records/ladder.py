@@ -83,6 +83,7 @@ class LadderRecord(Readable):
         quality: name of the quality metric (`accuracy`), as `test_<quality>` in the epochs.
         quality_floor: below it quality is not judged.
         real_data: whether the data is what it claims to be; parity is never claimed on a stand-in.
+        laptime: version of laptime; None in a ladder of one that did not note it.
         request: the options that it was asked for with, without credentials, so that it can be gone on with; None in
             a ladder of a version that did not keep them.
         turns: processes that have ended, trials and verifications with them, whatever came of each; one that was
@@ -108,6 +109,7 @@ class LadderRecord(Readable):
     quality: str = "accuracy"
     quality_floor: float = 0.0
     commit: str | None = None
+    laptime: str | None = None
     started_at: Moment | None = None
     ended_at: Moment | None = None
     status: Literal["running", "done", "failed", "interrupted"] = "running"

@@ -59,6 +59,7 @@ REFUSED: dict[str, str] = {
     "parsed-once": _DETECTION,
     "fixed-shapes": _DETECTION,
     "folded-norms": _DETECTION,
+    "gathered-rois": _DETECTION,
     "lightning": "Lightning's Trainer runs the loop, which a script of torch alone can't show",
 }
 

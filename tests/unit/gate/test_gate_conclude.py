@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from gate_examples import WORKED, gate, pairs
 
@@ -54,11 +56,29 @@ def test_trouble_decides_before_times_do():
     )
 
 
+def with_quality(metric: str, base: float, head: float):
+    return tuple(
+        pair.model_copy(
+            update={
+                side: getattr(pair, side).model_copy(update={"test_accuracy": None, metric: value + i / 1000})
+                for side, value in (("base", base), ("head", head))
+            }
+        )
+        for i, pair in enumerate(pairs(SAME))
+    )
+
+
 def test_lost_quality_is_parity_only_where_it_is_shown():
     assert kind(pairs=pairs(SAME, test_accuracy=0.45)) == "parity"
     assert kind(pairs=pairs(SAME, test_accuracy=0.495)) == "not_regressed"
     assert kind(pairs=pairs(WORKED, test_accuracy=0.1)) == "regressed"
     assert kind(pairs=pairs(SAME, test_accuracy=None)) == "not_regressed"
+    # A head that measures no quality any more is judged by what both still have.
+    assert kind(pairs=with_quality("test_map50", 0.4, 0.3)) == "parity"
+    assert kind(pairs=with_quality("test_map50", 0.4, 0.395)) == "not_regressed"
+    assert kind(pairs=with_quality("test_loss", 2.0, 2.1)) == "parity"
+    assert kind(pairs=with_quality("test_loss", 2.0, 1.5)) == "not_regressed"
+    assert kind(pairs=with_quality("test_loss", 2.0, math.nan)) == "not_regressed"
     scattered = [p.model_copy(update={"head": p.head.model_copy(update={"test_accuracy": a})})
                  for p, a in zip(pairs(SAME), (0.2, 0.6, 0.45, 0.6), strict=True)]  # fmt: skip
     assert kind(pairs=tuple(scattered)) == "not_regressed"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.conftest import make_data_spec
+from tests.unit.ladder.turning import through
 
 from laptime.catalogue import LADDERS, find_preset, find_workload
 from laptime.compare.load import load
@@ -46,17 +47,6 @@ def make_ladder(tmp_path, monkeypatch, seconds_of, **options) -> Ladder:
     ladder.folder = tmp_path / "ladder"
     ladder.start()
     return ladder
-
-
-def through(ladder: Ladder) -> list[str]:
-    told = []
-    try:
-        for turn in ladder.turns():
-            told.append(str(turn))
-            ladder.run(turn, Hooks())
-    finally:
-        ladder.journal.close()
-    return told
 
 
 def test_variants_on_several_ranks_come_last_on_the_list_that_was_kept(tmp_path, monkeypatch):

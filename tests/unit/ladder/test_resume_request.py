@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from importlib.metadata import version
 
 import pytest
 from tests.unit.conftest import make_data_spec
@@ -125,6 +126,12 @@ def test_a_ladder_that_runs_is_refused_by_its_process(tmp_path):
         ladder_started(journal, record)
         with pytest.raises(RunError, match=f"still runs, as process {os.getpid()} "):
             resume_ladder(LadderRequest(resume="l"), places)
+
+
+def test_another_laptime_is_refused():
+    check_code(a_record(laptime=version("laptime")), None, print)
+    with pytest.raises(RunError, match=r"began with laptime 0\.0\.0 and this is .*: install the former"):
+        check_code(a_record(laptime="0.0.0"), None, print)
 
 
 def test_changed_code_is_refused_and_other_files_are_not(tmp_path, monkeypatch):

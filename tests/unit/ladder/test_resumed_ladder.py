@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.conftest import make_data_spec
+from tests.unit.ladder.turning import through
 from tests.unit.tracking.tracking_samples import MemoryStore
 
 from laptime.catalogue import find_preset, find_workload
@@ -84,18 +85,6 @@ def a_ladder(tmp_path, before: LadderRecord | None = None) -> Ladder:
         ladder.before = before.turns
     ladder.start()
     return ladder
-
-
-def through(ladder: Ladder) -> list[str]:
-    told = []
-    try:
-        for turn in ladder.turns():
-            told.append(str(turn))
-            ladder.run(turn, Hooks())
-    finally:
-        assert ladder.journal is not None
-        ladder.journal.close()
-    return told
 
 
 def outcome(ladder: Ladder):

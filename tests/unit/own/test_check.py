@@ -5,11 +5,13 @@ import sys
 
 import pytest
 import torch
-from tests.own_files import DICTIONARY, write
+from tests.own_files import DICTIONARY, TUPLE, write
 from torch import nn
+from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
 from laptime.engine.build import open_data
-from laptime.engine.check import check_one_step, silence
+from laptime.engine.check import check_one_step
+from laptime.engine.still import Still, silence
 from laptime.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
@@ -43,3 +45,35 @@ def test_dropout_of_every_kind_in_torch_is_silent(net):
     silence(net, frozen=False)
     one, two = net(images), net(images)
     torch.testing.assert_close(one, two, rtol=0, atol=0)
+
+
+DROPS = (
+    lambda x: F.dropout(x, 0.5),
+    lambda x: F.dropout(input=x, p=0.5, training=True),
+    lambda x: F.dropout1d(x, 0.5),
+    lambda x: F.alpha_dropout(x, 0.5, True),
+    lambda x: torch.dropout(x, 0.5, True),
+    lambda x: F.scaled_dot_product_attention(x, x, x, None, 0.5, True),
+    lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5, is_causal=True),
+)
+
+
+@pytest.mark.parametrize("drop", DROPS)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_functions_that_drop_are_still(drop, compiled):
+    x = torch.randn(2, 5, 8)
+    called = torch.compile(drop, backend="aot_eager", fullgraph=True) if compiled else drop
+    assert not torch.equal(drop(x), drop(x))
+    with Still():
+        torch.testing.assert_close(called(x), called(x), rtol=0, atol=0)
+    torch._dynamo.reset()
+
+
+def test_a_loss_that_drops_by_a_function_is_compared_in_another_layout(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    dropping = ("model(x)", "model(F.dropout(x, 0.5, model.training))")
+    data = inspect(write(tmp_path / f"dropping_{next(_NUMBER)}.py", TUPLE, dropping))
+    chosen = resolve("cpu-baseline+channels-last+bf16").optimizations
+    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+    found = check_one_step(spec, open_data(spec), 16)
+    assert found.passed, found

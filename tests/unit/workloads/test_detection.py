@@ -10,7 +10,7 @@ from tests.unit.conftest import make_spec
 from torch import nn
 from torch.utils.data import DataLoader
 from torchvision.models import resnet18
-from torchvision.ops import FrozenBatchNorm2d
+from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
 
 from laptime.artifacts import epoch_line
 from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
@@ -25,6 +25,7 @@ from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.boxes import mirrored
 from laptime.optimizations.folding import FoldedConv, folded_norms
+from laptime.optimizations.pooling import GatheredRoIAlign, gathered_rois
 from laptime.spec import OptimizationSpec, OwnSpec
 from laptime.workloads import detection
 from laptime.workloads.base import Batch
@@ -216,6 +217,50 @@ def test_folded_norms_are_exact_in_float64(recipe):
             assert torch.allclose(one.grad, other.grad, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("samples", [1, 2, 3])
+def test_gathered_rois_are_torchvisions_in_float64(levels, samples):
+    torch.manual_seed(0)
+    names = ["0", "1", "2"][:levels]
+    sides = [(24, 32), (12, 16), (6, 8)]
+    plain = MultiScaleRoIAlign(names, (3, 5), samples, canonical_scale=40, canonical_level=3)
+    gathered = GatheredRoIAlign(plain)
+    # Of all sizes, across every edge and outside, without area, on the last pixel.
+    corners = torch.rand(2, 60, 2, dtype=torch.float64) * torch.tensor([320.0, 256.0]) - 30
+    boxes = torch.cat([corners.amin(0), corners.amax(0)], dim=1)
+    odd = [[-9, -9, -8.5, -8.5], [0, 0, 256, 192], [255, 191, 256, 192], [10, 10, 10, 10], [300, 250, 310, 260]]
+    given = [boxes[:40], torch.cat([boxes[40:], torch.tensor(odd, dtype=torch.float64)])]
+    found = []
+    for pool in (plain, gathered):
+        torch.manual_seed(1)
+        maps = {n: torch.randn(2, 6, *side, dtype=torch.float64) for n, side in zip("012", sides, strict=True)}
+        kept = {n: m.requires_grad_() for n, m in maps.items()}
+        out = pool(kept, given, [(192, 256), (180, 256)])
+        out.backward(torch.randn(out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
+        found.append((out, [kept[n].grad for n in names]))
+    (one, ones), (other, others) = found
+    assert torch.allclose(one, other, rtol=1e-9, atol=1e-9)
+    assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-9) for a, b in zip(ones, others, strict=True))
+
+
+def test_gathered_rois_keep_the_dtype_and_bear_none(recipe):
+    model = nn.Module()
+    model.pool = MultiScaleRoIAlign(["0"], 2, 2)
+    changed = gathered_rois(replace(recipe, model=model), {})
+    assert "1 RoIAlign over sums" in changed.notes[-1]
+    maps = {"0": torch.randn(1, 4, 8, 8, dtype=torch.bfloat16)}
+    assert changed.model.pool(maps, [torch.rand(3, 4) * 8], [(32, 32)]).dtype is torch.bfloat16
+    none = changed.model.pool({"0": maps["0"].float()}, [torch.empty(0, 4)], [(32, 32)])
+    assert none.shape == (0, 4, 2, 2)
+
+
+def test_a_wrong_weight_in_a_gathered_roi_is_refused(stored, small, monkeypatch):
+    forward = GatheredRoIAlign.forward
+    monkeypatch.setattr(GatheredRoIAlign, "forward", lambda self, *given: forward(self, *given) * 1.3)
+    spec = spec_of(stored, "resident", "gathered-rois")
+    assert not check_one_step(spec, open_data(spec), 1).passed
+
+
 def test_the_net_is_torchvisions_with_frozen_statistics_that_normalize(small):
     model = detection.Detection().make_model(1, "none")
     assert model.roi_heads.box_predictor.cls_score.out_features == 2
@@ -228,7 +273,7 @@ def test_the_net_is_torchvisions_with_frozen_statistics_that_normalize(small):
 
 
 def test_one_step_of_the_exact_ones_and_of_bf16_is_the_baselines(stored, small):
-    spec = spec_of(stored, "parsed-once", "resident", "channels-last", "folded-norms", "bf16")
+    spec = spec_of(stored, "parsed-once", "resident", "channels-last", "folded-norms", "gathered-rois", "bf16")
     found = check_one_step(spec, open_data(spec), 1)
     assert found.passed, found
     assert found.layer is not None

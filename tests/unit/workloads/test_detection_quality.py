@@ -71,6 +71,7 @@ def test_its_rungs_stand_in_its_own_ladder_alone():
         full = make_plan(device, find_preset(entry, "full"), None, probe)
         tried = {name for group in full.rungs for name in group}
         assert {"parsed-once", "folded-norms", "fixed-shapes"} <= tried
+        assert ("gathered-rois" in tried) == (device == "cpu")
         reasons = {left.variant: left.reason for left in full.left_out}
         assert "its maps are large" in reasons[f"{device}-dead-taps"]
         assert not [r for r in reasons.values() if "too short;" in r]
@@ -78,7 +79,8 @@ def test_its_rungs_stand_in_its_own_ladder_alone():
         assert "too short" in {left.variant: left.reason for left in quick.left_out}[f"{device}-fixed-shapes"]
         cifar = make_plan(device, find_preset(find_workload("cifar"), "full"), None, probe)
         named = {name for group in cifar.rungs for name in group} | {left.variant for left in cifar.left_out}
-        assert not [name for name in named if name.endswith(("parsed-once", "folded-norms", "fixed-shapes"))]
+        ours = ("parsed-once", "folded-norms", "gathered-rois", "fixed-shapes")
+        assert not [name for name in named if name.endswith(ours)]
 
 
 def test_pods_are_refused():

@@ -6,14 +6,14 @@ import base64
 import hashlib
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
+from laptime.data import ahead
 from laptime.data.s3.errors import BROKEN_BODY, is_missing
 
 if TYPE_CHECKING:
@@ -104,14 +104,8 @@ def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     Left early, it does not wait for what is on its way.
     """
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=THREAD_NAME)
-    ahead: deque[Future[R]] = deque()
     try:
-        for item in items:
-            ahead.append(pool.submit(work, item))
-            if len(ahead) == _THREADS:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+        yield from ahead.in_order(lambda item: pool.submit(work, item), items, _THREADS)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -1,0 +1,118 @@
+"""What a tracking server that is away, or never answers, costs an epoch: ladders with it and without it, in turn."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from bisect import bisect
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from mlflow_server import MlflowServer
+
+from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds
+from laptime.records import RunRecord, read_record
+
+_HERE = "there"
+_LOOK_EVERY_S = 0.5
+_ALLOWED = 0.005
+
+Samples = list[tuple[float, float]]
+
+
+@contextmanager
+def servers(folder: Path) -> Iterator[dict[str, str]]:
+    """A tracking URI for each state: one that answers, one where nobody listens, one that takes calls and is silent."""
+    with ExitStack() as held:
+        folder.mkdir()
+        mlflow = MlflowServer(folder)
+        held.callback(mlflow.kill)
+        mlflow.start()
+        silent = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            nobody = closed.getsockname()[1]
+        yield {
+            _HERE: mlflow.uri,
+            "away": f"http://127.0.0.1:{nobody}",
+            "silent": f"http://127.0.0.1:{silent.getsockname()[1]}",
+        }
+
+
+def ladder(asked: argparse.Namespace, uri: str, folder: Path) -> tuple[RunRecord, Samples]:
+    """Runs a ladder of one variant; its record, and what CPU its parent had used at which moment, both in seconds."""
+    command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--data", asked.data, "--out", str(folder)]
+    command += ["--variants", "cpu-baseline", "--repeats", "1", "--epochs", str(asked.epochs), "--profile", "none"]
+    command += ["--limit-train", str(asked.images), "--limit-test", "100", "--tracking-uri", uri]
+    samples: Samples = []
+    with (folder.parent / f"{folder.name}.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        while process.poll() is None:
+            samples.append((time.time(), cpu_seconds(process.pid)))
+            time.sleep(_LOOK_EVERY_S)
+    record = read_record(folder / "cpu-baseline-0" / "record.json")
+    if record.status != "done":
+        sys.exit(f"the ladder in {folder} failed: {record.error}")
+    return record, samples
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds that a process has used, its children's not counted."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def share(record: RunRecord, samples: Samples) -> float:
+    """CPU that the parent took within the counted epochs, as a share of their time."""
+    first, last = record.epochs[0], record.epochs[-1]
+    assert first.ended_at is not None
+    assert last.ended_at is not None
+    begin, end = first.ended_at - first.epoch_s, last.ended_at
+    moments = [at for at, _ in samples]
+    inside = samples[bisect(moments, begin) : bisect(moments, end)]
+    return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
+
+
+def laps(found: dict[str, list[tuple[tuple[float, ...], float]]], state: str) -> Laps:
+    """The epochs of a state, by round."""
+    return Laps(state, tuple(range(len(found[state]))), tuple(times for times, _ in found[state]))
+
+
+def main() -> None:
+    """Prints medians, ratios and what they show as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--images", type=int, default=500)
+    parser.add_argument("--epochs", type=int, default=8)
+    asked = parser.parse_args()
+    found: dict[str, list[tuple[tuple[float, ...], float]]] = {}
+    with tempfile.TemporaryDirectory() as name, servers(Path(name) / "mlflow") as uris:
+        os.environ["LAPTIME_HOME"] = str(Path(name) / "home")
+        for number in range(asked.rounds):
+            turns = list(uris.items())
+            for state, uri in turns[number % 3 :] + turns[: number % 3]:
+                record, samples = ladder(asked, uri, Path(name) / f"{number}-{state}")
+                times, used = tuple(e.epoch_s for e in record.kept), share(record, samples)
+                found.setdefault(state, []).append((times, used))
+                sys.stderr.write(
+                    f"round {number + 1}, {state}: {epoch_seconds(laps(found, state)):.3f} s, {used:.3%}\n"
+                )
+    draw, there = Bootstrap(), laps(found, _HERE)
+    sys.stdout.write("| tracking server | epoch over one with it there (95 %) | CPU of the parent meanwhile |\n")
+    sys.stdout.write("|---|---|---|\n")
+    for state in uris:
+        ratio = draw.ratio(laps(found, state), there)
+        shown = "1" if state == _HERE else f"{ratio.point:.4f} ({ratio.low:.4f} to {ratio.high:.4f})"
+        most = max(used for _, used in found[state])
+        sys.stdout.write(f"| {state} | {shown} | {most:.3%} of a core at most |\n")
+    sys.stdout.write(f"\nAllowed: {_ALLOWED:.1%}. {asked.rounds} rounds, {asked.epochs} epochs each.\n")
+
+
+if __name__ == "__main__":
+    main()
