@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from laptime.compare.load import load
+from laptime.ladder.request import LadderRequest, kept_request
 from laptime.ledger import main as note_in_ledger
+from laptime.records import LadderRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "docs" / "benchmarks"
 
 
 def main(arguments: list[str]) -> int:
-    """Options are those of `laptime optimize cifar`; the preset is `full` unless given."""
-    folder = ROOT / ".laptime" / "bench" / time.strftime("%Y%m%d-%H%M%S")
-    command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--preset", "full", "--out", str(folder)]
-    code = subprocess.run([*command, *arguments], check=False).returncode
+    """Options beside its own are those of `laptime optimize`; the preset is `full` unless given."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workload", default="cifar")
+    parser.add_argument("--of", type=Path, metavar="FOLDER", help="a ladder that was run: only its table is written")
+    own, options = parser.parse_known_args(arguments)
+    code, folder = 0, own.of
+    if folder is None:
+        folder = ROOT / ".laptime" / "bench" / time.strftime("%Y%m%d-%H%M%S")
+        command = [sys.executable, "-m", "laptime", "optimize", own.workload, "--preset", "full", "--out", str(folder)]
+        code = subprocess.run([*command, *options], check=False).returncode
     if not (folder / "comparison.md").is_file():
         return code or 1
     ladder, _ = load(folder)
@@ -26,22 +35,27 @@ def main(arguments: list[str]) -> int:
     BENCHMARKS.mkdir(parents=True, exist_ok=True)
     note_in_ledger([str(folder), str(BENCHMARKS / "ledger.json")])
     part = f"-{ladder.limit_train}" if ladder.limit_train else ""
-    name = f"{time.strftime('%Y-%m-%d')}-{ladder.workload}-{ladder.device}{part}"
-    table = (folder / "comparison.md").read_text(encoding="utf-8")
-    options = " ".join(_without_data(arguments))
-    (BENCHMARKS / f"{name}.md").write_text(
-        f"{table}\nMade by `scripts/bench ladder --data DIR {options}`.\n", encoding="utf-8"
-    )
+    day = time.strftime("%Y-%m-%d", time.gmtime(ladder.started_at))
+    name = f"{day}-{ladder.workload}-{ladder.device}{part}"
+    # The place of the data is one of some machine.
+    table = (folder / "comparison.md").read_text(encoding="utf-8").replace(ladder.data.asked, "DIR")
+    made = f"Made by `scripts/bench ladder --workload {ladder.workload} {_asked(ladder)}`."
+    (BENCHMARKS / f"{name}.md").write_text(f"{table}\n{made}\n", encoding="utf-8")
     sys.stdout.write(f"\nWrote docs/benchmarks/{name}.md and the ledger.\n")
     return code
 
 
-def _without_data(arguments: list[str]) -> list[str]:
-    """The arguments without the folder of the data, which is a path of one machine."""
-    if "--data" in arguments:
-        place = arguments.index("--data")
-        return arguments[:place] + arguments[place + 2 :]
-    return arguments
+def _asked(ladder: LadderRecord) -> str:
+    """What the ladder was asked for."""
+    usual = kept_request(LadderRequest())
+    words = ["--data DIR", f"--preset {ladder.preset}"]
+    for name, value in (ladder.request or {}).items():
+        if name not in ("workload", "data", "preset", "tracking_uri") and value != usual[name]:
+            option = name.replace("_", "-")
+            words.append(
+                f"--{option} {value}" if not isinstance(value, bool) else f"--{'' if value else 'no-'}{option}"
+            )
+    return " ".join(words)
 
 
 if __name__ == "__main__":

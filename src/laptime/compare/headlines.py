@@ -26,7 +26,13 @@ def headlines(rows: Sequence[VariantRow], baseline: str, conditions: Conditions)
     base = next(r for r in rows if r.variant == baseline)
     ours = [r for r in rows if r.variant != baseline and not r.variant.startswith("peer-")]
     able = [r for r in ours if (r.speedup or 0.0) > 1 and r.verdict != "worse"]
-    return tuple(_headline(kind, title, (base, list(filter(fits, able))), conditions) for kind, title, fits in KINDS)
+    first, *more = (_headline(kind, title, (base, list(filter(fits, able))), conditions) for kind, title, fits in KINDS)
+    return (first, *(_shortened(h) if h.variant and h.variant == first.variant else h for h in more))
+
+
+def _shortened(headline: Headline) -> Headline:
+    """Of the variant that the first headline has described already."""
+    return headline.model_copy(update={"sentence": f"{headline.title}: {headline.variant} too."})
 
 
 def _headline(

@@ -203,6 +203,19 @@ def test_a_hot_operator_is_offered_only_what_can_be_had():
     assert isinstance(answer("hot-operator", cpu(operators=hot, refusals=refusals)), Note)
 
 
+def test_a_hot_roi_align_is_offered_sums_of_rows():
+    rows = (
+        OperatorRow(name="torchvision::_roi_align_backward", self_ms=40.0, calls=4),
+        OperatorRow(name="GeneratedBackwardFor_torchvision_roi_align", self_ms=6.0, calls=4),
+        OperatorRow(name="aten::mm", self_ms=9.0, calls=4),
+    )
+    found = answer("hot-operator", cpu(operators=rows))
+    assert found.remedy == "gathered-rois"
+    assert found.gain_ms == pytest.approx((0.75 * 46, 0.9 * 46))
+    has = cpu(operators=rows, optimizations=(parse_optimization("gathered-rois"),))
+    assert isinstance(answer("hot-operator", has), Note)
+
+
 def test_a_hot_operator_of_a_gpu_in_fp32_is_offered_bf16_by_the_rates_of_this_machine():
     hot = (OperatorRow(name="aten::cudnn_convolution", device_self_ms=6.0, calls=20),)
     found = answer("hot-operator", gpu(operators=hot, bf16_rates=4.0))
