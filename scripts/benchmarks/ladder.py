@@ -50,11 +50,13 @@ def _asked(ladder: LadderRecord) -> str:
     usual = kept_request(LadderRequest())
     words = ["--data DIR", f"--preset {ladder.preset}"]
     for name, value in (ladder.request or {}).items():
-        if name not in ("workload", "data", "preset", "tracking_uri") and value != usual[name]:
-            option = name.replace("_", "-")
-            words.append(
-                f"--{option} {value}" if not isinstance(value, bool) else f"--{'' if value else 'no-'}{option}"
-            )
+        if name in ("workload", "data", "preset", "tracking_uri") or value == usual[name]:
+            continue
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{option}")
+        else:
+            words.append(f"--{option} {','.join(value) if isinstance(value, list) else value}")
     return " ".join(words)
 
 
