@@ -150,7 +150,8 @@ class Chaos:
         if not job.kind.ladder or not path.is_file():
             return False
         try:
-            return read_ladder(path).status != "done"
+            # One whose baseline was hit has failed, and that is its end.
+            return read_ladder(path).status in ("running", "interrupted")
         except LaptimeError:
             return False  # told by whoever looks whether files are whole
 
