@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
 import time
@@ -38,7 +39,8 @@ def main(arguments: list[str]) -> int:
     day = time.strftime("%Y-%m-%d", time.gmtime(ladder.started_at))
     name = f"{day}-{ladder.workload}-{ladder.device}{part}"
     # The place of the data is one of some machine.
-    table = (folder / "comparison.md").read_text(encoding="utf-8").replace(ladder.data.asked, "DIR")
+    place = f"--data {shlex.quote(ladder.data.asked)}"
+    table = (folder / "comparison.md").read_text(encoding="utf-8").replace(place, "--data DIR")
     made = f"Made by `scripts/bench ladder --workload {ladder.workload} {_asked(ladder)}`."
     (BENCHMARKS / f"{name}.md").write_text(f"{table}\n{made}\n", encoding="utf-8")
     sys.stdout.write(f"\nWrote docs/benchmarks/{name}.md and the ledger.\n")
@@ -48,7 +50,8 @@ def main(arguments: list[str]) -> int:
 def _asked(ladder: LadderRecord) -> str:
     """What the ladder was asked for."""
     usual = kept_request(LadderRequest())
-    words = ["--data DIR", f"--preset {ladder.preset}"]
+    words = ["--data DIR" if Path(ladder.data.asked).exists() else f"--data {ladder.data.asked}"]
+    words.append(f"--preset {ladder.preset}")
     for name, value in (ladder.request or {}).items():
         if name in ("workload", "data", "preset", "tracking_uri") or value == usual[name]:
             continue

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mlflow_server import MlflowServer
+from peers import shown
 
 from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds
 from laptime.records import RunRecord, read_record
@@ -68,13 +69,15 @@ def cpu_seconds(pid: int) -> float:
 
 
 def share(record: RunRecord, samples: Samples) -> float:
-    """CPU that the parent took within the counted epochs, as a share of their time."""
+    """CPU that the parent took within the counted epochs and their evaluations, as a share of their time."""
     first, last = record.epochs[0], record.epochs[-1]
     assert first.ended_at is not None
     assert last.ended_at is not None
-    begin, end = first.ended_at - first.epoch_s, last.ended_at
+    begin, end = first.ended_at - first.epoch_s - (first.evaluate_s or 0.0), last.ended_at
     moments = [at for at, _ in samples]
     inside = samples[bisect(moments, begin) : bisect(moments, end)]
+    if len(inside) < 2:
+        sys.exit("the epochs were over before the parent's CPU was looked at twice: give more --images or --epochs.")
     return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
 
 
@@ -108,9 +111,9 @@ def main() -> None:
     sys.stdout.write("|---|---|---|\n")
     for state in uris:
         ratio = draw.ratio(laps(found, state), there)
-        shown = "1" if state == _HERE else f"{ratio.point:.4f} ({ratio.low:.4f} to {ratio.high:.4f})"
+        over = "1" if state == _HERE else shown(ratio)
         most = max(used for _, used in found[state])
-        sys.stdout.write(f"| {state} | {shown} | {most:.3%} of a core at most |\n")
+        sys.stdout.write(f"| {state} | {over} | {most:.3%} of a core at most |\n")
     sys.stdout.write(f"\nAllowed: {_ALLOWED:.1%}. {asked.rounds} rounds, {asked.epochs} epochs each.\n")
 
 

@@ -82,7 +82,8 @@ class Chaos:
         try:
             mine, faults = ([], []) if quiet else self._disturb(job, choice)
             # A training that was hit itself, and not with the command alone, stays a failed one.
-            broken = self._ended(job, faults or [_FAILED if len(earlier) > 1 else _NONE])
+            hurt = len(earlier) > 1 or any(not f.ends for f in earlier)
+            broken = self._ended(job, faults or [_FAILED if hurt else _NONE])
             broken += promises.nothing_left(job) + promises.locks_free(job) + promises.words(job)
         finally:
             job.end()

@@ -36,7 +36,7 @@ from laptime.data.own import OwnData
 from laptime.engine.build import build, make_recipe
 from laptime.engine.loop import driven_step
 from laptime.engine.plain import plain_gradients
-from laptime.engine.still import Still, silence
+from laptime.engine.still import silence, still
 from laptime.optimizations.base import AnyData, Loading, Modes, Parts, Recipe, batches, permutation, shares
 from laptime.records import CheckRecord
 from laptime.spec import OptimizationSpec, RunSpec
@@ -274,11 +274,11 @@ def _one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) ->
     torch.manual_seed(spec.seed)  # for what a net draws in ways of its own
     scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
     batch = _first(recipe, parts)
-    with Still():
+    with still():
         loss = driven_step(parts, batch) if parts.driver else parts.forward(parts.net, batch).loss
-    if parts.driver is None:
-        (scale * loss).backward()
-        parts.exchange(parts.model)
+        if parts.driver is None:
+            (scale * loss).backward()
+            parts.exchange(parts.model)
     gradients = {k: v.detach().to("cpu", torch.float64) / scale for k, v in plain_gradients(parts.model).items()}
     # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
     return float(side.world.summed(loss.detach().double()) / side.world.size), gradients

@@ -1,17 +1,18 @@
 """What is random in a net stands still while a variant's step is compared with the baseline's.
 
 A mask for part of a batch, of another precision, memory layout or by a compiler is not the baseline's mask, whatever
-the seed. Modules that draw are set to evaluation; functions that draw (`F.dropout` in a forward, the dropout of
-attention) let everything through.
+the seed. Modules that draw are set to evaluation; torch's functions that draw (`F.dropout` in a forward, the dropout of
+attention) let everything through. Masks that a net draws in ways of its own stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
@@ -21,14 +22,16 @@ from torchvision.ops import StochasticDepth
 # What draws masks in training; of those with a number of their own, recurrent nets and attention, that is set to 0.
 _RANDOM = (_DropoutNd, StochasticDepth)
 _WITH_DROPOUT = (nn.MultiheadAttention, nn.RNNBase)
-_DROPOUTS = frozenset(
-    {
-        *(F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout),
-        *(torch.dropout, torch.dropout_, torch.feature_dropout, torch.feature_dropout_),
-        *(torch.alpha_dropout, torch.alpha_dropout_, torch.feature_alpha_dropout, torch.feature_alpha_dropout_),
-    }
+_DROPOUTS = (
+    *(
+        (F, name)
+        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+    ),
+    *((torch, name) for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")),
+    *((torch, name) for name in ("dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_")),
 )
-_ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+# Attention has its dropout within, by the position of `dropout_p` among the arguments.
+_ATTENTION = (("scaled_dot_product_attention", 4), ("multi_head_attention_forward", 10))
 
 
 def silence(model: nn.Module, frozen: bool) -> None:
@@ -41,17 +44,45 @@ def silence(model: nn.Module, frozen: bool) -> None:
             module.dropout = 0.0
 
 
-class Still(TorchFunctionMode):
-    """Within it, functions that drop values at random drop none."""
+@contextmanager
+def still() -> Iterator[None]:
+    """Within it torch's functions that drop values at random drop none.
+
+    They are replaced by name, which holds where a gradient's pass computes a part again and in DataParallel's threads,
+    and by a mode for those that a file has imported, which holds in the calling thread alone.
+    """
+    named = [(module, name, getattr(module, name), _passed) for module, name in _DROPOUTS]
+    named += [(F, name, getattr(F, name), _without_dropout(getattr(F, name), place)) for name, place in _ATTENTION]
+    passing = {before: instead for _, _, before, instead in named}
+    with ExitStack() as held:
+        for module, name, before, instead in named:
+            held.callback(setattr, module, name, before)
+            setattr(module, name, instead)
+        held.enter_context(_Still(passing))
+        yield
+
+
+def _passed(input: Tensor, *_: Any, **__: Any) -> Tensor:  # noqa: A002 - torch's own name
+    return input
+
+
+def _without_dropout(function: Callable[..., Any], place: int) -> Callable[..., Any]:
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > place:
+            args = (*args[:place], 0.0, *args[place + 1 :])
+        else:
+            kwargs["dropout_p"] = 0.0
+        return function(*args, **kwargs)
+
+    return called
+
+
+class _Still(TorchFunctionMode):
+    def __init__(self, passing: dict[Callable[..., Any], Callable[..., Any]]) -> None:
+        super().__init__()
+        self.passing = passing
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """See `TorchFunctionMode`."""
-        kwargs = kwargs or {}
-        if func in _DROPOUTS:
-            return args[0] if args else kwargs["input"]
-        if func is F.scaled_dot_product_attention:
-            given = dict(zip(_ATTENTION, args, strict=False)) | kwargs
-            return func(**{**given, "dropout_p": 0.0})
-        return func(*args, **kwargs)
+        return self.passing.get(func, func)(*args, **(kwargs or {}))

@@ -5,7 +5,7 @@ kernel is larger than 3x3 or than the map (docs/log.md). A channel's gradient is
 output's gradient, gathered by the tap in which the two meet: [Q, B] x [B, P] and one sum over pairs.
 
 The gradient of a strided one's images takes a hundred times as long in bf16 as in fp32, on some machines in NHWC alone.
-So it is computed in fp32 and apart from that of the weights, on larger maps too.
+So both are computed in fp32 and apart, on larger maps too.
 """
 
 from __future__ import annotations
@@ -70,13 +70,14 @@ class DepthwiseProduct(torch.autograd.Function):
 
 
 def _to_images(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
-    return (_own if window.stride == 1 else _strided)(images, taps, gradient, window, 0)
+    if window.stride == 1:
+        return _own(images, taps, gradient, window, 0)
+    return _widened(images, taps, gradient, window, 0).to(images.dtype)
 
 
-def _strided(images: Tensor, taps: Tensor, gradient: Tensor, window: Window, place: int) -> Tensor:
-    if images.dtype.itemsize < torch.float32.itemsize:
-        return _own(images.float(), taps.float(), gradient.float(), window, place).to(images.dtype)
-    return _own(images.contiguous(), taps, gradient.contiguous(), window, place)
+def _widened(images: Tensor, taps: Tensor, gradient: Tensor, window: Window, place: int) -> Tensor:
+    wide = torch.promote_types(images.dtype, torch.float32)
+    return _own(images.to(wide), taps.to(wide), gradient.to(wide), window, place)
 
 
 def _own(images: Tensor, taps: Tensor, gradient: Tensor, window: Window, place: int) -> Tensor:
@@ -92,7 +93,7 @@ def _own(images: Tensor, taps: Tensor, gradient: Tensor, window: Window, place: 
 def _to_weight(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
     """[B, C, H, W] and the output's gradient to [C, 1, kernel, kernel], products summed in fp32 or better."""
     if window.size > LARGEST:
-        return _strided(images, taps, gradient, window, 1)
+        return _widened(images, taps, gradient, window, 1)
     channels = images.shape[1]
     pixels = images.flatten(2).permute(1, 2, 0)  # [C, Q, B]
     pairs = torch.bmm(pixels, gradient.flatten(2).permute(1, 0, 2)).flatten(1)

@@ -74,9 +74,12 @@ class GatheredRoIAlign(MultiScaleRoIAlign):  # type: ignore[misc]
 
     def _cells(self, maps: list[Tensor], boxes: list[Tensor]) -> tuple[Tensor, Tensor]:
         """The rows of each cell and their weights [all N * cells, pixels of a cell]."""
-        whole = torch.cat(boxes).detach()
+        # Of a net that has diverged a box may be no number: it gets some row, and the loss tells.
+        whole = torch.cat(boxes).detach().nan_to_num()
         whole = whole if whole.dtype is torch.float64 else whole.float()
-        level = self.map_levels(boxes) if len(maps) > 1 else whole.new_zeros(len(whole), dtype=torch.int64)
+        level = whole.new_zeros(len(whole), dtype=torch.int64)
+        if len(maps) > 1:
+            level = self.map_levels(boxes).clamp(0, len(maps) - 1)
 
         def of_level(values: Sequence[float]) -> Tensor:
             return torch.tensor(values, device=whole.device)[level]

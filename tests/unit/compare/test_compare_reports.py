@@ -203,3 +203,11 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(example: Comparison, tm
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match=r"can't be written.*--out"):
         write_comparison(example, None, records(), tmp_path / "file")
+
+
+def test_a_variant_that_is_the_fastest_of_several_kinds_is_described_once() -> None:
+    runs = [record("cpu-baseline", 85, 0.66, r) for r in range(3)] + [record("cpu-x", 40, 0.66, r) for r in range(3)]
+    fastest, again, _ = compare_records(runs).headlines
+    assert fastest.variant == again.variant == "cpu-x"
+    assert again.sentence == "Fastest without dead taps: cpu-x too."
+    assert again.speedup == fastest.speedup

@@ -188,3 +188,27 @@ def test_images_of_bands_are_equal_in_both_loaders(small, bands):
         assert all(float(c.loss_sum) < 1e3 for c in train_epoch(parts, 0))
     assert torch.equal(*loaded)
     assert loaded[0].shape == (10, bands, 32, 32)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding"), [(12, 5, 2, 2), (4, 5, 2, 2), (8, 3, 1, 1), (7, 3, 2, 1)]
+)
+def test_gradients_in_bf16_are_those_of_fp32_but_for_rounding(layout, size, kernel, stride, padding):
+    torch.manual_seed(0)
+    plain = torch.randn(4, CHANNELS, size, size).bfloat16().to(memory_format=layout)
+    wide = torch.randn(CHANNELS, 1, kernel, kernel).bfloat16().float()
+    found = []
+    for images, weight in ((plain, wide), (plain.float(), wide)):
+        x, w = images.detach().clone().requires_grad_(), weight.clone().requires_grad_()
+        if images.dtype is torch.bfloat16:
+            out = DepthwiseProduct.apply(x, w, Window(size, kernel, stride, padding))
+        else:
+            out = nn.functional.conv2d(x, w, None, stride, padding, 1, CHANNELS)
+        gradient = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
+        out.backward(gradient.to(out.dtype))
+        assert x.grad.dtype is images.dtype
+        assert w.grad.dtype is torch.float32
+        found.append((x.grad.float(), w.grad))
+    for half, whole in zip(*found, strict=True):
+        assert float((half - whole).norm() / whole.norm()) < 1e-2

@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812 - the name torch's documentat
 
 from laptime.engine.build import open_data
 from laptime.engine.check import check_one_step
-from laptime.engine.still import Still, silence
+from laptime.engine.still import silence, still
 from laptime.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
@@ -54,6 +54,9 @@ DROPS = (
     lambda x: F.alpha_dropout(x, 0.5, True),
     lambda x: torch.dropout(x, 0.5, True),
     lambda x: F.scaled_dot_product_attention(x, x, x, None, 0.5, True),
+    lambda x: F.multi_head_attention_forward(
+        *(x, x, x, 8, 2, torch.ones(24, 8), None, None, None, False, 0.5, torch.ones(8, 8), None)
+    )[0],
     lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5, is_causal=True),
 )
 
@@ -64,9 +67,20 @@ def test_functions_that_drop_are_still(drop, compiled):
     x = torch.randn(2, 5, 8)
     called = torch.compile(drop, backend="aot_eager", fullgraph=True) if compiled else drop
     assert not torch.equal(drop(x), drop(x))
-    with Still():
+    with still():
         torch.testing.assert_close(called(x), called(x), rtol=0, atol=0)
     torch._dynamo.reset()
+
+
+def test_what_is_computed_again_for_the_gradient_is_still_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    again = ("model(x)", "checkpoint(lambda t: model(F.dropout(t, 0.5, True)), x, use_reentrant=False)")
+    text = "from torch.utils.checkpoint import checkpoint\n" + TUPLE
+    data = inspect(write(tmp_path / f"again_{next(_NUMBER)}.py", text, again))
+    chosen = resolve("cpu-baseline+channels-last").optimizations
+    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+    found = check_one_step(spec, open_data(spec), 16)
+    assert found.passed, found
 
 
 def test_a_loss_that_drops_by_a_function_is_compared_in_another_layout(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Detection: loaders, the kept images, the folded norms, the one-step comparison, COCO's mAP, the ladder."""
+"""Detection: loaders, the kept images, the one-step comparison, COCO's mAP, the ladder."""
 
 from dataclasses import replace
 
@@ -9,8 +9,7 @@ from PIL import Image
 from tests.unit.conftest import make_spec
 from torch import nn
 from torch.utils.data import DataLoader
-from torchvision.models import resnet18
-from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
+from torchvision.ops import FrozenBatchNorm2d
 
 from laptime.artifacts import epoch_line
 from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
@@ -24,8 +23,8 @@ from laptime.ladder.plan import rungs_refused
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.boxes import mirrored
-from laptime.optimizations.folding import FoldedConv, folded_norms
-from laptime.optimizations.pooling import GatheredRoIAlign, gathered_rois
+from laptime.optimizations.folding import FoldedConv
+from laptime.optimizations.pooling import GatheredRoIAlign
 from laptime.spec import OptimizationSpec, OwnSpec
 from laptime.workloads import detection
 from laptime.workloads.base import Batch
@@ -189,78 +188,6 @@ def test_what_is_not_for_detection_is_refused_with_the_reason(stored):
     assert all(find_optimization(name) for name in find_workload("detection").refused)
 
 
-def test_folded_norms_are_exact_in_float64(recipe):
-    torch.manual_seed(0)
-    plain = resnet18(norm_layer=FrozenBatchNorm2d).double()
-    for module in plain.modules():
-        if isinstance(module, FrozenBatchNorm2d):
-            for values, low in (
-                (module.weight, 0.5),
-                (module.running_var, 0.5),
-                (module.bias, -1),
-                (module.running_mean, -1),
-            ):
-                values.uniform_(low, 1.5)
-    plain.conv1.weight.requires_grad_(False)
-    folded = folded_norms(replace(recipe, model=plain), {})
-    assert sum(isinstance(m, FoldedConv) for m in folded.model.modules()) == 20
-    assert "20 frozen norms folded, 19 of them" in folded.notes[0]
-    images = torch.rand(2, 3, 64, 64, dtype=torch.float64)
-    for model in (plain, folded.model):
-        model(images).square().sum().backward()
-    assert folded.model.state_dict().keys() == plain.state_dict().keys()
-    for (name, one), (other_name, other) in zip(plain.named_parameters(), folded.model.named_parameters(), strict=True):
-        assert name == other_name
-        if one.grad is None:
-            assert other.grad is None
-        else:
-            assert torch.allclose(one.grad, other.grad, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("levels", [1, 3])
-@pytest.mark.parametrize("samples", [1, 2, 3])
-def test_gathered_rois_are_torchvisions_in_float64(levels, samples):
-    torch.manual_seed(0)
-    names = ["0", "1", "2"][:levels]
-    sides = [(24, 32), (12, 16), (6, 8)]
-    plain = MultiScaleRoIAlign(names, (3, 5), samples, canonical_scale=40, canonical_level=3)
-    gathered = GatheredRoIAlign(plain)
-    # Of all sizes, across every edge and outside, without area, on the last pixel.
-    corners = torch.rand(2, 60, 2, dtype=torch.float64) * torch.tensor([320.0, 256.0]) - 30
-    boxes = torch.cat([corners.amin(0), corners.amax(0)], dim=1)
-    odd = [[-9, -9, -8.5, -8.5], [0, 0, 256, 192], [255, 191, 256, 192], [10, 10, 10, 10], [300, 250, 310, 260]]
-    given = [boxes[:40], torch.cat([boxes[40:], torch.tensor(odd, dtype=torch.float64)])]
-    found = []
-    for pool in (plain, gathered):
-        torch.manual_seed(1)
-        maps = {n: torch.randn(2, 6, *side, dtype=torch.float64) for n, side in zip("012", sides, strict=True)}
-        kept = {n: m.requires_grad_() for n, m in maps.items()}
-        out = pool(kept, given, [(192, 256), (180, 256)])
-        out.backward(torch.randn(out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
-        found.append((out, [kept[n].grad for n in names]))
-    (one, ones), (other, others) = found
-    assert torch.allclose(one, other, rtol=1e-9, atol=1e-9)
-    assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-9) for a, b in zip(ones, others, strict=True))
-
-
-def test_gathered_rois_keep_the_dtype_and_bear_none(recipe):
-    model = nn.Module()
-    model.pool = MultiScaleRoIAlign(["0"], 2, 2)
-    changed = gathered_rois(replace(recipe, model=model), {})
-    assert "1 RoIAlign over sums" in changed.notes[-1]
-    maps = {"0": torch.randn(1, 4, 8, 8, dtype=torch.bfloat16)}
-    assert changed.model.pool(maps, [torch.rand(3, 4) * 8], [(32, 32)]).dtype is torch.bfloat16
-    none = changed.model.pool({"0": maps["0"].float()}, [torch.empty(0, 4)], [(32, 32)])
-    assert none.shape == (0, 4, 2, 2)
-
-
-def test_a_wrong_weight_in_a_gathered_roi_is_refused(stored, small, monkeypatch):
-    forward = GatheredRoIAlign.forward
-    monkeypatch.setattr(GatheredRoIAlign, "forward", lambda self, *given: forward(self, *given) * 1.3)
-    spec = spec_of(stored, "resident", "gathered-rois")
-    assert not check_one_step(spec, open_data(spec), 1).passed
-
-
 def test_the_net_is_torchvisions_with_frozen_statistics_that_normalize(small):
     model = detection.Detection().make_model(1, "none")
     assert model.roi_heads.box_predictor.cls_score.out_features == 2
@@ -279,10 +206,11 @@ def test_one_step_of_the_exact_ones_and_of_bf16_is_the_baselines(stored, small):
     assert found.layer is not None
 
 
-def test_a_wrong_scale_in_a_folded_norm_is_refused(stored, small, monkeypatch):
-    forward = FoldedConv.forward
-    monkeypatch.setattr(FoldedConv, "forward", lambda self, x: forward(self, x) * 1.3)
-    spec = spec_of(stored, "resident", "folded-norms")
+@pytest.mark.parametrize(("name", "layer"), [("folded-norms", FoldedConv), ("gathered-rois", GatheredRoIAlign)])
+def test_a_wrong_scale_in_a_layer_is_refused(stored, small, monkeypatch, name, layer):
+    forward = layer.forward
+    monkeypatch.setattr(layer, "forward", lambda self, *given: forward(self, *given) * 1.3)
+    spec = spec_of(stored, "resident", name)
     assert not check_one_step(spec, open_data(spec), 1).passed
 
 
