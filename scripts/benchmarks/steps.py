@@ -119,8 +119,8 @@ class Bench:
             for other in SIDES[:2]:
                 ratio = median(math.log(turn[side] / turn[other]) for turn in found)
                 self.ratios.setdefault((side, other), []).append(ratio)
-        shown = ", ".join(f"{side} {1000 * self.times[side][-1]:.1f} ms" for side in SIDES)
-        sys.stderr.write(f"round {number + 1}, {len(found)} turns: {shown}\n")
+        times = ", ".join(f"{side} {1000 * self.times[side][-1]:.1f} ms" for side in SIDES)
+        sys.stderr.write(f"round {number + 1}, {len(found)} turns: {times}\n")
 
     @contextlib.contextmanager
     def _started(self, side: str) -> Iterator[Peer]:

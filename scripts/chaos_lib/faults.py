@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from jobs import TRAINING, Found, Job
 from proxy import Proxy
 
+DISK_FULL = "disk full"
 _LOOK_EVERY_S = 0.05
 
 
@@ -195,7 +196,7 @@ FAULTS = (
     Fault("line held", _on_the_line(_hold), _on_a_line),
     Fault("line slow", _on_the_line(_slow), _on_a_line),
     Fault("server failing", _on_the_line(_failing), _on_a_line),
-    Fault("disk full", _fill, _on_a_small_disk),
+    Fault(DISK_FULL, _fill, _on_a_small_disk),
 )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 import promises
-from faults import FAULTS, Fault, MissedError, inner_role, training, wait
+from faults import DISK_FULL, FAULTS, Fault, MissedError, inner_role, training, wait
 from jobs import Job, Kind, kinds
 from report import Happened, table
 from stage import Stage, a_stage
@@ -81,8 +81,8 @@ class Chaos:
         job.start()
         try:
             mine, faults = ([], []) if quiet else self._disturb(job, choice)
-            # A training that was hit itself, and not with the command alone, stays a failed one.
-            hurt = len(earlier) > 1 or any(not f.ends for f in earlier)
+            # A training that was hit itself, and not with the command alone, or that found no room stays a failed one.
+            hurt = len(earlier) > 1 or any(f.name == DISK_FULL for f in earlier)
             broken = self._ended(job, faults or [_FAILED if hurt else _NONE])
             broken += promises.nothing_left(job) + promises.locks_free(job) + promises.words(job)
         finally:

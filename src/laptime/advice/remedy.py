@@ -44,6 +44,8 @@ def _refusal(added: OptimizationSpec, s: Signals) -> str:
     entry, present = find_optimization(added.name), s.optimizations or ()
     if s.device not in entry.devices:
         return f"{added.name} is not for {s.device}"
+    if entry.workload and s.workload and s.workload != entry.workload:
+        return f"{added.name} is for the workload {entry.workload}"
     if added.name in s.refusals:
         return s.refusals[added.name]
     if any(o.name == added.name and options_of(o) == options_of(added) for o in present):

@@ -110,7 +110,7 @@ def _quality(pairs: Sequence[PairRecord]) -> CheckRecord | None:
     found = _qualities(pairs)
     if found is None:
         return None
-    (quality, (base, head)) = found
+    quality, (base, head) = found
     scale, unit = (1, "") if quality is LOSS else (100, "%")
     return CheckRecord(name=quality.name, unit=unit, base=scale * median(base), head=scale * median(head))
 

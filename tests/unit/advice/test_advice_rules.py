@@ -209,11 +209,13 @@ def test_a_hot_roi_align_is_offered_sums_of_rows():
         OperatorRow(name="GeneratedBackwardFor_torchvision_roi_align", self_ms=6.0, calls=4),
         OperatorRow(name="aten::mm", self_ms=9.0, calls=4),
     )
-    found = answer("hot-operator", cpu(operators=rows))
+    found = answer("hot-operator", cpu(operators=rows, workload="detection"))
     assert found.remedy == "gathered-rois"
     assert found.gain_ms == pytest.approx((0.75 * 46, 0.9 * 46))
-    has = cpu(operators=rows, optimizations=(parse_optimization("gathered-rois"),))
+    has = cpu(operators=rows, workload="detection", optimizations=(parse_optimization("gathered-rois"),))
     assert isinstance(answer("hot-operator", has), Note)
+    # `laptime run` would refuse it elsewhere.
+    assert isinstance(answer("hot-operator", cpu(operators=rows, workload="train.py:workload")), Note)
 
 
 def test_a_hot_operator_of_a_gpu_in_fp32_is_offered_bf16_by_the_rates_of_this_machine():

@@ -1,6 +1,7 @@
 """A ladder of named variants whose processes take given times, and advice made by hand."""
 
 from tests.unit.conftest import make_data_spec
+from tests.unit.ladder.turning import turned
 
 from laptime.catalogue import find_preset, find_workload
 from laptime.ladder import run as ladder_module
@@ -8,7 +9,6 @@ from laptime.ladder.advising import Rules
 from laptime.ladder.plan import make_plan
 from laptime.ladder.request import LadderRequest
 from laptime.ladder.run import Ladder
-from laptime.launchers.base import Hooks
 from laptime.places import Places
 from laptime.records import Advice, EpochRecord, Finding, LadderRecord, ProbeRecord, RunRecord, write_json
 
@@ -97,11 +97,8 @@ def make_ladder(tmp_path, monkeypatch, rules: Rules | None, run=a_run, report=Fa
 
 def through(ladder: Ladder) -> list[str]:
     """Runs a ladder to its end, as the command line does; what ran, in words."""
-    told = []
     try:
-        for turn in ladder.turns():
-            told.append(str(turn))
-            ladder.run(turn, Hooks())
+        told = turned(ladder)
         ladder.compare()
         ladder.close("done")
     finally:
