@@ -12,8 +12,11 @@ import time
 from bisect import bisect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from statistics import median
 
+import psutil
 from mlflow_server import MlflowServer
 from peers import shown
 
@@ -24,7 +27,17 @@ _HERE = "there"
 _LOOK_EVERY_S = 0.5
 _ALLOWED = 0.005
 
-Samples = list[tuple[float, float]]
+
+@dataclass(frozen=True)
+class Used:
+    """CPU seconds: of the ladder's parent, of all but the training, and taken by the machine's host."""
+
+    parent: float
+    others: float
+    stolen: float
+
+
+Samples = list[tuple[float, Used]]
 
 
 @contextmanager
@@ -54,7 +67,7 @@ def ladder(asked: argparse.Namespace, uri: str, folder: Path) -> tuple[RunRecord
     with (folder.parent / f"{folder.name}.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         while process.poll() is None:
-            samples.append((time.time(), cpu_seconds(process.pid)))
+            samples.append((time.time(), used(process.pid)))
             time.sleep(_LOOK_EVERY_S)
     record = read_record(folder / "cpu-baseline-0" / "record.json")
     if record.status != "done":
@@ -62,14 +75,21 @@ def ladder(asked: argparse.Namespace, uri: str, folder: Path) -> tuple[RunRecord
     return record, samples
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU seconds that a process has used, its children's not counted."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def used(pid: int) -> Used:
+    """What has been used by now; the training is the parent's children, whatever they do."""
+    parent, machine = psutil.Process(pid), psutil.cpu_times()
+    training = 0.0
+    for child in parent.children(recursive=True):
+        try:
+            training += sum(child.cpu_times()[:2])
+        except psutil.NoSuchProcess:
+            continue
+    busy = machine.user + machine.nice + machine.system + machine.irq + machine.softirq
+    return Used(sum(parent.cpu_times()[:2]), busy - training, machine.steal)
 
 
-def share(record: RunRecord, samples: Samples) -> float:
-    """CPU that the parent took within the counted epochs and their evaluations, as a share of their time."""
+def shares(record: RunRecord, samples: Samples) -> Used:
+    """What was used within the counted epochs and their evaluations, as shares of one core."""
     first, last = record.epochs[0], record.epochs[-1]
     assert first.ended_at is not None
     assert last.ended_at is not None
@@ -78,10 +98,19 @@ def share(record: RunRecord, samples: Samples) -> float:
     inside = samples[bisect(moments, begin) : bisect(moments, end)]
     if len(inside) < 2:
         sys.exit("the epochs were over before the parent's CPU was looked at twice: give more --images or --epochs.")
-    return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
+    (began, before), (ended, after) = inside[0], inside[-1]
+    return Used(*((b - a) / (ended - began) for a, b in zip(astuple(before), astuple(after), strict=True)))
 
 
-def laps(found: dict[str, list[tuple[tuple[float, ...], float]]], state: str) -> Laps:
+def shares_shown(values: list[float]) -> str:
+    """Median and most."""
+    return f"{median(values):.2%} ({max(values):.2%})"
+
+
+Found = dict[str, list[tuple[tuple[float, ...], Used]]]
+
+
+def laps(found: Found, state: str) -> Laps:
     """The epochs of a state, by round."""
     return Laps(state, tuple(range(len(found[state]))), tuple(times for times, _ in found[state]))
 
@@ -94,26 +123,33 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--epochs", type=int, default=8)
     asked = parser.parse_args()
-    found: dict[str, list[tuple[tuple[float, ...], float]]] = {}
+    found: Found = {}
     with tempfile.TemporaryDirectory() as name, servers(Path(name) / "mlflow") as uris:
         os.environ["LAPTIME_HOME"] = str(Path(name) / "home")
         for number in range(asked.rounds):
             turns = list(uris.items())
             for state, uri in turns[number % 3 :] + turns[: number % 3]:
                 record, samples = ladder(asked, uri, Path(name) / f"{number}-{state}")
-                times, used = tuple(e.epoch_s for e in record.kept), share(record, samples)
-                found.setdefault(state, []).append((times, used))
+                times, share = tuple(e.epoch_s for e in record.kept), shares(record, samples)
+                found.setdefault(state, []).append((times, share))
                 sys.stderr.write(
-                    f"round {number + 1}, {state}: {epoch_seconds(laps(found, state)):.3f} s, {used:.3%}\n"
+                    f"round {number + 1}, {state}: {median(times):.3f} s, parent {share.parent:.2%}, "
+                    f"all but the training {share.others:.2%}, stolen {share.stolen:.2%}\n"
                 )
     draw, there = Bootstrap(), laps(found, _HERE)
-    sys.stdout.write("| tracking server | epoch over one with it there (95 %) | CPU of the parent meanwhile |\n")
-    sys.stdout.write("|---|---|---|\n")
+    sys.stdout.write(
+        "CPU is that of the counted epochs, in shares of one core: medians over rounds, the most in parentheses.\n\n"
+    )
+    sys.stdout.write(
+        "| tracking server | s/epoch | over one with it there (95 %) | CPU of the parent | of all but the training "
+        "| stolen |\n"
+    )
+    sys.stdout.write("|---|---:|---:|---:|---:|---:|\n")
     for state in uris:
-        ratio = draw.ratio(laps(found, state), there)
-        over = "1" if state == _HERE else shown(ratio)
-        most = max(used for _, used in found[state])
-        sys.stdout.write(f"| {state} | {over} | {most:.3%} of a core at most |\n")
+        ratio = "1" if state == _HERE else shown(draw.ratio(laps(found, state), there))
+        cells = (shares_shown([getattr(u, of) for _, u in found[state]]) for of in ("parent", "others", "stolen"))
+        seconds = epoch_seconds(laps(found, state))
+        sys.stdout.write(f"| {state} | {seconds:.3f} | {ratio} | {' | '.join(cells)} |\n")
     sys.stdout.write(f"\nAllowed: {_ALLOWED:.1%}. {asked.rounds} rounds, {asked.epochs} epochs each.\n")
 
 

@@ -96,6 +96,8 @@ class Preset:
         parallel: whether the variants on several ranks follow the optimized one, where the machine has the devices.
         limit_train, limit_test: images at most, on a CPU; a GPU takes all of them in less time.
         ablation: whether each part of the optimized variant is left out in turn, unless the user says.
+        profiled_rungs: whether each variant of the ladder gets a profile; else only the baseline and the optimized one,
+            which is for steps of seconds: there a profile takes longer than a variant's counted epochs.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Preset:
     limit_test: int | None = None
     parallel: bool = False
     ablation: bool = False
+    profiled_rungs: bool = True
 
 
 @dataclass(frozen=True)

@@ -72,13 +72,16 @@ def find_cause(pairs: Sequence[PairRecord]) -> Cause | None:
 
 
 def quality_loss(pairs: Sequence[PairRecord]) -> str | None:
-    """One sentence where head's quality is shown to be worse by more than the tolerance, pair by pair; else None.
+    """One sentence where head's quality is shown to be worse by more than the tolerance, or gone; else None.
 
-    Quality is the first of accuracy, mean average precision and loss that all processes have. The mean of what is lost
-    must exceed the tolerance, and a bound at 1 % must exclude that nothing is.
+    Quality is the first of accuracy, mean average precision and loss that all processes have; it is gone where base has
+    one of them and both together have none. The mean of what is lost, pair by pair, must exceed the tolerance, and a
+    bound at 1 % must exclude that nothing is.
     """
     found = _qualities(pairs)
-    if found is None or len(pairs) < _FEWEST or any(p.base.stand_in for p in pairs):
+    if found is None:
+        return _gone(pairs)
+    if len(pairs) < _FEWEST or any(p.base.stand_in for p in pairs):
         return None
     quality, sides = found
     losses = [_lost(quality, base, head) for base, head in zip(*sides, strict=True)]
@@ -98,6 +101,19 @@ def _qualities(pairs: Sequence[PairRecord]) -> tuple[Quality, tuple[list[float],
         if (found := _both(pairs, quality.of)) and all(map(math.isfinite, (*found[0], *found[1]))):
             return quality, found
     return None
+
+
+def _gone(pairs: Sequence[PairRecord]) -> str | None:
+    """One sentence where base has a quality that head has not: a loss that is not a number arrives as none, too."""
+    had = next((q for q in QUALITIES if pairs and all(_known(q.of(p.base)) for p in pairs)), None)
+    return had and (
+        f"head is not slower, but has no {had.name} any more, where base has one in every pair: either it diverges "
+        "(nan) or no longer measures it; look into its log, or let it measure what base does."
+    )
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def _lost(quality: Quality, base: float, head: float) -> float:

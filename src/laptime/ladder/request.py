@@ -124,9 +124,17 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
         timeout_s=request.timeout,
         check=repeat == 0,
         save_model=repeat == 0,
-        profile=request.profile if repeat == 0 else "none",
+        profile=_profile(request, preset, variant) if repeat == 0 else "none",
         profile_schedule=request.profile_schedule,
     )
+
+
+def _profile(request: LadderRequest, preset: Preset, variant: Variant) -> ProfileMode:
+    """What is asked for, or nothing for what a preset leaves out; variants that are named are all profiled."""
+    ends = (f"{variant.device}-baseline", f"{variant.device}-optimized")
+    if preset.profiled_rungs or request.variants or variant.name in ends:
+        return request.profile
+    return "none"
 
 
 def check_variant(request: LadderRequest, variant: Variant, data: DataSpec | None = None) -> None:

@@ -101,7 +101,7 @@ def test_a_kernel_that_is_30_percent_off_in_one_layer_is_refused(image_data, mon
 def test_what_rounding_does_to_the_net_itself_is_no_mistake(image_data, monkeypatch):
     """As on EfficientNet-B5: the usual tolerance refuses an honest bf16 step, whose layers are right."""
     monkeypatch.setitem(TOLERANCES, "numeric", check.Tolerance(3e-2, 0.01))
-    # The same kernels in the same layout: bf16 against plain bf16 differs in no bit on any CPU, against fp32 by rounding.
+    # The same kernels in the same layout: no bit differs from plain bf16 on any CPU, and rounding is against fp32.
     asked = spec_with("fused-optimizer", "bf16")
     assert 0 < check.check_one_step(asked, image_data, 8).gradient_tolerance - 0.01 < 1  # the real one, of this net
     monkeypatch.setattr(check, "_moved_by_rounding", lambda spec, data, before: 0.5)

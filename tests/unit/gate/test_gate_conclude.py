@@ -72,16 +72,30 @@ def test_lost_quality_is_parity_only_where_it_is_shown():
     assert kind(pairs=pairs(SAME, test_accuracy=0.45)) == "parity"
     assert kind(pairs=pairs(SAME, test_accuracy=0.495)) == "not_regressed"
     assert kind(pairs=pairs(WORKED, test_accuracy=0.1)) == "regressed"
-    assert kind(pairs=pairs(SAME, test_accuracy=None)) == "not_regressed"
-    # A head that measures no quality any more is judged by what both still have.
+    # A head that no longer measures base's quality is judged by what both still have.
     assert kind(pairs=with_quality("test_map50", 0.4, 0.3)) == "parity"
     assert kind(pairs=with_quality("test_map50", 0.4, 0.395)) == "not_regressed"
     assert kind(pairs=with_quality("test_loss", 2.0, 2.1)) == "parity"
     assert kind(pairs=with_quality("test_loss", 2.0, 1.5)) == "not_regressed"
-    assert kind(pairs=with_quality("test_loss", 2.0, math.nan)) == "not_regressed"
     scattered = [p.model_copy(update={"head": p.head.model_copy(update={"test_accuracy": a})})
                  for p, a in zip(pairs(SAME), (0.2, 0.6, 0.45, 0.6), strict=True)]  # fmt: skip
     assert kind(pairs=tuple(scattered)) == "not_regressed"
+
+
+@pytest.mark.parametrize(
+    ("of_pairs", "name"),
+    [(pairs(SAME, test_accuracy=None), "test accuracy"), (with_quality("test_loss", 2.0, math.nan), "test loss")],
+)
+def test_a_head_whose_quality_is_gone_does_not_pass(of_pairs, name):
+    outcome = gate(pairs=of_pairs).outcome
+    assert outcome is not None
+    assert outcome.kind == "parity"
+    assert f"no {name} any more" in outcome.sentence
+
+
+def test_a_base_without_quality_asks_for_none():
+    assert kind(pairs=with_quality("test_loss", math.nan, 2.0)) == "not_regressed"
+    assert kind(pairs=with_quality("test_loss", math.nan, math.nan)) == "not_regressed"
 
 
 def test_a_regression_names_what_grew():

@@ -1,0 +1,41 @@
+"""What a request makes of its presets."""
+
+import pytest
+
+from laptime.catalogue import find_preset, find_workload
+from laptime.ladder.request import make_request, make_spec
+from laptime.spec import DataSpec
+from laptime.variants import resolve
+
+DATA = DataSpec(
+    asked="synthetic",
+    kind="synthetic",
+    digest="0" * 64,
+    path="/data",
+    classes=("a", "b"),
+    train_count=64,
+    test_count=20,
+)
+
+
+def profiled(name: str, repeat: int = 0, **asked) -> str:
+    return make_spec(make_request(**asked), resolve(name), DATA, repeat).profile
+
+
+def test_a_preset_for_slow_steps_profiles_the_ends_alone():
+    assert not find_preset(find_workload("eurosat"), "quick").profiled_rungs
+    assert profiled("cpu-baseline", workload="eurosat") == "full"
+    assert profiled("cpu-optimized", workload="eurosat") == "full"
+    assert profiled("cpu-optimized", workload="eurosat", profile="simple") == "simple"
+    assert profiled("cpu-products", workload="eurosat") == "none"
+    assert profiled("cpu-optimized-without-dead-taps", workload="eurosat") == "none"
+
+
+@pytest.mark.parametrize("asked", [{"workload": "cifar"}, {"workload": "eurosat", "preset": "full"}])
+def test_other_presets_profile_each_variant(asked):
+    assert profiled("cpu-products", **asked) == "full"
+    assert profiled("cpu-products", repeat=1, **asked) == "none"
+
+
+def test_a_variant_that_is_named_is_profiled():
+    assert profiled("cpu-products", workload="eurosat", variants=("cpu-products",)) == "full"
