@@ -107,7 +107,7 @@ def test_what_rounding_does_to_the_net_itself_is_no_mistake(image_data, monkeypa
     monkeypatch.setattr(check, "_moved_by_rounding", lambda spec, data, before: 0.5)
     outcome = check_one_step(asked, image_data, 8)
     assert outcome.passed, outcome
-    assert outcome.gradient_tolerance == 1.5
+    assert outcome.gradient_tolerance == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("factor", [0.7, 0.0, -20.0])
@@ -122,13 +122,22 @@ def test_a_wrong_kernel_is_refused_on_such_a_net_too(image_data, monkeypatch, fa
 
 
 def test_the_wide_tolerance_grows_for_nothing_else():
-    def grown(klass, layer_error):
+    def grown(klass, layer_error, error=(0.034, 1.1), moved=0.5):
         sharp = None if layer_error is None else check.Sharp("x", layer_error, 0.1)
-        return check._gradient_tolerance(klass, 1.1, sharp, lambda: 0.5)
+        return check._tolerance(klass, check.Tolerance(*error), sharp, lambda: moved)
 
-    assert grown("numeric", 0.009) == 1.5
+    assert grown("numeric", 0.009).gradient == pytest.approx(1.5)
     for klass, layer_error in (("exact", 0.0), ("numeric", 0.02), ("numeric", None), ("numeric", float("nan"))):
-        assert grown(klass, layer_error) == TOLERANCES[klass].gradient
+        assert grown(klass, layer_error) == TOLERANCES[klass]
+    assert grown("numeric", 0.009, moved=0.01) == TOLERANCES["numeric"]
+
+
+@pytest.mark.parametrize("error", [(0.034, 0.4), (0.01, 1.1)])
+def test_the_loss_has_the_same_share_of_it_whichever_asks(error):
+    """An honest step of EfficientNet-B5 without dead taps was 0.034 off in the loss, and its worst layer 0.003."""
+    found = check._tolerance("numeric", check.Tolerance(*error), check.Sharp("x", 0.003, 0.1), lambda: 0.6)
+    assert found.gradient == pytest.approx(1.8)
+    assert found.loss == pytest.approx(3e-2 * 1.8 / 0.48)
 
 
 def test_a_gradient_that_is_not_finite_is_the_worst():
