@@ -35,8 +35,9 @@ from laptime.records import ProfileRecord, TraceSummary, write_json
 from laptime.spec import ProfileSchedule
 from laptime.trees import tensors
 
-# What the segment may take of a run, two steps to learn the order of the marks aside; longer steps get fewer of them.
-_TIMES_S, _CLOSE_S = 7.0, 3.0
+# What the steps may take of a run, two to learn the order of the marks aside; longer ones are fewer. Reading what was
+# recorded takes torch several times as long (18 s for five steps of EfficientNet-B5).
+_TIMES_S, _CLOSE_S = 3.0, 1.5
 # Stacks and memory cost time in each operation, so they are taken apart from the times. The table of memory is of steps
 # without stacks: torch adds up what was taken within each frame (13 s for two steps of EfficientNet-B5).
 _CLOSE_STEPS = ProfileSchedule(0, 1, 2, 1)
