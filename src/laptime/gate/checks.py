@@ -106,7 +106,9 @@ def _qualities(pairs: Sequence[PairRecord]) -> tuple[Quality, tuple[list[float],
 def _gone(pairs: Sequence[PairRecord]) -> str | None:
     """One sentence where base has a quality that head has not: a loss that is not a number arrives as none, too."""
     had = next((q for q in QUALITIES if pairs and all(_known(q.of(p.base)) for p in pairs)), None)
-    return had and (
+    if had is None:
+        return None
+    return (
         f"head is not slower, but has no {had.name} any more, where base has one in every pair: either it diverges "
         "(nan) or no longer measures it; look into its log, or let it measure what base does."
     )
