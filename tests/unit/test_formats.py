@@ -22,6 +22,7 @@ from laptime.data.mirror import LATEST_SCHEMA, _latest
 from laptime.data.store import Entry, Store
 from laptime.data.tensors import open_tensors
 from laptime.engine import checkpoint
+from laptime.engine.checkpoint_pointer import parse_pointer
 from laptime.errors import LaptimeError
 from laptime.gate.conclude import conclude
 from laptime.gate.records import read_gate
@@ -126,7 +127,7 @@ def test_an_entry_of_the_index(tmp_path: Path) -> None:
 
 def test_a_checkpoint() -> None:
     place = FORMATS / "checkpoint-1"
-    pointer = checkpoint._parsed((place / "latest.json").read_bytes(), str(place))
+    pointer = parse_pointer((place / "latest.json").read_bytes(), str(place))
     assert pointer.spec == checkpoint.identity(read_spec(FORMATS / "spec-1.json"))
     found = checkpoint._unpacked((place / pointer.written[0].name).read_bytes())
     assert (len(found.epochs), found.epochs[0].epoch_s) == (1, 1.5)
@@ -151,7 +152,7 @@ def test_what_a_mirror_says() -> None:
 
 
 def _checkpoints(path: Path) -> None:
-    checkpoint._parsed(path.read_bytes(), str(path))
+    parse_pointer(path.read_bytes(), str(path))
 
 
 READ: dict[str, Callable[[Path], object]] = {

@@ -50,6 +50,7 @@ from laptime.data.official import unpickle
 from laptime.data.store import Store
 from laptime.data.tensors import open_tensors
 from laptime.engine import checkpoint
+from laptime.engine.checkpoint_pointer import parse_pointer
 from laptime.gate import process
 from laptime.gate.conclude import conclude
 from laptime.gate.records import read_gate
@@ -144,7 +145,7 @@ def _recalled(path: Path) -> None:
 
 
 def _checkpointed(path: Path) -> None:
-    pointer = checkpoint._parsed(path.read_bytes(), str(path))
+    pointer = parse_pointer(path.read_bytes(), str(path))
     assert pointer.written or not pointer.written
 
 
