@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from laptime.data.objects import Objects, open_objects
+from laptime.data.objects import Objects, open_objects, patiently
 from laptime.errors import DataError, LaptimeError, RunError
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks
 from laptime.launchers.process import last_line, run_child, supervise
@@ -52,8 +52,11 @@ class Pod:
         self._next = 0.0
 
     def bring(self) -> RunSpec:
-        """Spec and data, ready on this machine; raises LaptimeError."""
-        body = self._objects.read(SPEC)
+        """Spec and data, ready on this machine; raises LaptimeError.
+
+        A store that is away is waited for, since a pod that ends uses up one of its restarts.
+        """
+        body = patiently(lambda: self._objects.read(SPEC), _PATIENCE_S, _say)
         if body is None:
             raise RunError(f"{self._objects.url} holds no {SPEC}: check the run store and the run's name.")
         path = self._folder / SPEC
@@ -175,7 +178,8 @@ def _run(pod: Pod, ranks: int, nodes: Nodes | None, index: int) -> int:
         code = pod.train(ranks, nodes, spec.timeout_s)
         pod.give_back()
     except LaptimeError as error:
-        pod.fail(str(error), index)
+        with contextlib.suppress(DataError):  # the store that is away is the error
+            pod.fail(str(error), index)
         raise
     if code:
         pod.fail(f"its ranks ended with exit code {code}.", index)

@@ -26,7 +26,7 @@ from laptime.data.disk import no_room
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.check import check_one_step
-from laptime.engine.checkpoint import Checkpoints, Found
+from laptime.engine.checkpoint import Checkpoints, CheckpointsAwayError, Found
 from laptime.engine.fits import explain_memory, out_of_memory
 from laptime.engine.flops import flops_per_sample
 from laptime.errors import LaptimeError, UsageError, in_words, shorten
@@ -59,6 +59,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
 
     Raises:
         PeerLostError: another rank is gone; its own error is the one to show.
+        CheckpointsAwayError: they can't be seen now, and the launcher starts the ranks anew.
     """
     folder.mkdir(parents=True, exist_ok=True)
     machine()  # notes the load before this run adds to it
@@ -78,11 +79,12 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
                 print(times_line(epochs), flush=True)  # noqa: T201 - only now: a time is shown once the check has passed
         except _Wrong as wrong:
             status, error = "wrong", str(wrong)
+        except CheckpointsAwayError:  # a record would be the run's last word
+            raise
         except LaptimeError as known:
             status, error = "failed", str(known)
         except Exception as unexpected:  # a variant that crashes becomes a failed run; the ladder goes on
-            if world.size > 1 and lost_a_peer(unexpected):
-                raise PeerLostError(" ".join(str(unexpected).split())[:300]) from unexpected
+            _pass_on_a_loss(unexpected, world)
             traceback.print_exc()
             own = Path(spec.data.path) if spec.data.own else None
             status, error = "failed", no_room(unexpected, folder) or explain(unexpected, own)
@@ -112,6 +114,11 @@ class PeerLostError(LaptimeError):
     """Another rank is gone."""
 
     exit_code = PEER_LOST
+
+
+def _pass_on_a_loss(error: Exception, world: World) -> None:
+    if world.size > 1 and lost_a_peer(error):
+        raise PeerLostError(" ".join(str(error).split())[:300]) from error
 
 
 class _Wrong(Exception):  # noqa: N818 - a verdict, not an error

@@ -108,6 +108,11 @@ def started_by_launcher() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ and "WORLD_SIZE" in os.environ
 
 
+def started_again() -> bool:
+    """Whether the launcher starts its ranks anew where one fails, as on several nodes and in pods."""
+    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+
+
 @contextlib.contextmanager
 def opened(device: str) -> Iterator[World]:
     """Opens the process group of the launcher that started this process; `ALONE` where none did.

@@ -14,11 +14,15 @@ from pathlib import Path
 import pytest
 
 from laptime.compare.sides import load_sides
+from laptime.data.box_store import SCHEMA as BOXES_SCHEMA
+from laptime.data.box_store import data_spec, read_box_meta, verify_boxes
+from laptime.data.box_tensors import open_boxes
 from laptime.data.meta import read_meta, verify_folder
 from laptime.data.mirror import LATEST_SCHEMA, _latest
 from laptime.data.store import Entry, Store
 from laptime.data.tensors import open_tensors
 from laptime.engine import checkpoint
+from laptime.engine.checkpoint_pointer import parse_pointer
 from laptime.errors import LaptimeError
 from laptime.gate.conclude import conclude
 from laptime.gate.records import read_gate
@@ -102,6 +106,16 @@ def test_a_store(name: str, channels: int) -> None:
     assert meta.fields() == json.loads((FORMATS / name / "meta.json").read_text())
 
 
+def test_a_store_of_boxes() -> None:
+    folder = FORMATS / "boxes-1"
+    meta = verify_boxes(folder)
+    data = open_boxes(data_spec(folder, "boxes"))
+    assert (data.classes, data.side, data.largest) == (("disc", "square"), 64, (16, 16))
+    assert data.test.dataset[0].boxes.tolist() == [[1.0, 2.0, 9.0, 11.0], [3.0, 3.0, 7.5, 8.0]]
+    assert [data.train.dataset[i].labels.tolist() for i in range(4)] == [[2], [1], [1], []]
+    assert meta.model_dump(mode="json", by_alias=True) == json.loads((folder / "meta.json").read_text())
+
+
 def test_an_entry_of_the_index(tmp_path: Path) -> None:
     fields = json.loads((FORMATS / "index-1.json").read_text())
     store = Store(tmp_path)
@@ -113,7 +127,7 @@ def test_an_entry_of_the_index(tmp_path: Path) -> None:
 
 def test_a_checkpoint() -> None:
     place = FORMATS / "checkpoint-1"
-    pointer = checkpoint._parsed((place / "latest.json").read_bytes(), str(place))
+    pointer = parse_pointer((place / "latest.json").read_bytes(), str(place))
     assert pointer.spec == checkpoint.identity(read_spec(FORMATS / "spec-1.json"))
     found = checkpoint._unpacked((place / pointer.written[0].name).read_bytes())
     assert (len(found.epochs), found.epochs[0].epoch_s) == (1, 1.5)
@@ -138,7 +152,7 @@ def test_what_a_mirror_says() -> None:
 
 
 def _checkpoints(path: Path) -> None:
-    checkpoint._parsed(path.read_bytes(), str(path))
+    parse_pointer(path.read_bytes(), str(path))
 
 
 READ: dict[str, Callable[[Path], object]] = {
@@ -148,6 +162,7 @@ READ: dict[str, Callable[[Path], object]] = {
     "gate-1.json": read_gate,
     "journal-1.jsonl": read_journal,
     "store-2/meta.json": lambda p: read_meta(p.parent),
+    "boxes-1/meta.json": lambda p: read_box_meta(p.parent),
     "checkpoint-1/latest.json": _checkpoints,
     "latest-1.json": lambda p: _latest(_Mirror(p.read_bytes()), "cifar"),
 }
@@ -174,6 +189,7 @@ def test_what_is_written_now_has_the_schema_of_the_golden_files() -> None:
         "ladder-1.json": LadderRecord.model_fields["schema_"].default,
         "latest-1.json": LATEST_SCHEMA,
         "spec-1.json": read_spec(FORMATS / "spec-1.json").schema_,
+        "boxes-1/meta.json": BOXES_SCHEMA,
     }
     for name, schema in written.items():
         assert json.loads((FORMATS / name).read_text())["schema"] == schema

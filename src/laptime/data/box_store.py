@@ -12,7 +12,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -24,11 +24,14 @@ from laptime.data.meta import META, Sha256, Size
 from laptime.data.sources import Say
 from laptime.data.store import Store
 from laptime.errors import DataError, shorten, without_secrets
+from laptime.parsing import other_schema, parse_json
 from laptime.records import write_json
 from laptime.spec import DataKind, DataSpec, Frozen, explain
 
 SCHEMA: Literal["laptime.boxes/1"] = "laptime.boxes/1"
 TABLE, IMAGES = "boxes.csv", "images"
+
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class StoredFile(Frozen):
@@ -55,9 +58,9 @@ class BoxMeta(Frozen):
     digest: Sha256
     kind: DataKind
     asked: str
-    classes: tuple[str, ...]
-    train: tuple[str, ...]
-    test: tuple[str, ...]
+    classes: Names
+    train: Names
+    test: Names
     largest: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
     files: dict[str, StoredFile]
     notice: str = ""
@@ -90,14 +93,8 @@ def read_box_meta(folder: Path) -> BoxMeta:
     Raises:
         DataError: something is missing, cut off or of another schema; with the remedy.
     """
-    path = folder / META
-    again = f"delete {folder} and fetch the data again (laptime data fetch detection)"
-    try:
-        meta = BoxMeta.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"the data store {folder} can't be read ({error}): {again}.") from error
-    except ValidationError as error:
-        raise DataError(f"{path} is no store of boxes, {explain(error)}: {again}.") from error
+    again = fetch_again(folder)
+    meta = _parsed(folder / META, again)
     for name, said in meta.files.items():
         try:
             size = (folder / name).stat().st_size
@@ -108,6 +105,40 @@ def read_box_meta(folder: Path) -> BoxMeta:
     return meta
 
 
+def fetch_again(folder: Path) -> str:
+    """The remedy for a store that is damaged."""
+    return f"delete {folder} and fetch the data again (laptime data fetch detection)"
+
+
+def _parsed(path: Path, again: str) -> BoxMeta:
+    try:
+        fields = parse_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"the data store {path.parent} can't be read ({error}): {again}.") from error
+    except ValueError as error:
+        raise DataError(f"{path} is damaged (no JSON: {error}): {again}.") from error
+    found = fields.get("schema") if isinstance(fields, dict) else None
+    if found != SCHEMA:
+        raise DataError(f"{path} {other_schema(found, SCHEMA, again)}")
+    try:
+        meta = BoxMeta.model_validate(fields)
+    except ValidationError as error:
+        raise DataError(f"{path} is no store of boxes, {explain(error)}: {again}.") from error
+    outside = next((name for name in meta.files if not _inside(name)), None)
+    if outside is not None:
+        raise DataError(f"{path} names the file {shorten(outside)!r}, which is none of the store's: {again}.")
+    missing = next((name for name in (*meta.train, *meta.test) if f"{IMAGES}/{name}" not in meta.files), None)
+    if missing is not None:
+        raise DataError(f"{path} has no file of the image {shorten(missing)!r}: {again}.")
+    return meta
+
+
+def _inside(name: str) -> bool:
+    """Whether a file's name leads to a place in its store, and to one that the system takes."""
+    path = PurePosixPath(name)
+    return "\0" not in name and ".." not in path.parts and not path.is_absolute()
+
+
 def verify_boxes(folder: Path) -> BoxMeta:
     """Reads everything and checks each SHA-256; raises DataError with the file that is wrong."""
     meta = read_box_meta(folder)
@@ -115,11 +146,11 @@ def verify_boxes(folder: Path) -> BoxMeta:
         found = _checksum(folder / name)
         if found != said.sha256:
             raise DataError(
-                f"{folder / name} has the wrong checksum (SHA-256 {found[:12]}, should be {said.sha256[:12]}): delete "
-                f"{folder} and fetch the data again (laptime data fetch detection)."
+                f"{folder / name} has the wrong checksum (SHA-256 {found[:12]}, should be {said.sha256[:12]}): "
+                f"{fetch_again(folder)}."
             )
     if meta.whole() != meta.digest:
-        raise DataError(f"{folder / META} does not belong to its files: delete {folder} and fetch the data again.")
+        raise DataError(f"{folder / META} does not belong to its files: {fetch_again(folder)}.")
     return meta
 
 

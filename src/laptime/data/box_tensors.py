@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from laptime.data.box_store import IMAGES, TABLE, read_box_meta
+from laptime.data.box_store import IMAGES, TABLE, fetch_again, read_box_meta
 from laptime.data.decode import read_image
 from laptime.data.limits import check_limit
 from laptime.data.own import OwnSplit
+from laptime.errors import DataError, shorten
 from laptime.spec import DataSpec
 
 
@@ -107,6 +108,7 @@ class ParsedOnce(ReadAgain):
     def __init__(self, folder: Path, names: tuple[str, ...], classes: tuple[str, ...]) -> None:
         super().__init__(folder, names, classes)
         table = read_table(folder, classes)
+        check_sides(folder, table)
         self.lines = [table.get(name, []) for name in names]
 
     def __getitem__(self, index: int) -> BoxItem:
@@ -127,15 +129,37 @@ class Kept(Dataset[BoxItem]):
 
 
 def read_table(folder: Path, classes: tuple[str, ...]) -> dict[str, list[tuple[float, ...]]]:
-    """Label and sides of each box of a store, by the image's name."""
-    numbers = {name: float(label) for label, name in enumerate(classes, start=1)}
+    """Label and sides of each box of a store, by the image's name.
+
+    The baseline reads it again for each item, so what a line says is not weighed here (see `check_sides`).
+
+    Raises:
+        DataError: it can't be read, or is no CSV as a store holds it.
+    """
+    path, numbers = folder / TABLE, {name: float(label) for label, name in enumerate(classes, start=1)}
     found: dict[str, list[tuple[float, ...]]] = {}
-    with (folder / TABLE).open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            if line["xmin"]:
-                sides = (float(line[side]) for side in ("xmin", "ymin", "xmax", "ymax"))
-                found.setdefault(line["filename"], []).append((numbers[line["class"]], *sides))
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for line in csv.DictReader(file):
+                if line["xmin"] != "":  # None, which is no number, where the line was cut off
+                    sides = (float(line[side]) for side in ("xmin", "ymin", "xmax", "ymax"))
+                    found.setdefault(line["filename"], []).append((numbers[line["class"]], *sides))
+    except OSError as error:
+        raise DataError(f"{path} can't be read ({error.strerror}): {fetch_again(folder)}.") from error
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        said = shorten(f"{type(error).__name__}: {error}")
+        raise DataError(f"{path} is damaged ({said}): {fetch_again(folder)}.") from error
     return found
+
+
+def check_sides(folder: Path, table: dict[str, list[tuple[float, ...]]]) -> None:
+    """Refuses boxes without an area, as training sees them: none was stored; raises DataError."""
+    for name, lines in table.items():
+        sides = torch.tensor(lines, dtype=torch.float64).to(torch.float32)[:, 1:]
+        if not (sides.isfinite().all() and (sides[:, 2:] > sides[:, :2]).all()):
+            raise DataError(
+                f"{folder / TABLE} is damaged (a box on {shorten(name)} has no area): {fetch_again(folder)}."
+            )
 
 
 class Boxes(Protocol):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from laptime.errors import DataError, UsageError, in_words, shorten
+from laptime.errors import DataError, UnreachableError, UsageError, in_words, shorten
+
+T = TypeVar("T")
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 
 
 class Objects(Protocol):
@@ -81,3 +85,36 @@ def open_objects(place: str) -> Objects:
     if not place or "://" in place:
         raise UsageError(f"{shorten(place)!r} is no place for runs: give a folder or an s3:// address.")
     return Folder(Path(place).expanduser().absolute())
+
+
+def patiently(
+    ask: Callable[[], T],
+    patience_s: float,
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
+    """Asks a place again while it does not answer: after a second, then after twice as long each time.
+
+    Args:
+        ask: reads there.
+        patience_s: for how long.
+        say: told once that it is waited for.
+        sleep: a test's.
+        clock: a test's.
+
+    Raises:
+        UnreachableError: it has not answered all that time; what else `ask` raises comes through at once.
+    """
+    until, pause = clock() + patience_s, _FIRST_PAUSE_S
+    while True:
+        try:
+            return ask()
+        except UnreachableError as error:
+            left = until - clock()
+            if left <= 0:
+                raise
+            if pause == _FIRST_PAUSE_S:
+                say(f"{error} Asking again for {patience_s:.0f} s.")
+            sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)

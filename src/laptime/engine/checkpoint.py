@@ -9,48 +9,32 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from laptime.catalogue import options_of
-from laptime.data.objects import Objects, open_objects
+from laptime.data.objects import Objects, open_objects, patiently
+from laptime.engine.checkpoint_pointer import CHECKPOINT_SCHEMA, POINTER, Pointer, Written, parse_pointer
 from laptime.engine.state import State, put_back, state_of
-from laptime.errors import DataError, RunError, shorten
+from laptime.errors import DataError, RunError, UnreachableError, shorten
 from laptime.optimizations.base import Parts
-from laptime.parsing import other_schema, parse_json
-from laptime.records import EpochRecord, Readable, StartRecord
-from laptime.spec import OptimizationSpec, RunSpec, explain
-from laptime.world import World
+from laptime.parsing import other_schema
+from laptime.records import EpochRecord, StartRecord
+from laptime.spec import OptimizationSpec, RunSpec
+from laptime.world import World, started_again
 
-CHECKPOINT_SCHEMA: Literal["laptime.checkpoint/1"] = "laptime.checkpoint/1"
-POINTER = "latest.json"
 _NAMES, _KEPT = 3, 2
+# How long a place that is away is waited for. Before a run that nobody starts again begins without; and before one that
+# its launcher starts again fails: longer, since that uses up a restart, and shorter than ranks wait for each other.
+_PATIENCE_S, _WATCHED_PATIENCE_S = 60.0, 120.0
 
 _EPOCHS = TypeAdapter(tuple[EpochRecord, ...])
 _OPTIMIZATIONS = TypeAdapter(tuple[OptimizationSpec, ...])
-
-
-class Written(Readable):
-    """A checkpoint as the pointer names it: `epochs` are those that it has behind it."""
-
-    name: Annotated[str, Field(pattern=r"^checkpoint-[0-9]\.pt$")]
-    sha256: str
-    epochs: Annotated[int, Field(ge=1)]
-
-
-class Pointer(Readable):
-    """What `latest.json` holds: which run this is, its checkpoints, the newest first, and each of its starts."""
-
-    schema_: Literal["laptime.checkpoint/1"] = Field(default=CHECKPOINT_SCHEMA, alias="schema")
-    spec: str
-    written: tuple[Written, ...] = ()
-    starts: tuple[StartRecord, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,12 +56,16 @@ class Found:
         put_back(parts, self.state)
 
 
+class CheckpointsAwayError(UnreachableError):
+    """Nobody knows from where to go on: the launcher's to start again, and no outcome of the run."""
+
+
 class Checkpoints:
     """The checkpoints of a run; of one that has none, nothing is found and nothing written.
 
     Attributes:
         starts: each start of the run so far, this one with them; empty where there are no checkpoints.
-        notes: what the user should know.
+        notes: what the user should know; each was said in the log, too, should the run never come to its record.
     """
 
     def __init__(self, spec: RunSpec, world: World) -> None:
@@ -86,6 +74,7 @@ class Checkpoints:
         self._pointer = Pointer(spec=self._identity)
         self.notes: list[str] = []
         self._last_s = self._unsaved_s = 0.0  # of writing the last one; of training since then
+        self._unseen = False  # the place was away when the run began: what it holds may be ahead
 
     @property
     def starts(self) -> tuple[StartRecord, ...]:
@@ -99,13 +88,14 @@ class Checkpoints:
         Raises:
             UsageError: the place's address is of an unknown kind.
             DataError: the place can't be read, or holds checkpoints of another run or version.
-            UnreachableError: it does not answer.
+            UnreachableError: it has not answered for long, and there is, or may be, what the run has to go on from. A
+                run that nobody starts again begins anew, with a note, where it is not known whether there is.
             RunError: the ranks have become others, and the batch is so many by rank.
         """
         if self._spec.checkpoints is None:
             return None
         self._place = open_objects(self._spec.checkpoints)
-        body = self._read(self._place) if self._world.first else None
+        body = self._waited_for(self._place) if self._world.first else None
         body, self._pointer = self._world.agreed((body, self._pointer))
         found = None if body is None else self._unpacked(body)
         self._check_batch(found)
@@ -118,11 +108,11 @@ class Checkpoints:
         # One of which no epoch is left has timed nothing, as where it was ended in its warm-up.
         before = tuple(s for s in self._pointer.starts if s.epoch < start.epoch)
         self._pointer = self._pointer.model_copy(update={"starts": (*before, start)})
-        if self._world.first:
+        if self._world.first and not self._unseen:
             try:
-                self._place.write(_json(self._pointer), POINTER)
+                self._place.write(self._pointer.body(), POINTER)
             except DataError as error:  # a place that is full or read-only costs the checkpoints, not the run
-                self.notes.append(f"this start was not noted beside its checkpoints: {error}")
+                self._note(f"this start was not noted beside its checkpoints: {error}")
         return found
 
     def keep(self, parts: Parts, epochs: Sequence[EpochRecord], settled: Sequence[OptimizationSpec]) -> EpochRecord:
@@ -137,17 +127,22 @@ class Checkpoints:
         self._unsaved_s += last.epoch_s
         share = self._spec.checkpoint_share
         if share is not None and self._last_s > share * self._unsaved_s:
+            self._note(
+                f"checkpoints were left out, each of which takes over {share:g} times the training since the last"
+            )
             return last
         begin = time.perf_counter()
-        name = f"checkpoint-{len(epochs) % _NAMES}.pt"
         try:
+            if self._unseen and not self._overtakes(self._place, len(epochs)):
+                return last
+            name = self._free_name(len(epochs))
             body = _packed(parts, epochs, settled)
             new = Written(name=name, sha256=hashlib.sha256(body).hexdigest(), epochs=len(epochs))
             pointer = self._pointer.model_copy(update={"written": (new, *self._pointer.written)[:_KEPT]})
             self._place.write(body, name)
-            self._place.write(_json(pointer), POINTER)
+            self._place.write(pointer.body(), POINTER)
         except Exception as error:  # a user's own optimizer may hold what no pickle takes, and raise what it likes
-            self.notes.append(f"no checkpoint was written after epoch {last.index}: {_reason(error)}")
+            self._note(f"no checkpoint was written after epoch {last.index}: {_reason(error)}")
             return last
         self._pointer = pointer
         self._last_s, self._unsaved_s = time.perf_counter() - begin, 0.0
@@ -160,7 +155,7 @@ class Checkpoints:
         except DataError as error:
             if self._spec.checkpoint_share is None:
                 raise
-            self.notes.append(f"the run began anew: {error}")
+            self._note(f"the run began anew: {error}")
             self._pointer = self._pointer.model_copy(update={"written": ()})
             return None
 
@@ -174,23 +169,70 @@ class Checkpoints:
                 f"are {self._world.size}: give it {before} ranks again, or take scaling=strong."
             )
 
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+            if self._world.first:
+                print(text, flush=True)  # noqa: T201
+
+    def _waited_for(self, place: Objects) -> bytes | None:
+        """What `_read` finds once the place answers; None where it does not, and there may be nothing."""
+        watched = started_again()
+        patience_s = _WATCHED_PATIENCE_S if watched else _PATIENCE_S
+        try:
+            return patiently(lambda: self._read(place), patience_s, lambda text: print(text, flush=True))  # noqa: T201
+        except UnreachableError as error:
+            if watched or self._pointer.written:
+                kind = CheckpointsAwayError if watched else UnreachableError
+                raise kind(
+                    f"{error} It was asked for {patience_s:.0f} s where the run has come to: start it again when it "
+                    "answers."
+                ) from error
+            self._unseen = True
+            self._note(f"the run began anew without seeing whether it has checkpoints: {error}")
+            return None
+
+    def _overtakes(self, place: Objects, epochs: int) -> bool:
+        """Whether a run that began without seeing its checkpoints is further than all that stand there; or raises."""
+        text = place.read(POINTER)
+        written = () if text is None else self._own(text, place).written
+        if written and written[0].epochs >= epochs:
+            self._note(
+                f"the checkpoint after {written[0].epochs} epochs that was seen at {place.url} later is kept: none is "
+                "written before this run has more"
+            )
+            return False
+        self._pointer, self._unseen = self._pointer.model_copy(update={"written": written}), False
+        return True
+
+    def _free_name(self, epochs: int) -> str:
+        """The next name in turn that the pointer does not name: where some were left out, the next may be the last."""
+        taken = {written.name for written in self._pointer.written}
+        names = (f"checkpoint-{turn % _NAMES}.pt" for turn in range(epochs, epochs + _NAMES))
+        return next(name for name in names if name not in taken)
+
+    def _own(self, text: bytes, place: Objects) -> Pointer:
+        """The pointer, if it is of this run; raises DataError."""
+        pointer = parse_pointer(text, f"{place.url}/{POINTER}")
+        if pointer.spec != self._identity:
+            raise DataError(
+                f"the checkpoints at {place.url} are of another run (spec {pointer.spec[:12]}, this one is "
+                f"{self._identity[:12]}): give a place of this run's own, or remove them."
+            )
+        return pointer
+
     def _read(self, place: Objects) -> bytes | None:
         text = place.read(POINTER)
         if text is None:
             return None
-        self._pointer = _parsed(text, f"{place.url}/{POINTER}")
-        if self._pointer.spec != self._identity:
-            raise DataError(
-                f"the checkpoints at {place.url} are of another run (spec {self._pointer.spec[:12]}, this one is "
-                f"{self._identity[:12]}): give a place of this run's own, or remove them."
-            )
+        self._pointer = self._own(text, place)
         for written in self._pointer.written:
             body = place.read(written.name)
             if body is not None and hashlib.sha256(body).hexdigest() == written.sha256:
                 self._pointer = self._pointer.model_copy(update={"written": (written,)})
                 return body
             what = "missing" if body is None else "damaged"
-            self.notes.append(f"the checkpoint after {written.epochs} epochs at {place.url} is {what}: not used")
+            self._note(f"the checkpoint after {written.epochs} epochs at {place.url} is {what}: not used")
         return None
 
 
@@ -229,21 +271,3 @@ def _unpacked(body: bytes) -> Found:
 
 def _reason(error: Exception) -> str:
     return shorten(" ".join(str(error).split()) or type(error).__name__, 300)
-
-
-def _parsed(text: bytes, place: str) -> Pointer:
-    try:
-        fields = parse_json(text)
-        found = fields.get("schema") if isinstance(fields, dict) else None
-        if found != CHECKPOINT_SCHEMA:
-            remedy = "go on with the version that wrote it, or remove the checkpoints"
-            raise DataError(f"{place} {other_schema(found, CHECKPOINT_SCHEMA, remedy)}")
-        return Pointer.model_validate(fields)
-    except ValidationError as error:
-        raise DataError(f"{place} is not valid: {explain(error)}; remove the checkpoints to start anew.") from error
-    except ValueError as error:
-        raise DataError(f"{place} is damaged ({error}): remove the checkpoints to start anew.") from error
-
-
-def _json(pointer: Pointer) -> bytes:
-    return (json.dumps(pointer.model_dump(mode="json", by_alias=True), indent=1) + "\n").encode()

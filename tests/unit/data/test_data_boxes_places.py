@@ -14,6 +14,7 @@ from box_samples import read_lines, write_table
 from data_samples import left_over, stores, web
 
 from laptime.catalogue import find_workload
+from laptime.data.box_tensors import open_boxes
 from laptime.data.fetch import fetch, source_of, verify
 from laptime.data.folder import ArchiveUrl, is_archive_url
 from laptime.data.sources import Job, quiet
@@ -128,6 +129,20 @@ def test_a_store_by_its_folder_is_verified(photographs: Path, home: Path, tmp_pa
     table.write_bytes(table.read_bytes().replace(b"cat", b"cow"))
     with pytest.raises(DataError, match=r"boxes\.csv has the wrong checksum"):
         verify("detection", str(store), tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("written", "damaged", "said"),
+    [(b"cat", b"cow", "'cow'"), (b",5,4,", b",5,x,", "'x'"), (b"30,40", b"04,40", "no area")],
+)
+def test_a_damaged_table_is_told_before_the_training(
+    photographs: Path, home: Path, written: bytes, damaged: bytes, said: str
+):
+    found = fetch("detection", str(photographs), home)
+    table = Path(found.path) / "boxes.csv"
+    table.write_bytes(table.read_bytes().replace(written, damaged))
+    with pytest.raises(DataError, match=rf"boxes\.csv .*{said}.*: delete .* and fetch the data again"):
+        open_boxes(found)
 
 
 def test_of_two_that_store_the_same_the_first_is_kept(photographs: Path, home: Path, monkeypatch: pytest.MonkeyPatch):

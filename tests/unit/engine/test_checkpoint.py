@@ -1,5 +1,6 @@
 """A resumed run is the uninterrupted one, bit for bit; and what is wrong with a checkpoint is told or got round."""
 
+import hashlib
 import json
 from contextlib import closing
 from decimal import Decimal
@@ -16,6 +17,7 @@ from laptime.engine.checkpoint import Checkpoints
 from laptime.engine.state import state_of
 from laptime.errors import DataError, UsageError
 from laptime.facts import Facts
+from laptime.records import EpochRecord
 from laptime.variants import resolve
 from laptime.workloads.base import classify
 from laptime.world import ALONE
@@ -144,13 +146,30 @@ def test_the_last_two_are_kept_and_a_damaged_one_falls_back(tmp_path):
     assert any("after 3 epochs" in note and "damaged" in note for note in record.notes)
 
 
-def test_checkpoints_that_cost_more_than_their_share_are_left_out(tmp_path):
+def test_checkpoints_that_cost_more_than_their_share_are_left_out(tmp_path, capfd):
     place = tmp_path / "kept"
-    for share, written in ((1e-9, [True, False, False]), (1e9, [True, True, True])):
+    left_out = "checkpoints were left out, each of which takes over 1e-09 times the training since the last"
+    for share, written, notes in ((1e-9, [True, False, False], (left_out,)), (1e9, [True, True, True], ())):
         spec = spec_of(checkpoints=str(place / str(share)), checkpoint_share=share)
         record = worker.run(spec, tmp_path / "run")
         assert [e.checkpoint_s is not None for e in record.epochs] == written
-    assert record.notes == ()
+        assert record.notes == notes
+    assert capfd.readouterr().out.count(left_out) == 1  # a run that is broken off leaves no record
+
+
+def test_both_checkpoints_stay_whole_where_some_were_left_out(tmp_path, monkeypatch):
+    """Written after the epochs 1, 4 and 7, each would have the name of the one before it."""
+    place = tmp_path / "kept"
+    checkpoints = Checkpoints(spec_of(checkpoints=str(place), checkpoint_share=1.0), ALONE)
+    monkeypatch.setattr("laptime.engine.checkpoint.state_of", lambda parts: {})
+    checkpoints.find()
+    for count in range(1, 8):
+        checkpoints._last_s = 0.0 if count % 3 == 1 else 1e9
+        checkpoints.keep(None, tuple(EpochRecord(index=n, epoch_s=1.0, samples=8) for n in range(count)), ())
+        written = json.loads((place / "latest.json").read_text())["written"]
+        for said in written:
+            assert hashlib.sha256((place / said["name"]).read_bytes()).hexdigest() == said["sha256"]
+    assert [said["epochs"] for said in written] == [7, 4]
 
 
 def test_another_run_s_checkpoints_are_refused(tmp_path):

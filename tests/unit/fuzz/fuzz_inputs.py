@@ -153,6 +153,36 @@ def tomls(name: str) -> Iterator[Named]:
     yield "UTF-16", good.encode("utf-16")
 
 
+def tables(name: str) -> Iterator[Named]:
+    """CSVs of boxes: bent as any file, other ways of writing one, and lines that say what is no box."""
+    good = (FORMATS / "boxes-1" / "boxes.csv").read_text()
+    header, *lines = good.splitlines()
+    yield from of_bytes(good.encode(), name)
+    yield "UTF-16", good.encode("utf-16")
+    yield "Latin-1", good.replace("disc", "d\xeesc").encode("latin-1")
+    yield "a byte order mark", good.encode("utf-8-sig")
+    yield "semicolons", good.replace(",", ";").encode()
+    yield "tabs", good.replace(",", "\t").encode()
+    yield "other line ends", "\r".join([header, *lines]).encode()
+    yield "a NUL inside", good.replace("disc", "di\0sc").encode()
+    yield "no header", "\n".join(lines).encode()
+    yield "a header alone", header.encode()
+    yield "a column twice", "\n".join([f"{header},class", *(f"{line},cat" for line in lines)]).encode()
+    yield "a quote that never ends", good.replace("disc", '"disc', 1).encode()
+    yield "a text behind a quote", good.replace("disc", '"disc"x', 1).encode()
+    yield "a field of 200,000 letters", good.replace("disc", "n" * 200_000, 1).encode()
+    yield "100,000 columns", "\n".join([header, lines[0] + ",1" * 100_000, *lines[1:]]).encode()
+    yield "a line cut off", "\n".join([header, *lines[:2], lines[2].rpartition(",")[0]]).encode()
+    yield "a name alone", "\n".join([header, *lines, "1.png"]).encode()
+    numbers = ("nan", "-inf", "1e999", "1e308", "1e-300", "-1", "0", "-0", "0x1", "1_0", "\u0661", "9" * 5000)
+    texts = ("", " ", "x", "n" * 10_000, "\x1b[31m\u202e", '"a\nb"', "../../etc/passwd", "/etc/passwd", "\ud7ff")
+    for place in range(6):
+        for value in (*numbers, *texts):
+            fields = lines[0].split(",")
+            fields[place] = value
+            yield f"field {place} is {value[:20]!r}", "\n".join([header, ",".join(fields), *lines[1:]]).encode()
+
+
 def traces(name: str) -> Iterator[Named]:
     args = {"External id": 2, "Input Dims": [[8, 3], []], "Input type": ["float", "float"]}
     common = {"ph": "X", "pid": 1, "tid": 1}

@@ -13,7 +13,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fuzz_inputs import FORMATS, checkpoints, image, npy, of_body, pickles, states, tar, tiff, tomls, traces, zip_file
+from fuzz_inputs import (
+    FORMATS,
+    checkpoints,
+    image,
+    npy,
+    of_body,
+    pickles,
+    states,
+    tables,
+    tar,
+    tiff,
+    tomls,
+    traces,
+    zip_file,
+)
 from fuzz_mutations import Named, of_json, of_lines
 from torch import nn
 from torchvision.models import ResNet18_Weights
@@ -28,12 +42,15 @@ from laptime.compare.terminal import to_terminal
 from laptime.data import mirror
 from laptime.data.archive import unpack
 from laptime.data.bands import read_bands
+from laptime.data.box_store import Told, data_spec, store_folder, verify_boxes
+from laptime.data.box_tensors import ParsedOnce, ReadAgain, open_boxes
 from laptime.data.decode import read_image
 from laptime.data.meta import verify_folder
 from laptime.data.official import unpickle
 from laptime.data.store import Store
 from laptime.data.tensors import open_tensors
 from laptime.engine import checkpoint
+from laptime.engine.checkpoint_pointer import parse_pointer
 from laptime.gate import process
 from laptime.gate.conclude import conclude
 from laptime.gate.records import read_gate
@@ -128,7 +145,7 @@ def _recalled(path: Path) -> None:
 
 
 def _checkpointed(path: Path) -> None:
-    pointer = checkpoint._parsed(path.read_bytes(), str(path))
+    pointer = parse_pointer(path.read_bytes(), str(path))
     assert pointer.written or not pointer.written
 
 
@@ -141,6 +158,31 @@ def _opened(path: Path) -> None:
     """Without the checksums, as a run opens a store."""
     data = open_tensors(path.parent)
     assert int(data.train.labels.max()) < len(data.classes)
+
+
+def _boxed(folder: Path) -> None:
+    """Each item as training reads it; then with the checksums, where all could be read."""
+    data = open_boxes(data_spec(folder, "boxes"))
+    for split in (data.train, data.test):
+        for index in range(len(split)):
+            split.dataset[index]
+    verify_boxes(folder)
+
+
+def _tabled(path: Path) -> None:
+    """Without the meta, whose sizes would tell most of it."""
+    names, classes = tuple(f"{n}.png" for n in range(5)), ("disc", "square")
+    for kind in (ReadAgain, ParsedOnce):
+        data = kind(path.parent, names, classes)
+        for index in range(len(data)):
+            data[index]
+
+
+def _boxes_of_a_folder(path: Path) -> None:
+    """All the way into a store, and out of it."""
+    store = Store(path.parent.with_name(f"{path.parent.name}-stores"))
+    meta = store_folder(path.parent, path.name, store, Told("folder", "boxes"), lambda *_: None)
+    _boxed(store.folder(meta.digest))
 
 
 def _weighed(path: Path) -> None:
@@ -206,6 +248,11 @@ READERS = (
     Reader("store of bands", "meta.json", _stored, _json_of("store-2/meta.json"), FORMATS / "store-2"),
     Reader("images train_images", "train_images.npy", _opened, npy, FORMATS / "store-1"),
     Reader("labels train_labels", "train_labels.npy", _opened, npy, FORMATS / "store-1"),
+    Reader("boxes of a folder", "boxes.csv", _boxes_of_a_folder, tables, FORMATS / "boxes-1" / "images"),
+    Reader(
+        "store of boxes", "meta.json", lambda p: _boxed(p.parent), _json_of("boxes-1/meta.json"), FORMATS / "boxes-1"
+    ),
+    Reader("boxes of a store", "boxes.csv", _tabled, tables, FORMATS / "boxes-1"),
     Reader("index of the stores", "index.json", _recalled, _json_of("index-1.json")),
     Reader("mirror", "latest.json", lambda p: mirror._latest(_Served(p.parent), "cifar"), _json_of("latest-1.json")),
     Reader("pointer of checkpoints", "latest.json", _checkpointed, _json_of("checkpoint-1/latest.json")),

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.conftest import make_spec
 
 from laptime.data.objects import open_objects
-from laptime.errors import DataError, RunError, UsageError
+from laptime.errors import DataError, RunError, UnreachableError, UsageError
 from laptime.launchers import kubernetes
 from laptime.launchers.base import RECORD, Hooks
 from laptime.launchers.handover import bring_back, failures
@@ -94,24 +94,33 @@ def test_a_busy_api_server_is_asked_again_and_a_refusal_ends_the_run(tmp_path):
 
 
 class Broken:
-    """A store that fails in some other way than by being away, once."""
+    """A store that fails once."""
 
     url = "s3://laptime/runs/one"
 
-    def __init__(self, inner):
-        self.inner, self.failed = inner, False
+    def __init__(self, inner, error):
+        self.inner, self.error = inner, error
 
     def read(self, name):
-        if not self.failed:
-            self.failed = True
-            raise DataError("stale file handle")
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
         return self.inner.read(name)
+
+
+def test_a_pod_waits_for_its_store(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("laptime.data.objects._FIRST_PAUSE_S", 0.01)
+    pod = Pod(str(tmp_path / "store"), "one", tmp_path)
+    pod._objects = Broken(pod._objects, UnreachableError("s3://laptime/runs/one can't be reached."))
+    with pytest.raises(RunError, match=r"holds no spec\.json"):
+        pod.bring()
+    assert "can't be reached. Asking again for 600 s." in capsys.readouterr().out
 
 
 def test_a_hiccup_of_the_store_ends_nothing(tmp_path):
     place = open_objects(str(tmp_path))
     place.write(b"{}", RECORD)
-    assert followed(Flaky([]), Broken(place), 1.0) is None
+    assert followed(Flaky([]), Broken(place, DataError("stale file handle")), 1.0) is None
 
 
 def test_another_pod_s_progress_is_read_from_its_begin(tmp_path):

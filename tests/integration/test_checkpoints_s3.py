@@ -1,0 +1,202 @@
+"""Checkpoints in S3: a killed run goes on from there, and one that can't see them begins anew or is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from proxy import Proxy, a_proxy
+from s3_server import S3Server
+
+from laptime import worker
+from laptime.artifacts import ProgressFile
+from laptime.data.s3 import S3Place
+from laptime.engine import checkpoint
+from laptime.engine.checkpoint import Checkpoints, CheckpointsAwayError
+from laptime.facts import Facts
+from laptime.inspecting import inspect
+from laptime.launchers import launch
+from laptime.launchers.base import Hooks
+from laptime.records import EpochRecord
+from laptime.spec import DataSpec, RunSpec
+from laptime.variants import resolve
+from laptime.world import ALONE
+from own_files import TUPLE, write
+
+Files = dict[str, DataSpec]
+
+# Long enough for a kill to come in the middle of the epochs, whatever the machine is busy with.
+SLOW = ("        x, y = batch\n", "        x, y = batch\n        import time\n        time.sleep(0.1)\n")
+
+
+@pytest.fixture
+def place(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> S3Place:
+    """A run's own prefix, which the environment leads to."""
+    for name, value in s3_server.environment().items():
+        monkeypatch.setenv(name, value)
+    with contextlib.suppress(Exception):  # another test made it
+        s3_server.make_bucket("checkpoints")
+    return S3Place(f"s3://checkpoints/{request.node.name}")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """A workload, and one that takes its time, each looked into once."""
+    root = tmp_path_factory.mktemp("checkpoints")
+    names = write(root / "kept_quick.py", TUPLE), write(root / "kept_slow.py", TUPLE, SLOW)
+    return dict(zip(("quick", "slow"), map(inspect, names), strict=True))
+
+
+def spec_of(place: S3Place, data: DataSpec, epochs: int) -> RunSpec:
+    assert data.own is not None
+    return RunSpec(
+        workload=data.own.name,
+        variant="cpu-baseline",
+        optimizations=resolve("cpu-baseline", tuple(data.own.refused)).optimizations,
+        data=data,
+        batch_size=16,
+        epochs=epochs,
+        check=False,
+        checkpoints=place.url,
+    )
+
+
+def pointer(place: S3Place) -> list[int]:
+    """Epochs of the checkpoints that it names."""
+    body = place.read("latest.json")
+    return [] if body is None else [said["epochs"] for said in json.loads(body)["written"]]
+
+
+def trained(spec: RunSpec, folder: Path) -> Iterator[tuple[EpochRecord, Checkpoints]]:
+    """The epochs of a run in this process, each with the run's checkpoints when it has been kept."""
+    facts = Facts(0.0, spec.optimizations, Checkpoints(spec, ALONE))
+    folder.mkdir()
+    with closing(ProgressFile(folder / "progress.jsonl")) as progress:
+        for epoch in worker._train(spec, folder, facts, progress):
+            facts.epochs.append(epoch)
+            yield epoch, facts.checkpoints
+
+
+def broken_off(spec: RunSpec, folder: Path, after: int) -> None:
+    """Trains some epochs of a run, which then ends without any further word."""
+    with closing(trained(spec, folder)) as training:
+        for epoch, _ in training:
+            if epoch.index + 1 == after:
+                break
+
+
+def test_a_killed_run_goes_on_from_s3(place: S3Place, files: Files, tmp_path: Path) -> None:
+    def kill(event: dict[str, object]) -> None:
+        if event["event"] == "epoch":
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if str(tmp_path / "first") in " ".join(process.cmdline()):
+                        process.kill()
+
+    spec = spec_of(place, files["slow"], epochs=6)
+    broken = launch("process", spec, tmp_path / "first", Hooks(on_event=kill))
+    assert broken.status == "failed"
+    assert "killed" in str(broken.error)
+    come_to = pointer(place)[0]
+    record = launch("process", spec, tmp_path / "second", Hooks())
+    assert record.status == "done", record.error
+    assert [e.index for e in record.epochs] == list(range(6))
+    assert [s.epoch for s in record.starts] == [0, come_to]
+    assert [e.index for e in record.epochs if e.resumed] == [come_to]
+    assert record.notes == ()
+    assert pointer(place) == [6, 5]
+
+
+def test_a_damaged_checkpoint_in_s3_falls_back_to_the_one_before(place: S3Place, files: Files, tmp_path: Path) -> None:
+    spec = spec_of(place, files["quick"], epochs=4)
+    broken_off(spec, tmp_path / "first", after=3)
+    newest = json.loads(place.read("latest.json") or b"")["written"][0]["name"]
+    body = bytearray(place.read(newest) or b"")
+    body[len(body) // 2] ^= 1
+    place.write(bytes(body), newest)
+    record = worker.run(spec, tmp_path / "second")
+    assert record.status == "done", record.error
+    assert [(e.index, e.resumed) for e in record.epochs] == [(0, False), (1, False), (2, True), (3, False)]
+    assert record.notes == (f"the checkpoint after 3 epochs at {place.url} is damaged: not used",)
+    assert pointer(place) == [4, 3]
+
+
+@pytest.fixture
+def line(place: S3Place, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """The line to the server, which is not waited for long."""
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr(checkpoint, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(checkpoint, "_WATCHED_PATIENCE_S", 0.5)
+    with a_proxy(s3_server.endpoint) as (line, address):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        yield line
+
+
+def test_a_run_that_began_without_s3_overwrites_no_newer_checkpoint(
+    place: S3Place, files: Files, line: Proxy, tmp_path: Path
+) -> None:
+    spec = spec_of(place, files["quick"], epochs=4)
+    broken_off(spec, tmp_path / "first", after=2)
+    assert pointer(place) == [2, 1]
+    line.away = True
+    line.cut()
+    found = []
+    for epoch, checkpoints in trained(spec, tmp_path / "second"):
+        line.reset()
+        found.append((epoch.checkpoint_s is not None, pointer(place)))
+        notes, starts = checkpoints.notes, checkpoints.starts
+    assert found == [(False, [2, 1]), (False, [2, 1]), (True, [3, 2]), (True, [4, 3])]
+    anew, missed, kept = notes
+    assert anew.startswith("the run began anew without seeing whether it has checkpoints: ")
+    assert "no checkpoint was written after epoch 0" in missed
+    assert f"the checkpoint after 2 epochs that was seen at {place.url} later is kept" in kept
+    assert [s.epoch for s in starts] == [0]
+    assert [e.index for e, _ in trained(spec, tmp_path / "third")] == []  # it goes on from the end
+
+
+def test_a_run_trains_to_its_end_where_nobody_listens(
+    place: S3Place, files: Files, line: Proxy, tmp_path: Path
+) -> None:
+    line.away = True
+    record = worker.run(spec_of(place, files["quick"], epochs=2), tmp_path / "run")
+    assert record.status == "done", record.error
+    assert [e.checkpoint_s for e in record.epochs] == [None, None]
+    assert [note.partition(":")[0] for note in record.notes] == [
+        "the run began anew without seeing whether it has checkpoints",
+        "no checkpoint was written after epoch 0",
+        "no checkpoint was written after epoch 1",
+    ]
+
+
+def test_a_run_that_is_started_again_by_others_leaves_no_record_where_nobody_listens(
+    place: S3Place, files: Files, line: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line.away = True
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    with pytest.raises(CheckpointsAwayError, match=r"can't be reached .* start it again when it answers"):
+        worker.run(spec_of(place, files["quick"], epochs=2), tmp_path / "run")
+
+
+def test_a_run_whose_checkpoint_is_known_and_away_does_not_begin_anew(
+    place: S3Place, files: Files, line: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(place, files["quick"], epochs=2)
+    broken_off(spec, tmp_path / "first", after=1)
+    real = S3Place.read
+
+    def read(self: S3Place, name: str) -> bytes | None:
+        body = real(self, name)
+        line.away = True
+        line.cut()
+        return body
+
+    monkeypatch.setattr(S3Place, "read", read)
+    record = worker.run(spec, tmp_path / "second")
+    assert record.status == "failed"
+    assert "start it again when it answers" in str(record.error)
+    assert record.epochs == ()
