@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -140,6 +141,7 @@ class Checkpoints:
             return last
         begin = time.perf_counter()
         name = f"checkpoint-{len(epochs) % _NAMES}.pt"
+        drawn = random.getstate()  # a transfer that is tried again draws its pauses: no affair of the training
         try:
             body = _packed(parts, epochs, settled)
             new = Written(name=name, sha256=hashlib.sha256(body).hexdigest(), epochs=len(epochs))
@@ -149,6 +151,8 @@ class Checkpoints:
         except Exception as error:  # a user's own optimizer may hold what no pickle takes, and raise what it likes
             self.notes.append(f"no checkpoint was written after epoch {last.index}: {_reason(error)}")
             return last
+        finally:
+            random.setstate(drawn)
         self._pointer = pointer
         self._last_s, self._unsaved_s = time.perf_counter() - begin, 0.0
         return last.model_copy(update={"checkpoint_s": self._last_s})
