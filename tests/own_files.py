@@ -76,6 +76,42 @@ class Workload:
 """
 )
 
+# Draws from all three generators of a process: for the split, for each item, in the net and in the loss.
+AUGMENTED = (
+    "import random\n\nimport numpy as np\n"
+    + IMPORTS
+    + """
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = list(rows)
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        row = self.rows[i]
+        x = X[row] * random.uniform(0.5, 1.5) + np.random.normal(scale=0.1)
+        for _ in range(row % 3):
+            x = x + 0.1 * torch.randn(3, 8, 8)
+        return x, Y[row]
+
+class Workload:
+    batch_size = 8
+
+    def data(self):
+        rows = np.random.permutation(96)
+        random.shuffle(rows)
+        return Rows(rows[:40]), Rows(rows[40:52])
+
+    def model(self):
+        return nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 2))
+
+    def loss(self, model, batch):
+        x, y = batch
+        return F.cross_entropy(model(x * np.random.uniform(0.9, 1.1)), y)
+"""
+)
+
 
 def write(path: Path, text: str, *changes: tuple[str, str]) -> str:
     """Writes a file with some of its text replaced, and returns the workload's name."""

@@ -52,7 +52,8 @@ def epoch_line(epoch: EpochRecord, timed: bool) -> str:
     time_s = f"{epoch.epoch_s:.2f} s, {epoch.samples_per_s or 0:,.0f} samples/s, " if timed else ""
     train = [f"train loss {epoch.train_loss:.3f}"]
     if epoch.test_map50 is not None:
-        test = [f"mAP@0.5 {epoch.test_map50:.3f}"]
+        strict = "" if epoch.test_map is None else f" (0.5:0.95: {epoch.test_map:.3f})"
+        test = [f"mAP@0.5 {epoch.test_map50:.3f}{strict}"]
     elif epoch.test_accuracy is None or epoch.train_accuracy is None:
         test = [] if epoch.test_loss is None else [f"test loss {epoch.test_loss:.3f}"]
     else:

@@ -250,8 +250,11 @@ def _workers(split: OwnSplit, file: Path) -> dict[str, str]:
         except Exception as error:  # whatever the user's objects raise
             return {"workers": f"its data set can't be sent to worker processes ({complaint(error, file)})"}
     few = Subset(split.dataset, range(min(2, len(split))))
+    makers: list[object] = []
     try:
-        ForkingPickler.dumps(split.batch(range(len(few))))
+        batch = split.batch(range(len(few)))
+        makers += [_unsent(batch), split.collate, getattr(split.dataset, "__getitem__", None)]
+        ForkingPickler.dumps(batch)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
             loader: DataLoader[Any] = DataLoader(
@@ -261,8 +264,18 @@ def _workers(split: OwnSplit, file: Path) -> dict[str, str]:
     except Exception as error:  # a worker's own errors come through as they were raised there
         silent = "timed out" in str(error)
         reason = f"it gave nothing for {_WORKER_PATIENCE_S} s (a lock or a thread of before?)" if silent else ""
-        return {"workers": f"a worker process can't fetch its items: {reason or complaint(error, file)}"}
+        return {"workers": f"a worker process can't fetch its items: {reason or complaint(error, file, makers)}"}
     return {}
+
+
+def _unsent(batch: Tree) -> object:
+    """What of a batch can't be sent to another process; None where all can."""
+    for leaf in leaves(batch):
+        try:
+            ForkingPickler.dumps(leaf)
+        except Exception:  # whatever the user's objects raise
+            return leaf
+    return None
 
 
 def main(arguments: list[str]) -> int:

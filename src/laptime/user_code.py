@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 
 from laptime.errors import shorten
@@ -13,25 +14,36 @@ _WORKER_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LONGEST = 300
 
 
-def complaint(error: BaseException, path: Path) -> str:
+def complaint(error: BaseException, path: Path, makers: Iterable[object] = ()) -> str:
     """What went wrong and where in the user's code: `ValueError: no label (train.py, line 12: raise ValueError(...))`.
 
     Args:
         error: as it was caught; of a DataLoader's worker process, which hands its traceback on as text, too.
         path: the user's file; where no line of it took part, one of a module beside it is named.
+        makers: functions that made what the error is about, the likeliest first; the first of the user's is named where
+            none of their lines took part.
 
     Returns:
         Without a full stop, and without a place where the user's code took no part in the error.
     """
     kind, text = _what(error)
     said = f"{kind}: {shorten(text, _LONGEST)}" if text else kind
-    places = _places(error)
-    mine = [p for p in places if p[0] == path] or [p for p in places if p[0].is_relative_to(path.parent) and _own(p[0])]
+    mine = _of(path, _places(error)) or _of(path, _begins(makers))[:1]
     if not mine:
         return said
     file, line = mine[-1]
     code = shorten(linecache.getline(str(file), line).strip(), 100)
     return f"{said} ({file.name}, line {line}{f': {code}' if code else ''})"
+
+
+def _of(path: Path, places: list[tuple[Path, int]]) -> list[tuple[Path, int]]:
+    """The places in the user's file, else those in modules beside it."""
+    return [p for p in places if p[0] == path] or [p for p in places if p[0].is_relative_to(path.parent) and _own(p[0])]
+
+
+def _begins(makers: Iterable[object]) -> list[tuple[Path, int]]:
+    codes = [getattr(maker, "__code__", None) for maker in makers]
+    return [(Path(code.co_filename), code.co_firstlineno) for code in codes if code is not None]
 
 
 def _own(file: Path) -> bool:

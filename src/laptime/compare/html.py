@@ -16,6 +16,7 @@ from laptime.compare.curves import curves
 from laptime.compare.headlines import quality_phrase
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.palette import PARTS, series_of, variables
+from laptime.compare.quality import name_of
 from laptime.records import LadderRecord, RunRecord
 
 
@@ -47,6 +48,7 @@ def to_html(comparison: Comparison, ladder: LadderRecord | None, records: Sequen
     )
     page: str = environment.get_template("comparison.html.j2").render(
         c=comparison,
+        quality=name_of(comparison.conditions.quality),
         base=comparison.row(comparison.baseline),
         best=comparison.headline("fastest"),
         others=[h for h in comparison.headlines if h.kind != "fastest"],

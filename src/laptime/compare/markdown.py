@@ -110,7 +110,7 @@ def _code(name: str) -> str:
 
 
 def _cells(row: VariantRow, comparison: Comparison) -> list[str]:
-    value, said = words.quality_cell(row, comparison)
+    (value, said), strict = words.quality_cell(row, comparison), words.strict_cell(row)
     standing = words.standing(row, comparison)
     if row.epoch_s is None:
         return [f"`{_code(row.variant)}`", *[words.NONE] * 7, standing]
@@ -123,7 +123,7 @@ def _cells(row: VariantRow, comparison: Comparison) -> list[str]:
         f"{words.seconds(row.epoch_s)} ({words.time_span(row)})",
         speedup,
         words.count(row.samples_per_s),
-        value,
+        f"{value} ({strict})" if strict else value,
         said or words.NONE,
         words.count(row.peak_memory_mib),
         words.ratio(row.contribution),

@@ -85,6 +85,7 @@ class VariantRow(Readable):
         epoch_s: seconds of an epoch.
         speedup: baseline's epoch seconds over this variant's, over `speedup_n` common rounds.
         quality: final `test_<quality>` from 0 to 1, mean over processes.
+        quality_strict: of a detector the mean over overlaps of 0.5 to 0.95, which stands beside that at 0.5.
         quality_diff_points: to the baseline, in percentage points.
         on, adds, joined, reason: see `laptime.records.Rung`; for what was left out, `reason` says why.
         contribution: epoch seconds of `on` over this variant's.
@@ -117,6 +118,7 @@ class VariantRow(Readable):
     speedup_n: int = 0
     samples_per_s: float | None = None
     quality: float | None = None
+    quality_strict: float | None = None
     quality_diff_points: float | None = None
     quality_low_points: float | None = None
     quality_high_points: float | None = None

@@ -22,6 +22,8 @@ MARGIN_POINTS = 1.0
 LOWER_IS_BETTER = ("loss",)
 # Names that are no words; of a mean average precision the binomial error over the test images stands for its noise.
 _NAMES = {"map50": "mAP@0.5"}
+# What is measured beside a quality metric, and not judged.
+_STRICT = {"map50": "map"}
 # Two trainings that differ by their seed alone: about this much in the loss, percent. As the binomial error of an
 # accuracy it is the least that an interval is wide.
 _LOSS_NOISE = 1.0
@@ -96,6 +98,12 @@ def scores_of(records: Sequence[RunRecord], quality: str) -> Scores | None:
     if not known:
         return None
     return Scores(tuple(r for r, _ in known), tuple(v for _, v in known), quality in LOWER_IS_BETTER)
+
+
+def strict_mean(records: Sequence[RunRecord], quality: str) -> float | None:
+    """The mean of what is measured beside a quality, a detector's mAP at 0.5:0.95; None where there is none."""
+    found = scores_of(records, _STRICT[quality]) if quality in _STRICT else None
+    return found.mean if found else None
 
 
 def judge(baseline: Scores | None, contender: Scores | None, rules: Rules) -> Judgement:

@@ -9,7 +9,7 @@ from typing import Any
 
 from laptime.compare.model import VariantRow
 from laptime.compare.parts import parts_of
-from laptime.compare.quality import Rules, Scores, judge, scores_of, time_to_quality
+from laptime.compare.quality import Rules, Scores, judge, scores_of, strict_mean, time_to_quality
 from laptime.compare.statistics import Bootstrap, Laps
 from laptime.records import Ceilings, Rung, RunRecord, Status
 from laptime.records.rates import ceiling_share, counts, middle, rate
@@ -119,14 +119,16 @@ def _times(runs: Runs, context: Context) -> dict[str, Any]:
 
 def _quality(runs: Runs, context: Context) -> dict[str, Any]:
     base, own = context.baseline_scores, scores_of(runs.done, context.quality)
+    beside = {"quality_strict": strict_mean(runs.done, context.quality)}
     if runs is context.baseline:
         value, reached = own.mean if own else None, time_to_quality(runs.done, context.quality, None)
-        return {"quality": value, "verdict_reason": "the baseline", "time_to_accuracy_s": reached}
+        return {**beside, "quality": value, "verdict_reason": "the baseline", "time_to_accuracy_s": reached}
     if not runs.done:
         return {"verdict_reason": "it did not finish"}
     found = judge(base, own, context.rules)
     reached = time_to_quality(runs.done, context.quality, base.mean) if base and own else None
     return {
+        **beside,
         "quality": found.value,
         "quality_diff_points": found.diff_points,
         "quality_low_points": found.low_points,

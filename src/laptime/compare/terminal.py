@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -123,24 +124,25 @@ def _worths(comparison: Comparison) -> Table:
 
 def _cells(row: VariantRow, comparison: Comparison, layout: Layout) -> list[Text]:
     standing = words.standing(row, comparison)
-    value, said = words.quality_cell(row, comparison)
+    (value, said), strict = words.quality_cell(row, comparison), words.strict_cell(row)
     timed, base = row.epoch_s is not None, row.variant == comparison.baseline
     compared = row.speedup is not None and not base
     name = "\n".join(textwrap.wrap(words.clean(row.variant), layout.name)) or words.NONE
     cells = [
         Text(name, style="bold" if standing == "fastest" else ""),
-        _two(words.seconds(row.epoch_s), words.time_span(row) if timed else "", layout),
-        _two(words.ratio(row.speedup), words.speedup_span(row) if compared else "", layout),
-        _two(value, "" if base else said, layout),
+        _beside(words.seconds(row.epoch_s), (words.time_span(row) if timed else "",), layout),
+        _beside(words.ratio(row.speedup), (words.speedup_span(row) if compared else "",), layout),
+        _beside(value, (f"({strict})" if strict else "", "" if base else said), layout),
     ]
     costs = (words.count(row.samples_per_s), words.count(row.peak_memory_mib)) if layout.costs else ()
     cells += [Text(text) for text in (*costs, words.ratio(row.contribution))]
     return [*cells, Text(standing, style=STYLES.get(standing, ""))]
 
 
-def _two(value: str, beside: str, layout: Layout) -> Text:
-    """A value with what belongs to it, beside or below."""
-    return Text.assemble(value, "\n" if layout.stacked else " ", (beside, "dim")) if beside else Text(value)
+def _beside(value: str, others: Sequence[str], layout: Layout) -> Text:
+    """A value with what belongs to it, beside or below; what is empty takes no room."""
+    between = "\n" if layout.stacked else " "
+    return Text.assemble(value, *((between + other, "dim") for other in others if other))
 
 
 def _text(text: str, style: str) -> Text:

@@ -126,6 +126,11 @@ def quality_cell(row: VariantRow, comparison: Comparison) -> tuple[str, str]:
     return value, f"{points(row.quality_diff_points)} {row.verdict}".removeprefix(f"{NONE} ")
 
 
+def strict_cell(row: VariantRow) -> str:
+    """A detector's stricter figure, which stands beside its quality: `0.5:0.95: 12.3 %`; else nothing."""
+    return "" if row.quality_strict is None else f"0.5:0.95: {percent(row.quality_strict)}"
+
+
 def troubles(comparison: Comparison) -> list[tuple[str, str, str]]:
     """Variants without a time, or with a failed process: (variant, standing, why)."""
     found = []

@@ -18,6 +18,7 @@ from torch.utils.data import Subset, default_collate
 from laptime.data.lightning_module import MODULE, LightningWorkload, of_lightning
 from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
+from laptime.draws import seed_all
 from laptime.errors import LaptimeError, RunError, UsageError, shorten
 from laptime.protocol import Workload
 from laptime.spec import DataSpec
@@ -27,6 +28,7 @@ from laptime.user_code import complaint
 _NEEDED = ("data", "model", "loss")
 # An object, a class that makes it, a function that gives the class: more calls than that are a mistake.
 _MOST_CALLS = 3
+_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,8 @@ def _made_in(value: object, module: Any) -> bool:
 def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] = (None, None)) -> OwnData:
     """Opens a user's workload and its data.
 
+    What the file draws is the same in every process and for every seed of a run: a split at random too.
+
     Args:
         file: the user's.
         attribute: its name for the workload.
@@ -179,7 +183,9 @@ def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] =
         UsageError: it is no workload, its data are no two map-style data sets, or a limit is out of reach.
         RunError: the user's code failed.
     """
+    seed_all(_SEED)
     workload = load_workload(file, attribute)
+    seed_all(_SEED)  # again, since a file that was imported before draws nothing
     with told_with_line("data()", file):
         given = workload.data()
         if not isinstance(given, tuple | list) or len(given) != 2:

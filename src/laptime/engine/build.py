@@ -12,6 +12,7 @@ from laptime.catalogue import find_optimization, find_workload, options_of
 from laptime.data.box_tensors import BoxData, open_boxes
 from laptime.data.own import OwnData, open_run
 from laptime.data.tensors import ImageData, limit, open_tensors
+from laptime.draws import seed_all
 from laptime.engine.room import fitted
 from laptime.engine.scores import require_scoring
 from laptime.errors import UsageError
@@ -56,7 +57,7 @@ def make_recipe(
         )
     copies = world.size if any(options_of(o).get("scaling") == "weak" for o in exchanges) else 1
     workload = OwnWorkload(workload_name(spec), data) if isinstance(data, OwnData) else find(spec.workload)
-    torch.manual_seed(spec.seed)
+    seed_all(spec.seed)
     own = own_optimizer(data.workload) if isinstance(data, OwnData) else None
     channels, height, width = _image_shape(data)
     model = workload.make_model(len(data.classes), spec.weights, channels)

@@ -34,6 +34,7 @@ from torch import Tensor
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
 from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
+from laptime.draws import seed_all
 from laptime.engine.build import build, make_recipe
 from laptime.engine.loop import driven_step
 from laptime.engine.plain import plain_gradients
@@ -286,7 +287,7 @@ def _one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) ->
     if side.rounded:
         for values in parts.model.parameters():
             values.data.copy_(values.data.bfloat16())
-    torch.manual_seed(spec.seed)  # for what a net draws in ways of its own
+    seed_all(spec.seed)  # for what a net draws in ways of its own
     scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
     batch = _first(recipe, parts)
     with still():

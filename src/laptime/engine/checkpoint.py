@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -132,6 +133,7 @@ class Checkpoints:
             )
             return last
         begin = time.perf_counter()
+        drawn = random.getstate()  # a transfer that is tried again draws its pauses: no affair of the training
         try:
             if self._unseen and not self._overtakes(self._place, len(epochs)):
                 return last
@@ -144,6 +146,8 @@ class Checkpoints:
         except Exception as error:  # a user's own optimizer may hold what no pickle takes, and raise what it likes
             self._note(f"no checkpoint was written after epoch {last.index}: {_reason(error)}")
             return last
+        finally:
+            random.setstate(drawn)
         self._pointer = pointer
         self._last_s, self._unsaved_s = time.perf_counter() - begin, 0.0
         return last.model_copy(update={"checkpoint_s": self._last_s})

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import SGD, Adadelta, Adam, Adamax, AdamW, Optimizer, RAdam, RMSprop
 
+from laptime.draws import seed_all
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.optimizer import build_optimizer
 
@@ -37,7 +38,7 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
     if p.scaler.is_enabled():
         p.scaler.load_state_dict(GradScaler(p.device.type).state_dict())  # fills its tensors, replaces none
     p.schedule = recipe.make_schedule(p.optimizer, recipe.epochs * len(p.loader))
-    torch.manual_seed(recipe.seed)
+    seed_all(recipe.seed)
 
 
 def starts_from_zeros(optimizer: Optimizer) -> bool:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from laptime.draws import drawn, put_back_drawn
 from laptime.engine.reset import tensors
 from laptime.optimizations.base import Parts
 
@@ -17,7 +18,8 @@ State = dict[str, Any]
 def state_of(p: Parts) -> State:
     """Weights, optimizer, schedule, loss scale, average and random states: the run's own tensors, not copies.
 
-    The order of the samples and what augmentations throw follow from seed and epoch, so no loader has a state.
+    The order of the samples, what augmentations throw and what items draw in loader workers follow from seed and epoch,
+    so no loader has a state. Of several ranks the first one's random states are kept.
     """
     average = p.average
     on_gpu = p.device.type == "cuda"
@@ -28,7 +30,7 @@ def state_of(p: Parts) -> State:
         "scaler": p.scaler.state_dict(),
         "average": None if average is None else {"steps": average.steps, "tensors": list(_averaged(p))},
         "random": {
-            "cpu": torch.get_rng_state(),
+            **drawn(),
             "cuda": torch.cuda.get_rng_state(p.device) if on_gpu else None,  # waits for the device
         },
     }
@@ -50,7 +52,7 @@ def put_back(p: Parts, state: State) -> None:
         p.schedule.load_state_dict(state["schedule"])
     if p.scaler.is_enabled():
         p.scaler.load_state_dict(state["scaler"])  # fills its tensors, replaces none
-    torch.set_rng_state(state["random"]["cpu"])
+    put_back_drawn(state["random"])
     if p.device.type == "cuda":
         torch.cuda.set_rng_state(state["random"]["cuda"], p.device)
 

@@ -20,6 +20,7 @@ from torchvision import transforms
 from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData, Split
+from laptime.draws import SeededItems
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, permutation, shares, unmarked
 from laptime.optimizations.boxes import kept_boxes, needed_bytes
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
@@ -56,14 +57,22 @@ def bands_to_tensor(scale: int, image: NDArray[np.int16]) -> Tensor:
 
 
 class EpochBatches:
-    """A batch sampler for DataLoader that follows the run's permutation; each rank takes its part of each batch."""
+    """A batch sampler for DataLoader that follows the run's permutation; each rank takes its part of each batch.
+
+    Where `keyed` is set, a batch comes with what seeds it (see `SeededItems`).
+    """
 
     def __init__(self, count: int, size: int, seed: int, world: World = ALONE) -> None:
         self.count, self.size, self.seed, self.epoch, self.world = count, size, seed, 0, world
+        self.keyed = False
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[Any]:
         order = permutation(self.count, self.seed, self.epoch)
-        return (share.indices.tolist() for share in shares(order, self.size, self.world))
+        chosen = (share.indices.tolist() for share in shares(order, self.size, self.world))
+        if not self.keyed:
+            return chosen
+        key = (self.seed % 2**64, self.epoch, self.world.rank)
+        return (((*key, place), indices) for place, indices in enumerate(chosen))
 
     def weights(self) -> list[float]:
         """What each batch of this rank counts; the same in every epoch."""
@@ -84,11 +93,14 @@ class ItemLoader:
         self.sampler = EpochBatches(len(data.train), recipe.batch_size, recipe.seed, recipe.world)
         self.own = not isinstance(data, ImageData)
         count = recipe.loading.workers
+        items = ItemDataset(data) if isinstance(data, ImageData) else data.train.dataset
+        # In this process the run's own generators draw, which a checkpoint holds.
+        self.sampler.keyed = count > 0 and isinstance(data, OwnData)
         with warnings.catch_warnings():
             # More processes than cores are what the tutorials ask for; the comparison shows what they cost.
             warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
             self.loader: DataLoader[Any] = DataLoader(
-                ItemDataset(data) if isinstance(data, ImageData) else data.train.dataset,
+                SeededItems(items) if self.sampler.keyed else items,
                 batch_sampler=self.sampler,
                 collate_fn=None if isinstance(data, ImageData) else data.train.collate,
                 # Of its own: an epoch draws a number, and what dropout draws must not depend on the loader.

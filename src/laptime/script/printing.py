@@ -174,6 +174,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "model_lines": lines.model_lines(o, timed, own),
         "net_lines": nets,
         "evaluation_batch": _evaluation_batch(o, base),
+        "seeding": "seed_all" if own else "torch.manual_seed",
         **_workers(o, subject),
     }
 
@@ -245,4 +246,5 @@ def _workers(o: lines.Chosen, subject: _Subject) -> dict[str, Any]:
         asked = o["workers"]["count"]
         if asked == -1:
             asked, comment = 4, "# laptime tries 0, 2, 4 and 8 on the machine; four a GPU is the rule of thumb."
-    return {"workers": asked, "workers_comment": comment}
+    seeded = asked > 0 and subject.data is not None
+    return {"workers": asked, "workers_comment": comment, "seeded": seeded}

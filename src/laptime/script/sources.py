@@ -58,6 +58,7 @@ _IMPORTS = (
     ("import json", "json"),
     ("import math", "math"),
     ("import os", "os"),
+    ("import random", "random"),
     ("import sys", "sys"),
     ("import time", "time"),
     ("from collections import {}", "Counter"),

@@ -183,6 +183,35 @@ def printed(comparison: Comparison, width: int) -> str:
     return text.getvalue()
 
 
+def as_of_a_detector(run: RunRecord) -> RunRecord:
+    """The record with its accuracies as mAP at 0.5, and a third of them as mAP at 0.5 to 0.95."""
+    changed = [
+        e.model_copy(
+            update={"test_accuracy": None, "test_map50": e.test_accuracy, "test_map": (e.test_accuracy or 0) / 3}
+        )
+        for e in run.epochs
+    ]
+    return run.model_copy(update={"epochs": tuple(changed)})
+
+
+def test_a_detectors_stricter_figure_stands_beside_the_judged_one() -> None:
+    runs = [as_of_a_detector(run) for run in records()]
+    comparison = compare(ladder().model_copy(update={"quality": "map50"}), runs)
+    row = comparison.row("cpu-optimized")
+    assert row is not None
+    assert row.quality is not None
+    assert row.quality_strict == pytest.approx(row.quality / 3)
+    both = f"{row.quality * 100:.1f} % (0.5:0.95: {row.quality_strict * 100:.1f} %)"
+    assert f"| {both} | +8.0 better |" in to_markdown(comparison)
+    assert f"{both} +8.0 better" in printed(comparison, 200)
+    narrow = printed(comparison, 80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert f"(0.5:0.95: {row.quality_strict * 100:.1f} %)" in narrow
+    page = to_html(comparison, None, runs)
+    assert f"<span>0.5:0.95: {row.quality_strict * 100:.1f} %</span>" in page
+    assert "<th>test<br>mAP@0.5</th>" in page
+
+
 @pytest.mark.parametrize("width", [80, 110, 160])
 def test_table_fits_the_terminal(example: Comparison, width: int) -> None:
     text = printed(example, width)

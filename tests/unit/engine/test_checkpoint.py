@@ -2,17 +2,18 @@
 
 import hashlib
 import json
-from contextlib import closing
+import random
 from decimal import Decimal
 
 import pytest
 import torch
+from breaking_off import assert_alike, broken_off, figures, weights
 from tests.unit.conftest import make_data, make_spec
 from torch import nn
 
 from laptime import worker
-from laptime.artifacts import ProgressFile
 from laptime.catalogue import parse_optimization
+from laptime.data.objects import open_objects
 from laptime.engine.checkpoint import Checkpoints
 from laptime.engine.state import state_of
 from laptime.errors import DataError, UsageError
@@ -64,29 +65,6 @@ def spec_of(case: str = "baseline", **changes):
     return make_spec(**{**fields, "warmup_epochs": 1, "warmup_steps": 1, **changes})
 
 
-def broken_off(spec, folder, after: int) -> Facts:
-    """Trains some epochs of a run, which then ends without any further word."""
-    folder.mkdir(parents=True, exist_ok=True)
-    facts = Facts(0.0, spec.optimizations, Checkpoints(spec, ALONE))
-    with (
-        closing(ProgressFile(folder / "progress.jsonl")) as progress,
-        closing(worker._train(spec, folder, facts, progress)) as training,
-    ):
-        for epoch in training:
-            facts.epochs.append(epoch)
-            if len(facts.epochs) == after:
-                break
-    return facts
-
-
-def figures(record) -> list[tuple]:
-    return [(e.index, e.train_loss, e.train_accuracy, e.test_loss, e.test_accuracy) for e in record.epochs]
-
-
-def weights(folder):
-    return torch.load(folder / "model.pt", weights_only=True)
-
-
 @pytest.mark.parametrize(
     ("case", "warmup_epochs"),
     # The warm-up decides whether the optimizer has a state already that is written into.
@@ -101,10 +79,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(case, warmup_epochs, tmp_pat
     torch.manual_seed(99)  # whatever the process did before
     resumed = worker.run(kept, tmp_path / "run")
     assert resumed.status == "done", resumed.error
-    assert figures(resumed) == figures(whole)
-    before, after = weights(tmp_path / "whole"), weights(tmp_path / "run")
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert_alike(resumed, whole, (tmp_path / "whole", tmp_path / "run"))
     assert [(e.interrupted, e.resumed) for e in resumed.epochs] == [(True, False), (False, True), (False, False)]
     assert [s.epoch for s in resumed.starts] == [0, 1]
     assert resumed.restarts == 1
@@ -253,3 +228,22 @@ def test_a_place_that_takes_nothing_costs_notes(tmp_path):
     checkpoints = Checkpoints(spec_of(checkpoints=str(tmp_path / "kept")), ALONE)
     assert checkpoints.find() is None
     assert "was not noted" in checkpoints.notes[0]
+
+
+def test_a_transfer_that_is_tried_again_draws_nothing_from_the_training(tmp_path, monkeypatch):
+    """Pauses between tries are drawn from `random`, as boto3 does, too."""
+
+    class TriedAgain:
+        def __init__(self, place):
+            self.place, self.url, self.read = place, place.url, place.read
+
+        def write(self, body, name):
+            random.random()
+            self.place.write(body, name)
+
+    worker.run(spec_of(epochs=2), tmp_path / "whole")
+    expected = random.getstate()
+    monkeypatch.setattr("laptime.engine.checkpoint.open_objects", lambda url: TriedAgain(open_objects(url)))
+    record = worker.run(spec_of(epochs=2, checkpoints=str(tmp_path / "kept")), tmp_path / "run")
+    assert record.epochs[-1].checkpoint_s > 0
+    assert random.getstate() == expected

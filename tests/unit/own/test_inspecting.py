@@ -124,17 +124,27 @@ def test_data_that_belong_to_one_process_leave_workers_out(file):
     assert 'raise OSError("opened elsewhere")' in refused["workers"]
 
 
-def test_a_batch_that_no_process_can_send_leaves_workers_out(file):
-    text = (
-        TUPLE
-        + """
+@pytest.mark.parametrize(
+    ("thing", "line"),
+    [
+        ("(lambda: 0)", "return [*default_collate(items), (lambda: 0)]"),
+        ("(i for i in items)", "def collate_fn(self, items):"),
+    ],
+)
+def test_a_batch_that_no_process_can_send_leaves_workers_out(file, thing, line):
+    """A function is named by its own line, what says nothing of its making by the function that made the batch."""
+    text = f"""
+from torch.utils.data import default_collate
+
 def collate(items):
-    return [torch.stack([i[0] for i in items]), torch.stack([i[1] for i in items]), (lambda: 0)]
+    return [*default_collate(items), {thing}]
 """
-    )
     named = ("batch_size = 16", "batch_size = 16\n\n    def collate_fn(self, items):\n        return collate(items)")
-    found = inspect(write(file, text, named, ("x, y = batch", "x, y, _ = batch"))).own.refused
+    name = write(file, TUPLE + text, named, ("x, y = batch", "x, y, _ = batch"))
+    found = inspect(name).own.refused
+    number = file.read_text().splitlines().index(next(n for n in file.read_text().splitlines() if line in n)) + 1
     assert "pickle" in found["workers"].lower()
+    assert f"({file.name}, line {number}: {line})" in found["workers"]
     assert "resident" in found
 
 

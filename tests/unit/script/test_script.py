@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.own_files import DICTIONARY, TUPLE, write
+from tests.own_files import AUGMENTED, DICTIONARY, TUPLE, write
 from tests.samples import write_folder
 
 from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
@@ -45,6 +45,7 @@ OWN = {
     "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
     "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
+    "augmented_file": (AUGMENTED, ("cpu-baseline", "cpu-baseline+workers:count=2")),
 }
 # Runs scripts one after another in a process that has no laptime, each as if it were alone.
 DRIVER = """
@@ -117,7 +118,7 @@ def test_what_is_printed_is_tidy(tmp_path):
     for text in (TUPLE, DICTIONARY):
         data = inspect(write(tmp_path / "own_tidy.py", text))
         sys.modules.pop("own_tidy")
-        for name in ("cpu-baseline", "cpu-baseline+resident+fused-optimizer+bf16"):
+        for name in ("cpu-baseline", "cpu-baseline+workers", "cpu-baseline+resident+fused-optimizer+bf16"):
             (tmp_path / f"own_{name}.py").write_text(print_script(resolve(name), "own", data), encoding="utf-8")
     (tmp_path / "own_tidy.py").unlink()
     ruff = [str(Path(sys.executable).parent / "ruff")]

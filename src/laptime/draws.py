@@ -1,0 +1,73 @@
+"""What draws random numbers without a generator of its own, a user's code above all: seeded, kept and put back.
+
+Three generators of a process are meant: torch's for the CPU, that of `random`, and numpy's legacy one (`np.random.rand`
+and the like).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+State = dict[str, Any]
+
+
+def seed_all(seed: int) -> None:
+    """Seeds torch on all devices, `random` and numpy."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def drawn() -> State:
+    """Where the process's generators are: tensors and plain values, so that nothing need be unpickled."""
+    _, keys, place, has_gauss, gauss = np.random.get_state()  # legacy generator: what libraries draw from
+    return {
+        "cpu": torch.get_rng_state(),
+        "python": random.getstate(),
+        "numpy": {
+            "keys": torch.tensor([int(key) for key in keys]),
+            "place": int(place),
+            "has_gauss": int(has_gauss),
+            "gauss": float(gauss),
+        },
+    }
+
+
+def put_back_drawn(state: State) -> None:
+    """Puts the generators where they were; a state of an earlier laptime holds torch's alone."""
+    torch.set_rng_state(state["cpu"])
+    if "python" in state:
+        random.setstate(state["python"])
+        found = state["numpy"]
+        keys = found["keys"].numpy().astype(np.uint32)
+        np.random.set_state(("MT19937", keys, found["place"], found["has_gauss"], found["gauss"]))
+
+
+class SeededItems(Dataset[Any]):
+    """A data set for loader workers: what a batch draws follows from seed, epoch, rank and its place in the epoch.
+
+    Workers live as long as the run, and their generators would go on with it, the warm-up's draws behind them: an epoch
+    would draw other numbers after a restart. Costs a worker about 20 microseconds a batch.
+    """
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitems__(self, batch: tuple[Sequence[int], list[int]]) -> Any:
+        """The items of a batch, which is given as what seeds it and indices."""
+        key, indices = batch
+        words = [int(word) for word in np.random.SeedSequence(key).generate_state(3)]
+        torch.default_generator.manual_seed(words[0])  # torch.manual_seed keeps a traceback each time
+        random.seed(words[1])
+        np.random.seed(words[2])
+        many = getattr(self.items, "__getitems__", None)
+        return many(indices) if many else [self.items[index] for index in indices]

@@ -1,0 +1,22 @@
+"""What a ladder says of a turn that ended, where stderr is no terminal."""
+
+import pytest
+from tests.unit.conftest import make_spec
+
+from laptime.cli.ladder_view import View
+from laptime.records import EpochRecord, RunRecord
+
+
+@pytest.mark.parametrize(
+    ("reached", "said"),
+    [
+        ({"test_map50": 0.301, "test_map": 0.1234}, "mAP@0.5 30.1 % (0.5:0.95: 12.3 %)"),
+        ({"test_accuracy": 0.66, "test_loss": 1.0}, "test accuracy 66.0 %"),
+        ({"test_loss": 1.25}, "test loss 1.25"),
+        ({}, "not evaluated"),
+    ],
+)
+def test_what_a_variant_reached(reached, said, capsys):
+    epoch = EpochRecord(index=0, epoch_s=2.0, samples=10, samples_per_s=5.0, **reached)
+    View(None).result(RunRecord(status="done", spec=make_spec(), epochs=(epoch,)))
+    assert capsys.readouterr().err == f"  cpu-baseline: 2.00 s an epoch, 5 samples/s, {said}\n"
