@@ -13,6 +13,7 @@ from prefect.runtime import flow_run
 from prefect.states import Failed
 from pydantic import Field
 
+from flows.deployed import end_with_worker
 from laptime.errors import LaptimeError
 from laptime.gate.reports import to_markdown
 from laptime.gate.request import make_gate_request
@@ -63,6 +64,7 @@ def gate(
         seed: Seed of the first processes; each pair takes the next.
     """
     given = dict(locals())
+    end_with_worker()
     logger = get_run_logger()
     try:
         request = make_gate_request(**given)

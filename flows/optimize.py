@@ -22,6 +22,7 @@ from prefect.states import Failed
 from pydantic import AfterValidator, Field
 
 from flows.artifacts import Progress, publish_artifacts
+from flows.deployed import end_with_worker
 from laptime.catalogue import WORKLOADS, find_workload
 from laptime.errors import LaptimeError, TrackingError, UnreachableError, in_words
 from laptime.ladder import Ladder, LadderRequest, Turn, make_request, open_ladder, prepare_data, resume_ladder
@@ -160,6 +161,7 @@ def optimize(
         resume: Folder, id or MLflow run id of a ladder that was broken off, to go on with it.
     """
     given = dict(locals())
+    end_with_worker()
     try:
         ladder = run_all(make_request(**given))
     except (LaptimeError, OSError) as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _PARENT = "LAPTIME_PARENT"
 _LOOK_EVERY_S = 0.05
 
@@ -52,6 +53,12 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of what loses its own below it, for it to reap (Linux; elsewhere nothing)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def rank_log(folder: Path, rank: int) -> Path:

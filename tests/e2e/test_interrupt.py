@@ -14,6 +14,8 @@ import pytest
 from tests.samples import write_folder
 
 _PATIENCE_S = 120
+# Promised are 5 s; a busy machine of two cores may leave a process for seconds without a turn.
+_GONE_S = 10.0
 # `laptime` with one finding made by hand, so that something is verified however noisy the machine is.
 _ADVISED = """
 from laptime.cli import main
@@ -56,7 +58,7 @@ def test_an_interrupted_ladder(tmp_path, number):
         start_new_session=True,
     )
     try:
-        output = interrupted(process, number, lambda: [out / "cpu-baseline-0" / "progress.jsonl"])
+        output = interrupted(process, number, tmp_path, lambda: [out / "cpu-baseline-0" / "progress.jsonl"])
     finally:
         process.kill()  # its children go with it
         process.wait()
@@ -93,7 +95,7 @@ def test_an_interrupted_verification(tmp_path):
     )
     try:
         # The first remedy beside the first baseline is whole by then.
-        output = interrupted(process, signal.SIGINT, lambda: sorted(out.glob("verify/*-4/progress.jsonl")))
+        output = interrupted(process, signal.SIGINT, tmp_path, lambda: sorted(out.glob("verify/*-4/progress.jsonl")))
     finally:
         process.kill()
         process.wait()
@@ -107,8 +109,8 @@ def test_an_interrupted_verification(tmp_path):
     assert statuses(tmp_path / "home")["advice"] == ["FINISHED"]
 
 
-def interrupted(process, number, progress) -> str:
-    """Sends a signal once an epoch stands in a file of progress; what the command printed."""
+def interrupted(process, number, folder, progress) -> str:
+    """Sends a signal once an epoch stands in a file of progress; what the command printed. Training ends at once."""
     until = time.monotonic() + _PATIENCE_S
     while not any(path.exists() and "epoch" in path.read_text() for path in progress()):
         assert process.poll() is None, process.stdout.read()
@@ -118,6 +120,10 @@ def interrupted(process, number, progress) -> str:
         os.killpg(process.pid, number)  # what a terminal does
     else:
         process.send_signal(number)
+    told = time.monotonic()
+    while left := [found for found in workers(folder) if found.pid != process.pid]:
+        assert time.monotonic() < told + _GONE_S, left
+        time.sleep(0.05)
     output, _ = process.communicate(timeout=60)
     return output
 

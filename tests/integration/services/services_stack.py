@@ -62,6 +62,14 @@ class Services:
         pool = ["--pool", "laptime", "--type", "process", "--name", name, "--limit", str(limit)]
         self.clients.start(name, "prefect", ["worker", "start", *pool])
 
+    def kill_worker(self) -> list[psutil.Process]:
+        """Kills the youngest worker, not its keeper; returns the processes of its flow runs."""
+        server = self.clients.servers.pop()
+        (worker,) = psutil.Process(server.process.pid).children()
+        runs = worker.children()
+        worker.kill()
+        return runs
+
     def run(self, variables: dict[str, str] | None = None, **parameters: object) -> str:
         """Schedules a flow run with tiny limits; returns its id. `variables` are its environment's."""
         given = [part for n, v in {**SMALL, **parameters}.items() for part in ("-p", f"{n}={json.dumps(v)}")]

@@ -17,7 +17,6 @@ from laptime.data.objects import open_objects
 from laptime.engine.checkpoint import Checkpoints
 from laptime.engine.state import state_of
 from laptime.errors import DataError, UsageError
-from laptime.facts import Facts
 from laptime.records import EpochRecord
 from laptime.variants import resolve
 from laptime.workloads.base import classify

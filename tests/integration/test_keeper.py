@@ -1,0 +1,55 @@
+"""Below a keeper nothing outlives a server: neither what a killed server leaves, nor the server of a killed keeper."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+_PATIENCE_S = 60.0
+_GONE_S = 10.0
+# A server with a process in a session of its own, as a worker of Prefect starts its flow runs.
+_SERVER = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def kept() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process, psutil.Process]]:
+    """A keeper, its server and the server's own process."""
+    command = [sys.executable, "-m", "laptime.cli.keeper", sys.executable, "-c", _SERVER]
+    with subprocess.Popen(command) as keeper:
+        found: list[psutil.Process] = []
+        try:
+            until = time.monotonic() + _PATIENCE_S
+            while len(found := psutil.Process(keeper.pid).children(recursive=True)) < 2:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            yield keeper, found[0], found[1]
+        finally:
+            for process in (*found, psutil.Process(keeper.pid) if keeper.poll() is None else None):
+                if process is not None and process.is_running():
+                    process.kill()
+
+
+def test_what_a_killed_server_leaves_is_ended() -> None:
+    with kept() as (keeper, server, left):
+        server.kill()
+        assert keeper.wait(_GONE_S) == 256 - 9
+        assert not left.is_running()
+
+
+def test_a_server_ends_with_its_killed_keeper() -> None:
+    with kept() as (keeper, server, _):
+        keeper.kill()
+        try:
+            server.wait(_GONE_S)
+        except psutil.TimeoutExpired:
+            pytest.fail("the server outlived its keeper")
