@@ -104,8 +104,8 @@ class ProcessRecord(Readable):
 
     @property
     def z(self) -> float:
-        """Logarithm of the median kept epoch."""
-        return math.log(median(self.epoch_s))
+        """Median of the kept epochs' logarithms: of an even count it is not the logarithm of the median."""
+        return median(math.log(seconds) for seconds in self.epoch_s)
 
 
 def _timed(process: ProcessRecord) -> ProcessRecord:
