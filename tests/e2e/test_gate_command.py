@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.gate_project import COMMAND, TRAINER, commit, gate, git, own_laptime, told
+from tests.e2e.gate_project import COMMAND, LOOP, TRAINER, commit, gate, git, own_laptime, told
 from tests.samples import write_folder
 
 from laptime.processes import free_port
@@ -52,6 +52,23 @@ def test_the_same_speed_passes_and_a_faster_one_is_improved(project):
     told(gate(project, "--base", "main"), 0, "not regressed", "A slowdown below 10 %")
     commit(project, epoch_s="2.4")
     told(gate(project), 0, "improved: Head's epochs are faster: -20.0 %")
+
+
+def test_a_loop_of_the_users_own_is_gated_by_laptime_epochs(project, tmp_path):
+    report, command = tmp_path / "g.json", f"{sys.executable} loop.py"
+    git(project, "switch", "-q", "main")
+    commit(project, **{"loop.py": LOOP})
+    git(project, "switch", "-q", "-c", "slower")
+    commit(project, epoch_s="3.6")
+    told(gate(project, "--json", str(report), command=command), 1, "regressed: Head's epochs are slower: +20.0 %")
+    found = json.loads(report.read_text())
+    both = [p[side] for p in found["pairs"] for side in ("base", "head")]
+    assert {(len(p["epoch_s"]), *p["samples"]) for p in both} == {(3, 100, 100, 100)}  # the first, slow one is dropped
+    # The record names no machine, so it is this one.
+    assert found["machine"]["cpu"]
+    assert {p["hardware"].startswith(found["machine"]["cpu"]) for p in both} == {True}
+    commit(project, epoch_s="3.0")
+    told(gate(project, command=command), 0, "not regressed")
 
 
 def test_a_dirty_tree_is_gated_as_it_is(project):
