@@ -106,9 +106,9 @@ def _deciding(records: Sequence[GateRecord]) -> list[str]:
     return [
         "## Deciding",
         "",
-        f"`decide` on {LOOKS[-1]} pairs takes {took[0]:.1f} ms, and {min(took[1:]):.1f} to {max(took[1:]):.1f} ms where "
-        f"they scatter so much that no look decides (medians of {_CALLS} calls, no quantile known before; measured with "
-        "this page).",
+        f"`decide` on {LOOKS[-1]} pairs takes {took[0]:.1f} ms, and {min(took[1:]):.1f} to {max(took[1:]):.1f} ms "
+        f"where they scatter so much that no look decides (medians of {_CALLS} calls, no quantile known before; taken "
+        "with this page).",
     ]
 
 
