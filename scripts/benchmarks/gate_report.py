@@ -14,7 +14,9 @@ from laptime.gate.history import resampled
 from laptime.gate.noise import known_noise
 from laptime.gate.policy import LOOKS, Policy
 from laptime.gate.records import GateRecord, ProcessRecord, read_gate
+from laptime.gate.student import quantile
 
+_CALLS = 300
 _VERDICTS = ("not_regressed", "improved", "regressed", "inconclusive")
 
 
@@ -28,7 +30,7 @@ def page(folder: Path) -> str:
     records = taken(folder)
     if not records:
         raise SystemExit("there are no pairs yet: scripts/bench gate --pairs 150")
-    parts = (_conditions(records), _noise(records), _resampled(records), _wholes(folder))
+    parts = (_conditions(records), _noise(records), _resampled(records), _deciding(records), _wholes(folder))
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
@@ -92,6 +94,29 @@ def _middle_pairs(d: Sequence[float], change: float, noise: float | None) -> int
     starts = range(max(1, len(d) - LOOKS[-1]))
     verdicts = [decide([value + change for value in d[i : i + LOOKS[-1]]], noise) for i in starts]
     return round(statistics.median(v.state.n for v in verdicts if v.state is not None))
+
+
+def _deciding(records: Sequence[GateRecord]) -> list[str]:
+    """What a decision on the last planned count of pairs costs a process that has made none before."""
+    d = [value for record in records for value in record.log_ratios]
+    took = []
+    for width in (0.0, 0.3, 1.0):
+        made = [d[i % len(d)] + width * (-1) ** i for i in range(LOOKS[-1])]
+        took.append(statistics.median(_decide_ms(made) for _ in range(_CALLS)))
+    return [
+        "## Deciding",
+        "",
+        f"`decide` on {LOOKS[-1]} pairs takes {took[0]:.1f} ms, and {min(took[1:]):.1f} to {max(took[1:]):.1f} ms "
+        f"where they scatter so much that no look decides (medians of {_CALLS} calls, no quantile known before; taken "
+        "with this page).",
+    ]
+
+
+def _decide_ms(log_ratios: Sequence[float]) -> float:
+    quantile.cache_clear()
+    begin = time.perf_counter()
+    decide(log_ratios)
+    return 1000 * (time.perf_counter() - begin)
 
 
 def _wholes(folder: Path) -> list[str]:

@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import traceback
 
-_INVALID = 4
+_USAGE, _INVALID, _INTERRUPTED = 2, 4, 130
 
 
 def main() -> None:
-    """Runs the command line.
+    """Runs the command line; a gate's own way out stands here alone."""
+    if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "gate":
+        sys.exit(_gate())
+    from laptime.cli import main as command
 
-    Python ends with 1 where an import fails, and a gate promises that 1 is a measured regression and nothing else.
-    """
-    try:
-        from laptime.cli import main as command
-    except Exception as error:
-        if "gate" not in sys.argv[1:3]:
-            raise
-        sys.stderr.write(f"laptime: the gate's own code can't be loaded: {type(error).__name__}: {error}\n")
-        sys.exit(_INVALID)
     command()
+
+
+def _gate() -> int:
+    """The exit code of a gate, which promises that 1 is a measured regression and nothing else.
+
+    Python ends with 1 where an import or anything else fails, and so does click where a pipe is closed, so all that is
+    raised from the first import on ends here.
+    """
+    loaded = False
+    try:
+        from laptime.cli import app
+
+        loaded = True
+        return int(app(standalone_mode=False) or 0)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except SystemExit as left:
+        return int(left.code) if left.code in (0, _USAGE) else _INVALID
+    except BaseException as error:
+        return _told(error, loaded)
+
+
+def _told(error: BaseException, loaded: bool) -> int:
+    """Says what was raised, and which exit code it has; laptime's and click's errors are told by what they can do."""
+    code = _USAGE if getattr(error, "exit_code", None) == _USAGE else _INVALID
+    with contextlib.suppress(OSError, ValueError):  # nobody listens any more
+        _say(error, loaded)
+    return code
+
+
+def _say(error: BaseException, loaded: bool) -> None:
+    show = getattr(error, "show", None)
+    if "--debug" in sys.argv:
+        traceback.print_exception(error)
+    elif show is not None:
+        show()
+    else:
+        words = str(error) if hasattr(error, "exit_code") else f"{type(error).__name__}: {error}"
+        begin = "" if loaded else "the gate's own code can't be loaded: "
+        sys.stderr.write(f"laptime: {begin}{words}\n")

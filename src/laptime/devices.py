@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from laptime.catalogue import LADDERS
 from laptime.errors import UsageError, shorten, unknown
 from laptime.processes import allowed_cores
+from laptime.records import Machine
+
+_INTERESTING = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd", "bf16", "sve")
 
 
 @dataclass(frozen=True)
@@ -180,3 +187,41 @@ def missing_compiler(device: str) -> str | None:
     compilers = (named,) if named else ("gcc", "clang", "cc")
     found = next((c for c in compilers if shutil.which(c)), None)
     return None if found else f"there is no C compiler ({', '.join(compilers)}) for triton: install one or set CC"
+
+
+def host() -> Machine:
+    """This machine as far as it is known without torch; versions are left out."""
+    return Machine(
+        cpu=_cpu_name(),
+        cores=allowed_cores(),
+        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        gpus=cuda_devices(),
+        os=f"{platform.system()} {platform.release().split('.')[0]}",
+        instruction_sets=_instruction_sets(),
+    )
+
+
+def fingerprinted(machine: Machine) -> Machine:
+    """The machine with the digest of its fields that decide speed."""
+    body = machine.model_dump(mode="json", exclude={"fingerprint", "ceilings", "load_before"})
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+    return machine.model_copy(update={"fingerprint": digest})
+
+
+def _cpuinfo(key: str) -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), "")
+
+
+def _cpu_name() -> str:
+    name = _cpuinfo("model name") or platform.processor() or platform.machine()
+    family, model = _cpuinfo("cpu family"), _cpuinfo("model\t")
+    return f"{name} (family {family} model {model})" if family else name
+
+
+def _instruction_sets() -> tuple[str, ...]:
+    flags = set((_cpuinfo("flags") or _cpuinfo("Features")).split())
+    return tuple(f for f in _INTERESTING if f in flags)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.gate_project import COMMAND, TRAINER, commit, gate, git, own_laptime, told
+from tests.e2e.gate_project import COMMAND, LOOP, TRAINER, commit, gate, git, own_laptime, told
 from tests.samples import write_folder
 
 from laptime.processes import free_port
 from laptime.tracking.journal import is_settled
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_slower_head_is_regressed_and_its_file_says_so_again(project, tmp_path):
@@ -51,22 +48,27 @@ def test_a_slower_head_is_regressed_and_its_file_says_so_again(project, tmp_path
     assert json.loads((tmp_path / "h.json").read_text())["trends"][0]["gates"][0]["base"] == base
 
 
-def test_a_gate_whose_own_code_is_broken_does_not_end_with_1(tmp_path):
-    broken = tmp_path / "src" / "laptime"
-    shutil.copytree(ROOT / "src" / "laptime", broken, ignore=shutil.ignore_patterns("__pycache__"))
-    (broken / "cli" / "gate.py").write_text("def gate(:\n")
-    environment = os.environ | {"PYTHONPATH": str(tmp_path / "src")}
-    for arguments, code in ((["gate", "cifar"], 4), (["list"], 1)):
-        command = [sys.executable, "-m", "laptime", *arguments]
-        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-        assert "SyntaxError" in done.stderr
-
-
 def test_the_same_speed_passes_and_a_faster_one_is_improved(project):
     told(gate(project, "--base", "main"), 0, "not regressed", "A slowdown below 10 %")
     commit(project, epoch_s="2.4")
     told(gate(project), 0, "improved: Head's epochs are faster: -20.0 %")
+
+
+def test_a_loop_of_the_users_own_is_gated_by_laptime_epochs(project, tmp_path):
+    report, command = tmp_path / "g.json", f"{sys.executable} loop.py"
+    git(project, "switch", "-q", "main")
+    commit(project, **{"loop.py": LOOP})
+    git(project, "switch", "-q", "-c", "slower")
+    commit(project, epoch_s="3.6")
+    told(gate(project, "--json", str(report), command=command), 1, "regressed: Head's epochs are slower: +20.0 %")
+    found = json.loads(report.read_text())
+    both = [p[side] for p in found["pairs"] for side in ("base", "head")]
+    assert {(len(p["epoch_s"]), *p["samples"]) for p in both} == {(3, 100, 100, 100)}  # the first, slow one is dropped
+    # The record names no machine, so it is this one.
+    assert found["machine"]["cpu"]
+    assert {p["hardware"].startswith(found["machine"]["cpu"]) for p in both} == {True}
+    commit(project, epoch_s="3.0")
+    told(gate(project, command=command), 0, "not regressed")
 
 
 def test_a_dirty_tree_is_gated_as_it_is(project):

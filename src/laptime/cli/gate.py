@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from laptime.cli.options import LIMIT_TEST, LIMIT_TRAIN, SEED, TIMEOUT, TRACKING
-from laptime.errors import LaptimeError, UsageError
 
 if TYPE_CHECKING:
     from laptime.gate.records import GateRecord
     from laptime.gate.request import GateRequest
 
-INVALID = 4
 INTERRUPTED = 130
 
 PATH = Path | None
@@ -66,38 +62,22 @@ def gate(
     from laptime.places import find_places
 
     places: dict[str, Path | None] = {"json": json, "junit": junit, "markdown": markdown}
-    with _never_one():
-        if replay is not None:
-            raise typer.Exit(_finish(_replayed(replay), places, github))
-        where = find_places()
-        uri = (tracking_uri or where.mlflow_uri) if tracked else None
-        if history:
-            from laptime.cli.gate_history import show
+    if replay is not None:
+        raise typer.Exit(_finish(_replayed(replay), places, github))
+    where = find_places()
+    uri = (tracking_uri or where.mlflow_uri) if tracked else None
+    if history:
+        from laptime.cli.gate_history import show
 
-            raise typer.Exit(show(workload, where, uri, json))
-        code, record = _run(make_gate_request(**asked), places, github, uri)
-        if uri and record is not None:
-            track(record, where, uri, _say)
-        raise typer.Exit(code)
+        raise typer.Exit(show(workload, where, uri, json))
+    code, record = _run(make_gate_request(**asked), places, github, uri)
+    if uri and record is not None:
+        track(record, where, uri, _say)
+    raise typer.Exit(code)
 
 
 def _say(text: str) -> None:
     typer.echo(text, err=True)
-
-
-class _never_one(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
-    """Exit code 1 belongs to a measured regression: every error that is no usage error ends with 4."""
-
-    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
-        """Turns what was raised into an exit code."""
-        debug = "--debug" in sys.argv
-        if isinstance(error, KeyboardInterrupt):
-            raise typer.Exit(INTERRUPTED) from None
-        if error is None or debug or isinstance(error, typer.Exit | UsageError | SystemExit):
-            return
-        words = str(error) if isinstance(error, LaptimeError) else f"{type(error).__name__}: {error}"
-        typer.echo(f"laptime: {words}", err=True)
-        raise typer.Exit(INVALID) from None
 
 
 def _run(

@@ -23,12 +23,12 @@ def sweep_first(command: str | None) -> None:
     places = find_places()
     if not any(_may_be_open(path) for path in places.journal.glob("*.jsonl")):
         return
-    from laptime.tracking.sync import left_open, sync
-
     mark = places.journal / ".asked"
-    if not left_open(places) or _asked_lately(mark):
-        return
     try:
+        from laptime.tracking.sync import left_open, sync
+
+        if not left_open(places) or _asked_lately(mark):
+            return
         mark.touch()
         until = time.monotonic() + _ENOUGH_S
         sync(places, places.mlflow_uri, lambda _: None, enough=lambda: time.monotonic() > until)

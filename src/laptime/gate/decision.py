@@ -8,6 +8,7 @@ error rates spent in proportion to the count of pairs (Bonferroni over the looks
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -196,16 +197,21 @@ def _expected(state: Look | None, noise: float | None, policy: Policy) -> int | 
     """Pairs still needed until a look has a verdict, with mean and noise as they are now; None where unknown."""
     if state is None:
         return None
-    prior = 0 if noise is None else _PRIOR
-    last = policy.looks[-1]
-    counts: list[int] = [*policy.looks, *range(last + 2, _FARTHEST, 2)]
-    for n in counts:
-        if n <= state.n:
-            continue
+    prior, last = 0 if noise is None else _PRIOR, policy.looks[-1]
+
+    def decides(n: int) -> bool:
         imagined = Spread(n, state.mean, state.sd * state.sd, n - 1 + prior)
-        if look_at(imagined, policy, policy.share(min(n, last))).kind != "inconclusive":
-            return n - state.n
-    return None
+        return look_at(imagined, policy, policy.share(min(n, last))).kind != "inconclusive"
+
+    planned = [n for n in policy.looks if n > state.n]
+    found = next((n for n in planned if decides(n)), None)
+    if found is None:
+        # Beyond the plan each look spends the same, so more pairs only narrow the bounds.
+        further = range(last + 2, _FARTHEST, 2)
+        further = further[bisect_right(further, state.n) :]
+        place = bisect_left(further, True, key=decides)
+        found = further[place] if place < len(further) else None
+    return None if found is None else found - state.n
 
 
 def _check(values: Sequence[float], noise: float | None) -> None:

@@ -73,7 +73,7 @@ class History:
         today = [p.base.z for p in record.counted]
         if len(past) < _FEWEST_GATES or not today:
             return ""
-        before = [math.log(median(g.base_epoch_s)) for g in past]
+        before = [median(math.log(seconds) for seconds in g.base_epoch_s) for g in past]
         centre = median(before)
         spread = MAD_TO_SD * median([abs(z - centre) for z in before])
         shift = median(today) - centre

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from laptime.devices import gpu_limits, lock_name
+from laptime.devices import fingerprinted, gpu_limits, host, lock_name
 from laptime.errors import DataError, shorten
 from laptime.gate.records import ProcessRecord, Side, Wait
 from laptime.gate.request import NO_DEVICE
@@ -201,17 +201,19 @@ def _cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path])
     spec = found.spec or {}
     data = spec.get("data")
     data = data if isinstance(data, dict) else {}
+    machine = _described(found.machine)
     process = ProcessRecord(
         side=side,
         seed=seed,
         epoch_s=tuple(e.epoch_s for e in kept),
         samples=tuple(e.samples for e in kept),
+        steps=min(e.steps for e in kept),
         wall_s=wall_s,
         started_at=started_at,
         spec=_digest({name: spec.get(name) for name in _TRAINED}),
         data=str(data.get("digest", "")),
         stand_in=data.get("kind") == "synthetic",
-        hardware=_hardware(found.machine),
+        hardware=_hardware(machine),
         startup_s=found.startup_s,
         compile_s=found.compile_s,
         recompiles=found.compilation.recompiles if found.compilation else None,
@@ -224,7 +226,7 @@ def _cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path])
         test_loss=kept[-1].test_loss,
         parts_s={name: _median([e.parts_s.get(name, 0.0) for e in kept]) or 0.0 for name in kept[0].parts_s},
     )
-    return Trained(process=process, machine=found.machine)
+    return Trained(process=process, machine=machine)
 
 
 def fingerprint(trained: Trained, what: str) -> str:
@@ -235,9 +237,12 @@ def fingerprint(trained: Trained, what: str) -> str:
     return _digest({**parts, "what": what, "samples": trained.process.samples[:1], "around": around, "gpus": gpus})
 
 
+def _described(machine: Machine) -> Machine:
+    """The machine that a record names; where it names none, as one of laptime.epochs, it is this one."""
+    return machine if machine.fingerprint else fingerprinted(machine if machine.cpu else host())
+
+
 def _hardware(machine: Machine) -> str:
-    if not machine.cpu:
-        return ""
     return ", ".join((machine.cpu, f"{machine.cores} cores", f"{machine.memory_gib} GiB", *machine.gpus))
 
 

@@ -72,6 +72,7 @@ class ProcessRecord(Readable):
     Attributes:
         epoch_s: seconds of the kept epochs.
         samples: samples of the kept epochs, as a set in order.
+        steps: of the shortest kept epoch; 0 where the record does not say.
         wall_s: seconds from the start of the process to its end.
         spec: digest of what was trained, seed and places apart.
         hardware: CPU, cores, memory and GPUs in words; two sides must agree in it.
@@ -84,6 +85,7 @@ class ProcessRecord(Readable):
     seed: int = 0
     epoch_s: tuple[Seconds, ...] = ()
     samples: tuple[int, ...] = ()
+    steps: int = 0
     wall_s: float = 0.0
     started_at: float = 0.0
     spec: str = ""
@@ -104,8 +106,8 @@ class ProcessRecord(Readable):
 
     @property
     def z(self) -> float:
-        """Logarithm of the median kept epoch."""
-        return math.log(median(self.epoch_s))
+        """Median of the kept epochs' logarithms: of an even count it is not the logarithm of the median."""
+        return median(math.log(seconds) for seconds in self.epoch_s)
 
 
 def _timed(process: ProcessRecord) -> ProcessRecord:

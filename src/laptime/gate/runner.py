@@ -19,6 +19,9 @@ from laptime.gate.records import GateRecord, PairRecord, Side, Trouble
 from laptime.gate.sides import SideError
 from laptime.launchers.base import ignore
 
+# Shorter epochs are worth no gate: docs/gate.md.
+_SHORT_S, _FEW_STEPS = 2, 50
+
 Train = Callable[[Side, int], Trained]
 
 
@@ -99,10 +102,16 @@ class Gate:
         self._weigh_budget()
 
     def _note_short(self, base: Trained) -> None:
-        shortest = min(base.process.epoch_s)
-        if shortest < 2:
+        shortest, steps = min(base.process.epoch_s), base.process.steps
+        if shortest < _SHORT_S:
             self._notice(
-                f"Epochs of {shortest:.2f} s are short: below 2 s the clock sees more of the machine than of head."
+                f"Epochs of {shortest:.2f} s are short: below {_SHORT_S} s the clock sees more of the machine than of "
+                "head."
+            )
+        elif 0 < steps < _FEW_STEPS:
+            self._notice(
+                f"Epochs of {steps} steps are short: below {_FEW_STEPS} a step that was held up weighs more than a "
+                "change."
             )
 
     def _weigh_budget(self) -> None:
@@ -120,15 +129,18 @@ class Gate:
             return
         self.told.say(f"A pair takes about {cost:.1f} s, so the budget holds {affordable}.")
         if record.noise is None:
+            self.told.say(
+                f"The noise of a pair is not known here ({record.noise_source}), so the pairs' own scatter stands for "
+                f"it, and whether the budget can do shows after {FEWEST} of them; laptime gate {record.workload} "
+                "--aa 20 measures it."
+            )
             return
         low, high = pairs_needed(record.noise, record.policy.policy())
         if low > affordable:
-            text = (
+            self._advise(
                 f"At the known noise of {record.noise * 100:.1f} % a pair this gate needs about {low} to {high} pairs, "
                 f"and its budget holds {affordable}: it is advisory, and a verdict is not to be expected."
             )
-            self._update(advisory=text)
-            self.told.say(text)
 
     def _measure(self) -> None:
         """Pairs until a look decides, the plan ends, or the next look can't be reached within the budget."""
@@ -142,6 +154,29 @@ class Gate:
                 return  # what can't be compared does not become comparable
             verdict = self._verdict()
             self.told.say(words.progress(verdict))
+            if verdict.pairs == FEWEST and not self._finished(verdict) and not self.max_aa:
+                self._weigh_scatter(verdict, self.told.clock() - begin)
+
+    def _weigh_scatter(self, verdict: Verdict, spent_s: float) -> None:
+        """Says before spending the rest whether the pairs so far scatter too much for the budget."""
+        record, state, cost = self.record, verdict.state, self._cost_s()
+        if record.advisory or state is None or not cost:
+            return
+        left = math.floor((record.budget_s - spent_s) / cost)
+        affordable = min(record.policy.looks[-1], verdict.pairs + max(0, left))
+        low, high = pairs_needed(state.sd, record.policy.policy())
+        # A difference that is large beside the scatter, too, is shown by fewer.
+        soon = verdict.expected is not None and verdict.pairs + verdict.expected <= affordable
+        if low > affordable and not soon:
+            self._advise(
+                f"The first {verdict.pairs} pairs scatter by {state.sd * 100:.1f} %: at that a gate needs about {low} "
+                f"to {high} of them, and this one's budget holds {affordable}: it is advisory, and a verdict is not to "
+                "be expected without a quieter machine, longer epochs, or more --budget and --max-pairs."
+            )
+
+    def _advise(self, text: str) -> None:
+        self._update(advisory=text)
+        self.told.say(text)
 
     def _finished(self, verdict: Verdict) -> bool:
         if self.max_aa:
@@ -150,9 +185,12 @@ class Gate:
 
     def _reaches_next_look(self, verdict: Verdict, spent_s: float) -> bool:
         """Pairs that lead to no look would be wasted."""
-        costs = [p.base.wall_s + p.head.wall_s for p in self.record.pairs] or [self.record.pair_s or 0.0]
         missing = (verdict.next_look or verdict.pairs) - verdict.pairs
-        return spent_s + missing * median(costs) <= self.record.budget_s
+        return spent_s + missing * self._cost_s() <= self.record.budget_s
+
+    def _cost_s(self) -> float:
+        """What a pair takes here, by those that were run."""
+        return median([p.base.wall_s + p.head.wall_s for p in self.record.pairs] or [self.record.pair_s or 0.0])
 
     def _pair(self) -> None:
         """One pair; one that was disturbed is repeated once, and the second counts whatever was seen."""

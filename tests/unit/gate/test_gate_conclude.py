@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from gate_examples import WORKED, gate, pairs
+from gate_examples import WORKED, gate, pairs, process
 
 from laptime.errors import DataError
 from laptime.gate.conclude import conclude
@@ -54,6 +54,14 @@ def test_trouble_decides_before_times_do():
     assert kind(log_ratios=WORKED[:2], trouble=Trouble(kind="inconclusive", reason="The budget ended.")) == (
         "inconclusive"
     )
+
+
+@pytest.mark.parametrize(
+    ("epoch_s", "middle"), [((1.0, 4.0), 2.0), ((2.0, 100.0, 1.0, 8.0), 4.0), ((1.0, 9.0, 3.0), 3.0)]
+)
+def test_a_process_is_the_median_of_its_epochs_logarithms(epoch_s, middle):
+    z = process("base", 0, 1.0).model_copy(update={"epoch_s": epoch_s}).z
+    assert z == pytest.approx(math.log(middle))
 
 
 def with_quality(metric: str, base: float, head: float):

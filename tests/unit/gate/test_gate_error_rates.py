@@ -10,7 +10,7 @@ import pytest
 from laptime.gate import decide
 from laptime.gate.noise import known_noise
 
-GATES = 2000
+GATES = 4000
 PAIRS = 24
 
 
@@ -32,19 +32,20 @@ def log_times(rng: np.random.Generator, gates: int, cv: float) -> np.ndarray:
     return slots
 
 
-def kinds(cv: float, slowdown: float, seed: int) -> Counter[str]:
+def kinds(cv: float, slowdown: float, seed: int, known: bool) -> Counter[str]:
     rng = np.random.default_rng(seed)
     history = log_times(rng, 1, cv)[0]
-    noise = known_noise([float(h - b) for b, h in history])
+    noise = known_noise([float(h - b) for b, h in history]) if known else None
     times = log_times(rng, GATES, cv)
     d = times[:, :, 1] - times[:, :, 0] + np.log1p(slowdown)
     return Counter(decide(row, noise).kind for row in d.tolist())
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["noise known", "noise not known"])
 @pytest.mark.parametrize("cv", [0.01, 0.03, 0.05])
-def test_promised_error_rates(cv):
-    same, slower = kinds(cv, 0.0, seed=11), kinds(cv, 0.10, seed=12)
-    faster = kinds(cv, -0.10, seed=13)
+def test_promised_error_rates(cv, known):
+    same, slower = kinds(cv, 0.0, 11, known), kinds(cv, 0.10, 12, known)
+    faster = kinds(cv, -0.10, 13, known)
     assert same["regressed"] <= 0.01 * GATES
     assert same["improved"] <= 0.01 * GATES
     assert slower["not_regressed"] <= 0.05 * GATES

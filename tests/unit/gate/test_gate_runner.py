@@ -9,6 +9,7 @@ import pytest
 from gate_examples import process
 
 from laptime.gate.conclude import conclude
+from laptime.gate.noise import pairs_needed
 from laptime.gate.policy import make_policy
 from laptime.gate.process import Trained
 from laptime.gate.records import GateRecord, PolicyRecord
@@ -43,7 +44,7 @@ class Machinery:
         return Gate(
             record=record,
             train=self.train,
-            noise=lambda _: (noise, "given"),
+            noise=lambda _: (noise, "given" if noise else "7 earlier pairs of this fingerprint, 20 are needed"),
             fingerprint=lambda _: "f",
             told=Told(self.said.append, self.saved.append, lambda: self.now),
             **more,
@@ -105,6 +106,52 @@ def test_too_much_noise_is_told_before_the_budget_is_spent():
     assert told < first
     assert "pairs" in record.advisory
     assert record.advisory in to_markdown(record).replace("\\", "")
+
+
+def spoken(machine: Machinery, *words: str) -> list[int]:
+    """Where sentences stand that hold all of the words."""
+    return [i for i, text in enumerate(machine.said) if all(word in text for word in words)]
+
+
+def test_noise_that_is_not_known_is_told_before_the_first_pair():
+    machine = Machinery(lambda _: 0.0)
+    machine.gate(noise=None).run()
+    (told,) = spoken(machine, "not known here (7 earlier pairs", "own scatter", "laptime gate w --aa 20")
+    assert told < spoken(machine, "1 pair")[0]
+    known = Machinery(lambda _: 0.0)
+    known.gate().run()
+    assert not spoken(known, "not known here")
+    itself = Machinery(lambda _: 0.0)
+    itself.gate(noise=None, max_aa=4).run()
+    assert not spoken(itself, "--aa 20")
+
+
+@pytest.mark.parametrize("noise", [None, 0.03])
+def test_pairs_that_scatter_too_much_are_told_after_the_first_look(noise):
+    machine = Machinery(lambda seed: 0.03 + 0.2 * (-1) ** seed)
+    record = machine.gate(noise=noise).run()
+    (told,) = spoken(machine, "The first 4 pairs scatter by", "advisory")
+    assert spoken(machine, "4 pairs:")[0] < told < spoken(machine, "5 pairs")[0]
+    sd = record.outcome.decision.looks[0].sd
+    low, high = pairs_needed(sd, make_policy(0.1, 24))
+    assert low > 22
+    # 900 s hold 22 pairs of 40 s.
+    assert f"{sd * 100:.1f} %" in record.advisory
+    assert f"about {low} to {high} of them, and this one's budget holds 22" in record.advisory
+    assert machine.said[told] == record.advisory
+
+
+@pytest.mark.parametrize(
+    ("change", "scatter", "budget_s"),
+    [(0.03, 0.05, 900.0), (0.6, 0.2, 900.0), (0.03, 0.2, 1e6)],
+    ids=["quiet", "a large difference", "a large budget"],
+)
+def test_pairs_that_can_still_decide_are_left_alone(change, scatter, budget_s):
+    machine = Machinery(lambda seed: change + scatter * (-1) ** seed)
+    record = machine.gate(noise=None, budget_s=budget_s, max_pairs=24 if budget_s < 1e6 else 200).run()
+    assert len(record.outcome.decision.looks) > 1
+    assert not spoken(machine, "scatter by")
+    assert record.advisory == ""
 
 
 def test_a_disturbed_pair_is_repeated_once_whatever_its_times():
@@ -178,3 +225,11 @@ def test_short_epochs_are_told():
     gate = machine.gate()
     gate.train = lambda side, seed: Trained(process=process(side, seed, 0.5), machine=Machine())
     assert "0.4" in gate.run().notices[0]
+
+
+@pytest.mark.parametrize(("steps", "told"), [(49, True), (50, False), (0, False)])
+def test_epochs_of_few_steps_are_told(steps, told):
+    machine = Machinery(lambda _: 0.0)
+    gate = machine.gate()
+    gate.train = lambda side, seed: Trained(process=process(side, seed, 4.0, steps=steps), machine=Machine())
+    assert any("Epochs of 49 steps are short" in text for text in gate.run().notices) is told

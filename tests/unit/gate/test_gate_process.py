@@ -1,0 +1,47 @@
+"""What the gate takes from a process's record."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from laptime.devices import host
+from laptime.gate.process import Trained, Trainer, fingerprint
+from laptime.gate.records import SideInfo
+from laptime.gate.request import NO_DEVICE
+from laptime.gate.sides import Ready
+
+LOOP = "import laptime; [None for _ in laptime.epochs(range(3), samples=7)]"
+
+
+def trained(folder: Path, code: str = LOOP) -> Trained:
+    ready = Ready("base", SideInfo(), folder, (sys.executable, "-c", code))
+    return Trainer(folder / "runs", NO_DEVICE, 60.0, print).train(ready, 0)
+
+
+def test_a_record_that_names_no_machine_is_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    here = trained(tmp_path)
+    assert here.machine.model_copy(update={"fingerprint": ""}) == host()
+    assert here.machine.cpu in here.process.hardware
+    assert fingerprint(trained(tmp_path), "tiny") == fingerprint(here, "tiny")
+    # On another machine with the same store of gates, neither its noise nor its trend are these.
+    monkeypatch.setattr("laptime.devices.allowed_cores", lambda: 64)
+    there = trained(tmp_path)
+    assert (there.machine.cores, "64 cores" in there.process.hardware) == (64, True)
+    assert fingerprint(there, "tiny") != fingerprint(here, "tiny")
+
+
+@pytest.mark.parametrize(
+    ("named", "kept"), [({"cpu": "a CPU", "cores": 3}, ("a CPU", 3)), ({"fingerprint": "f" * 16}, ("", 0))]
+)
+def test_a_machine_that_a_record_names_stays(named: dict[str, object], kept: tuple[str, int], tmp_path: Path):
+    epochs = [{"index": i, "epoch_s": 3.0, "samples": 7, "steps": 4 - i} for i in range(2)]
+    body = {"schema": "laptime.record/1", "status": "done", "machine": named, "epochs": epochs}
+    code = f"import os, pathlib; pathlib.Path(os.environ['LAPTIME_RECORD']).write_text({json.dumps(body)!r})"
+    found = trained(tmp_path, code)
+    assert found.process.steps == 3
+    assert (found.machine.cpu, found.machine.cores) == kept
+    assert found.machine.fingerprint == named.get("fingerprint", found.machine.fingerprint) != ""
