@@ -112,7 +112,7 @@ class S3Process:
         master, volume, filer, s3 = self.ports
         command = [self.weed, "-logtostderr=true", "server", f"-dir={self.folder / 'data'}"]
         command += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}"]
-        command += [f"-filer.port={filer}", f"-s3.port={s3}", "-volume.max=32", "-master.volumeSizeLimitMB=256"]
+        command += [f"-filer.port={filer}", f"-s3.port={s3}", "-volume.max=512", "-master.volumeSizeLimitMB=256"]
         command += ["-filer", "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0"]
         command += [f"-s3.config={self.folder / 's3.json'}"]
         with (self.folder / "log.txt").open("a") as log:
