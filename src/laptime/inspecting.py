@@ -250,10 +250,9 @@ def _workers(split: OwnSplit, file: Path) -> dict[str, str]:
         except Exception as error:  # whatever the user's objects raise
             return {"workers": f"its data set can't be sent to worker processes ({complaint(error, file)})"}
     few = Subset(split.dataset, range(min(2, len(split))))
-    makers: list[object] = []
+    batch: Tree = None
     try:
         batch = split.batch(range(len(few)))
-        makers += [_unsent(batch), split.collate, getattr(split.dataset, "__getitem__", None)]
         ForkingPickler.dumps(batch)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
@@ -262,6 +261,7 @@ def _workers(split: OwnSplit, file: Path) -> dict[str, str]:
             )
             next(iter(loader))
     except Exception as error:  # a worker's own errors come through as they were raised there
+        makers = (_unsent(batch), split.collate, getattr(split.dataset, "__getitem__", None))
         silent = "timed out" in str(error)
         reason = f"it gave nothing for {_WORKER_PATIENCE_S} s (a lock or a thread of before?)" if silent else ""
         return {"workers": f"a worker process can't fetch its items: {reason or complaint(error, file, makers)}"}

@@ -5,27 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 from proxy import Proxy, a_proxy
 from s3_server import S3Server
+from tests.breaking_off import broken_off, trained
 
 from laptime import worker
-from laptime.artifacts import ProgressFile
 from laptime.data.s3 import S3Place
 from laptime.engine import checkpoint
-from laptime.engine.checkpoint import Checkpoints, CheckpointsAwayError
-from laptime.facts import Facts
+from laptime.engine.checkpoint import CheckpointsAwayError
 from laptime.inspecting import inspect
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
-from laptime.records import EpochRecord
 from laptime.spec import DataSpec, RunSpec
 from laptime.variants import resolve
-from laptime.world import ALONE
 from own_files import TUPLE, write
 
 Files = dict[str, DataSpec]
@@ -70,24 +66,6 @@ def pointer(place: S3Place) -> list[int]:
     """Epochs of the checkpoints that it names."""
     body = place.read("latest.json")
     return [] if body is None else [said["epochs"] for said in json.loads(body)["written"]]
-
-
-def trained(spec: RunSpec, folder: Path) -> Iterator[tuple[EpochRecord, Checkpoints]]:
-    """The epochs of a run in this process, each with the run's checkpoints when it has been kept."""
-    facts = Facts(0.0, spec.optimizations, Checkpoints(spec, ALONE))
-    folder.mkdir()
-    with closing(ProgressFile(folder / "progress.jsonl")) as progress:
-        for epoch in worker._train(spec, folder, facts, progress):
-            facts.epochs.append(epoch)
-            yield epoch, facts.checkpoints
-
-
-def broken_off(spec: RunSpec, folder: Path, after: int) -> None:
-    """Trains some epochs of a run, which then ends without any further word."""
-    with closing(trained(spec, folder)) as training:
-        for epoch, _ in training:
-            if epoch.index + 1 == after:
-                break
 
 
 def test_a_killed_run_goes_on_from_s3(place: S3Place, files: Files, tmp_path: Path) -> None:
@@ -146,17 +124,17 @@ def test_a_run_that_began_without_s3_overwrites_no_newer_checkpoint(
     line.away = True
     line.cut()
     found = []
-    for epoch, checkpoints in trained(spec, tmp_path / "second"):
+    for facts in trained(spec, tmp_path / "second"):
         line.reset()
-        found.append((epoch.checkpoint_s is not None, pointer(place)))
-        notes, starts = checkpoints.notes, checkpoints.starts
+        found.append((facts.epochs[-1].checkpoint_s is not None, pointer(place)))
+        notes, starts = facts.checkpoints.notes, facts.checkpoints.starts
     assert found == [(False, [2, 1]), (False, [2, 1]), (True, [3, 2]), (True, [4, 3])]
     anew, missed, kept = notes
     assert anew.startswith("the run began anew without seeing whether it has checkpoints: ")
     assert "no checkpoint was written after epoch 0" in missed
     assert f"the checkpoint after 2 epochs that was seen at {place.url} later is kept" in kept
     assert [s.epoch for s in starts] == [0]
-    assert [e.index for e, _ in trained(spec, tmp_path / "third")] == []  # it goes on from the end
+    assert list(trained(spec, tmp_path / "third")) == []  # it goes on from the end
 
 
 def test_a_run_trains_to_its_end_where_nobody_listens(

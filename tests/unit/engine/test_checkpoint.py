@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 import torch
-from breaking_off import assert_alike, broken_off, figures, weights
+from tests.breaking_off import assert_alike, broken_off, figures, weights
 from tests.unit.conftest import make_data, make_spec
 from torch import nn
 

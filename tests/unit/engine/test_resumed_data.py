@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 import torch
-from breaking_off import assert_alike, broken_off
 from PIL import Image
+from tests.breaking_off import assert_alike, broken_off
 from tests.own_files import AUGMENTED, write
 from tests.unit.conftest import make_spec
 from torch import nn

@@ -1,5 +1,6 @@
 """Runs that are broken off, and what two runs must have alike."""
 
+from collections.abc import Iterator
 from contextlib import closing
 
 import torch
@@ -11,8 +12,8 @@ from laptime.facts import Facts
 from laptime.world import ALONE
 
 
-def broken_off(spec, folder, after: int) -> Facts:
-    """Trains some epochs of a run, which then ends without any further word."""
+def trained(spec, folder) -> Iterator[Facts]:
+    """Trains a run in this process; what is known of it, after each epoch when that has been kept."""
     folder.mkdir(parents=True, exist_ok=True)
     facts = Facts(0.0, spec.optimizations, Checkpoints(spec, ALONE))
     with (
@@ -21,9 +22,13 @@ def broken_off(spec, folder, after: int) -> Facts:
     ):
         for epoch in training:
             facts.epochs.append(epoch)
-            if len(facts.epochs) == after:
-                break
-    return facts
+            yield facts
+
+
+def broken_off(spec, folder, after: int) -> Facts:
+    """Trains some epochs of a run, which then ends without any further word."""
+    with closing(trained(spec, folder)) as training:
+        return next(facts for facts in training if len(facts.epochs) == after)
 
 
 def figures(record) -> list[tuple]:
