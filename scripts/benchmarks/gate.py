@@ -4,7 +4,10 @@
                                                             cut off, it goes on where it was
     scripts/bench gate --whole 8 --change 0.10 [-- OPTIONS] whole gates; head computes so much longer in each step,
                                                             or with -0.10 base does
-    scripts/bench gate --report FILE                        the page: noise, 10,000 gates drawn from the pairs, verdicts
+    scripts/bench gate --keep                               puts the pairs taken here with those of other machines and
+                                                            days, in docs/benchmarks/gate-pairs
+    scripts/bench gate --report FILE                        the page: noise, 10,000 gates drawn from the pairs that are
+                                                            kept or taken here, verdicts of the whole gates
 
 OPTIONS are those of `laptime gate cifar`. Let nothing else run meanwhile. All of it stands in .laptime/bench/gate.
 """
@@ -12,6 +15,7 @@ OPTIONS are those of `laptime gate cifar`. Let nothing else run meanwhile. All o
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import subprocess
 import sys
@@ -19,12 +23,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from gate_report import page, taken
+from gate_report import cut_down, page, taken
 
 from laptime.gate.records import read_gate
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".laptime" / "bench" / "gate"
+KEPT = ROOT / "docs" / "benchmarks" / "gate-pairs"
 SOME = 10
 # Put at the end of a step's file: after each training step it computes for a share of that step's own time. The step's
 # last value is read first, so that on a GPU the wait counts as the step's.
@@ -55,6 +60,7 @@ def main(arguments: list[str]) -> int:
     own, options = _split(arguments)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int)
+    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--report", type=Path)
     parser.add_argument("--whole", type=int)
     parser.add_argument("--change", type=float, default=0.10)
@@ -64,8 +70,10 @@ def main(arguments: list[str]) -> int:
         _take(given.pairs, options)
     if given.whole:
         _gates(given.whole, given.change, options)
+    if given.keep:
+        _keep()
     if given.report:
-        given.report.write_text(page(FOLDER), encoding="utf-8")
+        given.report.write_text(page(FOLDER, KEPT), encoding="utf-8")
     return 0
 
 
@@ -83,6 +91,16 @@ def _take(wanted: int, options: Sequence[str]) -> None:
         if not path.is_file() or not read_gate(path).pairs:
             path.unlink(missing_ok=True)
             raise SystemExit(f"no pairs were taken (exit code {code})")
+
+
+def _keep() -> None:
+    KEPT.mkdir(exist_ok=True)
+    for path in sorted(FOLDER.glob("aa-*.json")):
+        record = read_gate(path)
+        if not record.counted:
+            continue
+        (KEPT / f"{record.id}.json").write_text(json.dumps(cut_down(record)) + "\n", encoding="utf-8")
+        path.unlink()
 
 
 def _gates(count: int, change: float, options: Sequence[str]) -> None:

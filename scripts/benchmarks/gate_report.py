@@ -7,98 +7,186 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+from laptime.catalogue import find_workload
 from laptime.gate.decision import decide
 from laptime.gate.history import resampled
-from laptime.gate.noise import known_noise
+from laptime.gate.noise import FEWEST, known_noise
 from laptime.gate.policy import LOOKS, Policy
-from laptime.gate.records import GateRecord, ProcessRecord, read_gate
+from laptime.gate.records import GATE_SCHEMA, GateRecord, PairRecord, ProcessRecord, read_gate
 from laptime.gate.student import quantile
 
+_GATES = 10_000
 _CALLS = 300
 _VERDICTS = ("not_regressed", "improved", "regressed", "inconclusive")
 
 
 def taken(folder: Path) -> list[GateRecord]:
-    """The batches of pairs without a change."""
+    """The batches of pairs without a change that a folder holds."""
     return [read_gate(path) for path in sorted(folder.glob("aa-*.json"))]
 
 
-def page(folder: Path) -> str:
-    """The page in Markdown, from the files of a folder; raises SystemExit where there are no pairs."""
-    records = taken(folder)
-    if not records:
-        raise SystemExit("there are no pairs yet: scripts/bench gate --pairs 150")
-    parts = (_conditions(records), _noise(records), _resampled(records), _deciding(records), _wholes(folder))
+def cut_down(record: GateRecord) -> dict[str, Any]:
+    """A batch less what the page does not show; `laptime gate --replay` reads it."""
+    sides = {"side", "seed", "epoch_s", "steps", "wall_s"}
+    pair = ("number", "order", "seed", "flags", "counted")
+    found = record.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_unset=True,
+        include={
+            **dict.fromkeys(("id", "mode", "workload", "variant", "fingerprint", "limit_train", "started_at"), True),
+            "machine": {"fingerprint", "cpu", "cores", "memory_gib", "os", "python", "torch"},
+            "base": {"sha"},
+            "pairs": {"__all__": {**dict.fromkeys(pair, True), "base": sides, "head": sides}},
+        },
+    )
+    return {"schema": GATE_SCHEMA, "status": "done", **found}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pairs of one machine and one training, in the order in which they were taken."""
+
+    records: tuple[GateRecord, ...]
+
+    @property
+    def log_ratios(self) -> list[float]:
+        return [value for record in self.records for value in record.log_ratios]
+
+    @property
+    def counted(self) -> list[PairRecord]:
+        return [p for r in self.records for p in r.counted]
+
+    @property
+    def noise(self) -> float | None:
+        """As a gate would know it on this machine."""
+        return known_noise(self.log_ratios)
+
+
+def groups_of(records: Sequence[GateRecord]) -> list[Group]:
+    """Batches by machine and training, since noise is a machine's own; the oldest first.
+
+    Machines with few pairs are left out: gates drawn from those would tell of their own mean.
+    """
+    found: dict[tuple[object, ...], list[GateRecord]] = {}
+    for record in sorted(records, key=lambda r: r.started_at):
+        machine = record.machine
+        key = (machine.cpu, machine.cores, machine.torch, record.workload, record.variant, record.limit_train)
+        found.setdefault(key, []).append(record)
+    return [Group(tuple(some)) for some in found.values() if sum(len(r.counted) for r in some) >= FEWEST]
+
+
+def page(folder: Path, kept: Path) -> str:
+    """The page in Markdown, from pairs that are kept and those in a folder; raises SystemExit where there are none."""
+    records = [read_gate(path) for path in sorted(kept.glob("*.json"))] + taken(folder)
+    groups = groups_of(records)
+    if not groups:
+        raise SystemExit(f"there are no {FEWEST} pairs of one machine yet: scripts/bench gate --pairs 150")
+    parts = (_conditions(groups), _noise(groups), _resampled(groups), _deciding(groups), _wholes(folder))
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
-def _conditions(records: Sequence[GateRecord]) -> list[str]:
-    first, machine = records[0], records[0].machine
-    kept = first.counted[0].base.epoch_s
-    days = sorted({time.strftime("%Y-%m-%d", time.gmtime(r.started_at)) for r in records})
-    return [
-        "# The gate on this machine",
-        "",
-        f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.os}; Python {machine.python}, torch "
-        f"{machine.torch}; {' to '.join(dict.fromkeys((days[0], days[-1])))}; commit {first.base.sha[:12]}.",
-        "",
-        f"`{first.workload}`, `{first.variant}`, {first.limit_train or 'all'} images, one epoch dropped and "
-        f"{len(kept)} kept in each process, epochs of {statistics.median(kept):.1f} s.",
-    ]
+def _conditions(groups: Sequence[Group]) -> list[str]:
+    lines = ["# The gate on shared machines of two cores", ""]
+    for number, group in enumerate(groups, start=1):
+        first, machine = group.records[0], group.records[0].machine
+        epochs = [s for p in group.counted for side in (p.base, p.head) for s in side.epoch_s]
+        days = sorted({time.strftime("%Y-%m-%d", time.gmtime(r.started_at)) for r in group.records})
+        lines.append(
+            f"{number}. {machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.os}; Python "
+            f"{machine.python}, torch {machine.torch}; {' to '.join(dict.fromkeys((days[0], days[-1])))}; commit "
+            f"{first.base.sha[:12]}. `{first.workload}`, `{first.variant}`, {first.limit_train or 'all'} images, one "
+            f"epoch dropped and {len(group.counted[0].base.epoch_s)} kept in each process, epochs of "
+            f"{statistics.median(epochs):.1f} s."
+        )
+    return lines
 
 
-def _noise(records: Sequence[GateRecord]) -> list[str]:
-    d = [value for record in records for value in record.log_ratios]
-    counted = [p for r in records for p in r.counted]
-    flagged = sum(bool(p.flags) for r in records for p in r.pairs)
-    costs = [(p.base.wall_s + p.head.wall_s) / (_trained_s(p.base) + _trained_s(p.head)) for p in counted]
-    within = [statistics.pstdev(s.epoch_s) / statistics.fmean(s.epoch_s) for p in counted for s in (p.base, p.head)]
-    return [
+def _noise(groups: Sequence[Group]) -> list[str]:
+    lines = [
         "## Pairs of base against base",
         "",
-        f"- {len(d)} pairs counted; {flagged} were flagged (others on the machine); such a pair is repeated once.",
-        f"- Noise of a pair: s0 {100 * (known_noise(d) or 0):.2f} % (by the median deviation), standard deviation "
-        f"{100 * statistics.stdev(d):.2f} %, median {100 * statistics.median(d):+.2f} %, largest "
-        f"{100 * max(map(abs, d)):.0f} %.",
-        f"- Epochs of one process differ by {100 * statistics.median(within):.1f} % (CV, median over processes).",
-        f"- A pair costs {statistics.median(costs):.2f} times its training (median).",
+        f"{sum(len(g.counted) for g in groups)} pairs. A flagged one (others on the machine, time that the host took) "
+        "is repeated once. Noise: of a pair, s0 by the median deviation.",
+        "",
+        "| machine | pairs | repeated | s0 | standard deviation | median | largest | epochs of a process differ by "
+        "(CV) | cost of a pair over its training |",
+        f"|{'---|' * 9}",
     ]
+    for number, group in enumerate(groups, start=1):
+        d, counted = group.log_ratios, group.counted
+        costs = [(p.base.wall_s + p.head.wall_s) / (_trained_s(p.base) + _trained_s(p.head)) for p in counted]
+        within = [statistics.pstdev(s.epoch_s) / statistics.fmean(s.epoch_s) for p in counted for s in (p.base, p.head)]
+        cells = (
+            number,
+            len(counted),
+            sum(not p.counted for r in group.records for p in r.pairs),
+            f"{100 * (group.noise or statistics.stdev(d)):.2f} %",
+            f"{100 * statistics.stdev(d):.2f} %",
+            f"{100 * statistics.median(d):+.2f} %",
+            f"{100 * max(map(abs, d)):.0f} %",
+            f"{100 * statistics.median(within):.1f} %",
+            f"{statistics.median(costs):.2f}",
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
 
 
 def _trained_s(process: ProcessRecord) -> float:
-    """Training of one process: its kept epochs and the dropped one, which takes about as long."""
-    return sum(process.epoch_s) + statistics.median(process.epoch_s)
+    """Training of one process: its kept epochs and the dropped one, of which a preset may take a part alone."""
+    epoch_s = statistics.median(process.epoch_s)
+    warm_up = find_workload("cifar").presets[-1].warmup_steps or process.steps
+    return sum(process.epoch_s) + epoch_s * min(1.0, warm_up / max(process.steps, 1))
 
 
-def _resampled(records: Sequence[GateRecord]) -> list[str]:
-    d, policy = [value for record in records for value in record.log_ratios], Policy()
+def _resampled(groups: Sequence[Group]) -> list[str]:
+    policy = Policy()
     lines = [
-        "## 10,000 gates drawn from these pairs, in blocks of two",
+        f"## {_GATES:,} gates drawn from these pairs, in blocks of two",
+        "",
+        "Each gate is of one machine's pairs; a machine gives as large a share of the gates as of the pairs.",
         "",
         f"| noise | change put in | {' | '.join(v.replace('_', ' ') for v in _VERDICTS)} | pairs in the middle |",
         f"|---|---|{'---|' * (len(_VERDICTS) + 1)}",
     ]
-    for name, known in (("known", known_noise(d)), ("not known", None)):
+    for name in ("known", "not known"):
         for change in (0.0, policy.limit, -policy.limit):
-            found = resampled([value + change for value in d], known, policy)
+            found: Counter[str] = Counter()
+            pairs: list[int] = []
+            for group, gates in zip(groups, _parted(groups), strict=True):
+                known = group.noise if name == "known" else None
+                found += resampled([value + change for value in group.log_ratios], known, policy, gates)
+                pairs += _pairs_taken(group.log_ratios, change, known)
             shares = " | ".join(f"{100 * found[v] / found.total():.2f} %" for v in _VERDICTS)
             percent = f"{100 * math.expm1(change):+.0f} %" if change else "none"
-            lines.append(f"| {name} | {percent} | {shares} | {_middle_pairs(d, change, known)} |")
+            lines.append(f"| {name} | {percent} | {shares} | {round(statistics.median(pairs))} |")
     return lines
 
 
-def _middle_pairs(d: Sequence[float], change: float, noise: float | None) -> int:
-    """Median pairs of gates over consecutive pairs, one beginning at each."""
+def _parted(groups: Sequence[Group]) -> list[int]:
+    """Gates of each group: by its pairs, all together as many as are drawn."""
+    ends = [0]
+    whole = sum(len(g.log_ratios) for g in groups)
+    for group in groups:
+        ends.append(ends[-1] + len(group.log_ratios))
+    return [round(_GATES * end / whole) - round(_GATES * start / whole) for start, end in pairwise(ends)]
+
+
+def _pairs_taken(d: Sequence[float], change: float, noise: float | None) -> list[int]:
+    """Pairs of gates over consecutive pairs, one beginning at each."""
     starts = range(max(1, len(d) - LOOKS[-1]))
     verdicts = [decide([value + change for value in d[i : i + LOOKS[-1]]], noise) for i in starts]
-    return round(statistics.median(v.state.n for v in verdicts if v.state is not None))
+    return [v.state.n for v in verdicts if v.state is not None]
 
 
-def _deciding(records: Sequence[GateRecord]) -> list[str]:
+def _deciding(groups: Sequence[Group]) -> list[str]:
     """What a decision on the last planned count of pairs costs a process that has made none before."""
-    d = [value for record in records for value in record.log_ratios]
+    d = [value for group in groups for value in group.log_ratios]
     took = []
     for width in (0.0, 0.3, 1.0):
         made = [d[i % len(d)] + width * (-1) ** i for i in range(LOOKS[-1])]

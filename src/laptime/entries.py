@@ -118,7 +118,8 @@ class WorkloadEntry:
     """One workload.
 
     Attributes:
-        batch_size, learning_rate, workers: those of the tutorials' loop; the last are its loader's processes.
+        batch_size, learning_rate, workers, page_locked: those of the tutorials' loop; the last two are its loader's
+            processes, and whether it asks for page-locked batches, which makes a difference on a GPU alone.
         quality: the quality metric; `test_<quality>` stands in the epochs.
         floor_over_chance: quality is judged where the baseline comes this share of the way from chance to perfect.
         image_size: height and width that images of mixed sizes are brought to.
@@ -140,6 +141,7 @@ class WorkloadEntry:
     test_count: int
     presets: tuple[Preset, ...] = field(default_factory=tuple)
     workers: int = 0
+    page_locked: bool = False
     probe_batch: int | None = None
     boxes: bool = False
     refused: Mapping[str, str] = field(default_factory=dict)

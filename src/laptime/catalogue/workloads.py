@@ -110,6 +110,7 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
         train_count=32,
         test_count=8,
         workers=4,
+        page_locked=True,
         probe_batch=2,
         boxes=True,
         refused=_NOT_FOR_DETECTION,

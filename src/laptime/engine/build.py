@@ -18,7 +18,7 @@ from laptime.engine.scores import require_scoring
 from laptime.errors import UsageError
 from laptime.optimizations import apply
 from laptime.optimizations.augment import Augmented
-from laptime.optimizations.base import AnyData, ConstantRate, Loader, Mark, Parts, Recipe, adam
+from laptime.optimizations.base import AnyData, ConstantRate, Loader, Loading, Mark, Parts, Recipe, adam
 from laptime.optimizations.boxes import mirrored
 from laptime.optimizations.data import items
 from laptime.optimizations.optimizer import build_optimizer, sgd
@@ -84,7 +84,8 @@ def make_recipe(
             resize_to(model, data.side)
         baseline = replace(baseline, make_optimizer=sgd, optimizer_options=dict(_SGD), augments=(mirrored(baseline),))
     if not isinstance(data, OwnData):  # a user's own batch is meant as it is
-        baseline = fitted(baseline, find_workload(spec.workload).workers)
+        entry = find_workload(spec.workload)
+        baseline = fitted(replace(baseline, loading=Loading(page_locked=entry.page_locked)), entry.workers)
     return apply(baseline, optimizations)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from laptime.data.box_tensors import BoxData
-from laptime.optimizations.base import Loading, Recipe
+from laptime.optimizations.base import Recipe
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded
 from laptime.processes import allowed_memory
@@ -50,7 +50,7 @@ def fitted(recipe: Recipe, workers: int) -> Recipe:
         whole = size * recipe.copies if halvings else whole
     held, why = workers_that_fit(workers, _batch_bytes(recipe, size), allowed_memory(), _shared_bytes())
     notes += [why] if why else []
-    return replace(recipe, batch_size=whole, loading=Loading(workers=held), notes=tuple(notes))
+    return replace(recipe, batch_size=whole, loading=replace(recipe.loading, workers=held), notes=tuple(notes))
 
 
 def kept_bytes(recipe: Recipe) -> float | None:

@@ -92,7 +92,8 @@ def _labels(run: str) -> dict[str, str]:
 
 
 def _pod(settings: Settings, run: str, pods: tuple[int, int]) -> Manifest:
-    claim = {"persistentVolumeClaim": {"claimName": settings.pvc}} if settings.pvc else {"emptyDir": {}}
+    own = {"emptyDir": {"sizeLimit": settings.disk}}
+    claim = {"persistentVolumeClaim": {"claimName": settings.pvc}} if settings.pvc else own
     store = {"name": "store", "persistentVolumeClaim": {"claimName": settings.store_pvc}}
     return {
         "restartPolicy": "Never",

@@ -27,6 +27,7 @@ class Settings(Frozen):
         nodes: MIN:MAX pods that train together; one that is lost costs no run while MIN are left.
         gpus: of a pod, which has as many ranks; a pod without GPUs has one.
         pvc: claim that is mounted at /var/lib/laptime, for data; empty for a folder that goes with the pod.
+        disk: room in that folder; a pod that takes more of its node's disk is evicted.
         s3_secret: secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN too); may be missing.
         s3_endpoint: where pods reach S3; without it AWS_ENDPOINT_URL of this process.
         restarts: how often lost ranks, or a lost pod, are started anew.
@@ -45,6 +46,7 @@ class Settings(Frozen):
     memory: Quantity = "8Gi"
     shm: Quantity = "2Gi"
     pvc: Name | None = None
+    disk: Quantity = "20Gi"
     service_account: Name = "laptime-trainer"
     s3_secret: Name = "laptime-s3"  # noqa: S105 - its name
     s3_endpoint: str | None = None

@@ -156,10 +156,12 @@ class Loading:
 
     Attributes:
         workers: processes; 0 for none beside the training.
+        page_locked: batches in page-locked memory, as DataLoader's `pin_memory`; each step still waits for its copy.
         pinned: page-locked batches that are copied on a stream of their own while the step before them runs.
     """
 
     workers: int = 0
+    page_locked: bool = False
     pinned: bool = False
 
 

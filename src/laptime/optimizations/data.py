@@ -82,6 +82,13 @@ class EpochBatches:
         return len(self.weights())
 
 
+def page_locked(recipe: Recipe) -> bool:
+    """Whether DataLoader's batches go to page-locked memory, which a training on the CPU has no use for."""
+    asked = recipe.loading.page_locked and recipe.device.type == "cuda"
+    # Where the copies are another's, the loader's device is the host; see `items`.
+    return asked or (recipe.loading.pinned and torch.cuda.is_available())
+
+
 class ItemLoader:
     """DataLoader over single items, with as many workers as the recipe says.
 
@@ -108,7 +115,7 @@ class ItemLoader:
                 timeout=_SILENCE_S if count else 0,
                 num_workers=count,
                 persistent_workers=count > 0,
-                pin_memory=recipe.loading.pinned and torch.cuda.is_available(),
+                pin_memory=page_locked(recipe),
             )
         self.device = recipe.device
         self.format = torch.channels_last if recipe.channels_last else torch.contiguous_format

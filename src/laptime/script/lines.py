@@ -19,11 +19,14 @@ class Base:
     learning_rate: float
     device: str
     own: bool
+    boxes: bool = False
 
 
 def batch_size(o: Chosen, base: Base) -> int:
     """The batch of the variant."""
     large = o["large_batch"]
+    if o["fixed_shapes"] is not None:
+        return int(o["fixed_shapes"]["batch"])
     return base.batch_size if large is None else large["size"] or max(LARGE_BATCHES[base.device], base.batch_size)
 
 
@@ -64,6 +67,9 @@ def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:
         "capturable": bool(o["graph"] and not sgd),
     }
     arguments = [f"{name}=True" for name, wanted in kernel.items() if wanted]
+    if base.boxes:
+        words = ["model.parameters()", f"lr={rate}", "momentum=0.9", "weight_decay=5e-4", *arguments]
+        return [f"optimizer = torch.optim.SGD({', '.join(words)})"]
     if base.own and not sgd and not decay:
         made = f'optimizer = getattr(workload, "optimizer", torch.optim.Adam)(list(model.parameters()), {rate})'
         if not arguments:
@@ -98,6 +104,9 @@ def process_lines(o: Chosen) -> list[str]:
 def model_lines(o: Chosen, timed: bool, own: bool) -> list[str]:
     """What changes the model, in the order of the stages."""
     lines = []
+    for name, call in (("fixed_shapes", "fix_shape"), ("folded_norms", "fold_norms"), ("gathered_rois", "gather_rois")):
+        if o[name] is not None:
+            lines.append(f"{call}(model)")
     resizing = o["progressive_resizing"]
     if o["dead_taps"] is not None or o["products"] is not None:
         seen = "next(data.in_order(2))" if own else "[data.image_size]"

@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from laptime.catalogue import DEVICES, OPTIMIZATIONS, class_of, find_optimization, find_workload, options_of
+from laptime.catalogue import DEVICES, OPTIMIZATIONS, WORKLOADS, class_of, find_optimization, find_workload, options_of
 from laptime.errors import UsageError, shorten
 from laptime.script import lines
 from laptime.script.sources import imports_of, source
@@ -50,9 +50,29 @@ PRINTED: tuple[str, ...] = (
     "ema",
 )
 
-_DETECTION = "it belongs to the workload detection, which has no script"
+# What the script of detection shows.
+PRINTED_FOR_BOXES: tuple[str, ...] = (
+    "parsed-once",
+    "workers",
+    "pinned",
+    "cudnn-benchmark",
+    "resident",
+    "no-reads",
+    "threads",
+    "channels-last",
+    "fused-optimizer",
+    "folded-norms",
+    "gathered-rois",
+    "tf32",
+    "fp16",
+    "bf16",
+    "fixed-shapes",
+    "keep-pages",
+)
+
+_DETECTION = "it is for the workload detection alone"
 _RANKS = "its processes are started by a launcher and exchange gradients, which one script does not show"
-# What no script is printed for, and why.
+# What no script is printed for, and why; of those for detection, no script of images.
 REFUSED: dict[str, str] = {
     "ddp": _RANKS,
     "flat-reduce": _RANKS,
@@ -83,7 +103,7 @@ class _Subject:
         if own is not None:
             return lines.Base(own.batch_size, own.learning_rate, device, own=True)
         entry = find_workload(self.workload)
-        return lines.Base(entry.batch_size, entry.learning_rate, device, own=False)
+        return lines.Base(entry.batch_size, entry.learning_rate, device, own=False, boxes=entry.boxes)
 
 
 def print_script(variant: Variant, workload: str, data: DataSpec | None = None) -> str:
@@ -115,18 +135,20 @@ def print_script(variant: Variant, workload: str, data: DataSpec | None = None) 
 
 
 def _refuse(variant: Variant, workload: str, data: DataSpec | None) -> None:
-    if data is None and workload not in ARCHITECTURES:
+    printed = [entry.name for entry in WORKLOADS]
+    if data is None and workload not in printed:
         raise UsageError(
-            f"there is no script of workload {shorten(workload)!r}: give --workload {', '.join(ARCHITECTURES)} or "
+            f"there is no script of workload {shorten(workload)!r}: give --workload {', '.join(printed)} or "
             "FILE.py:NAME."
         )
+    boxes = data is None and find_workload(workload).boxes
     if data is not None and data.own is not None and data.own.lightning:
         raise UsageError(
             f"there is no script of {data.own.attribute} in {Path(data.path).name}, since it is a LightningModule, "
             "whose steps laptime takes in its own way: print --workload cifar to see the loop."
         )
     for chosen in variant.optimizations:
-        reason = REFUSED.get(chosen.name)
+        reason = _not_for_boxes(workload, chosen.name) if boxes else REFUSED.get(chosen.name)
         if data is not None and data.own is not None:
             reason = data.own.refused.get(chosen.name, reason)
             if chosen.name == "graph":
@@ -135,6 +157,14 @@ def _refuse(variant: Variant, workload: str, data: DataSpec | None) -> None:
             raise UsageError(
                 f"{variant.name} has no script, because of {chosen.name}: {reason}. Leave {chosen.name} out."
             )
+
+
+def _not_for_boxes(workload: str, name: str) -> str | None:
+    """Why the script of a detector does not show an optimization; None where it does."""
+    if name in PRINTED_FOR_BOXES:
+        return None
+    refused = find_workload(workload).refused.get(name, REFUSED.get(name))
+    return refused or "the script of a detector shows what its own ladder tries"
 
 
 def _context(subject: _Subject) -> dict[str, Any]:
@@ -149,6 +179,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
     nets = lines.net_lines(o, autocast)
     timed = o["products"] is not None and o["products"]["layers"] == "probe"
     own = subject.data is not None
+    loader = "ResidentLoader" if o["resident"] is not None else "ItemLoader"
     return {
         **_header(subject),
         "o": o,
@@ -157,12 +188,18 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "rate": lines.learning_rate(o, base),
         "own": _own(subject.data),
         "own_file": Path(subject.data.path).name if subject.data else "",
+        "boxes": base.boxes,
+        "nested": own or base.boxes,
+        "side": 0 if own else find_workload(subject.workload).image_size,
+        "model_made": _model_made(base),
+        "page_locked": base.boxes and base.device == "cuda",
+        "trained_on": "Mirrored" if base.boxes else loader,
         "architecture": ARCHITECTURES.get(subject.workload),
         "depthwise": own or subject.workload == "eurosat",
         "timed": timed,
         "named_layers": _named_layers(o),
         "autocast": autocast,
-        "loader": "ResidentLoader" if o["resident"] is not None else "ItemLoader",
+        "loader": loader,
         "wrapped": bool(nets),
         "steps_needed": o["ema"] is not None or lines.has_onecycle(o),
         "needs_size": any(o[name] is not None for name in ("dead_taps", "products", "progressive_resizing")),
@@ -209,6 +246,13 @@ def _header(subject: _Subject) -> dict[str, Any]:
         "changes": ["", *changes] if changes else [],
         "usage": usage,
     }
+
+
+def _model_made(base: lines.Base) -> str:
+    if base.own:
+        return "workload.model()"
+    side = ', meta.get("side") or SIDE' if base.boxes else ""
+    return f'make_model(len(meta["classes"]){side})'
 
 
 def _own(data: DataSpec | None) -> str:

@@ -159,4 +159,4 @@ def check_secrets(container: Document) -> None:
     for entry in container.get("env", []):
         reference = entry.get("valueFrom", {}).get("secretKeyRef")
         if reference:
-            assert reference["key"] in known[reference["name"]]
+            assert reference["key"] in known[reference["name"]] or reference.get("optional")

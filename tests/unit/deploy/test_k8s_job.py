@@ -17,6 +17,9 @@ from prefect_kubernetes.worker import KubernetesWorker, KubernetesWorkerJobConfi
 from tests.unit.deploy import manifests
 from tests.unit.deploy.manifests import FOLDERS, K8S, Document, build, deployments, job_template
 
+from laptime.launchers.manifest import job as launched_job
+from laptime.launchers.settings import read_settings
+
 GPU_NODE = {
     "node_selector": {"nvidia.com/gpu.present": "true"},
     "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
@@ -141,6 +144,27 @@ def test_deployments_of_an_overlay_fit_its_manifests(folder: str) -> None:
     manifests.check_references(documents, pod_of(manifest), set())
     asked = pod_of(manifest)["containers"][0]["resources"]["limits"].get("nvidia.com/gpu")
     assert asked == (1 if folder.endswith(("gpu", "ddp")) else None)
+
+
+@manifests.needs_kubectl
+def test_the_job_of_several_nodes_is_as_hardened_and_names_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the flow run of the overlay ddp launches it, with the variables that its own pod gets."""
+    documents = build(K8S / "overlays" / "ddp")
+    (container,) = pod_of(job(**_variables("overlays/ddp")))["containers"]
+    for name, value in manifests.environment(documents, container).items():
+        monkeypatch.setenv(name, value)
+    settings = read_settings()
+    made = launched_job(settings, "cuda-ddp-tuned-0a1b2c3d", settings.node_range, 60.0)
+    assert made["metadata"]["namespace"] == documents[0]["metadata"].get("namespace", "laptime")
+    pod = pod_of(made)
+    manifests.check_hardened(pod)
+    manifests.check_references(documents, pod, set())
+    assert pod["serviceAccountName"] != "laptime-launcher"
+    assert pod["containers"][0]["image"] == IMAGE
+    labels = manifests.labels_of(made)
+    policies = manifests.of_kind(documents, "NetworkPolicy")
+    applied = {p["metadata"]["name"] for p in policies if manifests.matches(p["spec"]["podSelector"], labels)}
+    assert "ddp" in applied
 
 
 @manifests.needs_kubectl

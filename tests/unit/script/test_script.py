@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import ast
-import json
-import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
 from tests.own_files import AUGMENTED, DICTIONARY, TUPLE, write
 from tests.samples import write_folder
+from tests.unit.script.script_runs import EPOCHS, run_laptime, run_scripts
 
 from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
 from laptime.data.fetch import fetch
 from laptime.errors import UsageError
 from laptime.inspecting import inspect
 from laptime.script import PRINTED, REFUSED, print_script
-from laptime.spec import RunSpec
 from laptime.variants import resolve
-from laptime.worker import run
 
-EPOCHS = 2
 # What is chosen by timing is said here, so that both sides choose alike; a size that gives several steps.
 SET = {
     "products": "products:layers=all",
@@ -47,25 +41,6 @@ OWN = {
     "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
     "augmented_file": (AUGMENTED, ("cpu-baseline", "cpu-baseline+workers:count=2")),
 }
-# Runs scripts one after another in a process that has no laptime, each as if it were alone.
-DRIVER = """
-import contextlib, io, json, runpy, sys
-import torch
-sys.modules["laptime"] = None
-found = {}
-for name, arguments in json.loads(sys.argv[1]).items():
-    torch.set_flush_denormal(False)
-    torch.set_num_threads(1)
-    sys.argv = arguments
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        runpy.run_path(arguments[0], run_name="__main__")
-    found[name] = out.getvalue()
-print(json.dumps(found))
-"""
-NUMBERS = re.compile(
-    r"train loss (\S+), accuracy (\S+); test loss (\S+), accuracy (\S+)$",
-    re.MULTILINE,
-)
 
 
 def printed_with(name: str, workload: str = "cifar") -> str:
@@ -142,48 +117,9 @@ def own(tmp_path_factory):
     return {name: inspect(write(root / f"{name}.py", text)) for name, (text, _) in OWN.items()}
 
 
-def run_scripts(folder: Path, scripts: dict[str, tuple[str, list[str]]]) -> dict[str, list[tuple[float, ...]]]:
-    """Runs scripts without laptime; returns losses and accuracies by epoch."""
-    asked = {}
-    for number, (name, (text, arguments)) in enumerate(scripts.items()):
-        (folder / f"script_{number}.py").write_text(text, encoding="utf-8")
-        asked[name] = [str(folder / f"script_{number}.py"), *arguments, "--epochs", str(EPOCHS)]
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", DRIVER, json.dumps(asked)],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
-        cwd=folder,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return {
-        name: [tuple(map(float, found)) for found in NUMBERS.findall(text)]
-        for name, text in json.loads(done.stdout).items()
-    }
-
-
-def run_laptime(variant, workload, data, folder):
+def losses_of(variant, workload, data, folder):
     """The same numbers of the run itself."""
-    entry = data.own or find_workload(workload)
-    spec = RunSpec(
-        workload=workload,
-        variant=variant.name,
-        optimizations=variant.optimizations,
-        data=data,
-        batch_size=entry.batch_size,
-        learning_rate=entry.learning_rate,
-        epochs=EPOCHS,
-        warmup_epochs=0,
-        check=False,
-    )
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        record = run(spec, folder)
-    finally:
-        torch.set_num_threads(threads)
-    assert record.status == "done", record.error
+    record = run_laptime(variant, workload, data, folder)
     return [(e.train_loss, e.train_accuracy, e.test_loss, e.test_accuracy) for e in record.epochs]
 
 
@@ -202,7 +138,7 @@ def assert_equal(found, expected):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_script_trains_to_the_losses_of_the_run(name, printed, store, tmp_path):
-    assert_equal(printed[name], run_laptime(resolve(name), "cifar", store, tmp_path))
+    assert_equal(printed[name], losses_of(resolve(name), "cifar", store, tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +157,7 @@ def chosen(name, data):
 
 @pytest.mark.parametrize(("file", "name"), [(file, name) for file, (_, names) in OWN.items() for name in names])
 def test_a_script_of_the_users_own_workload(file, name, printed_own, own, tmp_path):
-    expected = run_laptime(chosen(name, own[file]), "own", own[file], tmp_path)
+    expected = losses_of(chosen(name, own[file]), "own", own[file], tmp_path)
     nan = float("nan")
     assert_equal(printed_own[f"{file}|{name}"], [tuple(nan if v is None else v for v in e) for e in expected])
 
@@ -239,4 +175,4 @@ def test_a_script_of_a_slower_kind(name, workload, tmp_path):
     size = find_workload(workload).image_size
     data = fetch(workload, str(write_folder(tmp_path / "images", train=8, test=2, size=size)), tmp_path)
     scripts = {name: (print_script(resolve(name), workload), ["--data", data.path])}
-    assert_equal(run_scripts(tmp_path, scripts)[name], run_laptime(resolve(name), workload, data, tmp_path / "run"))
+    assert_equal(run_scripts(tmp_path, scripts)[name], losses_of(resolve(name), workload, data, tmp_path / "run"))

@@ -24,6 +24,7 @@ from laptime.ladder.plan import rungs_refused
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.boxes import mirrored
+from laptime.optimizations.data import page_locked
 from laptime.optimizations.folding import FoldedConv
 from laptime.optimizations.pooling import GatheredRoIAlign
 from laptime.spec import OptimizationSpec, OwnSpec
@@ -274,3 +275,11 @@ def test_without_pycocotools_one_sentence(stored, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'laptime\[detection\]'"):
         open_data(spec_of(stored))
+
+
+def test_the_baseline_asks_for_page_locked_batches_where_they_go_to_a_gpu(stored, small, recipe):
+    """As the tutorials' loader; copies beside the step are the rung's (`pinned`)."""
+    baseline = recipe_of(stored)
+    assert not page_locked(baseline)
+    assert page_locked(replace(baseline, device=torch.device("cuda")))
+    assert not page_locked(replace(recipe, device=torch.device("cuda")))

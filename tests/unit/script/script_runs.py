@@ -1,0 +1,82 @@
+"""Scripts that `laptime explain --code` has printed, run without laptime, and the same runs by laptime."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from laptime.catalogue import find_workload
+from laptime.records import RunRecord
+from laptime.spec import DataSpec, RunSpec
+from laptime.variants import Variant
+from laptime.worker import run
+
+EPOCHS = 2
+# Runs scripts one after another in a process that has no laptime, each as if it were alone.
+DRIVER = """
+import contextlib, io, json, runpy, sys
+import torch
+sys.modules["laptime"] = None
+found = {}
+for name, arguments in json.loads(sys.argv[1]).items():
+    torch.set_flush_denormal(False)
+    torch.set_num_threads(1)
+    sys.argv = arguments
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        runpy.run_path(arguments[0], run_name="__main__")
+    found[name] = out.getvalue()
+print(json.dumps(found))
+"""
+# The numbers of an epoch's line, in its order; seconds are no concern of these tests.
+NUMBERS = re.compile(r"(?:loss|accuracy|test_map50|test_map) ([0-9.]+|nan)")
+
+
+def run_scripts(folder: Path, scripts: dict[str, tuple[str, list[str]]]) -> dict[str, list[tuple[float, ...]]]:
+    """Runs scripts without laptime; returns losses and measures of quality by epoch, in the order of the lines."""
+    asked = {}
+    for number, (name, (text, arguments)) in enumerate(scripts.items()):
+        (folder / f"script_{number}.py").write_text(text, encoding="utf-8")
+        asked[name] = [str(folder / f"script_{number}.py"), *arguments, "--epochs", str(EPOCHS)]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", DRIVER, json.dumps(asked)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {
+        name: [tuple(map(float, NUMBERS.findall(line))) for line in text.splitlines()]
+        for name, text in json.loads(done.stdout).items()
+    }
+
+
+def run_laptime(variant: Variant, workload: str, data: DataSpec, folder: Path) -> RunRecord:
+    """The same training by laptime itself, on one thread."""
+    entry = data.own or find_workload(workload)
+    spec = RunSpec(
+        workload=workload,
+        variant=variant.name,
+        optimizations=variant.optimizations,
+        data=data,
+        batch_size=entry.batch_size,
+        learning_rate=entry.learning_rate,
+        epochs=EPOCHS,
+        warmup_epochs=0,
+        check=False,
+    )
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        record = run(spec, folder)
+    finally:
+        torch.set_num_threads(threads)
+    assert record.status == "done", record.error
+    return record
