@@ -3,13 +3,7 @@
 Compiled and bf16 kernels have been wrong before. Both start from the same weights and see the same batch; statistical
 and model optimizations change the trajectory on purpose and are left out of the comparison: quality judges them.
 
-A user's items may be drawn anew with each reading, so where they are not known to stay the same one batch is read for
-both sides, and ranks take their parts of it.
-
-What is random in a net (dropout, stochastic depth) stands still on both sides (see `still`).
-
-A detector's choices stand still too (`Workload.steady`): which boxes are proposed and drawn turns on the last bit of a
-score, so all sides get the same proposals, and the seed then gives the same samples.
+How a side's step is taken, and what stands still in it: `laptime.engine.one_step`.
 
 There are two comparisons. The wide one is a training step beside the fp32 baseline's: it sees everything, and most of
 what it sees in bf16 is rounding that BatchNorm's statistics over few samples enlarge. The sharp one holds BatchNorm's
@@ -25,25 +19,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
 from laptime.data.box_tensors import BoxData
-from laptime.data.own import OwnData
-from laptime.draws import seed_all
-from laptime.engine.build import build, make_recipe
-from laptime.engine.loop import driven_step
-from laptime.engine.plain import plain_gradients
-from laptime.engine.still import silence, still
-from laptime.optimizations.base import AnyData, Loading, Modes, Parts, Recipe, batches, permutation, shares
+from laptime.engine.one_step import Side, Specs, Steps
+from laptime.optimizations.base import AnyData
 from laptime.records import CheckRecord
-from laptime.spec import OptimizationSpec, RunSpec
-from laptime.trees import Tree, mapped, samples, sent
-from laptime.workloads.base import Batch
+from laptime.spec import RunSpec
 from laptime.world import ALONE, World
 
 
@@ -76,11 +62,6 @@ SHARP_EXACT, SHARP_PRECISION, SHARP_NUMERIC = 5e-2, 0.1, 0.25
 _SHARP_MARGIN, _ROUNDINGS = 10.0, 3.0
 # A layer's error is measured against at least this share of the whole gradient: below it, it can't lead a step astray.
 _LEAST_SHARE = 1e-3
-# A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
-_LOSS_SCALE = 1024.0
-_STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
-
-Specs = tuple[OptimizationSpec, ...]
 
 
 @dataclass(frozen=True)
@@ -90,29 +71,6 @@ class Sharp:
     layer: str
     error: float
     tolerance: float
-
-
-@dataclass(frozen=True)
-class Side:
-    """How one side of a comparison is computed.
-
-    Attributes:
-        strict: in fp32 without TensorFloat-32.
-        frozen: with BatchNorm's statistics held still.
-        rounded: with weights that were rounded to bfloat16.
-    """
-
-    world: World = ALONE
-    strict: bool = True
-    frozen: bool = False
-    rounded: bool = False
-
-
-@dataclass(frozen=True)
-class Held(OwnData):
-    """A user's data with the one batch that all sides of a comparison take."""
-
-    batch: Tree = None
 
 
 def comparable(optimizations: Specs) -> Specs:
@@ -144,15 +102,15 @@ def check_one_step(spec: RunSpec, data: AnyData, batch_size: int, world: World =
         sized = spec.model_copy(update={"batch_size": -(-batch_size // world.size)})
         world = ALONE
     klass = "numeric" if "numeric" in classes_of(chosen) else "exact"
-    data = _with_batch(sized, data, world)
-    loss_after, after = _one_step(sized, data, chosen, Side(world, strict=klass == "exact"))
+    steps = Steps(sized, data, world)
+    loss_after, after = steps.take(chosen, Side(world, strict=klass == "exact"))
     if not world.first:
         return None
-    loss_before, before = _one_step(sized, data, (), Side())
+    loss_before, before = steps.take((), Side())
     error = Tolerance(abs(loss_after - loss_before) / max(abs(loss_before), 1e-12), relative_error(after, before))
-    sharp = compare_layers(sized, data, tuple(o for o in chosen if find_optimization(o.name).stage != "parallel"))
-    certain = partial(_certain, sized, data, chosen, sharp)
-    allowed = _tolerance(klass, error, certain, lambda: _moved_by_rounding(sized, data, before))
+    sharp = compare_layers(steps, tuple(o for o in chosen if find_optimization(o.name).stage != "parallel"))
+    certain = partial(_certain, steps, chosen, sharp)
+    allowed = _tolerance(klass, error, certain, lambda: _moved_by_rounding(steps, before))
     return CheckRecord(
         klass=klass,
         loss_baseline=loss_before,
@@ -168,14 +126,14 @@ def check_one_step(spec: RunSpec, data: AnyData, batch_size: int, world: World =
     )
 
 
-def _certain(spec: RunSpec, data: AnyData, chosen: Specs, sharp: Sharp | None) -> bool:
+def _certain(steps: Steps, chosen: Specs, sharp: Sharp | None) -> bool:
     """Whether no kernel is wrong: by the sharp comparison; of precision alone by fp32, with statistics held still."""
     if sharp is not None:
         return _within(_SHARP_MARGIN * sharp.error, sharp.tolerance)
     if any(find_optimization(o.name).stage != "precision" for o in chosen):
         return False
-    _, expected = _one_step(spec, data, (), Side(frozen=True))
-    _, found = _one_step(spec, data, chosen, Side(strict=False, frozen=True))
+    _, expected = steps.take((), Side(frozen=True))
+    _, found = steps.take(chosen, Side(strict=False, frozen=True))
     return _within(relative_error(found, expected), SHARP_PRECISION)
 
 
@@ -192,13 +150,13 @@ def _both_within(error: Tolerance, allowed: Tolerance) -> bool:
     return _within(error.loss, allowed.loss) and _within(error.gradient, allowed.gradient)
 
 
-def _moved_by_rounding(spec: RunSpec, data: AnyData, before: dict[str, Tensor]) -> float:
+def _moved_by_rounding(steps: Steps, before: dict[str, Tensor]) -> float:
     """How far the baseline's own gradient in fp32 moves when nothing but its weights is rounded to bfloat16."""
-    _, rounded = _one_step(spec, data, (), Side(rounded=True))
+    _, rounded = steps.take((), Side(rounded=True))
     return relative_error(rounded, before)
 
 
-def compare_layers(spec: RunSpec, data: AnyData, chosen: Specs) -> Sharp | None:
+def compare_layers(steps: Steps, chosen: Specs) -> Sharp | None:
     """Compares each layer's gradient with the baseline's in the same precision, BatchNorm's statistics held still.
 
     One process on its own: what ranks exchange is compared above.
@@ -214,13 +172,15 @@ def compare_layers(spec: RunSpec, data: AnyData, chosen: Specs) -> Sharp | None:
     rest = tuple(o for o in chosen if o not in precision)
     if not rest:
         return None
-    if isinstance(data, BoxData):
+    detector = isinstance(steps.data, BoxData)
+    if detector:
         chosen, precision = rest, ()
     strict = "numeric" not in classes_of(chosen)
-    _, expected = _one_step(spec, data, precision, Side(strict=strict, frozen=True))
+    # A detector's statistics stand still in training, too: of an exact variant these are the steps of the wide one.
+    _, expected = steps.take(precision, Side(strict=strict, frozen=not detector))
     if not all(bool(v.isfinite().all()) for v in expected.values()):
         return None
-    _, found = _one_step(spec, data, chosen, Side(strict=strict, frozen=True))
+    _, found = steps.take(chosen, Side(strict=strict, frozen=not detector))
     layer, error = worst_layer(found, expected)
     if "numeric" in classes_of(rest):
         return Sharp(layer, error, SHARP_NUMERIC)
@@ -250,51 +210,3 @@ def relative_error(found: dict[str, Tensor], expected: dict[str, Tensor]) -> flo
 
 def _within(error: float, limit: float) -> bool:
     return math.isfinite(error) and error <= limit
-
-
-def _with_batch(spec: RunSpec, data: AnyData, world: World) -> AnyData:
-    """The data, with rank 0's reading of its first batch where another reading may differ."""
-    own = spec.data.own
-    if not isinstance(data, OwnData) or own is None or "resident" not in own.refused:
-        return data
-    order = permutation(len(data.train), spec.seed, 0)
-    chosen = batches(order, min(spec.batch_size, len(data.train)), world.size)[0].tolist()
-    return Held(**vars(data), batch=world.agreed(data.train.batch(chosen) if world.first else None))
-
-
-def _first(recipe: Recipe, parts: Parts) -> Batch:
-    """The batch of a comparison's step: a rank's part of the one that is held, else the first of the side's loader."""
-    if not isinstance(recipe.data, Held):
-        return next(iter(parts.loader.epoch(0)))
-    whole = recipe.data.batch
-    count = samples(whole)
-    mine = shares(torch.arange(count), count, recipe.world)[0]
-    # Copies, since a user's loss may write into its batch.
-    part = mapped(whole, lambda t: t[mine.indices] if t.dim() and len(t) == count else t.clone())
-    layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
-    return Batch(sent(part, recipe.device, layout), weight=mine.weight)
-
-
-def _one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> tuple[float, dict[str, Tensor]]:
-    recipe = make_recipe(spec, data, optimizations, side.world)
-    if not {"workers", "pinned"} & {o.name for o in optimizations}:
-        recipe = replace(recipe, loading=Loading())  # the tutorials' would fetch far more than one batch
-    if side.strict:
-        recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
-    parts: Parts = build(recipe, mark=lambda _: None)
-    silence(parts.model, side.frozen)
-    recipe.workload.steady(parts.model)
-    if side.rounded:
-        for values in parts.model.parameters():
-            values.data.copy_(values.data.bfloat16())
-    seed_all(spec.seed)  # for what a net draws in ways of its own
-    scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
-    batch = _first(recipe, parts)
-    with still():
-        loss = driven_step(parts, batch) if parts.driver else parts.forward(parts.net, batch).loss
-        if parts.driver is None:
-            (scale * loss).backward()
-            parts.exchange(parts.model)
-    gradients = {k: v.detach().to("cpu", torch.float64) / scale for k, v in plain_gradients(parts.model).items()}
-    # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
-    return float(side.world.summed(loss.detach().double()) / side.world.size), gradients

@@ -30,6 +30,8 @@ from laptime.spec import OptimizationSpec, RunSpec
 from laptime.world import World, started_again
 
 _NAMES, _KEPT = 3, 2
+# By how much the spec's share is less after a run's last epoch.
+_ENDING = 20
 # How long a place that is away is waited for. Before a run that nobody starts again begins without; and before one that
 # its launcher starts again fails: longer, since that uses up a restart, and shorter than ranks wait for each other.
 _PATIENCE_S, _WATCHED_PATIENCE_S = 60.0, 120.0
@@ -120,13 +122,16 @@ class Checkpoints:
         """Writes a checkpoint after the last of `epochs`; returns that epoch with the seconds that it took.
 
         One that can't be written costs a note, not the run: the one before it stays. One that costs more than
-        the spec's share of the training since the one before it is left out.
+        the spec's share of the training since the one before it is left out; after the last epoch, when next to nothing
+        is left to be broken off, a small part of that share.
         """
         last = epochs[-1]
         if self._place is None or not self._world.first:
             return last
         self._unsaved_s += last.epoch_s
         share = self._spec.checkpoint_share
+        if share is not None and len(epochs) == self._spec.epochs and self._last_s > share / _ENDING * self._unsaved_s:
+            return last
         if share is not None and self._last_s > share * self._unsaved_s:
             self._note(
                 f"checkpoints were left out, each of which takes over {share:g} times the training since the last"

@@ -13,7 +13,7 @@ from laptime.errors import LaptimeError
 from laptime.ladder.climb import Climb, Standing
 from laptime.ladder.plan import make_plan, unfit
 from laptime.ladder.ranks import with_parallel
-from laptime.ladder.request import LadderRequest, settled_preset
+from laptime.ladder.request import LadderRequest, profile_of, settled_preset
 from laptime.launchers import ranks_there
 from laptime.ledger import read_ledger
 from laptime.places import Places
@@ -80,7 +80,7 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         # stands on the baseline as the baseline.
         rate = rates.get(name, rates.get(names[0]) if name in beside else before)
         before = before if "-without-" in name or name in beside else rate
-        profile_s = _PROFILE_S[request.profile]
+        profile_s = _PROFILE_S[profile_of(request, preset, name)]
         # Nobody knows how many samples a workload of the user's own has before a look into its file.
         seconds = None if rate is None or not train else profile_s + preset.repeats * (_STARTUP_S + samples / rate)
         rows.append(ExpectedRow(variant=name, seconds=seconds))

@@ -19,7 +19,7 @@ from laptime.launchers import AUTO, NAMES, launcher_of, ranks_there
 from laptime.places import Places
 from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
 from laptime.tracking.uri import check_uri, without_credentials
-from laptime.variants import Variant
+from laptime.variants import BASELINE, OPTIMIZED, Variant
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -124,15 +124,14 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
         timeout_s=request.timeout,
         check=repeat == 0,
         save_model=repeat == 0,
-        profile=_profile(request, preset, variant) if repeat == 0 else "none",
+        profile=profile_of(request, preset, variant.name) if repeat == 0 else "none",
         profile_schedule=request.profile_schedule,
     )
 
 
-def _profile(request: LadderRequest, preset: Preset, variant: Variant) -> ProfileMode:
+def profile_of(request: LadderRequest, preset: Preset, variant: str) -> ProfileMode:
     """What is asked for, or nothing for what a preset leaves out; variants that are named are all profiled."""
-    ends = (f"{variant.device}-baseline", f"{variant.device}-optimized")
-    if preset.profiled_rungs or request.variants or variant.name in ends:
+    if preset.profiled_rungs or request.variants or variant.partition("-")[2] in (BASELINE, OPTIMIZED):
         return request.profile
     return "none"
 

@@ -145,11 +145,17 @@ class Session:
             self._shapes(epoch, calls, calls)
 
     def _shapes(self, epoch: int, whole_calls: int, last_calls: int) -> None:
+        """Steps on the epoch's first batch, and on its last where that is of another size."""
         recipe = self.recipe
-        last = shares(torch.arange(len(recipe.data.train)), recipe.batch_size, recipe.world)[-1]
-        first = next(iter(self.parts.loader.epoch(epoch)))
+        whole, *others = shares(torch.arange(len(recipe.data.train)), recipe.batch_size, recipe.world)
+        last = others[-1] if others else whole
         # The last part may be larger than the first, where a small remainder joined it.
         count = len(last.indices)
+        if count == len(whole.indices):
+            last_calls = 0
+        if not whole_calls + last_calls:
+            return
+        first = next(iter(self.parts.loader.epoch(epoch)))
         inputs, labels = cut(first.content, len(first), count)
         for batch, calls in ((first, whole_calls), (Batch(inputs, labels, last.weight), last_calls)):
             for _ in range(calls):

@@ -131,6 +131,20 @@ def test_checkpoints_that_cost_more_than_their_share_are_left_out(tmp_path, capf
     assert capfd.readouterr().out.count(left_out) == 1  # a run that is broken off leaves no record
 
 
+def test_after_the_last_epoch_one_must_be_cheap(tmp_path, monkeypatch):
+    """Little is left to be broken off then; a break there costs the last epoch at most."""
+    monkeypatch.setattr("laptime.engine.checkpoint.state_of", lambda parts: {})
+    for cost_s, written in ((0.15, True), (0.25, False)):
+        place = tmp_path / str(cost_s)
+        checkpoints = Checkpoints(spec_of(epochs=2, checkpoints=str(place), checkpoint_share=2.0), ALONE)
+        checkpoints.find()
+        epochs = [EpochRecord(index=n, epoch_s=2.0, samples=8) for n in range(2)]
+        assert checkpoints.keep(None, epochs[:1], ()).checkpoint_s is not None
+        checkpoints._last_s = cost_s
+        assert (checkpoints.keep(None, epochs, ()).checkpoint_s is not None) is written
+        assert checkpoints.notes == []
+
+
 def test_both_checkpoints_stay_whole_where_some_were_left_out(tmp_path, monkeypatch):
     """Written after the epochs 1, 4 and 7, each would have the name of the one before it."""
     place = tmp_path / "kept"

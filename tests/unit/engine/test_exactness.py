@@ -6,7 +6,7 @@ from tests.unit.conftest import make_data, make_spec
 
 import laptime.optimizations
 from laptime.catalogue import LADDERS, OPTIMIZATIONS, find_optimization
-from laptime.engine import check
+from laptime.engine import check, one_step
 from laptime.engine.build import build, make_recipe
 from laptime.engine.check import TOLERANCES, check_one_step, comparable, relative_error, worst_layer
 from laptime.engine.loop import train_epoch
@@ -66,13 +66,13 @@ def test_a_wrong_gradient_is_refused(image_data, monkeypatch, name, factor):
 
 def spoil_the_variant(monkeypatch, factor: float) -> None:
     """Makes all gradients of the variant's side off by a factor, whatever it is compared with."""
-    one_step = check._one_step
+    taken = one_step.one_step
 
     def spoiled(spec, data, chosen, side):
-        loss, found = one_step(spec, data, chosen, side)
+        loss, found = taken(spec, data, chosen, side)
         return loss, {k: factor * v for k, v in found.items()} if chosen else found
 
-    monkeypatch.setattr(check, "_one_step", spoiled)
+    monkeypatch.setattr(one_step, "one_step", spoiled)
 
 
 def spoil_one_layer(monkeypatch, factor: float) -> None:
@@ -105,7 +105,7 @@ def test_what_rounding_does_to_the_net_itself_is_no_mistake(image_data, monkeypa
     # The same kernels in the same layout: no bit differs from plain bf16 on any CPU, and rounding is against fp32.
     asked = spec_with("fused-optimizer", "bf16")
     assert 0 < check.check_one_step(asked, image_data, 8).gradient_tolerance - 0.01 < 1  # the real one, of this net
-    monkeypatch.setattr(check, "_moved_by_rounding", lambda spec, data, before: 0.5)
+    monkeypatch.setattr(check, "_moved_by_rounding", lambda steps, before: 0.5)
     outcome = check_one_step(asked, image_data, 8)
     assert outcome.passed, outcome
     assert outcome.gradient_tolerance == pytest.approx(1.5)
@@ -113,7 +113,7 @@ def test_what_rounding_does_to_the_net_itself_is_no_mistake(image_data, monkeypa
 
 @pytest.mark.parametrize("factor", [0.7, 0.0, -20.0])
 def test_a_wrong_kernel_is_refused_on_such_a_net_too(image_data, monkeypatch, factor):
-    monkeypatch.setattr(check, "_moved_by_rounding", lambda spec, data, before: 0.5)
+    monkeypatch.setattr(check, "_moved_by_rounding", lambda steps, before: 0.5)
     monkeypatch.setitem(TOLERANCES, "numeric", check.Tolerance(3e-2, 0.01))
     spoil_one_layer(monkeypatch, factor)
     outcome = check_one_step(spec_with("products", "bf16"), image_data, 8)
@@ -125,7 +125,7 @@ def test_a_wrong_kernel_is_refused_on_such_a_net_too(image_data, monkeypatch, fa
 def test_the_wide_tolerance_grows_for_nothing_else():
     def grown(klass, layer_error, error=(0.034, 1.1), moved=0.5):
         sharp, chosen = check.Sharp("x", layer_error, 0.1), spec_with("products", "bf16").optimizations
-        certain = lambda: check._certain(None, None, chosen, sharp if layer_error is not None else None)  # noqa: E731
+        certain = lambda: check._certain(None, chosen, sharp if layer_error is not None else None)  # noqa: E731
         return check._tolerance(klass, check.Tolerance(*error), certain, lambda: moved)
 
     assert grown("numeric", 0.009).gradient == pytest.approx(1.5)
@@ -140,7 +140,7 @@ def test_autocast_alone_may_be_as_far_off_as_rounding_moves_the_net(image_data, 
     spoil_the_variant(monkeypatch, factor)
     monkeypatch.setattr(check, "SHARP_PRECISION", 0.45)  # of a ResNet, whose ReLUs have kinks
     monkeypatch.setitem(TOLERANCES, "numeric", check.Tolerance(1e-9, 1e-3))
-    monkeypatch.setattr(check, "_moved_by_rounding", lambda spec, data, before: 0.5)
+    monkeypatch.setattr(check, "_moved_by_rounding", lambda steps, before: 0.5)
     outcome = check_one_step(spec_with("bf16"), image_data, 8)
     assert outcome.layer is None
     assert outcome.gradient_tolerance == pytest.approx(tolerance)

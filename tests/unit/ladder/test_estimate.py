@@ -29,3 +29,8 @@ def test_a_quick_ladder_leaves_no_part_out_unless_asked(tmp_path):
 def test_a_profile_is_counted_once_for_each_variant(tmp_path):
     (full, *_), (none, *_) = (list(seconds_of(tmp_path, profile=p, repeats=3).values()) for p in ("full", "none"))
     assert full - none == 8.0
+
+
+def test_a_preset_that_profiles_the_ends_alone_is_counted_so(tmp_path):
+    full, none = (seconds_of(tmp_path, workload="eurosat", profile=p) for p in ("full", "none"))
+    assert {n for n in full if full[n] != none[n]} == {"cpu-baseline", "cpu-optimized"}

@@ -11,6 +11,7 @@ from torch import nn
 
 from laptime.catalogue import find_preset, find_workload
 from laptime.engine import check
+from laptime.engine import one_step as steps
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.loop import drive
 from laptime.errors import UsageError
@@ -77,8 +78,8 @@ def test_a_training_of_the_users_own_runs_under_it(tmp_path):
 
 def one_step(monkeypatch):
     """The one-step comparison of the rung, with a small net on both sides."""
-    make = check.make_recipe
-    monkeypatch.setattr(check, "make_recipe", lambda *given: small(make(*given)))
+    make = steps.make_recipe
+    monkeypatch.setattr(steps, "make_recipe", lambda *given: small(make(*given)))
     return check.check_one_step(make_spec(optimizations=ALONE), make_data(), 16)
 
 

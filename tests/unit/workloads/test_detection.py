@@ -16,7 +16,7 @@ from laptime.artifacts import epoch_line
 from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
 from laptime.data.box_tensors import BoxItem, Kept, ParsedOnce, collate, open_boxes, rows
 from laptime.data.fetch import fetch
-from laptime.engine import room
+from laptime.engine import one_step, room
 from laptime.engine.build import build, make_recipe, open_data, refuse_unfit
 from laptime.engine.check import check_one_step
 from laptime.errors import DataError, UsageError
@@ -207,6 +207,21 @@ def test_one_step_of_the_exact_ones_and_of_bf16_is_the_baselines(stored, small):
     found = check_one_step(spec, open_data(spec), 1)
     assert found.passed, found
     assert found.layer is not None
+
+
+@pytest.mark.parametrize(("names", "expected"), [(("folded-norms",), 2), (("resident", "bf16"), 3)])
+def test_no_step_of_a_comparison_is_taken_twice(stored, monkeypatch, names, expected):
+    """Its norms are frozen, so layers are compared on the steps that there are; each takes seconds."""
+    taken = []
+
+    def noted(spec, data, chosen, side):
+        taken.append((tuple(o.name for o in chosen), side.strict))
+        return 1.0, {"weight": torch.ones(1)}
+
+    monkeypatch.setattr(one_step, "one_step", noted)
+    spec = spec_of(stored, *names)
+    assert check_one_step(spec, open_data(spec), 1).passed
+    assert len(taken) == len(set(taken)) == expected
 
 
 @pytest.mark.parametrize(("name", "layer"), [("folded-norms", FoldedConv), ("gathered-rois", GatheredRoIAlign)])

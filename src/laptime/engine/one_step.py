@@ -1,0 +1,130 @@
+"""One training step of one side of a comparison: its loss and its gradients, with all that is random standing still.
+
+A user's items may be drawn anew with each reading, so where they are not known to stay the same one batch is read for
+both sides, and ranks take their parts of it.
+
+What is random in a net (dropout, stochastic depth) stands still on both sides (see `still`).
+
+A detector's choices stand still too (`Workload.steady`): which boxes are proposed and drawn turns on the last bit of a
+score, so all sides get the same proposals, and the seed then gives the same samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from laptime.data.own import OwnData
+from laptime.draws import seed_all
+from laptime.engine.build import build, make_recipe
+from laptime.engine.loop import driven_step
+from laptime.engine.plain import plain_gradients
+from laptime.engine.still import silence, still
+from laptime.optimizations.base import AnyData, Loading, Modes, Parts, Recipe, batches, permutation, shares
+from laptime.spec import OptimizationSpec, RunSpec
+from laptime.trees import Tree, mapped, samples, sent
+from laptime.workloads.base import Batch
+from laptime.world import ALONE, World
+
+# A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
+_LOSS_SCALE = 1024.0
+_STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
+
+Specs = tuple[OptimizationSpec, ...]
+Step = tuple[float, dict[str, Tensor]]
+"""Loss, and the gradient by parameter of the plain net, float64 on the CPU."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """How one side of a comparison is computed.
+
+    Attributes:
+        strict: in fp32 without TensorFloat-32.
+        frozen: with BatchNorm's statistics held still.
+        rounded: with weights that were rounded to bfloat16.
+    """
+
+    world: World = ALONE
+    strict: bool = True
+    frozen: bool = False
+    rounded: bool = False
+
+
+@dataclass(frozen=True)
+class Held(OwnData):
+    """A user's data with the one batch that all sides of a comparison take."""
+
+    batch: Tree = None
+
+
+class Steps:
+    """The steps of a comparison, each taken once.
+
+    Args:
+        spec: the run; both sides take its batch.
+        data: where the batch comes from.
+        world: the ranks that take part.
+    """
+
+    def __init__(self, spec: RunSpec, data: AnyData, world: World = ALONE) -> None:
+        self.spec, self.data = spec, _with_batch(spec, data, world)
+        self._taken: dict[tuple[tuple[str, ...], Side], Step] = {}
+
+    def take(self, optimizations: Specs, side: Side) -> Step:
+        """The step of a side with some optimizations.  # all ranks of the side's world"""
+        key = tuple(o.text() for o in optimizations), side
+        if key not in self._taken:
+            self._taken[key] = one_step(self.spec, self.data, optimizations, side)
+        return self._taken[key]
+
+
+def _with_batch(spec: RunSpec, data: AnyData, world: World) -> AnyData:
+    """The data, with rank 0's reading of its first batch where another reading may differ."""
+    own = spec.data.own
+    if not isinstance(data, OwnData) or own is None or "resident" not in own.refused:
+        return data
+    order = permutation(len(data.train), spec.seed, 0)
+    chosen = batches(order, min(spec.batch_size, len(data.train)), world.size)[0].tolist()
+    return Held(**vars(data), batch=world.agreed(data.train.batch(chosen) if world.first else None))
+
+
+def _first(recipe: Recipe, parts: Parts) -> Batch:
+    """The batch of a comparison's step: a rank's part of the one that is held, else the first of the side's loader."""
+    if not isinstance(recipe.data, Held):
+        return next(iter(parts.loader.epoch(0)))
+    whole = recipe.data.batch
+    count = samples(whole)
+    mine = shares(torch.arange(count), count, recipe.world)[0]
+    # Copies, since a user's loss may write into its batch.
+    part = mapped(whole, lambda t: t[mine.indices] if t.dim() and len(t) == count else t.clone())
+    layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+    return Batch(sent(part, recipe.device, layout), weight=mine.weight)
+
+
+def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> Step:
+    """Builds a side and takes its step; see `Step`."""
+    recipe = make_recipe(spec, data, optimizations, side.world)
+    if not {"workers", "pinned"} & {o.name for o in optimizations}:
+        recipe = replace(recipe, loading=Loading())  # the tutorials' would fetch far more than one batch
+    if side.strict:
+        recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
+    parts: Parts = build(recipe, mark=lambda _: None)
+    silence(parts.model, side.frozen)
+    recipe.workload.steady(parts.model)
+    if side.rounded:
+        for values in parts.model.parameters():
+            values.data.copy_(values.data.bfloat16())
+    seed_all(spec.seed)  # for what a net draws in ways of its own
+    scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
+    batch = _first(recipe, parts)
+    with still():
+        loss = driven_step(parts, batch) if parts.driver else parts.forward(parts.net, batch).loss
+        if parts.driver is None:
+            (scale * loss).backward()
+            parts.exchange(parts.model)
+    gradients = {k: v.detach().to("cpu", torch.float64) / scale for k, v in plain_gradients(parts.model).items()}
+    # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
+    return float(side.world.summed(loss.detach().double()) / side.world.size), gradients
