@@ -21,6 +21,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from gate_report import cut_down, page, taken
@@ -85,7 +86,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _take(wanted: int, options: Sequence[str]) -> None:
     """Some pairs at a time, each batch a file of its own: an interruption costs no pair that was measured."""
     while (have := sum(len(r.counted) for r in taken(FOLDER))) < wanted:
-        path = FOLDER / f"aa-{len(taken(FOLDER)):03}.json"
+        path = next(p for n in count() if not (p := FOLDER / f"aa-{n:03}.json").exists())
         _say(f"{have} of {wanted} pairs")
         code = _gate(["--aa", str(min(SOME, wanted - have)), "--json", str(path), *options])
         if not path.is_file() or not read_gate(path).pairs:
@@ -97,10 +98,10 @@ def _keep() -> None:
     KEPT.mkdir(exist_ok=True)
     for path in sorted(FOLDER.glob("aa-*.json")):
         record = read_gate(path)
-        if not record.counted:
-            continue
-        (KEPT / f"{record.id}.json").write_text(json.dumps(cut_down(record)) + "\n", encoding="utf-8")
         path.unlink()
+        if not record.counted:
+            continue  # broken off before its first pair
+        (KEPT / f"{record.id}.json").write_text(json.dumps(cut_down(record)) + "\n", encoding="utf-8")
 
 
 def _gates(count: int, change: float, options: Sequence[str]) -> None:

@@ -40,7 +40,7 @@ def cut_down(record: GateRecord) -> dict[str, Any]:
         exclude_unset=True,
         include={
             **dict.fromkeys(("id", "mode", "workload", "variant", "fingerprint", "limit_train", "started_at"), True),
-            "machine": {"fingerprint", "cpu", "cores", "memory_gib", "os", "python", "torch"},
+            "machine": {"fingerprint", "cpu", "cores", "memory_gib", "gpus", "os", "python", "torch"},
             "base": {"sha"},
             "pairs": {"__all__": {**dict.fromkeys(pair, True), "base": sides, "head": sides}},
         },
@@ -75,8 +75,9 @@ def groups_of(records: Sequence[GateRecord]) -> list[Group]:
     """
     found: dict[tuple[object, ...], list[GateRecord]] = {}
     for record in sorted(records, key=lambda r: r.started_at):
-        machine = record.machine
-        key = (machine.cpu, machine.cores, machine.torch, record.workload, record.variant, record.limit_train)
+        machine, trained = record.machine, (record.workload, record.variant, record.limit_train)
+        epochs = len(record.counted[0].base.epoch_s) if record.counted else 0
+        key = (machine.cpu, machine.gpus, machine.cores, machine.python, machine.torch, *trained, epochs)
         found.setdefault(key, []).append(record)
     return [Group(tuple(some)) for some in found.values() if sum(len(r.counted) for r in some) >= FEWEST]
 
@@ -92,17 +93,18 @@ def page(folder: Path, kept: Path) -> str:
 
 
 def _conditions(groups: Sequence[Group]) -> list[str]:
-    lines = ["# The gate on shared machines of two cores", ""]
+    lines = ["# The gate: pairs without a change", ""]
     for number, group in enumerate(groups, start=1):
         first, machine = group.records[0], group.records[0].machine
         epochs = [s for p in group.counted for side in (p.base, p.head) for s in side.epoch_s]
         days = sorted({time.strftime("%Y-%m-%d", time.gmtime(r.started_at)) for r in group.records})
+        commits = ", ".join(dict.fromkeys(r.base.sha[:12] for r in group.records))
         lines.append(
-            f"{number}. {machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.os}; Python "
-            f"{machine.python}, torch {machine.torch}; {' to '.join(dict.fromkeys((days[0], days[-1])))}; commit "
-            f"{first.base.sha[:12]}. `{first.workload}`, `{first.variant}`, {first.limit_train or 'all'} images, one "
-            f"epoch dropped and {len(group.counted[0].base.epoch_s)} kept in each process, epochs of "
-            f"{statistics.median(epochs):.1f} s."
+            f"{number}. {', '.join((*machine.gpus, machine.cpu))}, {machine.cores} cores, {machine.memory_gib} GiB, "
+            f"{machine.os}; Python {machine.python}, torch {machine.torch}; "
+            f"{' to '.join(dict.fromkeys((days[0], days[-1])))}; commit {commits}. `{first.workload}`, "
+            f"`{first.variant}`, {first.limit_train or 'all'} images, one epoch dropped and "
+            f"{len(group.counted[0].base.epoch_s)} kept in each process, epochs of {statistics.median(epochs):.1f} s."
         )
     return lines
 

@@ -18,6 +18,7 @@ from statistics import median
 
 import psutil
 from mlflow_server import MlflowServer
+from outage_within import table
 from peers import shown
 
 from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds
@@ -58,11 +59,16 @@ def servers(folder: Path) -> Iterator[dict[str, str]]:
         }
 
 
+def words(asked: argparse.Namespace) -> list[str]:
+    """A ladder of the baseline alone, but for its folder, its epochs and its tracking server."""
+    command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--data", asked.data, "--repeats", "1"]
+    command += ["--variants", "cpu-baseline", "--profile", "none", "--limit-test", "100"]
+    return [*command, "--limit-train", str(asked.images)]
+
+
 def ladder(asked: argparse.Namespace, uri: str, folder: Path) -> tuple[RunRecord, Samples]:
     """Runs a ladder of one variant; its record, and what CPU its parent had used at which moment, both in seconds."""
-    command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--data", asked.data, "--out", str(folder)]
-    command += ["--variants", "cpu-baseline", "--repeats", "1", "--epochs", str(asked.epochs), "--profile", "none"]
-    command += ["--limit-train", str(asked.images), "--limit-test", "100", "--tracking-uri", uri]
+    command = [*words(asked), "--out", str(folder), "--epochs", str(asked.epochs), "--tracking-uri", uri]
     samples: Samples = []
     with (folder.parent / f"{folder.name}.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -122,7 +128,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--within", type=int, metavar="PAIRS", help="pairs of epochs of one training instead")
     asked = parser.parse_args()
+    if asked.within:
+        with tempfile.TemporaryDirectory() as name:
+            os.environ["LAPTIME_HOME"] = str(Path(name) / "home")
+            sys.stdout.write(table(words(asked), asked.within, Path(name)))
+        return
     found: Found = {}
     with tempfile.TemporaryDirectory() as name, servers(Path(name) / "mlflow") as uris:
         os.environ["LAPTIME_HOME"] = str(Path(name) / "home")

@@ -142,7 +142,8 @@ class RunSpec(Frozen):
         checkpoints: a folder or an s3:// prefix of this run's own: its state is written there after each counted epoch,
             and a worker that is started again goes on from there. None for none.
         checkpoint_share: seconds of writing checkpoints for each second of training at most: one that would cost more
-            is left out, as where epochs are short and the model is large. None for a checkpoint after every epoch.
+            is left out, as where epochs are short and the model is large; after the last epoch a twentieth of that.
+            None for a checkpoint after every epoch.
     """
 
     schema_: Literal["laptime.spec/1"] = Field(default=SPEC_SCHEMA, alias="schema")

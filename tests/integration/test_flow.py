@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from flow_process import run
+from tests.samples import write_folder
+from tests.unit.data.box_samples import write_photographs
+
+from laptime.records import read_record
 
 
 def test_prefect_s_server_can_be_imported(tmp_path: Path) -> None:
@@ -134,6 +139,40 @@ def test_the_flow_takes_a_training_of_the_user_s_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "char-transformer" in done.stdout
     assert "cpu-fused-optimizer" in done.stdout
+
+
+def _tiles(root: Path) -> str:
+    return str(write_folder(root / "tiles", train=6, test=2, size=64))
+
+
+def _photographs(root: Path) -> str:
+    return f"{write_photographs(root / 'photographs', count=3)}#side=64"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("workload", "place", "variant", "measure"),
+    [
+        ("eurosat", _tiles, "cpu-baseline+resident+bf16", "test_accuracy"),
+        ("detection", _photographs, "cpu-baseline+resident+gathered-rois", "test_map50"),
+    ],
+)
+def test_the_flow_trains_the_other_workloads(
+    tmp_path: Path, workload: str, place: Callable[[Path], str], variant: str, measure: str
+) -> None:
+    """From the data of a user to a table and MLflow, with the check and a profile of each."""
+    small = f"--workload {workload} --epochs 1 --repeats 1 --variants cpu-baseline,{variant}"
+    done = run(["-m", "flows.optimize", *small.split(), "--data", place(tmp_path)], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert variant in done.stdout
+    records = [read_record(path) for path in (tmp_path / "runs").rglob("record.json")]
+    assert {r.spec.variant: r.status for r in records} == {"cpu-baseline": "done", variant: "done"}
+    for record in records:
+        assert getattr(record.epochs[-1], measure) is not None
+        assert record.profile is not None
+    (checked,) = [r.check for r in records if r.check is not None]
+    assert checked.passed
+    assert (tmp_path / "mlflow.db").is_file()
 
 
 @pytest.mark.long

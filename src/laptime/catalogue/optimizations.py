@@ -69,7 +69,8 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "exact",
         "data",
         "resident data",
-        "Keeps all images as one uint8 tensor and takes whole batches out of it, instead of item by item.",
+        "Keeps all images in memory, those of one size as one uint8 tensor, and takes whole batches out of it, "
+        "instead of item by item.",
         excludes=("workers", "pinned"),
     ),
     OptimizationEntry(

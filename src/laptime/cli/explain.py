@@ -14,10 +14,11 @@ def explain(
     variant: Annotated[str, typer.Argument(help="A variant's name, also with +optimization:option=value.")],
     code: Annotated[
         bool,
-        typer.Option("--code", help="Print a script of torch, torchvision and numpy alone, which trains the same."),
+        typer.Option("--code", help="Print a plain PyTorch script without laptime, which trains the same."),
     ] = False,
     workload: Annotated[
-        str, typer.Option(help="The script's workload: cifar, eurosat or your own, path/to/train.py:NAME.")
+        str,
+        typer.Option(help="The script's workload: cifar, eurosat, detection or your own, path/to/train.py:NAME."),
     ] = "cifar",
     as_json: JSON = False,
 ) -> None:
@@ -64,7 +65,8 @@ def explain(
 
 
 def _print_code(name: str, workload: str, as_json: bool) -> None:
-    """Prints a variant's script; of a user's own workload without the rungs that are not for it, which it says."""
+    """Prints a variant's script, without the rungs that are not for the workload, which it says."""
+    from laptime.catalogue import find_workload
     from laptime.catalogue.own import is_own
     from laptime.ladder.data import fetch_data
     from laptime.ladder.plan import rungs_refused
@@ -72,12 +74,12 @@ def _print_code(name: str, workload: str, as_json: bool) -> None:
     from laptime.script import print_script
     from laptime.variants import resolve
 
-    found, data = resolve(name), None
-    if is_own(workload):
-        data = fetch_data(workload, "auto", find_places())
-        whole, found = found, resolve(name, rungs_refused(found.device, workload, data))
-        away = [o.name for o in whole.optimizations if o not in found.optimizations]
-        if away:
-            typer.echo(f"not for {workload}, and left out: {', '.join(away)}", err=True)
+    whole = resolve(name)
+    data = fetch_data(workload, "auto", find_places()) if is_own(workload) else None
+    find_workload(workload)
+    found = resolve(name, rungs_refused(whole.device, workload, data))
+    away = [o.name for o in whole.optimizations if o not in found.optimizations]
+    if away:
+        typer.echo(f"not for {workload}, and left out: {', '.join(away)}", err=True)
     text = print_script(found, workload, data)
     typer.echo(json.dumps({"variant": found.name, "workload": workload, "code": text}) if as_json else text, nl=as_json)

@@ -172,15 +172,13 @@ def compare_layers(steps: Steps, chosen: Specs) -> Sharp | None:
     rest = tuple(o for o in chosen if o not in precision)
     if not rest:
         return None
-    detector = isinstance(steps.data, BoxData)
-    if detector:
+    if isinstance(steps.data, BoxData):
         chosen, precision = rest, ()
     strict = "numeric" not in classes_of(chosen)
-    # A detector's statistics stand still in training, too: of an exact variant these are the steps of the wide one.
-    _, expected = steps.take(precision, Side(strict=strict, frozen=not detector))
+    _, expected = steps.take(precision, Side(strict=strict, frozen=True))
     if not all(bool(v.isfinite().all()) for v in expected.values()):
         return None
-    _, found = steps.take(chosen, Side(strict=strict, frozen=not detector))
+    _, found = steps.take(chosen, Side(strict=strict, frozen=True))
     layer, error = worst_layer(found, expected)
     if "numeric" in classes_of(rest):
         return Sharp(layer, error, SHARP_NUMERIC)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.draws import seed_all
 from laptime.engine.build import build, make_recipe
@@ -75,10 +76,13 @@ class Steps:
 
     def take(self, optimizations: Specs, side: Side) -> Step:
         """The step of a side with some optimizations.  # all ranks of the side's world"""
+        if isinstance(self.data, BoxData):
+            side = replace(side, frozen=False)  # its statistics stand still in training, too
         key = tuple(o.text() for o in optimizations), side
-        if key not in self._taken:
-            self._taken[key] = one_step(self.spec, self.data, optimizations, side)
-        return self._taken[key]
+        found = self._taken.get(key) or one_step(self.spec, self.data, optimizations, side)
+        if not (side.frozen or side.rounded):  # those are asked for once, and gradients take room
+            self._taken[key] = found
+        return found
 
 
 def _with_batch(spec: RunSpec, data: AnyData, world: World) -> AnyData:

@@ -168,9 +168,9 @@ def gains_of(name: str, probe: ProbeRecord) -> dict[str, float]:
     return {at + batch: gain for (own, at, batch), gain in found.items() if own == key}
 
 
-def rungs_refused(device: str, workload: str, data: DataSpec) -> tuple[str, ...]:
+def rungs_refused(device: str, workload: str, data: DataSpec | None) -> tuple[str, ...]:
     """Rungs that are not for a workload: by the catalogue, or by a look into a user's own."""
-    refused = data.own.refused if data.own else find_workload(workload).refused
+    refused = data.own.refused if data and data.own else find_workload(workload).refused
     return tuple(r for r in LADDERS.get(DEVICES[device], ()) if rung_spec(r).name in refused)
 
 

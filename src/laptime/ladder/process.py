@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from laptime.ladder.turn import Turn
 
 # At most so many seconds of writing checkpoints for each second of training: with epochs of seconds that is one after
-# each, and only where a checkpoint takes twice as long as an epoch are some left out.
+# each, and only where a checkpoint takes twice as long as an epoch are some left out; and the last, unless it is cheap.
 _SHARE = 2.0
 
 

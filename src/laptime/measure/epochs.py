@@ -21,7 +21,7 @@ from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
 from laptime.measure.pauses import Pauses, watched_collector
 from laptime.measure.syncs import count_syncs
-from laptime.optimizations.base import Parts, Recipe, shares
+from laptime.optimizations.base import Parts, Recipe, batches, shares
 from laptime.records import EpochRecord
 from laptime.trees import cut
 from laptime.workloads.base import Batch, Counts
@@ -147,15 +147,17 @@ class Session:
     def _shapes(self, epoch: int, whole_calls: int, last_calls: int) -> None:
         """Steps on the epoch's first batch, and on its last where that is of another size."""
         recipe = self.recipe
-        whole, *others = shares(torch.arange(len(recipe.data.train)), recipe.batch_size, recipe.world)
-        last = others[-1] if others else whole
-        # The last part may be larger than the first, where a small remainder joined it.
-        count = len(last.indices)
-        if count == len(whole.indices):
+        order = torch.arange(len(recipe.data.train))
+        # By the batch of all ranks: steps exchange gradients, so each rank must take as many.
+        together = batches(order, recipe.batch_size, recipe.world.size)
+        if len(together[-1]) == len(together[0]):
             last_calls = 0
         if not whole_calls + last_calls:
             return
+        last = shares(order, recipe.batch_size, recipe.world)[-1]
         first = next(iter(self.parts.loader.epoch(epoch)))
+        # The last part may be larger than the first, where a small remainder joined it.
+        count = len(last.indices)
         inputs, labels = cut(first.content, len(first), count)
         for batch, calls in ((first, whole_calls), (Batch(inputs, labels, last.weight), last_calls)):
             for _ in range(calls):

@@ -211,7 +211,7 @@ class Normalizer:
 
 
 def items(recipe: Recipe) -> Loader:
-    """The baseline's loader; where batches are page-locked, they come one ahead of the step."""
+    """The baseline's loader; `pinned` has its batches come one ahead of the step."""
     if not recipe.loading.pinned:
         return ItemLoader(recipe)
     layout = torch.channels_last if recipe.channels_last else torch.contiguous_format

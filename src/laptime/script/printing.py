@@ -109,6 +109,8 @@ class _Subject:
 def print_script(variant: Variant, workload: str, data: DataSpec | None = None) -> str:
     """Prints a variant as a script of torch, torchvision and numpy alone, which trains as `laptime run` does.
 
+    That of a detector needs pycocotools, too.
+
     Args:
         variant: what it does.
         workload: name in the catalogue, or a user's `FILE.py:NAME`.
@@ -232,10 +234,13 @@ def _header(subject: _Subject) -> dict[str, Any]:
         changes += textwrap.wrap(
             f"- {chosen.name} ({class_of(chosen)}): {entry.explanation}", _WIDTH, subsequent_indent="  "
         )
+    baseline = "Adam, loss and hits read in each step."
+    if subject.base.boxes:
+        baseline = "SGD, the loss read in each step, the CSV of boxes with each item."
     intro = (
         "What it changes in the loop of the tutorials, and what kind of change each is:"
         if changes
-        else ("The loop of the tutorials: single items, fp32, Adam, loss and hits read in each step.")
+        else f"The loop of the tutorials: single items, fp32, {baseline}"
     )
     usage = "python THIS_FILE.py" + (
         "" if own else " --data FOLDER   (one that `laptime data fetch` has written and named)"

@@ -132,7 +132,7 @@ def test_checkpoints_that_cost_more_than_their_share_are_left_out(tmp_path, capf
 
 
 def test_after_the_last_epoch_one_must_be_cheap(tmp_path, monkeypatch):
-    """Little is left to be broken off then; a break there costs the last epoch at most."""
+    """Little is left to be broken off then."""
     monkeypatch.setattr("laptime.engine.checkpoint.state_of", lambda parts: {})
     for cost_s, written in ((0.15, True), (0.25, False)):
         place = tmp_path / str(cost_s)

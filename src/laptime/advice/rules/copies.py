@@ -71,6 +71,8 @@ def synchronisation(s: Signals) -> Outcome:
 def _is_read(row: SyncRow, s: Signals) -> bool:
     """Whether a wait comes often enough, and is none for a copy of the batch, which `pinned-copies` speaks of."""
     often = _is_often(row.calls, s)
+    if row.copies == "HtoD":
+        return False
     if not often or row.name not in _MOVES or row.copies == "DtoH":
         return often
     copies = known(s.copies, "the copies of a trace")

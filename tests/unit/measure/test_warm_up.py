@@ -1,0 +1,38 @@
+"""The warm-up meets every shape of an epoch, on all ranks alike, and takes no step for nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from laptime.engine.build import build
+from laptime.measure.epochs import Plan, Session
+from laptime.measure.marks import StepMarks
+from laptime.workloads.base import Counts
+from laptime.world import World
+
+
+def warmed_up(recipe, **changes) -> list[int]:
+    """Samples of each step of a warm-up that is cut to one step."""
+    taken = []
+
+    def step(p, batch):
+        taken.append(len(batch))
+        return Counts(0.0, 0, len(batch))
+
+    recipe = replace(recipe, step=step, **changes)
+    parts = build(recipe, mark=StepMarks())
+    Session(parts, recipe, parts.mark, lambda *_: None).warm_up(Plan(1, 1, 1))
+    return taken
+
+
+@pytest.mark.parametrize(("size", "expected"), [(20, [20, 8]), (16, [16]), (48, [48])])
+def test_the_last_batch_is_met_where_it_is_of_another_size(recipe, size, expected):
+    assert len(recipe.data.train) == 48
+    assert warmed_up(recipe, batch_size=size) == expected
+
+
+@pytest.mark.parametrize("size", [7, 15])
+def test_ranks_take_as_many_steps_though_only_one_of_them_meets_another_size(recipe, size):
+    """48 images leave a last batch of 6 and of 3: steps exchange gradients, so one rank alone would wait for ever."""
+    found = [warmed_up(recipe, batch_size=size, world=World(rank=rank, size=2)) for rank in (0, 1)]
+    assert [len(taken) for taken in found] == [2, 2]
