@@ -51,7 +51,8 @@ def table(command: Sequence[str], pairs: int, folder: Path) -> str:
     if record.status != "done" or len(record.kept) != len(states):
         sys.exit(f"the ladder failed: {record.error}")
     times = {
-        silent: [e.epoch_s for e, s in zip(record.epochs, states, strict=True) if s is silent] for silent in (0, 1)
+        silent: [e.epoch_s for e, s in zip(record.epochs, states, strict=True) if s is silent]
+        for silent in (False, True)
     }
     return _shown(times[False], times[True])
 
