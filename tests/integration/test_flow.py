@@ -153,7 +153,7 @@ def _photographs(root: Path) -> str:
 @pytest.mark.parametrize(
     ("workload", "place", "variant", "measure"),
     [
-        ("eurosat", _tiles, "cpu-baseline+resident+bf16", "test_accuracy"),
+        ("eurosat", _tiles, "cpu-baseline+resident+fused-optimizer", "test_accuracy"),
         ("detection", _photographs, "cpu-baseline+resident+gathered-rois", "test_map50"),
     ],
 )
