@@ -66,7 +66,7 @@ def explain(
 
 def _print_code(name: str, workload: str, as_json: bool) -> None:
     """Prints a variant's script, without the rungs that are not for the workload, which it says."""
-    from laptime.catalogue import find_workload
+    from laptime.catalogue import WORKLOADS
     from laptime.catalogue.own import is_own
     from laptime.ladder.data import fetch_data
     from laptime.ladder.plan import rungs_refused
@@ -76,8 +76,8 @@ def _print_code(name: str, workload: str, as_json: bool) -> None:
 
     whole = resolve(name)
     data = fetch_data(workload, "auto", find_places()) if is_own(workload) else None
-    find_workload(workload)
-    found = resolve(name, rungs_refused(whole.device, workload, data))
+    known = data is not None or workload in [entry.name for entry in WORKLOADS]
+    found = resolve(name, rungs_refused(whole.device, workload, data)) if known else whole
     away = [o.name for o in whole.optimizations if o not in found.optimizations]
     if away:
         typer.echo(f"not for {workload}, and left out: {', '.join(away)}", err=True)
