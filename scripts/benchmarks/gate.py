@@ -15,13 +15,13 @@ OPTIONS are those of `laptime gate cifar`. Let nothing else run meanwhile. All o
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 
 from gate_report import cut_down, page, taken
@@ -86,7 +86,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _take(wanted: int, options: Sequence[str]) -> None:
     """Some pairs at a time, each batch a file of its own: an interruption costs no pair that was measured."""
     while (have := sum(len(r.counted) for r in taken(FOLDER))) < wanted:
-        path = next(p for n in count() if not (p := FOLDER / f"aa-{n:03}.json").exists())
+        path = next(p for n in itertools.count() if not (p := FOLDER / f"aa-{n:03}.json").exists())
         _say(f"{have} of {wanted} pairs")
         code = _gate(["--aa", str(min(SOME, wanted - have)), "--json", str(path), *options])
         if not path.is_file() or not read_gate(path).pairs:
@@ -98,10 +98,9 @@ def _keep() -> None:
     KEPT.mkdir(exist_ok=True)
     for path in sorted(FOLDER.glob("aa-*.json")):
         record = read_gate(path)
+        if record.counted:  # else broken off before its first pair
+            (KEPT / f"{record.id}.json").write_text(json.dumps(cut_down(record)) + "\n", encoding="utf-8")
         path.unlink()
-        if not record.counted:
-            continue  # broken off before its first pair
-        (KEPT / f"{record.id}.json").write_text(json.dumps(cut_down(record)) + "\n", encoding="utf-8")
 
 
 def _gates(count: int, change: float, options: Sequence[str]) -> None:

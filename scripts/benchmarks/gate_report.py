@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from laptime.catalogue import find_workload
+from laptime.catalogue import find_preset, find_workload
 from laptime.gate.decision import decide
 from laptime.gate.history import resampled
 from laptime.gate.noise import FEWEST, known_noise
@@ -140,9 +140,9 @@ def _noise(groups: Sequence[Group]) -> list[str]:
 
 
 def _trained_s(process: ProcessRecord) -> float:
-    """Training of one process: its kept epochs and the dropped one, of which a preset may take a part alone."""
+    """Training of one process: its kept epochs and the dropped one, which `laptime run` cuts to the preset's steps."""
     epoch_s = statistics.median(process.epoch_s)
-    warm_up = find_workload("cifar").presets[-1].warmup_steps or process.steps
+    warm_up = find_preset(find_workload("cifar"), "full").warmup_steps or process.steps
     return sum(process.epoch_s) + epoch_s * min(1.0, warm_up / max(process.steps, 1))
 
 

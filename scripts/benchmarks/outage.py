@@ -59,7 +59,7 @@ def servers(folder: Path) -> Iterator[dict[str, str]]:
         }
 
 
-def words(asked: argparse.Namespace) -> list[str]:
+def ladder_command(asked: argparse.Namespace) -> list[str]:
     """A ladder of the baseline alone, but for its folder, its epochs and its tracking server."""
     command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--data", asked.data, "--repeats", "1"]
     command += ["--variants", "cpu-baseline", "--profile", "none", "--limit-test", "100"]
@@ -68,7 +68,7 @@ def words(asked: argparse.Namespace) -> list[str]:
 
 def ladder(asked: argparse.Namespace, uri: str, folder: Path) -> tuple[RunRecord, Samples]:
     """Runs a ladder of one variant; its record, and what CPU its parent had used at which moment, both in seconds."""
-    command = [*words(asked), "--out", str(folder), "--epochs", str(asked.epochs), "--tracking-uri", uri]
+    command = [*ladder_command(asked), "--out", str(folder), "--epochs", str(asked.epochs), "--tracking-uri", uri]
     samples: Samples = []
     with (folder.parent / f"{folder.name}.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -133,7 +133,7 @@ def main() -> None:
     if asked.within:
         with tempfile.TemporaryDirectory() as name:
             os.environ["LAPTIME_HOME"] = str(Path(name) / "home")
-            sys.stdout.write(table(words(asked), asked.within, Path(name)))
+            sys.stdout.write(table(ladder_command(asked), asked.within, Path(name)))
         return
     found: Found = {}
     with tempfile.TemporaryDirectory() as name, servers(Path(name) / "mlflow") as uris:

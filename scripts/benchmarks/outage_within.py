@@ -39,9 +39,9 @@ def table(command: Sequence[str], pairs: int, folder: Path) -> str:
     with a_server(folder / "mlflow") as server:
         ladder = folder / "ladder"
         run = ladder / f"{_VARIANT}-0"
-        words = [*command, "--out", str(ladder), "--epochs", str(len(states)), "--tracking-uri", server.uri]
+        whole = [*command, "--out", str(ladder), "--epochs", str(len(states)), "--tracking-uri", server.uri]
         with (folder / "log.txt").open("wb") as log:
-            process = subprocess.Popen(words, stdout=log, stderr=log)
+            process = subprocess.Popen(whole, stdout=log, stderr=log)
             try:
                 _follow(run / PROGRESS, states, server, lambda: process.poll() is None)
             finally:

@@ -120,6 +120,7 @@ class WorkloadEntry:
     Attributes:
         batch_size, learning_rate, workers, page_locked: those of the tutorials' loop; the last two are its loader's
             processes, and whether it asks for page-locked batches, which makes a difference on a GPU alone.
+        sgd: options of SGD where the tutorials' loop trains with that; empty where it trains with Adam.
         quality: the quality metric; `test_<quality>` stands in the epochs.
         floor_over_chance: quality is judged where the baseline comes this share of the way from chance to perfect.
         image_size: height and width that images of mixed sizes are brought to.
@@ -142,6 +143,7 @@ class WorkloadEntry:
     presets: tuple[Preset, ...] = field(default_factory=tuple)
     workers: int = 0
     page_locked: bool = False
+    sgd: Mapping[str, float] = field(default_factory=dict)
     probe_batch: int | None = None
     boxes: bool = False
     refused: Mapping[str, str] = field(default_factory=dict)

@@ -111,6 +111,8 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
         test_count=8,
         workers=4,
         page_locked=True,
+        # Those of torchvision's tutorial on fine-tuning a detector.
+        sgd={"momentum": 0.9, "weight_decay": 5e-4},
         probe_batch=2,
         boxes=True,
         refused=_NOT_FOR_DETECTION,

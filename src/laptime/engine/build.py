@@ -29,9 +29,6 @@ from laptime.workloads.detection import resize_to
 from laptime.workloads.own import OwnWorkload, own_optimizer, workload_name
 from laptime.world import ALONE, World
 
-# Those of torchvision's tutorial on fine-tuning a detector, whose learning rate stands in the catalogue.
-_SGD = {"momentum": 0.9, "weight_decay": 5e-4}
-
 
 def find_device(name: str, world: World = ALONE) -> torch.device:
     """The device of a spec, a rank's own where there are several; raises UsageError where this machine has none."""
@@ -82,9 +79,11 @@ def make_recipe(
     if isinstance(data, BoxData):
         if data.side:
             resize_to(model, data.side)
-        baseline = replace(baseline, make_optimizer=sgd, optimizer_options=dict(_SGD), augments=(mirrored(baseline),))
-    if not isinstance(data, OwnData):  # a user's own batch is meant as it is
+        baseline = replace(baseline, augments=(mirrored(baseline),))
+    if not isinstance(data, OwnData):  # a user's own batch and optimizer are meant as they are
         entry = find_workload(spec.workload)
+        if entry.sgd:
+            baseline = replace(baseline, make_optimizer=sgd, optimizer_options=dict(entry.sgd))
         baseline = fitted(replace(baseline, loading=Loading(page_locked=entry.page_locked)), entry.workers)
     return apply(baseline, optimizations)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from laptime.catalogue import LARGE_BATCHES
@@ -20,6 +21,7 @@ class Base:
     device: str
     own: bool
     boxes: bool = False
+    sgd: Mapping[str, float] = field(default_factory=dict)
 
 
 def batch_size(o: Chosen, base: Base) -> int:
@@ -67,9 +69,9 @@ def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:
         "capturable": bool(o["graph"] and not sgd),
     }
     arguments = [f"{name}=True" for name, wanted in kernel.items() if wanted]
-    if base.boxes:
-        words = ["model.parameters()", f"lr={rate}", "momentum=0.9", "weight_decay=5e-4", *arguments]
-        return [f"optimizer = torch.optim.SGD({', '.join(words)})"]
+    if base.sgd:
+        options = [f"{name}={value}" for name, value in base.sgd.items()]
+        return [f"optimizer = torch.optim.SGD({', '.join(['model.parameters()', f'lr={rate}', *options, *arguments])})"]
     if base.own and not sgd and not decay:
         made = f'optimizer = getattr(workload, "optimizer", torch.optim.Adam)(list(model.parameters()), {rate})'
         if not arguments:

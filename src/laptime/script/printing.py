@@ -10,7 +10,16 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from laptime.catalogue import DEVICES, OPTIMIZATIONS, WORKLOADS, class_of, find_optimization, find_workload, options_of
+from laptime.catalogue import (
+    DEVICES,
+    OPTIMIZATIONS,
+    WORKLOADS,
+    class_of,
+    find_optimization,
+    find_preset,
+    find_workload,
+    options_of,
+)
 from laptime.errors import UsageError, shorten
 from laptime.script import lines
 from laptime.script.sources import imports_of, source
@@ -50,26 +59,6 @@ PRINTED: tuple[str, ...] = (
     "ema",
 )
 
-# What the script of detection shows.
-PRINTED_FOR_BOXES: tuple[str, ...] = (
-    "parsed-once",
-    "workers",
-    "pinned",
-    "cudnn-benchmark",
-    "resident",
-    "no-reads",
-    "threads",
-    "channels-last",
-    "fused-optimizer",
-    "folded-norms",
-    "gathered-rois",
-    "tf32",
-    "fp16",
-    "bf16",
-    "fixed-shapes",
-    "keep-pages",
-)
-
 _DETECTION = "it is for the workload detection alone"
 _RANKS = "its processes are started by a launcher and exchange gradients, which one script does not show"
 # What no script is printed for, and why; of those for detection, no script of images.
@@ -82,6 +71,11 @@ REFUSED: dict[str, str] = {
     "gathered-rois": _DETECTION,
     "lightning": "Lightning's Trainer runs the loop, which a script of torch alone can't show",
 }
+
+# What the script of detection shows: all that its ladder tries, but a trainer with a loop of its own.
+PRINTED_FOR_BOXES: tuple[str, ...] = tuple(
+    name for name in find_preset(find_workload("detection"), "full").rungs or () if name != "lightning"
+)
 
 _WIDTH = 118
 # By device: the batches of an evaluation, see laptime.engine.evaluate.
@@ -103,7 +97,8 @@ class _Subject:
         if own is not None:
             return lines.Base(own.batch_size, own.learning_rate, device, own=True)
         entry = find_workload(self.workload)
-        return lines.Base(entry.batch_size, entry.learning_rate, device, own=False, boxes=entry.boxes)
+        rate = entry.learning_rate
+        return lines.Base(entry.batch_size, rate, device, own=False, boxes=entry.boxes, sgd=entry.sgd)
 
 
 def print_script(variant: Variant, workload: str, data: DataSpec | None = None) -> str:

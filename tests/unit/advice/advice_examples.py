@@ -178,6 +178,10 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
             gpu(syncs=(_ITEM.model_copy(update={"calls": 0.02}),), trace_steps=200),
             gpu(syncs=(_MOVE,), copies=(_COPY,)),
             gpu(syncs=(_MOVE.model_copy(update={"copies": "HtoD"}),), copies=(_COPY,)),
+            gpu(
+                syncs=(_MOVE.model_copy(update={"copies": "HtoD"}),),
+                copies=(_COPY.model_copy(update={"pageable": False}),),
+            ),
             cpu(syncs=(_ITEM,)),
         ),
     ),

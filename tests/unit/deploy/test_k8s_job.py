@@ -155,8 +155,9 @@ def test_the_job_of_several_nodes_is_as_hardened_and_names_what_is_there(monkeyp
         monkeypatch.setenv(name, value)
     settings = read_settings()
     made = launched_job(settings, "cuda-ddp-tuned-0a1b2c3d", settings.node_range, 60.0)
-    assert made["metadata"]["namespace"] == documents[0]["metadata"].get("namespace", "laptime")
     pod = pod_of(made)
+    account = manifests.named(documents, "ServiceAccount", pod["serviceAccountName"])
+    assert made["metadata"]["namespace"] == account["metadata"]["namespace"]
     manifests.check_hardened(pod)
     manifests.check_references(documents, pod, set())
     assert pod["serviceAccountName"] != "laptime-launcher"

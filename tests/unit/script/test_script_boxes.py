@@ -11,7 +11,7 @@ from tests.unit.data.box_samples import write_photographs
 from tests.unit.script.script_runs import EPOCHS, run_laptime, run_scripts
 from typer.testing import CliRunner
 
-from laptime.catalogue import find_optimization, find_preset, find_workload
+from laptime.catalogue import find_optimization
 from laptime.cli import app
 from laptime.data.fetch import fetch
 from laptime.errors import UsageError
@@ -58,11 +58,6 @@ def test_what_it_does_not_show_is_refused_with_a_reason(name, reason):
 def test_what_is_for_detection_is_in_no_script_of_images():
     with pytest.raises(UsageError, match="because of parsed-once: it is for the workload detection alone"):
         print_script(resolve("cpu-baseline+parsed-once"), "cifar")
-
-
-def test_it_shows_all_that_the_ladder_of_detection_tries():
-    tried = find_preset(find_workload("detection"), "full").rungs
-    assert set(tried) <= {*PRINTED_FOR_BOXES, "lightning"}
 
 
 def test_what_is_not_for_a_detector_is_left_out_of_the_named_variants():
