@@ -159,5 +159,4 @@ def check_secrets(container: Document) -> None:
     for entry in container.get("env", []):
         reference = entry.get("valueFrom", {}).get("secretKeyRef")
         if reference:
-            session = reference["key"] == "AWS_SESSION_TOKEN" and reference.get("optional")
-            assert session or reference["key"] in known[reference["name"]]
+            assert reference["key"] in known[reference["name"]]

@@ -159,6 +159,11 @@ def test_the_job_of_several_nodes_is_as_hardened_and_names_what_is_there(monkeyp
     account = manifests.named(documents, "ServiceAccount", pod["serviceAccountName"])
     assert made["metadata"]["namespace"] == account["metadata"]["namespace"]
     manifests.check_hardened(pod)
+    # Temporary credentials alone have a session token, so the secret of docs/kubernetes.md holds none.
+    variables = pod["containers"][0]["env"]
+    (token,) = [entry for entry in variables if entry["name"] == "AWS_SESSION_TOKEN"]
+    assert token["valueFrom"]["secretKeyRef"]["optional"] is True
+    variables.remove(token)
     manifests.check_references(documents, pod, set())
     assert pod["serviceAccountName"] != "laptime-launcher"
     assert pod["containers"][0]["image"] == IMAGE

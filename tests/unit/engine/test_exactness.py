@@ -105,7 +105,7 @@ def test_what_rounding_does_to_the_net_itself_is_no_mistake(image_data, monkeypa
     # The same kernels in the same layout: no bit differs from plain bf16 on any CPU, and rounding is against fp32.
     asked = spec_with("fused-optimizer", "bf16")
     assert 0 < check.check_one_step(asked, image_data, 8).gradient_tolerance - 0.01 < 1  # the real one, of this net
-    monkeypatch.setattr(check, "_moved_by_rounding", lambda *given: check.Tolerance(0.0, 0.5))
+    monkeypatch.setattr(check, "_moved_by_rounding", lambda steps, before: 0.5)
     outcome = check_one_step(asked, image_data, 8)
     assert outcome.passed, outcome
     assert outcome.gradient_tolerance == pytest.approx(1.5)
@@ -113,7 +113,7 @@ def test_what_rounding_does_to_the_net_itself_is_no_mistake(image_data, monkeypa
 
 @pytest.mark.parametrize("factor", [0.7, 0.0, -20.0])
 def test_a_wrong_kernel_is_refused_on_such_a_net_too(image_data, monkeypatch, factor):
-    monkeypatch.setattr(check, "_moved_by_rounding", lambda *given: check.Tolerance(9.0, 0.5))
+    monkeypatch.setattr(check, "_moved_by_rounding", lambda steps, before: 0.5)
     monkeypatch.setitem(TOLERANCES, "numeric", check.Tolerance(3e-2, 0.01))
     spoil_one_layer(monkeypatch, factor)
     outcome = check_one_step(spec_with("products", "bf16"), image_data, 8)
@@ -126,7 +126,7 @@ def test_the_wide_tolerance_grows_for_nothing_else():
     def grown(klass, layer_error, error=(0.034, 1.1), moved=0.5):
         sharp, chosen = check.Sharp("x", layer_error, 0.1), spec_with("products", "bf16").optimizations
         certain = lambda: check._certain(None, chosen, sharp if layer_error is not None else None)  # noqa: E731
-        return check._tolerance(klass, check.Tolerance(*error), certain, lambda: check.Tolerance(0.0, moved))
+        return check._tolerance(klass, check.Tolerance(*error), certain, lambda: moved)
 
     assert grown("numeric", 0.009).gradient == pytest.approx(1.5)
     for klass, layer_error in (("exact", 0.0), ("numeric", 0.02), ("numeric", None), ("numeric", float("nan"))):
@@ -140,7 +140,7 @@ def test_autocast_alone_may_be_as_far_off_as_rounding_moves_the_net(image_data, 
     spoil_the_variant(monkeypatch, factor)
     monkeypatch.setattr(check, "SHARP_PRECISION", 0.45)  # of a ResNet, whose ReLUs have kinks
     monkeypatch.setitem(TOLERANCES, "numeric", check.Tolerance(1e-9, 1e-3))
-    monkeypatch.setattr(check, "_moved_by_rounding", lambda *given: check.Tolerance(0.0, 0.5))
+    monkeypatch.setattr(check, "_moved_by_rounding", lambda steps, before: 0.5)
     outcome = check_one_step(spec_with("bf16"), image_data, 8)
     assert outcome.layer is None
     assert outcome.gradient_tolerance == pytest.approx(tolerance)
@@ -150,19 +150,9 @@ def test_autocast_alone_may_be_as_far_off_as_rounding_moves_the_net(image_data, 
 @pytest.mark.parametrize("error", [(0.034, 0.4), (0.01, 1.1)])
 def test_the_loss_has_the_same_share_of_it_whichever_asks(error):
     """An honest step of EfficientNet-B5 without dead taps was 0.034 off in the loss, and its worst layer 0.003."""
-    found = check._tolerance("numeric", check.Tolerance(*error), lambda: True, lambda: check.Tolerance(0.01, 0.6))
+    found = check._tolerance("numeric", check.Tolerance(*error), lambda: True, lambda: 0.6)
     assert found.gradient == pytest.approx(1.8)
     assert found.loss == pytest.approx(3e-2 * 1.8 / 0.48)
-
-
-@pytest.mark.parametrize(("moved", "allowed"), [(0.023, 0.069), (0.001, 3e-2 * 0.71 / 0.48)])
-def test_the_loss_may_be_off_by_three_times_what_rounding_moves_it(moved, allowed):
-    """An honest step of EfficientNet-B5 on 18 images was 0.067 off, with every kernel that of plain autocast."""
-    found = check._tolerance(
-        "numeric", check.Tolerance(0.067, 0.5), lambda: True, lambda: check.Tolerance(moved, 0.71 / 3)
-    )
-    assert found.loss == pytest.approx(allowed)
-    assert check._tolerance("exact", check.Tolerance(0.067, 0.5), lambda: True, lambda: None) == TOLERANCES["exact"]
 
 
 def test_a_gradient_that_is_not_finite_is_the_worst():
