@@ -107,8 +107,10 @@ _SORT = (OperatorRow(name="aten::sort", self_ms=60.0, calls=1),)
 _COLLECTIVE = CollectiveRow(name="nccl:all_reduce", calls=4, mib=40.0, ms=4.0, exposed_ms=3.0)
 _SLEEPS = {"wait_ms": 30.0, "fetch_cpu_share": 0.05, "process_cpu_ms": 141.0}
 _COPY = CopyRow(kind="HtoD", pageable=True, calls=2, mib=6.0, ms=1.2, source="train.py:31")
+_LOCKED = _COPY.model_copy(update={"pageable": False})
 _IDLE = KernelStats(calls=900, median_us=4.0, short=0.9, busy_ms=5.0, idle_ms=5.0, unexplained_idle_ms=4.0)
 _MOVE = SyncRow(name="aten::copy_", calls=2.0, wait_ms=1.5, idle_after_ms=1.5, source="train.py:31")
+_SENT = _MOVE.model_copy(update={"copies": "HtoD"})
 _ITEM = SyncRow(name="aten::item", calls=1.0, wait_ms=6.0, idle_after_ms=1.5, source="train.py:40")
 
 # Rule: signals on which it must say something, and ones close to them on which it must not.
@@ -156,10 +158,16 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         ),
     ),
     "pinned-copies": (
-        (gpu(copies=(_COPY,)),),
+        (gpu(copies=(_COPY,)), gpu(copies=(_LOCKED,), syncs=(_SENT,))),
         (
             gpu(copies=(_COPY,), pinned=True),
-            gpu(copies=(_COPY.model_copy(update={"pageable": False}),)),
+            gpu(copies=(_LOCKED,)),
+            gpu(copies=(_LOCKED,), syncs=(_SENT.model_copy(update={"copies": "DtoH"}),)),
+            gpu(copies=(_LOCKED,), syncs=(_SENT.model_copy(update={"calls": 0.02}),), trace_steps=200),
+            gpu(
+                copies=(_LOCKED.model_copy(update={"ms": 0.1}),), syncs=(_SENT.model_copy(update={"idle_after_ms": 0}),)
+            ),
+            gpu(copies=(_LOCKED,), syncs=(_SENT,), pinned=True),
             gpu(copies=(_COPY.model_copy(update={"ms": 0.1}),)),
             gpu(copies=(_COPY.model_copy(update={"pageable": None}),)),
             cpu(copies=(_COPY,), copy_ms=20.0),
@@ -169,7 +177,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         (
             gpu(syncs=(_ITEM,)),
             gpu(syncs=(_ITEM.model_copy(update={"calls": 0.4}),)),
-            gpu(syncs=(_MOVE,), copies=(_COPY.model_copy(update={"pageable": False}),)),
+            gpu(syncs=(_MOVE,), copies=(_LOCKED,)),
             gpu(syncs=(_MOVE.model_copy(update={"copies": "DtoH"}),), copies=(_COPY,)),
         ),
         (
@@ -177,11 +185,8 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
             gpu(syncs=(_ITEM.model_copy(update={"calls": 0.2}),)),
             gpu(syncs=(_ITEM.model_copy(update={"calls": 0.02}),), trace_steps=200),
             gpu(syncs=(_MOVE,), copies=(_COPY,)),
-            gpu(syncs=(_MOVE.model_copy(update={"copies": "HtoD"}),), copies=(_COPY,)),
-            gpu(
-                syncs=(_MOVE.model_copy(update={"copies": "HtoD"}),),
-                copies=(_COPY.model_copy(update={"pageable": False}),),
-            ),
+            gpu(syncs=(_SENT,), copies=(_COPY,)),
+            gpu(syncs=(_SENT,), copies=(_LOCKED,)),
             cpu(syncs=(_ITEM,)),
         ),
     ),

@@ -239,6 +239,17 @@ def test_a_copy_of_which_a_trace_does_not_say_the_memory_is_not_judged():
     assert "(5.2 GB/s)" in answer("pinned-copies", gpu(copies=rows)).evidence[0]  # 6 MiB in 1.2 ms
 
 
+def test_a_copy_that_is_waited_for_could_run_beside_the_step():
+    (case,) = [s for s in CASES["pinned-copies"][0] if not s.copies[0].pageable]
+    found = answer("pinned-copies", case)
+    assert found.gain_ms == pytest.approx((0.5 * 2.7, 2.7))  # the copy's 1.2 ms, and 1.5 ms idle after it
+    assert found.remedy == "pinned"
+    assert "non_blocking=True" in found.code
+    assert answer("pinned-copies", replace(case, step_ms=2.0)).gain_ms[1] == 2.0
+    with pytest.raises(MissingSignalError, match="waits"):
+        _RULES["pinned-copies"](replace(case, syncs=None))
+
+
 def test_no_variant_is_proposed_for_reads_that_the_step_has_not():
     rows = CASES["synchronisation"][0][0].syncs
     assert answer("synchronisation", gpu(syncs=rows)).remedy == "no-reads"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from laptime.advice.outcome import MissingSignalError, Outcome, Proposal, known, lines_of
 from laptime.advice.signals import Signals
-from laptime.records.trace import SyncRow
+from laptime.records.trace import CopyRow, SyncRow
 
 _LEAST_COPY = 0.03
 # Fewer than one in ten steps is no pattern of the step: a progress line, a checkpoint.
 _EVERY_STEP = 0.1
 # Pinned memory alone about doubles the rate; copied beside the step, nothing of it is left to see.
 _PINNED = (0.4, 1.0)
+_BESIDE = (0.5, 1.0)
 # In a short trace a single one is more than one in ten steps: it must come twice, or in every second step.
 _OFTEN, _TWICE = 0.5, 2
 _GB_S = 1.048576  # a MiB in a millisecond
@@ -25,10 +26,10 @@ def pinned_copies(s: Signals) -> Outcome:
     sent = [r for r in rows if r.kind == "HtoD" and r.pageable is not False]
     slow = [r for r in sent if r.pageable]
     copy, mib = sum(r.ms for r in slow), sum(r.mib for r in slow)
-    if sum(r.ms for r in sent) < _LEAST_COPY * step:
-        return None
     if copy < _LEAST_COPY * step:
-        raise MissingSignalError("whether copies are out of pageable memory")
+        if sum(r.ms for r in sent) >= _LEAST_COPY * step:
+            raise MissingSignalError("whether copies are out of pageable memory")
+        return _waited_for(s, step, [r for r in rows if r.kind == "HtoD" and r.pageable is False])
     return Proposal(
         "pinned-copies",
         "Batches are copied from pageable memory while the device waits: pin them and copy beside the step.",
@@ -39,6 +40,28 @@ def pinned_copies(s: Signals) -> Outcome:
         code='DataLoader(..., pin_memory=True) and batch.to("cuda", non_blocking=True)',
         klass="exact",
         lines=lines_of(*(r.source for r in slow)),
+    )
+
+
+def _waited_for(s: Signals, step: float, locked: list[CopyRow]) -> Outcome:
+    """Copies that could run beside the step, since their memory is page-locked, and that the host waits for."""
+    if not locked:
+        return None
+    waits = [w for w in known(s.syncs, "the waits of a trace") if w.copies == "HtoD" and _is_often(w.calls, s)]
+    copy, idle = sum(r.ms for r in locked), sum(w.idle_after_ms for w in waits)
+    stalled = min(copy + idle, step)
+    if not waits or stalled < _LEAST_COPY * step:
+        return None
+    return Proposal(
+        "pinned-copies",
+        "The host waits for each batch's copy though the batch is page-locked: copy it beside the step.",
+        (f"{copy:.2f} of {step:.1f} ms a step copy the batch; {idle:.2f} ms after it the device has no work yet",),
+        (_BESIDE[0] * stalled, _BESIDE[1] * stalled),
+        0.7,
+        remedy="pinned",
+        code='batch.to("cuda", non_blocking=True)  # of the next batch, on a stream of its own',
+        klass="exact",
+        lines=lines_of(*(w.source for w in waits)),
     )
 
 
