@@ -34,12 +34,13 @@ def cut_down(record: GateRecord) -> dict[str, Any]:
     """A batch less what the page does not show; `laptime gate --replay` reads it."""
     sides = {"side", "seed", "epoch_s", "steps", "wall_s"}
     pair = ("number", "order", "seed", "flags", "counted")
+    whole = ("id", "mode", "workload", "variant", "fingerprint", "limit_train", "started_at", "by_turns")
     found = record.model_dump(
         mode="json",
         by_alias=True,
         exclude_unset=True,
         include={
-            **dict.fromkeys(("id", "mode", "workload", "variant", "fingerprint", "limit_train", "started_at"), True),
+            **dict.fromkeys(whole, True),
             "machine": {"fingerprint", "cpu", "cores", "memory_gib", "gpus", "os", "python", "torch"},
             "base": {"sha"},
             "pairs": {"__all__": {**dict.fromkeys(pair, True), "base": sides, "head": sides}},
@@ -75,7 +76,7 @@ def groups_of(records: Sequence[GateRecord]) -> list[Group]:
     """
     found: dict[tuple[object, ...], list[GateRecord]] = {}
     for record in sorted(records, key=lambda r: r.started_at):
-        machine, trained = record.machine, (record.workload, record.variant, record.limit_train)
+        machine, trained = record.machine, (record.workload, record.variant, record.limit_train, record.by_turns)
         epochs = len(record.counted[0].base.epoch_s) if record.counted else 0
         key = (machine.cpu, machine.gpus, machine.cores, machine.python, machine.torch, *trained, epochs)
         found.setdefault(key, []).append(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -9,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
+
+from laptime.turns import by_turns
 
 T = TypeVar("T")
 
@@ -26,7 +29,7 @@ def epochs(
 
     The body of the loop is what is timed, so evaluate outside of it or in every epoch alike. The clock waits for the
     GPU at an epoch's ends, where torch is loaded and CUDA in use, and nowhere inside. An epoch that is left by `break`
-    is not recorded.
+    is not recorded. Where the gate has another training take turns with this one, each kept epoch waits for its own.
 
     Args:
         loop: what is looped over.
@@ -39,7 +42,7 @@ def epochs(
     done: list[dict[str, object]] = []
     started_at = time.time()
     items = iter(loop)
-    for index, item in enumerate(items):
+    for index, item in enumerate(itertools.chain(itertools.islice(items, warmup), by_turns(items))):
         _wait()
         begin = clock()
         yield item

@@ -40,6 +40,7 @@ from laptime.processes import PEER_LOST, die_with_parent, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
+from laptime.turns import by_turns
 from laptime.user_code import complaint
 from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
@@ -148,7 +149,9 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         if found is not None:
             found.put_into(parts)
             session.train_s = found.epochs[-1].train_s_so_far or 0.0
-        for epoch in session.counted(plan, len(facts.epochs)):
+        counted = session.counted(plan, len(facts.epochs))
+        # The other ranks of several would begin, and their clocks start, before the first has its turn.
+        for epoch in by_turns(counted) if world.size == 1 else counted:
             yield facts.checkpoints.keep(parts, (*facts.epochs, facts.marked(epoch, spec)), facts.settled())
     if spec.save_model and world.first:
         begin = time.perf_counter()

@@ -73,7 +73,7 @@ class ProcessRecord(Readable):
         epoch_s: seconds of the kept epochs.
         samples: samples of the kept epochs, as a set in order.
         steps: of the shortest kept epoch; 0 where the record does not say.
-        wall_s: seconds from the start of the process to its end.
+        wall_s: seconds from the start of the process to its end, less those in which it waited for its turns.
         spec: digest of what was trained, seed and places apart.
         hardware: CPU, cores, memory and GPUs in words; two sides must agree in it.
         startup_s: seconds to the first step.
@@ -200,6 +200,7 @@ class GateRecord(Readable):
         variant: what both sides train, written out; or their commands.
         noise: known standard deviation of a pair's log ratio (s0), None where unknown.
         fingerprint: of what decides speed and noise: machine, versions, what is trained.
+        by_turns: whether the two processes of a pair ran at the same time, one epoch of one and then of the other.
         pair_s: expected seconds of one pair, from the unmeasured processes.
         advisory: why this gate will hardly come to a verdict; empty when it should.
         notices: what the user must know.
@@ -216,6 +217,7 @@ class GateRecord(Readable):
     noise: float | None = None
     noise_source: str = ""
     fingerprint: str = ""
+    by_turns: bool = False
     machine: Machine = Machine()
     budget_s: float = 900.0
     limit_train: int | None = None

@@ -18,11 +18,15 @@ from laptime.gate.process import Trained
 from laptime.gate.records import GateRecord, PairRecord, Side, Trouble
 from laptime.gate.sides import SideError
 from laptime.launchers.base import ignore
+from laptime.processes import allowed_memory
 
 # Shorter epochs are worth no gate: docs/gate.md.
 _SHORT_S, _FEW_STEPS = 2, 50
+# Of the memory that is there: what else runs needs some, and a peak can be missed.
+_MOST_MEMORY = 0.7
 
 Train = Callable[[Side, int], Trained]
+TrainBoth = Callable[[Side, Side, int], tuple[Trained, Trained]]
 
 
 class KnownNoise(Protocol):
@@ -48,6 +52,7 @@ class Gate:
 
     Attributes:
         train: trains one process of a side with a seed; raises SideError.
+        by_turns: trains one of each side at the same time, epochs by turns; used where both can do that.
         noise: finds the known noise once the fingerprint is known.
         fingerprint: says what decides speed and noise here.
         first_seed: of the unmeasured processes; each pair takes the next.
@@ -56,6 +61,7 @@ class Gate:
 
     record: GateRecord
     train: Train
+    by_turns: TrainBoth
     noise: KnownNoise
     fingerprint: Callable[[Trained], str]
     told: Told = field(default_factory=Told)
@@ -85,11 +91,13 @@ class Gate:
         pair = PairRecord(
             number=0, order="AB", seed=self.first_seed, base=base.process, head=head.process, counted=False
         )
-        found = self.fingerprint(base)
+        by_turns = self._can_take_turns(base, head)
+        found = self.fingerprint(base.model_copy(update={"by_turns": by_turns}))
         noise, source = self.noise(found)
         self._update(
             machine=base.machine,
             fingerprint=found,
+            by_turns=by_turns,
             noise=noise,
             noise_source=source,
             pair_s=base.process.wall_s + head.process.wall_s,
@@ -100,6 +108,20 @@ class Gate:
             return
         self._note_short(base)
         self._weigh_budget()
+
+    def _can_take_turns(self, base: Trained, head: Trained) -> bool:
+        """Whether both asked for turns, and there is memory for both at the same time."""
+        if not (base.by_turns and head.by_turns):
+            return False
+        needed = sum(t.process.peak_memory_mib or 0.0 for t in (base, head))
+        room = allowed_memory() / (1 << 20)
+        if needed > _MOST_MEMORY * room:
+            self._notice(
+                f"Both sides together would take {needed:,.0f} of {room:,.0f} MiB: their processes run one after the "
+                "other, and a pair sees more of the machine's drift than with epochs by turns."
+            )
+            return False
+        return True
 
     def _note_short(self, base: Trained) -> None:
         shortest, steps = min(base.process.epoch_s), base.process.steps
@@ -206,11 +228,15 @@ class Gate:
         order: Literal["AB", "BA"] = "AB" if counted % 2 == 0 else "BA"
         seed = self.first_seed + counted + 1
         sides: tuple[Side, Side] = ("base", "head") if order == "AB" else ("head", "base")
-        found = {side: self.train(side, seed) for side in sides}
-        flags = [f"{side}: {flag}" for side in sides for flag in found[side].flags]
+        if self.record.by_turns:
+            both = self.by_turns(*sides, seed)
+            found, flags = dict(zip(sides, both, strict=True)), both[0].flags
+        else:
+            found = {side: self.train(side, seed) for side in sides}
+            flags = tuple(f"{side}: {flag}" for side in sides for flag in found[side].flags)
         number = len(self.record.pairs) + 1
         base, head = found["base"].process, found["head"].process
-        return PairRecord(number=number, order=order, seed=seed, base=base, head=head, flags=tuple(flags))
+        return PairRecord(number=number, order=order, seed=seed, base=base, head=head, flags=flags)
 
     def _verdict(self) -> Verdict:
         return decide(self.record.log_ratios, self.record.noise, self.record.policy.policy())

@@ -96,7 +96,8 @@ def conditions(record: GateRecord) -> str:
     machine = record.machine.cpu or "machine not described"
     gpus = f", {', '.join(record.machine.gpus)}" if record.machine.gpus else ""
     cores = f", {record.machine.cores} cores" if record.machine.cores else ""
-    text = f"{pairs(len(record.pairs))}{flags}; {noise}{scatter}; {machine}{cores}{gpus}"
+    turns = ", epochs by turns" if record.by_turns else ""
+    text = f"{pairs(len(record.pairs))}{turns}{flags}; {noise}{scatter}; {machine}{cores}{gpus}"
     return text.replace("%", " %")
 
 

@@ -15,6 +15,8 @@ from laptime.places import lock_folder
 from laptime.spec import RunSpec
 
 _LOOK_EVERY_S = 0.2
+# Names a descriptor of the lock that this process was started with, by one that holds the lock for several of them.
+HELD = "LAPTIME_DEVICE_LOCK"
 
 
 @contextlib.contextmanager
@@ -26,6 +28,10 @@ def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float]
         killed parent still keeps others off its device.
     """
     path = lock_folder() / f"laptime-{device}.lock"
+    inherited = _inherited(path)
+    if inherited is not None:
+        yield inherited
+        return
     try:
         descriptor = _open(path)
     except OSError as error:
@@ -48,6 +54,20 @@ def run_locks(spec: RunSpec, say: Callable[[str], None]) -> Iterator[tuple[int, 
     with contextlib.ExitStack() as held:
         names = lock_names(spec.device, spec.ranks, all_gpus=spec.option("dp") is not None)
         yield tuple(held.enter_context(device_lock(name, say)) for name in names)
+
+
+def _inherited(path: Path) -> int | None:
+    """The lock where whoever started this process holds it for it; any other descriptor is none."""
+    number = os.environ.get(HELD, "")
+    if not number.isdecimal():
+        return None
+    try:
+        same = os.path.samestat(os.fstat(int(number)), path.stat(follow_symlinks=False))
+        if same:
+            fcntl.flock(int(number), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    return int(number) if same else None
 
 
 def _open(path: Path) -> int:

@@ -204,7 +204,7 @@ def _followed(path: Path) -> None:
 
 
 def _gated_record(path: Path) -> None:
-    process._cut_down("base", 0, path, (1.0, 2.0, path.with_name("log.txt")))
+    process.cut_down("base", 0, path, (1.0, 2.0, path.with_name("log.txt")))
 
 
 PROBE = {"gains": {"compile": 1.2, "compile@512": 1.4}, "costs_s": {"compile": 30.0}, "refusals": {}, "seconds": 60}

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from laptime.devices import host
-from laptime.gate.process import Trained, Trainer, fingerprint
+from laptime.gate.process import Trained, fingerprint
 from laptime.gate.records import SideInfo
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready
+from laptime.gate.trainer import Trainer
 
 LOOP = "import laptime; [None for _ in laptime.epochs(range(3), samples=7)]"
 

@@ -72,3 +72,8 @@ def test_reports_are_written_where_they_are_asked_for(tmp_path):
     assert (tmp_path / "g.md").read_text() == to_markdown(record)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "g.md"]
     assert to_json(record).endswith("}\n")
+
+
+@pytest.mark.parametrize("by_turns", [True, False])
+def test_the_report_says_whether_epochs_went_by_turns(by_turns):
+    assert ("4 pairs, epochs by turns;" in to_markdown(gate(by_turns=by_turns))) is by_turns

@@ -25,6 +25,8 @@ class Machinery:
     def __init__(self, log_ratio: Callable[[int], float], flags: dict[int, tuple[str, ...]] | None = None, **head):
         self.log_ratio, self.flags, self.head = log_ratio, dict(flags or {}), head
         self.calls: list[tuple[str, int]] = []
+        self.together: list[tuple[str, str, int]] = []
+        self.takes_turns: tuple[str, ...] = ()
         self.said: list[str] = []
         self.saved: list[GateRecord] = []
         self.now = 0.0
@@ -34,7 +36,15 @@ class Machinery:
         epoch_s = 4.0 * (math.exp(self.log_ratio(seed)) if side == "head" else 1.0)
         made = process(side, seed, epoch_s, wall_s=20.0, **(self.head if side == "head" else {}))
         self.now += 20.0
-        return Trained(process=made, machine=Machine(cpu="a CPU"), flags=self.flags.pop(len(self.calls), ()))
+        flags = self.flags.pop(len(self.calls), ())
+        return Trained(process=made, machine=Machine(cpu="a CPU"), flags=flags, by_turns=side in self.takes_turns)
+
+    def both(self, first: str, second: str, seed: int) -> tuple[Trained, Trained]:
+        self.together.append((first, second, seed))
+        found = self.train(first, seed), self.train(second, seed)
+        flags = tuple(flag for each in found for flag in each.flags)
+        one, other = (each.model_copy(update={"flags": flags}) for each in found)
+        return one, other
 
     def gate(self, noise: float | None = 0.03, budget_s: float = 900.0, max_pairs: int = 24, **more) -> Gate:
         rule = make_policy(0.1, max_pairs)
@@ -44,6 +54,7 @@ class Machinery:
         return Gate(
             record=record,
             train=self.train,
+            by_turns=self.both,
             noise=lambda _: (noise, "given" if noise else "7 earlier pairs of this fingerprint, 20 are needed"),
             fingerprint=lambda _: "f",
             told=Told(self.said.append, self.saved.append, lambda: self.now),
@@ -233,3 +244,35 @@ def test_epochs_of_few_steps_are_told(steps, told):
     gate = machine.gate()
     gate.train = lambda side, seed: Trained(process=process(side, seed, 4.0, steps=steps), machine=Machine())
     assert any("Epochs of 49 steps are short" in text for text in gate.run().notices) is told
+
+
+def test_epochs_go_by_turns_where_both_sides_can():
+    machine = Machinery(lambda _: 0.0, {5: ("others",), 6: ("others",)})
+    machine.takes_turns = ("base", "head")
+    record = machine.gate(first_seed=5).run()
+    assert record.by_turns
+    assert record.outcome.kind == "not_regressed"
+    # The second pair has flags of both, is repeated once, and keeps its seed and order.
+    seeds = [("base", "head", 6), ("head", "base", 7), ("head", "base", 7), ("base", "head", 8), ("head", "base", 9)]
+    assert machine.together == seeds
+    assert [p.counted for p in record.pairs] == [True, False, True, True, True]
+    assert record.pairs[1].flags == ("others", "others")
+
+
+@pytest.mark.parametrize("takes", [("base",), ("head",), ()])
+def test_one_after_the_other_where_a_side_takes_no_turns(takes):
+    machine = Machinery(lambda _: 0.0)
+    machine.takes_turns = takes
+    record = machine.gate().run()
+    assert not machine.together
+    assert not record.by_turns
+    assert record.notices == ()
+
+
+def test_one_after_the_other_where_memory_holds_no_two(monkeypatch):
+    machine = Machinery(lambda _: 0.0)
+    machine.takes_turns = ("base", "head")
+    monkeypatch.setattr("laptime.gate.runner.allowed_memory", lambda: 2000 << 20)  # each takes 900 MiB
+    record = machine.gate().run()
+    assert not machine.together
+    assert "1,800 of 2,000 MiB" in record.notices[0]

@@ -1,0 +1,239 @@
+"""Runs training processes of the two sides: alone on their device, watched, and ended in every case."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from laptime.devices import lock_name
+from laptime.errors import DataError, shorten
+from laptime.gate.process import AnyRecord, Trained, cut_down, tail
+from laptime.gate.records import Side
+from laptime.gate.request import NO_DEVICE
+from laptime.gate.sides import Ready, SideError
+from laptime.gate.turns import Seat, Turns
+from laptime.gate.validity import Watch
+from laptime.launchers.lock import HELD, device_lock
+from laptime.processes import end_tree
+from laptime.records.files import RECORD_FILE
+from laptime.spec import read_versioned
+from laptime.turns import TURNS
+
+_LOOK_EVERY_S = 0.1
+_SAMPLE_EVERY_S = 1.0
+
+
+@dataclass
+class _Run:
+    """A process of a side, from its command to its exit code."""
+
+    ready: Ready
+    seed: int
+    folder: Path
+    seat: Seat | None = None
+    process: subprocess.Popen[bytes] | None = None
+    begin: float = 0.0
+    clock: float = 0.0
+    wall_s: float = 0.0
+    code: int | None = None
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "record.json"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "gate-log.txt"
+
+    @property
+    def waits(self) -> bool:
+        """Whether it does nothing but wait for its turn."""
+        return self.seat is not None and self.seat.state == "waiting"
+
+    def start(self, variables: dict[str, str], held: int | None) -> None:
+        """Starts it, with the device's lock where that is held for it; raises SideError where it can't be started."""
+        if held is not None:
+            variables = variables | {HELD: str(held)}
+        self.begin, self.clock = time.time(), time.monotonic()
+        command = [_filled(word, self.seed, self.record, self.folder) for word in self.ready.command]
+        with self.log.open("wb") as output:
+            try:
+                self.process = subprocess.Popen(
+                    command,
+                    cwd=self.ready.folder,
+                    env=self.ready.environ(self.record, self.seed) | variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=() if held is None else (held,),
+                )
+            except OSError as error:
+                side = self.ready.side
+                reason = f"{side}'s command {command[0]!r} can't be started: {error.strerror}."
+                raise SideError(side, reason) from error
+
+    def ended(self) -> bool:
+        """Whether it has ended; notes how long it took, less what it waited for its turns."""
+        if self.process is None or self.code is not None:
+            return self.code is not None
+        self.code = self.process.poll()
+        if self.code is None:
+            return False
+        self.wall_s = time.monotonic() - self.clock - (self.seat.waited_s if self.seat else 0.0)
+        if self.seat:
+            self.seat.leave()
+        return True
+
+    def end(self) -> None:
+        """Ends its whole tree where it has not ended by itself."""
+        if self.process is not None:
+            if self.process.poll() is None:
+                end_tree(self.process.pid)
+            self.process.wait()
+
+
+class Trainer:
+    """Runs processes of either side.
+
+    Args:
+        room: a folder for records and logs, one below for each process.
+        device: whose lock is held, `cpu` or `cuda`; NO_DEVICE for none.
+        timeout_s: after which a process is ended.
+        say: told when another timed run holds the device.
+    """
+
+    def __init__(self, room: Path, device: str, timeout_s: float, say: Callable[[str], None]) -> None:
+        self.room, self.device, self.timeout_s, self.say = room, device, timeout_s, say
+
+    def train(self, ready: Ready, seed: int) -> Trained:
+        """Trains one side to its record.
+
+        Raises:
+            SideError: it crashed, ran past its time, or left no record with kept epochs.
+        """
+        (found,) = self._train((ready,), seed)
+        return found
+
+    def train_by_turns(self, first: Ready, second: Ready, seed: int) -> tuple[Trained, Trained]:
+        """Trains both sides at the same time, one epoch of one and then of the other; the flags are of both.
+
+        Args:
+            first: it starts, and begins once the other one has come as far.
+            second: the other one.
+            seed: of both.
+
+        Raises:
+            SideError: as of `train`; the other one is ended.
+        """
+        one, other = self._train((first, second), seed)
+        return one, other
+
+    def _train(self, sides: Sequence[Ready], seed: int) -> list[Trained]:
+        runs = [_Run(ready, seed, self._emptied(ready.side)) for ready in sides]
+        with self._alone(sides) as held, self._seated(runs) as turns:
+            watch = Watch(self.device)
+            try:
+                self._supervise(runs, turns, watch, held)
+            finally:
+                for run in runs:
+                    run.end()
+            flags = watch.flags()
+        found = []
+        for run in runs:
+            cut = cut_down(run.ready.side, seed, run.record, (run.wall_s, run.begin, run.log))
+            takes = run.seat is not None and run.seat.takes_turns
+            found.append(cut.model_copy(update={"flags": flags, "by_turns": takes}))
+        return found
+
+    def _emptied(self, side: Side) -> Path:
+        folder = self.room / side
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    @contextlib.contextmanager
+    def _alone(self, sides: Sequence[Ready]) -> Iterator[int | None]:
+        """Holds the device; a single `laptime run` takes its lock itself, so there the gate only waits for it."""
+        if self.device == NO_DEVICE:
+            yield None
+            return
+        with contextlib.ExitStack() as stack:
+            lock = stack.enter_context(device_lock(lock_name(self.device), self.say))
+            if len(sides) == 1 and "laptime" in sides[0].command[1:3]:
+                stack.close()
+                yield None
+            else:
+                yield lock
+
+    @contextlib.contextmanager
+    def _seated(self, runs: Sequence[_Run]) -> Iterator[Turns | None]:
+        """Offers turns on a CPU: a GPU has little of a machine's drift, and no memory to spare for two trainings."""
+        if self.device != "cpu":
+            yield None
+            return
+        with contextlib.ExitStack() as stack:
+            turns = None
+            with contextlib.suppress(OSError):  # the folder's path is too long for a socket's: no turns then
+                turns = stack.enter_context(Turns(self.room, len(runs)))
+                for run, seat in zip(runs, turns.seats, strict=True):
+                    run.seat = seat
+            yield turns
+
+    def _supervise(self, runs: Sequence[_Run], turns: Turns | None, watch: Watch, held: int | None) -> None:
+        """Runs processes to their ends, each started once those before it wait for a turn or have ended."""
+        until, sample = time.monotonic() + self.timeout_s * len(runs), 0.0
+        while True:
+            ended = [run.ended() for run in runs]
+            failed = next((run for run in runs if run.code), None)
+            if failed is None and not all(ended) and time.monotonic() >= until:
+                failed = next((run for run in runs if run.code != 0 and not run.waits), runs[0])
+            if failed is not None:
+                raise self._died(failed)
+            if all(ended):
+                return
+            if time.monotonic() >= sample:
+                watch.sample()
+                sample = time.monotonic() + _SAMPLE_EVERY_S
+            self._start_next(runs, turns, held)
+            if turns:
+                turns.look(_LOOK_EVERY_S)
+            else:
+                _wait(runs)
+
+    def _start_next(self, runs: Sequence[_Run], turns: Turns | None, held: int | None) -> None:
+        for number, run in enumerate(runs):
+            if run.process is None and all(r.waits or r.code == 0 for r in runs[:number]):
+                run.start({TURNS: str(turns.paths[number])} if turns else {}, held)
+
+    def _died(self, run: _Run) -> SideError:
+        return SideError(run.ready.side, _death(run.ready.side, run.code, self.timeout_s, run.record), tail(run.log))
+
+
+def _wait(runs: Sequence[_Run]) -> None:
+    process = next((r.process for r in runs if r.process and r.process.returncode is None), None)
+    if process is not None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOK_EVERY_S)
+
+
+def _filled(word: str, seed: int, record: Path, folder: Path) -> str:
+    """Fills in the placeholders; other braces stay."""
+    for name, value in (("{seed}", seed), ("{record}", record), ("{folder}", folder)):
+        word = word.replace(name, str(value))
+    return word
+
+
+def _death(side: Side, code: int | None, timeout_s: float, record: Path) -> str:
+    if code is None:
+        return f"{side} ran past the time-out of {timeout_s:g} s and was ended: raise --timeout or limit the data."
+    ended = f"{side}'s training was ended by signal {-code}" if code < 0 else f"{side}'s training ended with {code}"
+    with contextlib.suppress(DataError):
+        found = read_versioned(record, AnyRecord, RECORD_FILE)
+        if found.error:
+            return f"{ended}: {shorten(found.error, 500)}"
+    return f"{ended}; its log tells why."

@@ -1,0 +1,219 @@
+"""Epochs by turns, with real processes: never two at once, in the order that evens out drift, nobody waits in vain."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from laptime.gate.records import SideInfo
+from laptime.gate.sides import Ready, SideError
+from laptime.gate.trainer import Trainer
+from laptime.gate.turns import Turns
+from laptime.launchers.lock import HELD, device_lock
+
+SRC = Path(__file__).resolve().parents[3] / "src"
+# Notes when it starts and ends, and when each epoch does; `{more}` is done within the loop.
+LOOP = """
+import json, os, time
+begin, seen = time.monotonic(), []
+{before}
+for epoch in __import__("laptime").epochs(range({epochs}), samples=7):
+    since = time.monotonic()
+    time.sleep(0.1)
+    {more}
+    seen.append((epoch, since, time.monotonic()))
+open({path!r}, "w").write(json.dumps([begin, seen, time.monotonic()]))
+"""
+
+
+class Both:
+    """A trainer in a folder, and what its two sides have noted."""
+
+    def __init__(self, folder: Path, timeout_s: float = 60.0, device: str = "cpu") -> None:
+        self.folder, self.trainer = folder, Trainer(folder / "runs", device, timeout_s, print)
+
+    def ready(self, side: str, epochs: int = 4, before: str = "", more: str = "pass", code: str | None = None) -> Ready:
+        path = str(self.folder / f"{side}.json")
+        text = code or LOOP.format(path=path, epochs=epochs, before=before, more=more)
+        return Ready(side, SideInfo(), self.folder, (sys.executable, "-c", text), (("PYTHONPATH", str(SRC)),))
+
+    def noted(self, side: str) -> tuple[float, list[tuple[int, float, float]], float]:
+        begin, seen, end = json.loads((self.folder / f"{side}.json").read_text())
+        return begin, seen, end
+
+
+@pytest.fixture(autouse=True)
+def locks(tmp_path, monkeypatch):
+    """Locks of its own: a training of somebody else on this machine is not waited for."""
+    monkeypatch.setattr("laptime.launchers.lock.lock_folder", lambda: tmp_path)
+
+
+@pytest.fixture
+def both(tmp_path):
+    return Both(tmp_path)
+
+
+def kept(noted, side):
+    return [(since, until, side) for epoch, since, until in noted[1] if epoch > 0]
+
+
+def test_kept_epochs_go_by_turns_and_never_two_at_once(both):
+    one, other = both.trainer.train_by_turns(both.ready("head"), both.ready("base"), 3)
+    assert (one.by_turns, other.by_turns) == (True, True)
+    assert (one.process.side, other.process.side) == ("head", "base")
+    assert (one.process.seed, other.process.seed) == (3, 3)
+    assert [len(p.process.epoch_s) for p in (one, other)] == [3, 3]
+    head, base = both.noted("head"), both.noted("base")
+    spans = sorted([*kept(head, "head"), *kept(base, "base")])
+    assert [side for _, _, side in spans] == ["head", "base", "base", "head", "head", "base"]
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+    # The first one's kept epochs begin when the second has started and warmed up; neither goes on before all are done.
+    assert base[1][0][2] <= spans[0][0]
+    assert min(head[2], base[2]) >= spans[-1][1]
+
+
+def test_waiting_for_a_turn_is_no_time_of_a_process(both):
+    begin = time.monotonic()
+    one, other = both.trainer.train_by_turns(both.ready("base"), both.ready("head", before="time.sleep(1.0)"), 0)
+    took = time.monotonic() - begin
+    # Were it, the first one's wait for the second one's start alone would be a second more.
+    assert 1.0 < one.process.wall_s + other.process.wall_s < took + 0.5
+    assert one.process.started_at < other.process.started_at
+
+
+def test_a_single_process_has_its_turns_at_once_and_says_that_it_takes_them(both):
+    found = both.trainer.train(both.ready("base"), 0)
+    assert found.by_turns
+    assert len(found.process.epoch_s) == 3
+
+
+@pytest.mark.parametrize("device", ["cuda", "none"])
+def test_turns_are_for_a_cpu(device, tmp_path, monkeypatch):
+    monkeypatch.setattr("laptime.gate.validity._gpu_processes", lambda: 0)
+    monkeypatch.setattr("laptime.gate.validity._gpu_is_hot", lambda: False)
+    two = Both(tmp_path, device=device)
+    assert not two.trainer.train(two.ready("base"), 0).by_turns
+
+
+WRITES = """
+import json, os
+epochs = [{"index": i, "epoch_s": 1.0, "samples": 7} for i in range(3)]
+open(os.environ["LAPTIME_RECORD"], "w").write(json.dumps({"schema": "laptime.record/1", "epochs": epochs}))
+"""
+
+
+@pytest.mark.parametrize("silent", ["base", "head"])
+def test_a_side_that_knows_no_turns_holds_nobody_up(silent, both):
+    spoken = "head" if silent == "base" else "base"
+    sides = {silent: both.ready(silent, code=WRITES), spoken: both.ready(spoken)}
+    found = both.trainer.train_by_turns(sides["base"], sides["head"], 0)
+    assert {t.process.side: t.by_turns for t in found} == {silent: False, spoken: True}
+
+
+def test_sides_with_other_numbers_of_epochs_end(both):
+    found = both.trainer.train_by_turns(both.ready("base", epochs=2), both.ready("head", epochs=6), 0)
+    assert [len(t.process.epoch_s) for t in found] == [1, 5]
+
+
+@pytest.mark.parametrize("dies", ["base", "head"])
+def test_a_side_that_dies_is_named_and_the_other_is_ended(dies, both):
+    lives = "head" if dies == "base" else "base"
+    note = both.folder / "pid"
+    sides = {
+        dies: both.ready(dies, more="os._exit(9) if epoch == 2 else None"),
+        lives: both.ready(lives, before=f"open({str(note)!r}, 'w').write(str(os.getpid()))", epochs=1000),
+    }
+    with pytest.raises(SideError, match=f"{dies}'s training ended with 9") as caught:
+        both.trainer.train_by_turns(sides["base"], sides["head"], 0)
+    assert caught.value.side == dies
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
+
+
+def test_out_of_time_is_the_one_that_has_the_turn(both):
+    both.trainer.timeout_s = 1.5
+    hangs = both.ready("head", more="time.sleep(60 if epoch == 1 else 0)")
+    with pytest.raises(SideError, match=r"head ran past the time-out of 1\.5 s"):
+        both.trainer.train_by_turns(both.ready("base"), hangs, 0)
+
+
+def test_ranks_of_one_training_are_told_to_go_and_take_no_turns(both):
+    forked = both.ready("base", before="import os; os.environ['LAPTIME_RECORD'] += str(os.fork() or '')")
+    found = both.trainer.train(forked, 0)
+    assert not found.by_turns
+    assert len(found.process.epoch_s) == 3
+
+
+def test_a_loop_goes_on_where_nobody_hands_out_turns_any_more(tmp_path):
+    with Turns(tmp_path, 1) as turns:
+        code = LOOP.format(path=str(tmp_path / "noted"), epochs=5, before="", more="pass")
+        environment = os.environ | {"PYTHONPATH": str(SRC), "LAPTIME_TURNS": str(turns.paths[0])}
+        process = subprocess.Popen([sys.executable, "-c", code], env=environment, cwd=tmp_path)
+        while not turns.seats[0].takes_turns:
+            turns.look(0.1)
+    assert process.wait(30) == 0
+    assert len(json.loads((tmp_path / "noted").read_text())[1]) == 5
+
+
+def test_an_interruption_ends_both(both):
+    notes = [both.folder / f"pid-{side}" for side in ("base", "head")]
+    sides = [
+        both.ready(side, before=f"open({str(note)!r}, 'w').write(str(os.getpid()))", epochs=1000)
+        for side, note in zip(("base", "head"), notes, strict=True)
+    ]
+
+    def interrupt():
+        while not (both.folder / "pid-head").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        both.trainer.train_by_turns(sides[0], sides[1], 0)
+    for note in notes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(note.read_text()), 0)
+
+
+def test_a_lock_that_is_handed_down_is_held_already(tmp_path, monkeypatch):
+    said: list[str] = []
+    with device_lock("cpu", said.append) as held:
+        monkeypatch.setenv(HELD, str(held))
+        with device_lock("cpu", said.append) as same:
+            assert same == held
+        os.fstat(held)  # it is not closed by who inherits it
+    assert said == []
+
+
+@pytest.mark.parametrize("named", ["other", "0", "999", "nonsense", "-1"])
+def test_a_descriptor_of_anything_else_is_no_lock(named, tmp_path, monkeypatch):
+    with (tmp_path / "other").open("w") as other:
+        monkeypatch.setenv(HELD, str(other.fileno()) if named == "other" else named)
+        with device_lock("cpu", print) as held:
+            assert held != other.fileno()
+            assert os.path.samestat(os.fstat(held), (tmp_path / "laptime-cpu.lock").stat())
+
+
+def test_another_holders_lock_is_waited_for_whatever_was_handed_down(tmp_path, monkeypatch):
+    with device_lock("cpu", print):
+        mine = os.open(tmp_path / "laptime-cpu.lock", os.O_RDWR)
+        monkeypatch.setenv(HELD, str(mine))
+        said: list[str] = []
+
+        def sleep(_: float) -> None:
+            raise TimeoutError
+
+        with pytest.raises(TimeoutError), device_lock("cpu", said.append, sleep):
+            pass
+        os.close(mine)
+    assert "in use by another timed run" in said[0]
