@@ -33,8 +33,8 @@ def taken(folder: Path) -> list[GateRecord]:
 def cut_down(record: GateRecord) -> dict[str, Any]:
     """A batch less what the page does not show; `laptime gate --replay` reads it."""
     sides = {"side", "seed", "epoch_s", "steps", "wall_s"}
-    pair = ("number", "order", "seed", "flags", "counted")
-    whole = ("id", "mode", "workload", "variant", "fingerprint", "limit_train", "started_at", "by_turns")
+    pair = ("number", "order", "seed", "flags", "counted", "by_turns")
+    whole = ("id", "mode", "workload", "variant", "fingerprint", "limit_train", "started_at")
     found = record.model_dump(
         mode="json",
         by_alias=True,

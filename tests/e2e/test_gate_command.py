@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -14,6 +15,9 @@ import pytest
 from tests.e2e.gate_project import COMMAND, LOOP, TRAINER, commit, gate, git, own_laptime, told
 from tests.samples import write_folder
 
+from laptime.gate.records import SideInfo
+from laptime.gate.sides import Ready
+from laptime.gate.trainer import Trainer
 from laptime.processes import free_port
 from laptime.tracking.journal import is_settled
 
@@ -212,6 +216,29 @@ def test_a_gate_is_tracked_and_a_server_that_is_away_costs_no_verdict(project):
     assert len(settled) == 2
 
 
+@pytest.mark.timeout(300)  # another timed run on this machine is waited for
+def test_trainings_of_laptime_take_turns_under_one_lock(tmp_path):
+    images = write_folder(tmp_path / "images", train=24, test=8)
+    here = Path(__file__).resolve().parents[2]
+    options = ["--variant", "cpu-resident", "--data", str(images), "--limit-train", "32"]
+    options += ["--epochs", "2", "--bare", "--seed", "{seed}", "--out", "{folder}"]
+    own = (("PYTHONPATH", str(here / "src")), ("LAPTIME_HOME", str(tmp_path / "home")))
+    command = (sys.executable, "-m", "laptime", "run", "cifar", *options)
+    base, head = (Ready(side, SideInfo(), here, command, own) for side in ("base", "head"))
+    said: list[str] = []
+    found = Trainer(tmp_path / "runs", "cpu", 120.0, said.append).train_by_turns(head, base, 3)
+    assert [(t.process.side, t.by_turns, t.process.seed) for t in found] == [("head", True, 3), ("base", True, 3)]
+    assert [len(t.process.epoch_s) for t in found] == [2, 2]
+    assert found[0].process.test_accuracy == found[1].process.test_accuracy
+    spans = []
+    for side in ("head", "base"):
+        body = json.loads((tmp_path / "runs" / side / "record.json").read_text())
+        spans += [(e["ended_at"] - e["epoch_s"], e["ended_at"], side) for e in body["epochs"] if e["kept"]]
+    spans.sort()
+    assert [side for _, _, side in spans] == ["head", "base", "base", "head"]
+    assert all(before[1] <= after[0] + 1e-3 for before, after in itertools.pairwise(spans))
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)  # eighteen processes where every pair is repeated, and they wait for the device
 def test_both_sides_run_their_own_laptime(tmp_path):
@@ -234,6 +261,7 @@ def test_both_sides_run_their_own_laptime(tmp_path):
     found = json.loads(report.read_text())
     assert found["variant"].startswith("cpu-baseline+resident")
     assert sum(p["counted"] for p in found["pairs"]) == 4
+    assert all(p["by_turns"] for p in found["pairs"])
     both = [p[side] for p in found["pairs"] for side in ("base", "head")]
     assert {p["samples"][0] for p in both} == {32}
     assert len({(p["data"], p["hardware"], p["spec"]) for p in both}) == 1

@@ -127,6 +127,7 @@ class PairRecord(Readable):
         order: `AB` where base ran first.
         flags: what was seen on the machine before anybody looked at the times.
         counted: whether it is among the pairs that decide; a flagged pair that was repeated is not.
+        by_turns: whether both ran at the same time, one epoch of one and then of the other.
     """
 
     number: int
@@ -136,9 +137,14 @@ class PairRecord(Readable):
     head: Timed
     flags: tuple[str, ...] = ()
     counted: bool = True
+    by_turns: bool = False
 
     @property
     def log_ratio(self) -> float:
+        """Of head's time to base's: by turns the median over epochs that followed each other, else of the medians."""
+        base, head = self.base.epoch_s, self.head.epoch_s
+        if self.by_turns and len(base) == len(head):
+            return median(math.log(h / b) for b, h in zip(base, head, strict=True))
         return self.head.z - self.base.z
 
 
@@ -200,7 +206,6 @@ class GateRecord(Readable):
         variant: what both sides train, written out; or their commands.
         noise: known standard deviation of a pair's log ratio (s0), None where unknown.
         fingerprint: of what decides speed and noise: machine, versions, what is trained.
-        by_turns: whether the two processes of a pair ran at the same time, one epoch of one and then of the other.
         pair_s: expected seconds of one pair, from the unmeasured processes.
         advisory: why this gate will hardly come to a verdict; empty when it should.
         notices: what the user must know.
@@ -217,7 +222,6 @@ class GateRecord(Readable):
     noise: float | None = None
     noise_source: str = ""
     fingerprint: str = ""
-    by_turns: bool = False
     machine: Machine = Machine()
     budget_s: float = 900.0
     limit_train: int | None = None
@@ -234,6 +238,10 @@ class GateRecord(Readable):
     @property
     def counted(self) -> tuple[PairRecord, ...]:
         return tuple(p for p in self.pairs if p.counted)
+
+    @property
+    def by_turns(self) -> bool:
+        return any(p.by_turns for p in self.pairs)
 
     @property
     def log_ratios(self) -> list[float]:

@@ -67,6 +67,7 @@ class Gate:
     told: Told = field(default_factory=Told)
     first_seed: int = 0
     max_aa: int = 0
+    _together: bool = field(default=False, init=False)
 
     def run(self) -> GateRecord:
         """Runs to a verdict. An interruption is noted in the record, and raised again."""
@@ -91,13 +92,12 @@ class Gate:
         pair = PairRecord(
             number=0, order="AB", seed=self.first_seed, base=base.process, head=head.process, counted=False
         )
-        by_turns = self._can_take_turns(base, head)
-        found = self.fingerprint(base.model_copy(update={"by_turns": by_turns}))
+        self._together = self._can_take_turns(base, head)
+        found = self.fingerprint(base.model_copy(update={"by_turns": self._together}))
         noise, source = self.noise(found)
         self._update(
             machine=base.machine,
             fingerprint=found,
-            by_turns=by_turns,
             noise=noise,
             noise_source=source,
             pair_s=base.process.wall_s + head.process.wall_s,
@@ -228,7 +228,7 @@ class Gate:
         order: Literal["AB", "BA"] = "AB" if counted % 2 == 0 else "BA"
         seed = self.first_seed + counted + 1
         sides: tuple[Side, Side] = ("base", "head") if order == "AB" else ("head", "base")
-        if self.record.by_turns:
+        if self._together:
             both = self.by_turns(*sides, seed)
             found, flags = dict(zip(sides, both, strict=True)), both[0].flags
         else:
@@ -236,7 +236,9 @@ class Gate:
             flags = tuple(f"{side}: {flag}" for side in sides for flag in found[side].flags)
         number = len(self.record.pairs) + 1
         base, head = found["base"].process, found["head"].process
-        return PairRecord(number=number, order=order, seed=seed, base=base, head=head, flags=flags)
+        return PairRecord(
+            number=number, order=order, seed=seed, base=base, head=head, flags=flags, by_turns=self._together
+        )
 
     def _verdict(self) -> Verdict:
         return decide(self.record.log_ratios, self.record.noise, self.record.policy.policy())

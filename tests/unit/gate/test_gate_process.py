@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 
 import pytest
+from gate_examples import process
 
 from laptime.devices import host
 from laptime.gate.process import Trained, fingerprint
-from laptime.gate.records import SideInfo
+from laptime.gate.records import PairRecord, SideInfo
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready
 from laptime.gate.trainer import Trainer
@@ -46,3 +48,14 @@ def test_a_machine_that_a_record_names_stays(named: dict[str, object], kept: tup
     assert found.process.steps == 3
     assert (found.machine.cpu, found.machine.cores) == kept
     assert found.machine.fingerprint == named.get("fingerprint", found.machine.fingerprint) != ""
+
+
+def test_a_machine_that_changes_within_a_pair_changes_nothing_by_turns():
+    """Seen on a shared machine, in the order head, base, base, head, head, base: slower from the fourth epoch on."""
+    base = process("base", 0, 1.0).model_copy(update={"epoch_s": (2.42, 2.48, 2.88)})
+    head = process("head", 0, 1.0).model_copy(update={"epoch_s": (2.47, 2.91, 2.94)})
+    pair = PairRecord(number=1, order="BA", seed=0, base=base, head=head)
+    assert pair.log_ratio == pytest.approx(math.log(2.91 / 2.48))
+    assert pair.model_copy(update={"by_turns": True}).log_ratio == pytest.approx(math.log(2.94 / 2.88))
+    short = pair.model_copy(update={"by_turns": True, "base": base.model_copy(update={"epoch_s": (2.42, 2.48)})})
+    assert short.log_ratio == pytest.approx(head.z - short.base.z)

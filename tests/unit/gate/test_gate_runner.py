@@ -250,7 +250,7 @@ def test_epochs_go_by_turns_where_both_sides_can():
     machine = Machinery(lambda _: 0.0, {5: ("others",), 6: ("others",)})
     machine.takes_turns = ("base", "head")
     record = machine.gate(first_seed=5).run()
-    assert record.by_turns
+    assert all(p.by_turns for p in record.pairs)
     assert record.outcome.kind == "not_regressed"
     # The second pair has flags of both, is repeated once, and keeps its seed and order.
     seeds = [("base", "head", 6), ("head", "base", 7), ("head", "base", 7), ("base", "head", 8), ("head", "base", 9)]
