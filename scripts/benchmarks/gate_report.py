@@ -17,7 +17,7 @@ from laptime.gate.decision import decide
 from laptime.gate.history import resampled
 from laptime.gate.noise import FEWEST, known_noise
 from laptime.gate.policy import LOOKS, Policy
-from laptime.gate.records import GATE_SCHEMA, GateRecord, PairRecord, ProcessRecord, read_gate
+from laptime.gate.records import GateRecord, PairRecord, ProcessRecord, read_gate
 from laptime.gate.student import quantile
 
 _GATES = 10_000
@@ -32,7 +32,7 @@ def taken(folder: Path) -> list[GateRecord]:
 
 def cut_down(record: GateRecord) -> dict[str, Any]:
     """A batch less what the page does not show; `laptime gate --replay` reads it."""
-    sides = {"side", "seed", "epoch_s", "steps", "wall_s"}
+    sides = {"side", "seed", "index", "epoch_s", "steps", "wall_s"}
     pair = ("number", "order", "seed", "flags", "counted", "by_turns")
     whole = ("id", "mode", "workload", "variant", "fingerprint", "limit_train", "started_at")
     found = record.model_dump(
@@ -46,7 +46,7 @@ def cut_down(record: GateRecord) -> dict[str, Any]:
             "pairs": {"__all__": {**dict.fromkeys(pair, True), "base": sides, "head": sides}},
         },
     )
-    return {"schema": GATE_SCHEMA, "status": "done", **found}
+    return {"schema": record.schema_, "status": "done", **found}
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ def _conditions(groups: Sequence[Group]) -> list[str]:
             f"{machine.os}; Python {machine.python}, torch {machine.torch}; "
             f"{' to '.join(dict.fromkeys((days[0], days[-1])))}; commit {commits}. `{first.workload}`, "
             f"`{first.variant}`, {first.limit_train or 'all'} images, one epoch dropped and "
-            f"{len(group.counted[0].base.epoch_s)} kept in each process, epochs of {statistics.median(epochs):.1f} s."
+            f"{len(group.counted[0].base.epoch_s)} kept in each process, epochs of {statistics.median(epochs):.1f} s, "
+            f"{'by turns' if first.by_turns else 'processes one after the other'}."
         )
     return lines
 

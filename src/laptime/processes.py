@@ -91,6 +91,19 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+def tree_cpu_s(pid: int) -> float:
+    """CPU seconds of a process and all below it, of those that have ended and been waited for as well."""
+    import psutil
+
+    spent = 0.0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        for process in (root, *root.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                spent += sum(process.cpu_times()[:4])
+    return spent
+
+
 def end_tree(pid: int, grace_s: float = 3.0) -> None:
     """Ends a process and all below it: SIGTERM, a wait, then SIGKILL for the snapshot taken before.
 

@@ -201,12 +201,17 @@ class RunSpec(Frozen):
 
 @dataclass(frozen=True)
 class Versioned:
-    """A kind of file with a schema: its name in messages, the schema that is read, the remedy for another one."""
+    """A kind of file with a schema: its name in messages, the schema that is read, the remedy for another one.
+
+    Attributes:
+        later: schemas that are read as well, of files that hold something an older version would misunderstand.
+    """
 
     what: str
     schema: str
     remedy: str
     error: type[LaptimeError]
+    later: tuple[str, ...] = ()
 
 
 SPEC_FILE = Versioned(
@@ -227,7 +232,7 @@ def read_versioned(path: Path, model: type[M], kind: Versioned) -> M:
     except (OSError, ValueError) as error:
         raise kind.error(f"the {kind.what} {path} can't be read ({error}): {kind.remedy}.") from error
     found = fields.get("schema") if isinstance(fields, dict) else None
-    if found != kind.schema:
+    if found not in (kind.schema, *kind.later):
         raise kind.error(f"the {kind.what} {path} {other_schema(found, kind.schema, kind.remedy)}")
     try:
         return model.model_validate(fields)

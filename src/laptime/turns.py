@@ -36,7 +36,9 @@ def by_turns(loop: Iterator[T]) -> Iterator[T]:
 
 def _seat() -> socket.socket | None:
     path = os.environ.get(TURNS)
-    if not path or not hasattr(socket, "AF_UNIX"):
+    # Other ranks of one training would go on to the first exchange while one of them waits.
+    alone = os.environ.get("WORLD_SIZE", "") in ("", "1")
+    if not path or not alone or not hasattr(socket, "AF_UNIX"):
         return None
     seat = socket.socket(socket.AF_UNIX)
     try:

@@ -75,6 +75,24 @@ def test_a_loop_of_the_users_own_is_gated_by_laptime_epochs(project, tmp_path):
     told(gate(project, command=command), 0, "not regressed")
 
 
+@pytest.mark.timeout(180)  # another timed run on this machine is waited for
+def test_on_a_cpu_the_users_loops_take_turns_and_heads_crash_is_heads_own(project, tmp_path):
+    report, command = tmp_path / "g.json", f"{sys.executable} loop.py"
+    git(project, "switch", "-q", "main")
+    commit(project, **{"loop.py": LOOP})
+    git(project, "switch", "-q", "-c", "slower")
+    commit(project, epoch_s="3.6")
+    told(gate(project, "--device", "cpu", "--json", str(report), command=command), 1, "+20.0 %", "epochs by turns")
+    found = json.loads(report.read_text())
+    assert found["schema"] == "laptime.gate/2"
+    assert {p["by_turns"] for p in found["pairs"]} == {True}
+    assert gate(project, "--replay", str(report)).returncode == 1
+    # From the second seed on, so both have come through alone before.
+    crash = "raise SystemExit(3 * (os.environ['LAPTIME_SEED'] > '0'))\n"
+    commit(project, **{"loop.py": LOOP + crash})
+    told(gate(project, "--device", "cpu", command=command), 5, "error", "head's training ended with 3")
+
+
 def test_a_dirty_tree_is_gated_as_it_is(project):
     (project / "epoch_s").write_text("3.6")
     told(gate(project), 1, "changes that are not committed")

@@ -64,8 +64,10 @@ def test_what_stands_beside_a_record(tmp_path: Path) -> None:
     assert sides.unreadable == []
 
 
-def test_a_gate_says_what_it_said() -> None:
-    gate = read_gate(FORMATS / "gate-1.json")
+@pytest.mark.parametrize(("name", "by_turns"), [("gate-1.json", False), ("gate-2.json", True)])
+def test_a_gate_says_what_it_said(name: str, by_turns: bool) -> None:
+    gate = read_gate(FORMATS / name)
+    assert gate.by_turns is by_turns
     assert gate.outcome is not None
     assert conclude(gate) == gate.outcome
 
@@ -160,6 +162,7 @@ READ: dict[str, Callable[[Path], object]] = {
     "record-1.json": read_record,
     "ladder-1.json": read_ladder,
     "gate-1.json": read_gate,
+    "gate-2.json": read_gate,
     "journal-1.jsonl": read_journal,
     "store-2/meta.json": lambda p: read_meta(p.parent),
     "boxes-1/meta.json": lambda p: read_box_meta(p.parent),

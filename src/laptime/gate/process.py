@@ -62,12 +62,14 @@ class Trained(Readable):
 
     Attributes:
         by_turns: whether it asked for turns with another training, epoch by epoch.
+        memory_mib: what it took at its peak; where its record does not say, the largest process so far.
     """
 
     process: ProcessRecord
     machine: Machine
     flags: tuple[str, ...] = ()
     by_turns: bool = False
+    memory_mib: float = 0.0
 
 
 def tail(log: Path) -> str:
@@ -110,6 +112,7 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
     process = ProcessRecord(
         side=side,
         seed=seed,
+        index=tuple(e.index for e in kept),
         epoch_s=tuple(e.epoch_s for e in kept),
         samples=tuple(e.samples for e in kept),
         steps=min(e.steps for e in kept),

@@ -16,7 +16,8 @@ from laptime.records import Machine, Readable
 from laptime.records.base import Moment
 from laptime.spec import Versioned, read_versioned
 
-GATE_SCHEMA = "laptime.gate/1"
+# The second holds pairs by turns, whose ratio a reader of the first alone would take for another one.
+GATE_SCHEMA, TURNS_SCHEMA = "laptime.gate/1", "laptime.gate/2"
 
 Side = Literal["base", "head"]
 Kind = Literal["not_regressed", "improved", "regressed", "inconclusive", "invalid", "error", "parity"]
@@ -70,6 +71,7 @@ class ProcessRecord(Readable):
     """One training process, cut down to what the gate needs of its record.
 
     Attributes:
+        index: numbers of the kept epochs; empty where an earlier version wrote it.
         epoch_s: seconds of the kept epochs.
         samples: samples of the kept epochs, as a set in order.
         steps: of the shortest kept epoch; 0 where the record does not say.
@@ -83,6 +85,7 @@ class ProcessRecord(Readable):
 
     side: Side
     seed: int = 0
+    index: tuple[int, ...] = ()
     epoch_s: tuple[Seconds, ...] = ()
     samples: tuple[int, ...] = ()
     steps: int = 0
@@ -120,7 +123,7 @@ Timed = Annotated[ProcessRecord, AfterValidator(_timed)]
 
 
 class PairRecord(Readable):
-    """One process of each side, one after the other.
+    """One process of each side: at the same time with their epochs by turns, or one after the other.
 
     Attributes:
         number: from 1, in the order of time, repeated pairs included.
@@ -142,9 +145,8 @@ class PairRecord(Readable):
     @property
     def log_ratio(self) -> float:
         """Of head's time to base's: by turns the median over epochs that followed each other, else of the medians."""
-        base, head = self.base.epoch_s, self.head.epoch_s
-        if self.by_turns and len(base) == len(head):
-            return median(math.log(h / b) for b, h in zip(base, head, strict=True))
+        if self.by_turns and self.base.index == self.head.index and len(self.base.epoch_s) == len(self.head.epoch_s):
+            return median(math.log(h / b) for b, h in zip(self.base.epoch_s, self.head.epoch_s, strict=True))
         return self.head.z - self.base.z
 
 
@@ -241,14 +243,14 @@ class GateRecord(Readable):
 
     @property
     def by_turns(self) -> bool:
-        return any(p.by_turns for p in self.pairs)
+        return bool(self.pairs) and all(p.by_turns for p in self.pairs)
 
     @property
     def log_ratios(self) -> list[float]:
         return [p.log_ratio for p in self.counted]
 
 
-GATE_FILE = Versioned("gate", GATE_SCHEMA, "replay it with the version that wrote it", DataError)
+GATE_FILE = Versioned("gate", GATE_SCHEMA, "replay it with the version that wrote it", DataError, (TURNS_SCHEMA,))
 
 
 def read_gate(path: Path) -> GateRecord:

@@ -15,8 +15,9 @@ from laptime.gate.decision import Verdict, decide
 from laptime.gate.noise import pairs_needed
 from laptime.gate.policy import FEWEST
 from laptime.gate.process import Trained
-from laptime.gate.records import GateRecord, PairRecord, Side, Trouble
+from laptime.gate.records import GATE_SCHEMA, TURNS_SCHEMA, GateRecord, PairRecord, Side, Trouble
 from laptime.gate.sides import SideError
+from laptime.gate.turns import TurnsError
 from laptime.launchers.base import ignore
 from laptime.processes import allowed_memory
 
@@ -68,6 +69,7 @@ class Gate:
     first_seed: int = 0
     max_aa: int = 0
     _together: bool = field(default=False, init=False)
+    _alone: Trained | None = field(default=None, init=False)
 
     def run(self) -> GateRecord:
         """Runs to a verdict. An interruption is noted in the record, and raised again."""
@@ -93,13 +95,11 @@ class Gate:
             number=0, order="AB", seed=self.first_seed, base=base.process, head=head.process, counted=False
         )
         self._together = self._can_take_turns(base, head)
-        found = self.fingerprint(base.model_copy(update={"by_turns": self._together}))
-        noise, source = self.noise(found)
+        self._alone = base
+        self._know_noise()
         self._update(
+            schema_=TURNS_SCHEMA if self._together else GATE_SCHEMA,
             machine=base.machine,
-            fingerprint=found,
-            noise=noise,
-            noise_source=source,
             pair_s=base.process.wall_s + head.process.wall_s,
         )
         different = difference(pair)
@@ -113,7 +113,7 @@ class Gate:
         """Whether both asked for turns, and there is memory for both at the same time."""
         if not (base.by_turns and head.by_turns):
             return False
-        needed = sum(t.process.peak_memory_mib or 0.0 for t in (base, head))
+        needed = base.memory_mib + head.memory_mib
         room = allowed_memory() / (1 << 20)
         if needed > _MOST_MEMORY * room:
             self._notice(
@@ -228,17 +228,47 @@ class Gate:
         order: Literal["AB", "BA"] = "AB" if counted % 2 == 0 else "BA"
         seed = self.first_seed + counted + 1
         sides: tuple[Side, Side] = ("base", "head") if order == "AB" else ("head", "base")
-        if self._together:
-            both = self.by_turns(*sides, seed)
-            found, flags = dict(zip(sides, both, strict=True)), both[0].flags
-        else:
+        number = len(self.record.pairs) + 1
+        both = self._by_turns(sides, seed, number) if self._together else None
+        if both is None:
             found = {side: self.train(side, seed) for side in sides}
             flags = tuple(f"{side}: {flag}" for side in sides for flag in found[side].flags)
-        number = len(self.record.pairs) + 1
+        else:
+            found, flags = dict(zip(sides, both, strict=True)), both[0].flags
         base, head = found["base"].process, found["head"].process
         return PairRecord(
-            number=number, order=order, seed=seed, base=base, head=head, flags=flags, by_turns=self._together
+            number=number,
+            order=order,
+            seed=seed,
+            base=base,
+            head=head,
+            flags=flags,
+            by_turns=both is not None,
         )
+
+    def _by_turns(self, sides: tuple[Side, Side], seed: int, number: int) -> tuple[Trained, Trained] | None:
+        """Both by turns; None where that fails, and from there on they run one after the other.
+
+        Each has come through alone, so a failure beside the other may be of the two together (memory, a port, a file
+        that both write) and no fault of the side that it hits. If it is, it comes again alone.
+        """
+        try:
+            return self.by_turns(*sides, seed)
+        except (SideError, TurnsError) as error:
+            self._together = False
+            self._notice(
+                f"Pair {number} could not be trained by turns ({str(error).rstrip('.')}): from it on the two processes "
+                "of a pair run one after the other."
+            )
+            self._know_noise()
+            return None
+
+    def _know_noise(self) -> None:
+        """Looks the noise up for the way in which pairs are trained from here on."""
+        assert self._alone is not None
+        found = self.fingerprint(self._alone.model_copy(update={"by_turns": self._together}))
+        noise, source = self.noise(found)
+        self._update(fingerprint=found, noise=noise, noise_source=source)
 
     def _verdict(self) -> Verdict:
         return decide(self.record.log_ratios, self.record.noise, self.record.policy.policy())

@@ -113,7 +113,10 @@ def tell(tracker: Tracker, record: GateRecord, files: list[Path]) -> None:
 
 def _rows(record: GateRecord) -> Iterator[MetricRow]:
     for pair in record.pairs:
-        at = max(p.started_at + p.wall_s for p in (pair.base, pair.head))
+        sides = (pair.base, pair.head)
+        # What each waited for its turns is no time of its own, and both together took the whole pair's.
+        ends = [p.started_at + p.wall_s for p in sides]
+        at = min(p.started_at for p in sides) + sum(p.wall_s for p in sides) if pair.by_turns else max(ends)
         values = {
             "pair_ratio": math.exp(pair.log_ratio),
             "base_epoch_s": math.exp(pair.base.z),

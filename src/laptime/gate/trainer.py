@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from laptime.devices import lock_name
@@ -16,10 +19,10 @@ from laptime.gate.process import AnyRecord, Trained, cut_down, tail
 from laptime.gate.records import Side
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready, SideError
-from laptime.gate.turns import Seat, Turns
+from laptime.gate.turns import Seat, Turns, TurnsError
 from laptime.gate.validity import Watch
 from laptime.launchers.lock import HELD, device_lock
-from laptime.processes import end_tree
+from laptime.processes import end_tree, tree_cpu_s
 from laptime.records.files import RECORD_FILE
 from laptime.spec import read_versioned
 from laptime.turns import TURNS
@@ -76,6 +79,8 @@ class _Run:
                 side = self.ready.side
                 reason = f"{side}'s command {command[0]!r} can't be started: {error.strerror}."
                 raise SideError(side, reason) from error
+        if self.seat:
+            self.seat.cpu_s = partial(tree_cpu_s, self.process.pid)
 
     def ended(self) -> bool:
         """Whether it has ended; notes how long it took, less what it waited for its turns."""
@@ -84,10 +89,14 @@ class _Run:
         self.code = self.process.poll()
         if self.code is None:
             return False
-        self.wall_s = time.monotonic() - self.clock - (self.seat.waited_s if self.seat else 0.0)
+        self.wall_s = self.own_s()
         if self.seat:
             self.seat.leave()
         return True
+
+    def own_s(self) -> float:
+        """Seconds since its start, less those in which it waited for its turns."""
+        return time.monotonic() - self.clock - (self.seat.waiting_s() if self.seat else 0.0)
 
     def end(self) -> None:
         """Ends its whole tree where it has not ended by itself."""
@@ -103,7 +112,7 @@ class Trainer:
     Args:
         room: a folder for records and logs, one below for each process.
         device: whose lock is held, `cpu` or `cuda`; NO_DEVICE for none.
-        timeout_s: after which a process is ended.
+        timeout_s: after which a process is ended, waiting for its turns apart.
         say: told when another timed run holds the device.
     """
 
@@ -129,6 +138,7 @@ class Trainer:
 
         Raises:
             SideError: as of `train`; the other one is ended.
+            TurnsError: both may be sound, and yet these two can't take turns.
         """
         one, other = self._train((first, second), seed)
         return one, other
@@ -137,17 +147,19 @@ class Trainer:
         runs = [_Run(ready, seed, self._emptied(ready.side)) for ready in sides]
         with self._alone(sides) as held, self._seated(runs) as turns:
             watch = Watch(self.device)
-            try:
-                self._supervise(runs, turns, watch, held)
-            finally:
+            with contextlib.ExitStack() as ends:
                 for run in runs:
-                    run.end()
+                    ends.callback(run.end)
+                self._supervise(runs, turns, watch, held)
             flags = watch.flags()
         found = []
         for run in runs:
             cut = cut_down(run.ready.side, seed, run.record, (run.wall_s, run.begin, run.log))
             takes = run.seat is not None and run.seat.takes_turns
-            found.append(cut.model_copy(update={"flags": flags, "by_turns": takes}))
+            memory = cut.process.peak_memory_mib or _largest_mib()
+            found.append(cut.model_copy(update={"flags": flags, "by_turns": takes, "memory_mib": memory}))
+        if len(runs) > 1:
+            _check_turns(runs)
         return found
 
     def _emptied(self, side: Side) -> Path:
@@ -186,16 +198,18 @@ class Trainer:
 
     def _supervise(self, runs: Sequence[_Run], turns: Turns | None, watch: Watch, held: int | None) -> None:
         """Runs processes to their ends, each started once those before it wait for a turn or have ended."""
-        until, sample = time.monotonic() + self.timeout_s * len(runs), 0.0
+        begin, sample = time.monotonic(), 0.0
         while True:
             ended = [run.ended() for run in runs]
             failed = next((run for run in runs if run.code), None)
-            if failed is None and not all(ended) and time.monotonic() >= until:
-                failed = next((run for run in runs if run.code != 0 and not run.waits), runs[0])
+            late = (run for run in runs if run.process and run.code is None and run.own_s() > self.timeout_s)
+            failed = failed or next(late, None)
             if failed is not None:
                 raise self._died(failed)
             if all(ended):
                 return
+            if time.monotonic() - begin > (len(runs) + 1) * self.timeout_s:
+                raise TurnsError("both waited for a turn until their time was over")
             if time.monotonic() >= sample:
                 watch.sample()
                 sample = time.monotonic() + _SAMPLE_EVERY_S
@@ -212,6 +226,24 @@ class Trainer:
 
     def _died(self, run: _Run) -> SideError:
         return SideError(run.ready.side, _death(run.ready.side, run.code, self.timeout_s, run.record), tail(run.log))
+
+
+def _check_turns(runs: Sequence[_Run]) -> None:
+    for run in runs:
+        side, seat = run.ready.side, run.seat
+        if seat is None or not seat.takes_turns:
+            raise TurnsError(f"{side} took no turns")
+        if seat.works_aside:
+            raise TurnsError(
+                f"{side} worked for {seat.worked_s:.1f} s of CPU time in the {seat.beside_s:.1f} s in which the other "
+                "side had the turn"
+            )
+
+
+def _largest_mib() -> float:
+    """Peak memory of the largest process that has ended below this one; in KiB on Linux, in bytes on macOS."""
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
 def _wait(runs: Sequence[_Run]) -> None:

@@ -65,7 +65,7 @@ def _inherited(path: Path) -> int | None:
         same = os.path.samestat(os.fstat(int(number)), path.stat(follow_symlinks=False))
         if same:
             fcntl.flock(int(number), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except (OSError, OverflowError):
         return None
     return int(number) if same else None
 

@@ -168,6 +168,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
                 copies=(_LOCKED.model_copy(update={"ms": 0.1}),), syncs=(_SENT.model_copy(update={"idle_after_ms": 0}),)
             ),
             gpu(copies=(_LOCKED,), syncs=(_SENT,), pinned=True),
+            gpu(copies=(_LOCKED, _COPY.model_copy(update={"ms": 0.01})), syncs=(_SENT,)),  # the labels' alone may be
             gpu(copies=(_COPY.model_copy(update={"ms": 0.1}),)),
             gpu(copies=(_COPY.model_copy(update={"pageable": None}),)),
             cpu(copies=(_COPY,), copy_ms=20.0),

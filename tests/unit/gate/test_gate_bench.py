@@ -41,6 +41,7 @@ def test_a_batch_that_is_kept_reads_back(report, tmp_path):
     record = batch("slow", 6, 0.03)
     write(report, tmp_path, record)
     found = read_gate(tmp_path / "slow-0.json")
+    assert found.schema_ == "laptime.gate/1"
     assert found.log_ratios == record.log_ratios
     assert found.machine == record.machine
     assert [(p.order, p.seed, p.counted, p.base.wall_s) for p in found.pairs] == [
@@ -75,6 +76,22 @@ def test_a_process_costs_what_it_takes_beside_its_epochs(report, tmp_path):
     # Epochs of 1.98, 2 and 2.6 s within 10 s, and before them one of 2 s, all 20 steps of it.
     assert f"{10 / (1.98 + 2 + 2.6 + 2):.2f}" in text
     assert "epochs of 2.0 s" in text
+
+
+def test_pairs_by_turns_are_kept_as_such_and_are_a_group_of_their_own(report, tmp_path):
+    kept = tmp_path / "kept"
+    plain, turned = batch("same", 20, 0.05), batch("same", 24, 0.05, day=1)
+    uneven = {"epoch_s": (1.0, 2.0, 3.0)}
+    some = [p.model_copy(update={"by_turns": True, "base": p.base.model_copy(update=uneven)}) for p in turned.pairs]
+    turned = turned.model_copy(update={"schema_": "laptime.gate/2", "pairs": tuple(some)})
+    write(report, kept, plain, turned)
+    found = read_gate(kept / "same-1.json")
+    assert (found.schema_, found.by_turns) == ("laptime.gate/2", True)
+    assert found.log_ratios == turned.log_ratios
+    text = report.page(tmp_path, kept)
+    first, second = (line for line in text.splitlines() if line[:3] in ("1. ", "2. "))
+    assert "one after the other" in first
+    assert "by turns" in second
 
 
 def test_no_page_is_drawn_from_too_few(report, tmp_path):

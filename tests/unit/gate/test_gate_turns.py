@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import pytest
 from laptime.gate.records import SideInfo
 from laptime.gate.sides import Ready, SideError
 from laptime.gate.trainer import Trainer
-from laptime.gate.turns import Turns
+from laptime.gate.turns import Seat, Turns, TurnsError
 from laptime.launchers.lock import HELD, device_lock
 
 SRC = Path(__file__).resolve().parents[3] / "src"
@@ -31,6 +32,7 @@ for epoch in __import__("laptime").epochs(range({epochs}), samples=7):
     time.sleep(0.1)
     {more}
     seen.append((epoch, since, time.monotonic()))
+{after}
 open({path!r}, "w").write(json.dumps([begin, seen, time.monotonic()]))
 """
 
@@ -41,9 +43,9 @@ class Both:
     def __init__(self, folder: Path, timeout_s: float = 60.0, device: str = "cpu") -> None:
         self.folder, self.trainer = folder, Trainer(folder / "runs", device, timeout_s, print)
 
-    def ready(self, side: str, epochs: int = 4, before: str = "", more: str = "pass", code: str | None = None) -> Ready:
-        path = str(self.folder / f"{side}.json")
-        text = code or LOOP.format(path=path, epochs=epochs, before=before, more=more)
+    def ready(self, side: str, epochs: int = 4, code: str | None = None, **parts: str) -> Ready:
+        given = {"before": "", "more": "pass", "after": "", **parts}
+        text = code or LOOP.format(path=str(self.folder / f"{side}.json"), epochs=epochs, **given)
         return Ready(side, SideInfo(), self.folder, (sys.executable, "-c", text), (("PYTHONPATH", str(SRC)),))
 
     def noted(self, side: str) -> tuple[float, list[tuple[int, float, float]], float]:
@@ -81,19 +83,12 @@ def test_kept_epochs_go_by_turns_and_never_two_at_once(both):
     assert min(head[2], base[2]) >= spans[-1][1]
 
 
-def test_waiting_for_a_turn_is_no_time_of_a_process(both):
-    begin = time.monotonic()
-    one, other = both.trainer.train_by_turns(both.ready("base"), both.ready("head", before="time.sleep(1.0)"), 0)
-    took = time.monotonic() - begin
-    # Were it, the first one's wait for the second one's start alone would be a second more.
-    assert 1.0 < one.process.wall_s + other.process.wall_s < took + 0.5
-    assert one.process.started_at < other.process.started_at
-
-
 def test_a_single_process_has_its_turns_at_once_and_says_that_it_takes_them(both):
-    found = both.trainer.train(both.ready("base"), 0)
+    found = both.trainer.train(both.ready("base", before="large = b'x' * (300 << 20)"), 0)
     assert found.by_turns
     assert len(found.process.epoch_s) == 3
+    assert found.process.peak_memory_mib is None  # such a record says nothing of memory, and two must fit
+    assert found.memory_mib > 300
 
 
 @pytest.mark.parametrize("device", ["cuda", "none"])
@@ -115,13 +110,31 @@ open(os.environ["LAPTIME_RECORD"], "w").write(json.dumps({"schema": "laptime.rec
 def test_a_side_that_knows_no_turns_holds_nobody_up(silent, both):
     spoken = "head" if silent == "base" else "base"
     sides = {silent: both.ready(silent, code=WRITES), spoken: both.ready(spoken)}
-    found = both.trainer.train_by_turns(sides["base"], sides["head"], 0)
-    assert {t.process.side: t.by_turns for t in found} == {silent: False, spoken: True}
+    with pytest.raises(TurnsError, match=f"{silent} took no turns"):
+        both.trainer.train_by_turns(sides["base"], sides["head"], 0)
+    assert len(both.noted(spoken)[1]) == 4
 
 
-def test_sides_with_other_numbers_of_epochs_end(both):
-    found = both.trainer.train_by_turns(both.ready("base", epochs=2), both.ready("head", epochs=6), 0)
+def test_what_follows_the_shorter_loop_disturbs_no_epoch_of_the_longer(both):
+    after = "\nsince = time.monotonic(); time.sleep(0.5)\nseen.append((99, since, time.monotonic()))\n"
+    short, long = both.ready("base", epochs=2, after=after), both.ready("head", epochs=6)
+    found = both.trainer.train_by_turns(short, long, 0)
     assert [len(t.process.epoch_s) for t in found] == [1, 5]
+    spans = sorted([*kept(both.noted("base"), "base"), *kept(both.noted("head"), "head")])
+    assert len(spans) == 7
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+
+
+def test_a_side_that_works_while_it_waits_takes_no_turns(both):
+    busy = """
+import threading
+def work():
+    while True:
+        sum(range(1000))
+threading.Thread(target=work, daemon=True).start()
+"""
+    with pytest.raises(TurnsError, match=r"head worked for .* in which the other side had the turn"):
+        both.trainer.train_by_turns(both.ready("base"), both.ready("head", before=busy), 0)
 
 
 @pytest.mark.parametrize("dies", ["base", "head"])
@@ -139,23 +152,71 @@ def test_a_side_that_dies_is_named_and_the_other_is_ended(dies, both):
         os.kill(int(note.read_text()), 0)
 
 
-def test_out_of_time_is_the_one_that_has_the_turn(both):
-    both.trainer.timeout_s = 1.5
+def test_out_of_time_is_who_takes_too_long_and_not_who_waits(both):
+    both.trainer.timeout_s = 8.0
     hangs = both.ready("head", more="time.sleep(60 if epoch == 1 else 0)")
-    with pytest.raises(SideError, match=r"head ran past the time-out of 1\.5 s"):
+    with pytest.raises(SideError, match=r"head ran past the time-out of 8 s"):
         both.trainer.train_by_turns(both.ready("base"), hangs, 0)
 
 
-def test_ranks_of_one_training_are_told_to_go_and_take_no_turns(both):
-    forked = both.ready("base", before="import os; os.environ['LAPTIME_RECORD'] += str(os.fork() or '')")
-    found = both.trainer.train(forked, 0)
+# The first process is the one that the gate started; both are in their loops at the same time.
+RANKS = """
+read, write = os.pipe()
+if os.fork() == 0:
+    os.environ["LAPTIME_RECORD"] += ".other"
+    other = True
+else:
+    other = False
+__import__("atexit").register(lambda: other or os.wait())
+"""
+
+
+def test_several_loops_of_one_training_are_told_to_go_and_take_no_turns(both):
+    found = both.trainer.train(both.ready("base", before=RANKS), 0)
     assert not found.by_turns
     assert len(found.process.epoch_s) == 3
 
 
+def test_a_rank_of_several_asks_for_no_turn(both, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not both.trainer.train(both.ready("base"), 0).by_turns
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert both.trainer.train(both.ready("base"), 0).by_turns
+
+
+def test_waiting_and_working_aside_are_counted_by_the_clock(tmp_path):
+    now, spent = 100.0, 7.0
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "door"))
+        door.listen()
+        seat = Seat(door, cpu_s=lambda: spent, clock=lambda: now)
+        with socket.socket(socket.AF_UNIX) as training:
+            training.connect(str(tmp_path / "door"))
+            seat.hear([door])
+            training.sendall(b"?")
+            seat.hear(seat.talks)
+            assert (seat.state, seat.waiting_s()) == ("waiting", 0.0)
+            seat.stand_aside()
+            now, spent = 104.0, 7.15
+            seat.move_up()
+            assert (seat.waiting_s(), seat.beside_s) == (4.0, 4.0)
+            assert not seat.works_aside  # 0.15 of 4 s
+            seat.stand_aside()
+            now, spent = 106.0, 7.4
+            seat.move_up()
+            assert seat.works_aside  # 0.4 of 6 s
+            seat.give()
+            now = 110.0
+            assert (seat.state, seat.waited_s, seat.waiting_s()) == ("busy", 6.0, 6.0)
+        seat.hear(seat.talks)
+        assert seat.state == "busy"  # it hung up; its process may go on
+        seat.leave()
+        assert (seat.state, seat.sockets(), seat.takes_turns) == ("gone", [], True)
+
+
 def test_a_loop_goes_on_where_nobody_hands_out_turns_any_more(tmp_path):
     with Turns(tmp_path, 1) as turns:
-        code = LOOP.format(path=str(tmp_path / "noted"), epochs=5, before="", more="pass")
+        code = LOOP.format(path=str(tmp_path / "noted"), epochs=5, before="", more="pass", after="")
         environment = os.environ | {"PYTHONPATH": str(SRC), "LAPTIME_TURNS": str(turns.paths[0])}
         process = subprocess.Popen([sys.executable, "-c", code], env=environment, cwd=tmp_path)
         while not turns.seats[0].takes_turns:

@@ -29,7 +29,8 @@ def pinned_copies(s: Signals) -> Outcome:
     if copy < _LEAST_COPY * step:
         if sum(r.ms for r in sent) >= _LEAST_COPY * step:
             raise MissingSignalError("whether copies are out of pageable memory")
-        return _waited_for(s, step, [r for r in rows if r.kind == "HtoD" and r.pageable is False])
+        # A wait does not say which copy it is for, and those out of pageable memory are waited for in any case.
+        return None if slow else _waited_for(s, step, [r for r in rows if r.kind == "HtoD" and r.pageable is False])
     return Proposal(
         "pinned-copies",
         "Batches are copied from pageable memory while the device waits: pin them and copy beside the step.",
