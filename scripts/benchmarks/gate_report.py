@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -151,34 +150,20 @@ def _trained_s(process: ProcessRecord) -> float:
 def _resampled(groups: Sequence[Group]) -> list[str]:
     policy = Policy()
     lines = [
-        f"## {_GATES:,} gates drawn from these pairs, in blocks of two",
+        f"## {_GATES:,} gates drawn from the pairs of each machine, in blocks of two",
         "",
-        "Each gate is of one machine's pairs; a machine gives as large a share of the gates as of the pairs.",
-        "",
-        f"| noise | change put in | {' | '.join(v.replace('_', ' ') for v in _VERDICTS)} | pairs in the middle |",
-        f"|---|---|{'---|' * (len(_VERDICTS) + 1)}",
+        f"| machine | noise | change put in | {' | '.join(_VERDICTS).replace('_', ' ')} | pairs in the middle |",
+        f"|---|---|---|{'---|' * (len(_VERDICTS) + 1)}",
     ]
-    for name in ("known", "not known"):
-        for change in (0.0, policy.limit, -policy.limit):
-            found: Counter[str] = Counter()
-            pairs: list[int] = []
-            for group, gates in zip(groups, _parted(groups), strict=True):
-                known = group.noise if name == "known" else None
-                found += resampled([value + change for value in group.log_ratios], known, policy, gates)
-                pairs += _pairs_taken(group.log_ratios, change, known)
-            shares = " | ".join(f"{100 * found[v] / found.total():.2f} %" for v in _VERDICTS)
-            percent = f"{100 * math.expm1(change):+.0f} %" if change else "none"
-            lines.append(f"| {name} | {percent} | {shares} | {round(statistics.median(pairs))} |")
+    for number, group in enumerate(groups, start=1):
+        for name, known in (("known", group.noise), ("not known", None)):
+            for change in (0.0, policy.limit, -policy.limit):
+                found = resampled([value + change for value in group.log_ratios], known, policy, _GATES)
+                pairs = _pairs_taken(group.log_ratios, change, known)
+                shares = " | ".join(f"{100 * found[v] / found.total():.2f} %" for v in _VERDICTS)
+                percent = f"{100 * math.expm1(change):+.0f} %" if change else "none"
+                lines.append(f"| {number} | {name} | {percent} | {shares} | {round(statistics.median(pairs))} |")
     return lines
-
-
-def _parted(groups: Sequence[Group]) -> list[int]:
-    """Gates of each group: by its pairs, all together as many as are drawn."""
-    ends = [0]
-    whole = sum(len(g.log_ratios) for g in groups)
-    for group in groups:
-        ends.append(ends[-1] + len(group.log_ratios))
-    return [round(_GATES * end / whole) - round(_GATES * start / whole) for start, end in pairwise(ends)]
 
 
 def _pairs_taken(d: Sequence[float], change: float, noise: float | None) -> list[int]:
