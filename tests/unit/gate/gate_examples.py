@@ -1,12 +1,15 @@
-"""Gates made of given times."""
+"""Gates made of given times, and machines that train by the book."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from laptime.gate.conclude import conclude
-from laptime.gate.records import GateRecord, PairRecord, ProcessRecord, SideInfo
+from laptime.gate.policy import make_policy
+from laptime.gate.process import Trained
+from laptime.gate.records import GateRecord, PairRecord, PolicyRecord, ProcessRecord, SideInfo
+from laptime.gate.runner import Gate, Told
 from laptime.records import Machine
 
 WORKED = (0.128, 0.097, 0.141, 0.109)
@@ -65,3 +68,50 @@ def gate(log_ratios: Sequence[float] = WORKED, noise: float | None = 0.031, **ch
     }
     record = GateRecord(**{**fields, **changes})
     return record.model_copy(update={"outcome": conclude(record)})
+
+
+class Machinery:
+    """Trains by the book: times are a function of side and seed, and the clock is what they add up to."""
+
+    def __init__(self, log_ratio: Callable[[int], float], flags: dict[int, tuple[str, ...]] | None = None, **head):
+        self.log_ratio, self.flags, self.head = log_ratio, dict(flags or {}), head
+        self.calls: list[tuple[str, int]] = []
+        self.together: list[tuple[str, str, int]] = []
+        self.takes_turns: tuple[str, ...] = ()
+        self.clash: Exception | None = None
+        self.said: list[str] = []
+        self.saved: list[GateRecord] = []
+        self.now = 0.0
+
+    def train(self, side: str, seed: int) -> Trained:
+        self.calls.append((side, seed))
+        epoch_s = 4.0 * (math.exp(self.log_ratio(seed)) if side == "head" else 1.0)
+        made = process(side, seed, epoch_s, wall_s=20.0, **(self.head if side == "head" else {}))
+        self.now += 20.0
+        flags = self.flags.pop(len(self.calls), ())
+        turns = side in self.takes_turns
+        return Trained(process=made, machine=Machine(cpu="a CPU"), flags=flags, by_turns=turns, memory_mib=900.0)
+
+    def both(self, first: str, second: str, seed: int) -> tuple[Trained, Trained]:
+        self.together.append((first, second, seed))
+        if self.clash is not None and len(self.together) == 2:
+            raise self.clash
+        found = self.train(first, seed), self.train(second, seed)
+        flags = tuple(flag for each in found for flag in each.flags)
+        one, other = (each.model_copy(update={"flags": flags}) for each in found)
+        return one, other
+
+    def gate(self, noise: float | None = 0.03, budget_s: float = 900.0, max_pairs: int = 24, **more) -> Gate:
+        rule = make_policy(0.1, max_pairs)
+        record = GateRecord(
+            id="x", workload="w", policy=PolicyRecord(looks=rule.looks), budget_s=budget_s, started_at=1.0
+        )
+        return Gate(
+            record=record,
+            train=self.train,
+            by_turns=self.both,
+            noise=lambda _: (noise, "given" if noise else "7 earlier pairs of this fingerprint, 20 are needed"),
+            fingerprint=lambda trained: "turns" if trained.by_turns else "f",
+            told=Told(self.said.append, self.saved.append, lambda: self.now),
+            **more,
+        )

@@ -2,69 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 import pytest
-from gate_examples import process
+from gate_examples import Machinery, process
 
 from laptime.gate.conclude import conclude
 from laptime.gate.noise import pairs_needed
 from laptime.gate.policy import make_policy
 from laptime.gate.process import Trained
-from laptime.gate.records import GateRecord, PolicyRecord
 from laptime.gate.reports import to_junit, to_markdown
-from laptime.gate.runner import Gate, Told
 from laptime.gate.sides import SideError
-from laptime.gate.turns import TurnsError
 from laptime.records import Machine
-
-
-class Machinery:
-    """Trains by the book: times are a function of side and seed, and the clock is what they add up to."""
-
-    def __init__(self, log_ratio: Callable[[int], float], flags: dict[int, tuple[str, ...]] | None = None, **head):
-        self.log_ratio, self.flags, self.head = log_ratio, dict(flags or {}), head
-        self.calls: list[tuple[str, int]] = []
-        self.together: list[tuple[str, str, int]] = []
-        self.takes_turns: tuple[str, ...] = ()
-        self.clash: Exception | None = None
-        self.said: list[str] = []
-        self.saved: list[GateRecord] = []
-        self.now = 0.0
-
-    def train(self, side: str, seed: int) -> Trained:
-        self.calls.append((side, seed))
-        epoch_s = 4.0 * (math.exp(self.log_ratio(seed)) if side == "head" else 1.0)
-        made = process(side, seed, epoch_s, wall_s=20.0, **(self.head if side == "head" else {}))
-        self.now += 20.0
-        flags = self.flags.pop(len(self.calls), ())
-        turns = side in self.takes_turns
-        return Trained(process=made, machine=Machine(cpu="a CPU"), flags=flags, by_turns=turns, memory_mib=900.0)
-
-    def both(self, first: str, second: str, seed: int) -> tuple[Trained, Trained]:
-        self.together.append((first, second, seed))
-        if self.clash is not None and len(self.together) == 2:
-            raise self.clash
-        found = self.train(first, seed), self.train(second, seed)
-        flags = tuple(flag for each in found for flag in each.flags)
-        one, other = (each.model_copy(update={"flags": flags}) for each in found)
-        return one, other
-
-    def gate(self, noise: float | None = 0.03, budget_s: float = 900.0, max_pairs: int = 24, **more) -> Gate:
-        rule = make_policy(0.1, max_pairs)
-        record = GateRecord(
-            id="x", workload="w", policy=PolicyRecord(looks=rule.looks), budget_s=budget_s, started_at=1.0
-        )
-        return Gate(
-            record=record,
-            train=self.train,
-            by_turns=self.both,
-            noise=lambda _: (noise, "given" if noise else "7 earlier pairs of this fingerprint, 20 are needed"),
-            fingerprint=lambda trained: "turns" if trained.by_turns else "f",
-            told=Told(self.said.append, self.saved.append, lambda: self.now),
-            **more,
-        )
 
 
 def test_orders_alternate_and_a_pair_shares_its_seed():
@@ -249,73 +196,3 @@ def test_epochs_of_few_steps_are_told(steps, told):
     gate = machine.gate()
     gate.train = lambda side, seed: Trained(process=process(side, seed, 4.0, steps=steps), machine=Machine())
     assert any("Epochs of 49 steps are short" in text for text in gate.run().notices) is told
-
-
-def test_epochs_go_by_turns_where_both_sides_can():
-    machine = Machinery(lambda _: 0.0, {5: ("others",), 6: ("others",)})
-    machine.takes_turns = ("base", "head")
-    record = machine.gate(first_seed=5).run()
-    assert all(p.by_turns for p in record.pairs)
-    assert record.schema_ == "laptime.gate/2"
-    assert record.fingerprint == "turns"
-    assert record.outcome.kind == "not_regressed"
-    # The second pair has flags of both, is repeated once, and keeps its seed and order.
-    seeds = [("base", "head", 6), ("head", "base", 7), ("head", "base", 7), ("base", "head", 8), ("head", "base", 9)]
-    assert machine.together == seeds
-    assert [p.counted for p in record.pairs] == [True, False, True, True, True]
-    assert record.pairs[1].flags == ("others", "others")
-
-
-@pytest.mark.parametrize("takes", [("base",), ("head",), ()])
-def test_one_after_the_other_where_a_side_takes_no_turns(takes):
-    machine = Machinery(lambda _: 0.0)
-    machine.takes_turns = takes
-    record = machine.gate().run()
-    assert not machine.together
-    assert not record.by_turns
-    assert record.schema_ == "laptime.gate/1"
-    assert record.notices == ()
-
-
-def test_one_after_the_other_where_memory_holds_no_two(monkeypatch):
-    machine = Machinery(lambda _: 0.0)
-    machine.takes_turns = ("base", "head")
-    monkeypatch.setattr("laptime.gate.runner.allowed_memory", lambda: 2000 << 20)  # each takes 900 MiB
-    record = machine.gate().run()
-    assert not machine.together
-    assert "1,800 of 2,000 MiB" in record.notices[0]
-
-
-@pytest.mark.parametrize(
-    "clash", [SideError("head", "head's training ended with 1; its log tells why."), TurnsError("base took no turns")]
-)
-def test_what_fails_by_turns_is_tried_alone_before_anybody_is_blamed(clash):
-    machine = Machinery(lambda _: 0.0)
-    machine.takes_turns, machine.clash = ("base", "head"), clash
-    record = machine.gate(first_seed=5).run()
-    assert record.outcome.kind == "not_regressed"
-    assert machine.together == [("base", "head", 6), ("head", "base", 7)]
-    assert machine.calls[-6:] == [(s, n) for n in (7, 8, 9) for s in (("base", "head") if n == 8 else ("head", "base"))]
-    assert [p.by_turns for p in record.pairs] == [True, False, False, False]
-    assert [p.seed for p in record.pairs] == [6, 7, 8, 9]
-    assert record.fingerprint == "f"
-    assert record.schema_ == "laptime.gate/2"
-    (notice,) = record.notices
-    assert notice.startswith(f"Pair 2 could not be trained by turns ({str(clash).rstrip('.')}): from it on")
-
-
-def test_a_head_that_crashes_alone_too_is_heads_own():
-    machine = Machinery(lambda _: 0.0)
-    machine.takes_turns, machine.clash = ("base", "head"), SideError("head", "gone beside base")
-    alone = machine.train
-
-    def train(side, seed):
-        if side == "head" and len(machine.together) == 2:
-            raise SideError("head", "gone alone")
-        return alone(side, seed)
-
-    gate = machine.gate()
-    gate.train = train
-    outcome = gate.run().outcome
-    assert (outcome.kind, outcome.exit_code) == ("error", 5)
-    assert "gone alone" in outcome.sentence
