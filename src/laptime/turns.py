@@ -36,7 +36,7 @@ def by_turns(loop: Iterator[T]) -> Iterator[T]:
 
 def _seat() -> socket.socket | None:
     path = os.environ.get(TURNS)
-    # Other ranks of one training would go on to the first exchange while one of them waits.
+    # Other ranks of one training would begin, and their clocks start, while one of them waits. Launchers set this.
     alone = os.environ.get("WORLD_SIZE", "") in ("", "1")
     if not path or not alone or not hasattr(socket, "AF_UNIX"):
         return None

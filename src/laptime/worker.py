@@ -149,9 +149,7 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         if found is not None:
             found.put_into(parts)
             session.train_s = found.epochs[-1].train_s_so_far or 0.0
-        counted = session.counted(plan, len(facts.epochs))
-        # The other ranks of several would begin, and their clocks start, before the first has its turn.
-        for epoch in by_turns(counted) if world.size == 1 else counted:
+        for epoch in by_turns(session.counted(plan, len(facts.epochs))):
             yield facts.checkpoints.keep(parts, (*facts.epochs, facts.marked(epoch, spec)), facts.settled())
     if spec.save_model and world.first:
         begin = time.perf_counter()
