@@ -32,7 +32,7 @@ def taken(folder: Path) -> list[GateRecord]:
 def cut_down(record: GateRecord) -> dict[str, Any]:
     """A batch less what the page does not show; `laptime gate --replay` reads it."""
     sides = {"side", "seed", "index", "epoch_s", "steps", "wall_s"}
-    pair = ("number", "order", "seed", "flags", "counted", "by_turns")
+    pair = ("number", "order", "seed", "flags", "counted", "by_turns", "together_s")
     whole = ("id", "mode", "workload", "variant", "fingerprint", "limit_train", "started_at")
     found = record.model_dump(
         mode="json",
@@ -123,7 +123,7 @@ def _noise(groups: Sequence[Group]) -> list[str]:
     ]
     for number, group in enumerate(groups, start=1):
         d, counted = group.log_ratios, group.counted
-        costs = [(p.base.wall_s + p.head.wall_s) / (_trained_s(p.base) + _trained_s(p.head)) for p in counted]
+        costs = [p.took_s / (_trained_s(p.base) + _trained_s(p.head)) for p in counted]
         within = [statistics.pstdev(s.epoch_s) / statistics.fmean(s.epoch_s) for p in counted for s in (p.base, p.head)]
         cells = (
             number,

@@ -20,6 +20,8 @@ from laptime.errors import UsageError, shorten, unknown
 from laptime.processes import allowed_cores
 from laptime.records import Machine
 
+# NVML's clock event reasons: hardware slowdown, software and hardware thermal slowdown, power brake.
+_HOT = 0x08 | 0x20 | 0x40 | 0x80
 _INTERESTING = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd", "bf16", "sve")
 
 
@@ -102,8 +104,10 @@ def others_on(device: str, ranks: int = 1) -> tuple[str, ...]:
     the driver may name processes that can't be looked at. The times beside them are to be read with care.
     """
     gpus = visible_gpus() if device == "cuda" else ()
+    if not gpus:
+        return ()
     with _nvml() as nvml:
-        if nvml is None or not gpus:
+        if nvml is None:
             return ()
         found: list[str] = []
         for gpu in gpus[:ranks]:
@@ -111,6 +115,16 @@ def others_on(device: str, ranks: int = 1) -> tuple[str, ...]:
                 running = nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByUUID(gpu.uuid))
                 found += [_sentence(nvml, gpu, p) for p in running if p.pid != os.getpid()]
     return tuple(found)
+
+
+def slowed_down(gpu: Gpu) -> bool:
+    """Whether a GPU is clocked down by heat or power at this moment; False where nobody knows."""
+    with _nvml() as nvml:
+        if nvml is not None:
+            with contextlib.suppress(nvml.NVMLError):
+                handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+                return bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle) & _HOT)
+    return False
 
 
 def _sentence(nvml: Any, gpu: Gpu, process: Any) -> str:

@@ -15,6 +15,7 @@ from laptime.optimizations.base import Recipe
 from laptime.profiling.closer import Findings, write_simple
 from laptime.records import PARTIAL, CheckRecord, EpochRecord, RunRecord, StartRecord, Status, write_json
 from laptime.spec import OptimizationSpec, RunSpec
+from laptime.turns import NO_TURNS, TurnTaker
 from laptime.world import ALONE, World
 
 
@@ -24,12 +25,14 @@ class Facts:
 
     Attributes:
         optimizations: the spec's, with what an earlier start of a resumed run chose by timing.
+        turns: in which it trains beside another one.
     """
 
     started_at: float
     optimizations: tuple[OptimizationSpec, ...]
     checkpoints: Checkpoints
     world: World = ALONE
+    turns: TurnTaker = NO_TURNS
     check: CheckRecord | None = None
     recipe: Recipe | None = None
     flops: float | None = None

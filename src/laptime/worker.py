@@ -40,7 +40,7 @@ from laptime.processes import PEER_LOST, die_with_parent, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
-from laptime.turns import by_turns
+from laptime.turns import NO_TURNS, TurnTaker, turn_taker
 from laptime.user_code import complaint
 from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
@@ -50,13 +50,14 @@ _FIRST_WRITES_S = 2.0
 _USEFUL, _COUNTED = (OptimizationSpec(name="dead-taps"),), ("progressive-resizing",)
 
 
-def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
+def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO_TURNS) -> RunRecord:
     """Runs a spec in this process and returns its record, whatever went wrong.
 
     Args:
         spec: what to run.
         folder: where the files beside the record go.
         world: this process among the ranks; the first alone writes.
+        turns: in which it trains beside another one; it has the first, for all that comes before the epochs.
 
     Raises:
         PeerLostError: another rank is gone; its own error is the one to show.
@@ -64,7 +65,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE) -> RunRecord:
     """
     folder.mkdir(parents=True, exist_ok=True)
     machine()  # notes the load before this run adds to it
-    facts = Facts(time.time(), spec.optimizations, Checkpoints(spec, world), world)
+    facts = Facts(time.time(), spec.optimizations, Checkpoints(spec, world), world, turns)
     epochs = facts.epochs
     status: Status = "done"
     error: str | None = None
@@ -149,7 +150,7 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         if found is not None:
             found.put_into(parts)
             session.train_s = found.epochs[-1].train_s_so_far or 0.0
-        for epoch in by_turns(session.counted(plan, len(facts.epochs))):
+        for epoch in facts.turns.epochs(session.counted(plan, len(facts.epochs))):
             yield facts.checkpoints.keep(parts, (*facts.epochs, facts.marked(epoch, spec)), facts.settled())
     if spec.save_model and world.first:
         begin = time.perf_counter()
@@ -226,8 +227,9 @@ def _run_rank(spec: RunSpec, record_path: Path) -> int:
     """Runs a spec as one of its ranks; the first writes the record."""
     if os.environ.get("LOCAL_RANK") == "0":
         record_path.unlink(missing_ok=True)  # of ranks that were started before and lost
-    with opened(spec.device) as world:
-        record = run(spec, record_path.parent, world)
+    with turn_taker() as turns, opened(spec.device) as world:
+        turns.prepare()  # another training may import at the same time as this one, and do nothing else
+        record = run(spec, record_path.parent, world, turns)
         if world.first:
             write_record(record_path, record)
         if world.grouped and record.status == "failed":

@@ -244,7 +244,9 @@ def test_trainings_of_laptime_take_turns_under_one_lock(tmp_path):
     command = (sys.executable, "-m", "laptime", "run", "cifar", *options)
     base, head = (Ready(side, SideInfo(), here, command, own) for side in ("base", "head"))
     said: list[str] = []
-    found = Trainer(tmp_path / "runs", "cpu", 120.0, said.append).train_by_turns(head, base, 3)
+    trainer = Trainer(tmp_path / "runs", "cpu", 120.0, said.append)
+    found = trainer.train_by_turns(head, base, 3)
+    assert trainer._prepares == {"base", "head"}  # from now on both would be started at once
     assert [(t.process.side, t.by_turns, t.process.seed) for t in found] == [("head", True, 3), ("base", True, 3)]
     assert [len(t.process.epoch_s) for t in found] == [2, 2]
     assert found[0].process.test_accuracy == found[1].process.test_accuracy

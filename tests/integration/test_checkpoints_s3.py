@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from proxy import Proxy, a_proxy
 from s3_server import S3Server
 from tests.breaking_off import broken_off, trained
@@ -16,12 +17,13 @@ from tests.breaking_off import broken_off, trained
 from laptime import worker
 from laptime.data.s3 import S3Place
 from laptime.engine import checkpoint
-from laptime.engine.checkpoint import CheckpointsAwayError
+from laptime.engine.checkpoint import Checkpoints, CheckpointsAwayError
 from laptime.inspecting import inspect
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
 from laptime.spec import DataSpec, RunSpec
 from laptime.variants import resolve
+from laptime.world import ALONE
 from own_files import TUPLE, write
 
 Files = dict[str, DataSpec]
@@ -102,6 +104,68 @@ def test_a_damaged_checkpoint_in_s3_falls_back_to_the_one_before(place: S3Place,
     assert [(e.index, e.resumed) for e in record.epochs] == [(0, False), (1, False), (2, True), (3, False)]
     assert record.notes == (f"the checkpoint after 3 epochs at {place.url} is damaged: not used",)
     assert pointer(place) == [4, 3]
+
+
+def test_of_two_starts_at_the_very_same_moment_one_writes_the_pointer(
+    place: S3Place, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one writes between the look and the write, which a condition on what was seen refuses."""
+    spec, real = spec_of(place, files["quick"], epochs=3), S3Place.swap
+    between: list[Checkpoints] = []
+
+    def swap(self: S3Place, body: bytes, name: str, etag: str | None) -> bool:
+        if between:
+            assert between.pop().find() is not None
+        return real(self, body, name, etag)
+
+    monkeypatch.setattr(S3Place, "swap", swap)
+    kept, notes = [], []
+    for facts in trained(spec, tmp_path / "old"):
+        kept.append(facts.epochs[-1].checkpoint_s is not None)
+        notes = facts.checkpoints.notes
+        if len(facts.epochs) == 1:
+            between.append(Checkpoints(spec, ALONE))
+    assert kept == [True, False, False]
+    assert notes == [f"another start of this run goes on at {place.url}: this one writes no checkpoints any more"]
+    assert pointer(place) == [1]
+    assert len(list(trained(spec, tmp_path / "new"))) == 2
+    assert pointer(place) == [3, 2]
+
+
+class _Refusal:
+    """The body of an answer, as botocore reads it."""
+
+    def stream(self, **_: object) -> Iterator[bytes]:
+        yield b"<Error><Code>NotImplemented</Code><Message>A header is not implemented.</Message></Error>"
+
+
+def test_a_server_that_knows_no_conditions_is_looked_at_before_it_is_written_to(
+    place: S3Place, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some that speak S3; all else is the real one's."""
+    refused = []
+
+    def refuse(request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+        if not {"If-Match", "If-None-Match"} & set(request.headers):
+            return None
+        refused.append(request.url)
+        return AWSResponse(request.url, 501, {}, _Refusal())
+
+    real = S3Place._client
+
+    def client(self: S3Place) -> object:
+        made = real(self)
+        made.meta.events.register("before-send.s3.PutObject", refuse, unique_id="without conditions")
+        return made
+
+    monkeypatch.setattr(S3Place, "_client", client)
+    spec = spec_of(place, files["quick"], epochs=3)
+    assert broken_off(spec, tmp_path / "first", after=2).checkpoints.notes == []
+    assert refused
+    assert pointer(place) == [2, 1]
+    assert not place.swap(b"late", "latest.json", "another")
+    record = worker.run(spec, tmp_path / "second")
+    assert (record.status, record.notes, pointer(place)) == ("done", (), [3, 2])
 
 
 @pytest.fixture

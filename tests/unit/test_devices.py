@@ -1,8 +1,12 @@
 """Which GPUs a process means, and what they lack; decided without one."""
 
+import sys
+import types
+
 import pytest
 
 from laptime.devices import Gpu, chosen, lock_name, others_on
+from laptime.gate.validity import Watch
 from laptime.probe import lacks
 
 GPUS = (Gpu("GPU-aa11", "first"), Gpu("GPU-bb22", "second"), Gpu("GPU-bb33", "third"))
@@ -29,6 +33,42 @@ def test_the_visible_gpus_are_those_that_cuda_would_show(visible, names):
 def test_the_cpu_is_locked_by_its_name_and_nobody_is_asked_about_it():
     assert lock_name("cpu") == "cpu"
     assert others_on("cpu") == ()
+
+
+class Driver(types.ModuleType):
+    """Two GPUs, of which the second is hot; not a driver's answers, but its form."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __getattr__(self, name):
+        answers = {
+            "nvmlDeviceGetCount": lambda: 2,
+            "nvmlDeviceGetHandleByIndex": lambda i: f"GPU-{i}",
+            "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
+            "nvmlDeviceGetUUID": lambda handle: handle,
+            "nvmlDeviceGetName": lambda handle: "H200",
+            "nvmlDeviceGetComputeRunningProcesses": lambda handle: [],
+            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: {"GPU-0": 0x04, "GPU-1": 0x04 | 0x20}[handle],
+        }
+        return answers.get(name, lambda: None)
+
+
+@pytest.mark.parametrize(("visible", "slow"), [("0", False), ("1", True), ("1,0", True), ("7", False)])
+def test_another_gpu_s_heat_is_no_matter(visible, slow, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", Driver("pynvml"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    watch = Watch("cuda")
+    watch.sample()
+    assert ("the GPU was slowed down by heat or power" in watch.flags()) is slow
+
+
+def test_a_gate_on_a_cpu_asks_no_driver(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # an import of it fails
+    monkeypatch.setattr("laptime.devices._nvml", lambda: pytest.fail("a driver was asked"))
+    watch = Watch("cpu")
+    watch.sample()
+    assert (watch.foreign, watch.hot) == (False, False)
 
 
 def test_an_old_gpu_lacks_formats_with_its_reason():

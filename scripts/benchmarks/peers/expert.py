@@ -23,7 +23,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 from torchvision.models import resnet18
 
-_WARM_STEPS = 6
+_WARM_STEPS, _WARM_CALLS = 6, 3
 
 
 def load(store: Path, split: str, count: int | None, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -46,7 +46,9 @@ class Training:
         self.steps = math.ceil(len(self.labels) / self.size)
         classes = len(json.loads((asked.store / "meta.json").read_text())["classes"])
         self.model = resnet18(num_classes=classes).to(self.device, memory_format=torch.channels_last)
-        self.loss = self.loss_of if asked.mode == "none" else torch.compile(self.loss_of, mode=asked.mode)
+        self.compiled = asked.mode != "none"
+        # Each size of batch has a graph of its own: one for any size would be recorded anew within the clock.
+        self.loss = torch.compile(self.loss_of, mode=asked.mode, dynamic=False) if self.compiled else self.loss_of
 
     def loss_of(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Mean cross-entropy of a batch under autocast."""
@@ -74,9 +76,9 @@ class Training:
         return adam, torch.optim.lr_scheduler.OneCycleLR(adam, max_lr=peak, total_steps=steps, cycle_momentum=False)
 
     def warm_up(self) -> None:
-        """Compiles and takes a few steps, whose effect on the weights is undone in place."""
+        """Compiles, records (at the second call in each shape) and replays; the effect on the weights is undone."""
         initial = {k: v.clone() for k, v in self.model.state_dict().items()}
-        epochs = math.ceil(_WARM_STEPS / self.steps)
+        epochs = max(_WARM_CALLS if self.compiled else 1, math.ceil(_WARM_STEPS / self.steps))
         trial = self.optimizer(epochs)
         for _ in range(epochs):
             self.epoch(*trial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,15 @@ class Objects(Protocol):
 
     def write(self, body: bytes, name: str) -> None:
         """Writes one, over another of its name. Raises DataError."""
+
+    def seen(self, name: str) -> tuple[bytes | None, str | None]:
+        """Reads one with a mark of what it holds, for `swap`; None for both where there is none. Raises DataError."""
+
+    def swap(self, body: bytes, name: str, mark: str | None) -> bool:
+        """Writes a small one while it is still the one with this mark (None: while there is none).
+
+        Returns False where another writer was first, with something else. Raises DataError.
+        """
 
 
 class Folder:
@@ -62,6 +72,18 @@ class Folder:
                 part.replace(path)
             finally:
                 part.unlink(missing_ok=True)
+
+    def seen(self, name: str) -> tuple[bytes | None, str | None]:
+        """See Objects."""
+        body = self.read(name)
+        return body, None if body is None else hashlib.sha256(body).hexdigest()
+
+    def swap(self, body: bytes, name: str, mark: str | None) -> bool:
+        """See Objects; of two at the very same moment the later one stays, since folders know no conditions."""
+        if self.seen(name)[1] != mark:
+            return False
+        self.write(body, name)
+        return True
 
 
 @contextmanager

@@ -20,7 +20,15 @@ from pydantic import TypeAdapter
 
 from laptime.catalogue import options_of
 from laptime.data.objects import Objects, open_objects, patiently
-from laptime.engine.checkpoint_pointer import CHECKPOINT_SCHEMA, POINTER, Pointer, Written, parse_pointer
+from laptime.engine.checkpoint_pointer import (
+    CHECKPOINT_SCHEMA,
+    POINTER,
+    Claim,
+    FollowedError,
+    Pointer,
+    Written,
+    parse_pointer,
+)
 from laptime.engine.state import State, put_back, state_of
 from laptime.errors import DataError, RunError, UnreachableError, shorten
 from laptime.optimizations.base import Parts
@@ -75,9 +83,10 @@ class Checkpoints:
         self._spec, self._identity, self._world = spec, identity(spec), world
         self._place: Objects | None = None
         self._pointer = Pointer(spec=self._identity)
+        self._claim: Claim | None = None
         self.notes: list[str] = []
         self._last_s = self._unsaved_s = 0.0  # of writing the last one; of training since then
-        self._unseen = False  # the place was away when the run began: what it holds may be ahead
+        self._unseen = False  # the place was away or full when the run began: what it holds now may be ahead
 
     @property
     def starts(self) -> tuple[StartRecord, ...]:
@@ -98,6 +107,7 @@ class Checkpoints:
         if self._spec.checkpoints is None:
             return None
         self._place = open_objects(self._spec.checkpoints)
+        self._claim = Claim(self._place)
         body = self._waited_for(self._place) if self._world.first else None
         body, self._pointer = self._world.agreed((body, self._pointer))
         found = None if body is None else self._unpacked(body)
@@ -113,9 +123,10 @@ class Checkpoints:
         self._pointer = self._pointer.model_copy(update={"starts": (*before, start)})
         if self._world.first and not self._unseen:
             try:
-                self._place.write(self._pointer.body(), POINTER)
+                self._claim.write(self._pointer)
             except DataError as error:  # a place that is full or read-only costs the checkpoints, not the run
                 self._note(f"this start was not noted beside its checkpoints: {error}")
+                self._unseen = True
         return found
 
     def keep(self, parts: Parts, epochs: Sequence[EpochRecord], settled: Sequence[OptimizationSpec]) -> EpochRecord:
@@ -126,7 +137,7 @@ class Checkpoints:
         is left to be broken off, a small part of that share.
         """
         last = epochs[-1]
-        if self._place is None or not self._world.first:
+        if self._place is None or self._claim is None or not self._world.first:
             return last
         self._unsaved_s += last.epoch_s
         share = self._spec.checkpoint_share
@@ -142,12 +153,17 @@ class Checkpoints:
         try:
             if self._unseen and not self._overtakes(self._place, len(epochs)):
                 return last
+            self._claim.check()
             name = self._free_name(len(epochs))
             body = _packed(parts, epochs, settled)
             new = Written(name=name, sha256=hashlib.sha256(body).hexdigest(), epochs=len(epochs))
             pointer = self._pointer.model_copy(update={"written": (new, *self._pointer.written)[:_KEPT]})
             self._place.write(body, name)
-            self._place.write(pointer.body(), POINTER)
+            self._claim.write(pointer)
+        except FollowedError as followed:
+            self._note(f"{followed}: this one writes no checkpoints any more")
+            self._place = None
+            return last
         except Exception as error:  # a user's own optimizer may hold what no pickle takes, and raise what it likes
             self._note(f"no checkpoint was written after epoch {last.index}: {_reason(error)}")
             return last
@@ -204,14 +220,16 @@ class Checkpoints:
     def _overtakes(self, place: Objects, epochs: int) -> bool:
         """Whether a run that began without seeing its checkpoints is further than all that stand there; or raises."""
         text = place.read(POINTER)
-        written = () if text is None else self._own(text, place).written
-        if written and written[0].epochs >= epochs:
+        there = Pointer(spec=self._identity) if text is None else self._own(text, place)
+        if any(start.started_at > self.starts[-1].started_at for start in there.starts):
+            raise FollowedError(place)
+        if there.written and (ahead := there.written[0].epochs) >= epochs:
             self._note(
-                f"the checkpoint after {written[0].epochs} epochs that was seen at {place.url} later is kept: none is "
+                f"the checkpoint after {ahead} epochs that was seen at {place.url} later is kept: none is "
                 "written before this run has more"
             )
             return False
-        self._pointer, self._unseen = self._pointer.model_copy(update={"written": written}), False
+        self._pointer, self._unseen = self._pointer.model_copy(update={"written": there.written}), False
         return True
 
     def _free_name(self, epochs: int) -> str:

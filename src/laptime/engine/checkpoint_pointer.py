@@ -1,4 +1,4 @@
-"""`latest.json` beside the checkpoints of a run: which they are, and of which run."""
+"""`latest.json` beside the checkpoints of a run: which they are, of which run, and which of its starts writes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from laptime.errors import DataError
+from laptime.data.objects import Objects
+from laptime.errors import DataError, RunError, UnreachableError
 from laptime.parsing import other_schema, parse_json
 from laptime.records import Readable, StartRecord
 from laptime.spec import explain
@@ -35,6 +36,64 @@ class Pointer(Readable):
     def body(self) -> bytes:
         """As it is written."""
         return (json.dumps(self.model_dump(mode="json", by_alias=True), indent=1) + "\n").encode()
+
+
+class FollowedError(RunError):
+    """Another start of the run goes on from its checkpoints."""
+
+    def __init__(self, place: Objects) -> None:
+        super().__init__(f"another start of this run goes on at {place.url}")
+
+
+class Claim:
+    """One start's hold on the pointer: from its first write, which takes it over, until another start has written it.
+
+    A process that was given up (its host was cut off, say) may still run when its run goes on elsewhere.
+
+    Args:
+        place: where the pointer stands.
+    """
+
+    def __init__(self, place: Objects) -> None:
+        self._place = place
+        self._own: set[bytes] = set()  # what this start has written, or may have; empty until it takes over
+
+    def check(self) -> str | None:
+        """Looks whether another start has written the pointer since this one took it over.
+
+        Returns:
+            The mark of what stands there, for `swap`.
+
+        Raises:
+            DataError: it can't be read.
+            FollowedError: another start has.
+        """
+        there, mark = self._place.seen(POINTER) if self._own else (None, None)
+        if there is not None and there not in self._own:
+            raise FollowedError(self._place)
+        return mark
+
+    def write(self, pointer: Pointer) -> None:
+        """Writes it; whoever writes for the first time takes it over.
+
+        Raises:
+            DataError: it can't be written.
+            UnreachableError: that, or an earlier write, whose answer was lost, came in between.
+            FollowedError: another start has written it.
+        """
+        body = pointer.body()
+        if self._own:
+            self._swap(body)
+        else:
+            self._place.write(body, POINTER)
+        self._own = {body}
+
+    def _swap(self, body: bytes) -> None:
+        mark = self.check()
+        self._own.add(body)  # before: it may arrive where the answer does not
+        if not self._place.swap(body, POINTER, mark):
+            self.check()
+            raise UnreachableError(f"{self._place.url}/{POINTER} was being written by an earlier try.")
 
 
 def parse_pointer(text: bytes, place: str) -> Pointer:

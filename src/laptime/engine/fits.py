@@ -14,10 +14,15 @@ from laptime.optimizations.base import Recipe
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.sync_batchnorm import GlooBatchNorm
 
+# The allocator of the host; CUDA where it is not torch's allocator that asks (contexts, graphs, page-locked memory);
+# cuBLAS and cuDNN.
+_NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
+
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on a GPU or on the host."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    said = str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in said for words in _NO_MEMORY)
 
 
 def largest_part(batch_size: int, fits: Callable[[int], bool], least: int = 1) -> int | None:

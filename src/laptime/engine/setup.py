@@ -11,12 +11,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.optim import Optimizer
 
-from laptime.optimizations.augment import Augmented
-from laptime.optimizations.base import Loader, Parts, Recipe, shares
+from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.optimizations.boxes import BoxResidentLoader
-from laptime.optimizations.data import ItemLoader, OwnResidentLoader, ResidentLoader
+from laptime.optimizations.data import ItemLoader, OwnResidentLoader, ResidentLoader, innermost
 from laptime.optimizations.dead_taps import dead_parameters
-from laptime.optimizations.loader import Ahead
 from laptime.optimizations.shapes import ShapesUnknownError, guarded, runs_of, shadow_of
 from laptime.records import SetupRecord
 
@@ -34,7 +32,7 @@ def describe(recipe: Recipe, parts: Parts, marks: set[str]) -> SetupRecord:
         parts: what it was built into.
         marks: names of the parts that its steps have marked; a step that is one graph or reads values shows there.
     """
-    split, loader = recipe.data.train, _innermost(parts.loader)
+    split, loader = recipe.data.train, innermost(parts.loader)
     by_items = isinstance(loader, ItemLoader)
     return SetupRecord(
         batch_size=samples_of_a_rank(recipe),
@@ -105,13 +103,6 @@ def _note_input(made: dict[int, tuple[str, object]], found: set[str]) -> Callabl
             found.add(made[id(inputs[0])][0])
 
     return note
-
-
-def _innermost(loader: Loader) -> Loader:
-    """The loader below augmentations and copies that run ahead."""
-    while isinstance(loader, Augmented | Ahead):
-        loader = loader.loader if isinstance(loader, Augmented) else loader.inner
-    return loader
 
 
 def _kernel(optimizer: Optimizer, device: torch.device) -> str:

@@ -63,6 +63,7 @@ class Trained(Readable):
     Attributes:
         by_turns: whether it asked for turns with another training, epoch by epoch.
         memory_mib: what it took at its peak; where its record does not say, the largest process so far.
+        together_s: seconds from the first start to the last end of those that ran with it.
     """
 
     process: ProcessRecord
@@ -70,6 +71,7 @@ class Trained(Readable):
     flags: tuple[str, ...] = ()
     by_turns: bool = False
     memory_mib: float = 0.0
+    together_s: float = 0.0
 
 
 def tail(log: Path) -> str:

@@ -131,6 +131,8 @@ class PairRecord(Readable):
         flags: what was seen on the machine before anybody looked at the times.
         counted: whether it is among the pairs that decide; a flagged pair that was repeated is not.
         by_turns: whether both ran at the same time, one epoch of one and then of the other.
+        together_s: seconds from the first start to the last end where both ran at the same time; None where an earlier
+            version wrote it.
     """
 
     number: int
@@ -141,6 +143,12 @@ class PairRecord(Readable):
     flags: tuple[str, ...] = ()
     counted: bool = True
     by_turns: bool = False
+    together_s: float | None = None
+
+    @property
+    def took_s(self) -> float:
+        """What it cost."""
+        return self.together_s or self.base.wall_s + self.head.wall_s
 
     @property
     def log_ratio(self) -> float:

@@ -100,7 +100,7 @@ class Gate:
         self._update(
             schema_=TURNS_SCHEMA if self._together else GATE_SCHEMA,
             machine=base.machine,
-            pair_s=base.process.wall_s + head.process.wall_s,
+            pair_s=pair.took_s,
         )
         different = difference(pair)
         if different:
@@ -212,7 +212,7 @@ class Gate:
 
     def _cost_s(self) -> float:
         """What a pair takes here, by those that were run."""
-        return median([p.base.wall_s + p.head.wall_s for p in self.record.pairs] or [self.record.pair_s or 0.0])
+        return median([p.took_s for p in self.record.pairs] or [self.record.pair_s or 0.0])
 
     def _pair(self) -> None:
         """One pair; one that was disturbed is repeated once, and the second counts whatever was seen."""
@@ -244,6 +244,7 @@ class Gate:
             head=head,
             flags=flags,
             by_turns=both is not None,
+            together_s=both[0].together_s if both else None,
         )
 
     def _by_turns(self, sides: tuple[Side, Side], seed: int, number: int) -> tuple[Trained, Trained] | None:

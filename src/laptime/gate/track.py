@@ -116,7 +116,7 @@ def _rows(record: GateRecord) -> Iterator[MetricRow]:
         sides = (pair.base, pair.head)
         # What each waited for its turns is no time of its own, and both together took the whole pair's.
         ends = [p.started_at + p.wall_s for p in sides]
-        at = min(p.started_at for p in sides) + sum(p.wall_s for p in sides) if pair.by_turns else max(ends)
+        at = min(p.started_at for p in sides) + pair.took_s if pair.by_turns else max(ends)
         values = {
             "pair_ratio": math.exp(pair.log_ratio),
             "base_epoch_s": math.exp(pair.base.z),

@@ -118,6 +118,8 @@ class Trainer:
 
     def __init__(self, room: Path, device: str, timeout_s: float, say: Callable[[str], None]) -> None:
         self.room, self.device, self.timeout_s, self.say = room, device, timeout_s, say
+        # Sides whose processes have asked for a turn to prepare in, so that two of them may import at the same time.
+        self._prepares: set[Side] = set()
 
     def train(self, ready: Ready, seed: int) -> Trained:
         """Trains one side to its record.
@@ -132,7 +134,7 @@ class Trainer:
         """Trains both sides at the same time, one epoch of one and then of the other; the flags are of both.
 
         Args:
-            first: it starts, and begins once the other one has come as far.
+            first: its epochs begin once the other one has come as far.
             second: the other one.
             seed: of both.
 
@@ -146,18 +148,24 @@ class Trainer:
     def _train(self, sides: Sequence[Ready], seed: int) -> list[Trained]:
         runs = [_Run(ready, seed, self._emptied(ready.side)) for ready in sides]
         with self._alone(sides) as held, self._seated(runs) as turns:
-            watch = Watch(self.device)
+            watch, begin = Watch(self.device), time.monotonic()
             with contextlib.ExitStack() as ends:
                 for run in runs:
                     ends.callback(run.end)
                 self._supervise(runs, turns, watch, held)
-            flags = watch.flags()
+            flags, together_s = watch.flags(), time.monotonic() - begin
         found = []
         for run in runs:
+            if run.seat is not None and run.seat.prepares:
+                self._prepares.add(run.ready.side)
             cut = cut_down(run.ready.side, seed, run.record, (run.wall_s, run.begin, run.log))
-            takes = run.seat is not None and run.seat.takes_turns
-            memory = cut.process.peak_memory_mib or _largest_mib()
-            found.append(cut.model_copy(update={"flags": flags, "by_turns": takes, "memory_mib": memory}))
+            seen = {
+                "flags": flags,
+                "by_turns": run.seat is not None and run.seat.takes_turns,
+                "memory_mib": cut.process.peak_memory_mib or _largest_mib(),
+                "together_s": together_s,
+            }
+            found.append(cut.model_copy(update=seen))
         if len(runs) > 1:
             _check_turns(runs)
         return found
@@ -197,7 +205,7 @@ class Trainer:
             yield turns
 
     def _supervise(self, runs: Sequence[_Run], turns: Turns | None, watch: Watch, held: int | None) -> None:
-        """Runs processes to their ends, each started once those before it wait for a turn or have ended."""
+        """Runs processes to their ends."""
         begin, sample = time.monotonic(), 0.0
         while True:
             ended = [run.ended() for run in runs]
@@ -220,8 +228,10 @@ class Trainer:
                 _wait(runs)
 
     def _start_next(self, runs: Sequence[_Run], turns: Turns | None, held: int | None) -> None:
+        """Starts those that may: at once where all will ask before they prepare, else when the one before waits."""
+        at_once = turns is not None and self._prepares.issuperset(run.ready.side for run in runs)
         for number, run in enumerate(runs):
-            if run.process is None and all(r.waits or r.code == 0 for r in runs[:number]):
+            if run.process is None and (at_once or all(r.waits or r.code == 0 for r in runs[:number])):
                 run.start({TURNS: str(turns.paths[number])} if turns else {}, held)
 
     def _died(self, run: _Run) -> SideError:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from laptime.errors import RunError
+from laptime.turns import PREPARATION
 
 # First, second, second, first: neither is always the one that comes after the other.
 _ORDER = (0, 1, 1, 0)
@@ -41,7 +42,8 @@ class Seat:
         cpu_s: CPU seconds that it has taken so far.
         talks: its connections; more than one are ranks of one training, which can't be told from each other.
         state: `away` until it asks for the first time, `busy` from a turn on until it asks again or its process ends.
-        asked: whether it ever did.
+        asked: whether it ever asked for an epoch.
+        prepares: whether it asked to prepare, and so can do its imports beside another one.
         waited_s: how long it has waited for turns.
         beside_s, worked_s: how long another one trained while it waited, and the CPU time that it took then.
     """
@@ -52,12 +54,14 @@ class Seat:
     talks: list[socket.socket] = field(default_factory=list)
     state: Literal["away", "waiting", "busy", "gone"] = "away"
     asked: bool = False
+    prepares: bool = False
     waited_s: float = 0.0
     beside_s: float = 0.0
     worked_s: float = 0.0
     _since: float = 0.0
     _beside: tuple[float, float] | None = None
     _several: bool = False
+    _unprepared: bool = False
 
     @property
     def takes_turns(self) -> bool:
@@ -86,7 +90,7 @@ class Seat:
             with contextlib.suppress(OSError):
                 said = talk.recv(1)
             if said:
-                self.asked, self.state, self._since = True, "waiting", self.clock()
+                self._wait(to_prepare=said == PREPARATION)
             else:
                 talk.close()
                 self.talks.remove(talk)
@@ -99,20 +103,25 @@ class Seat:
         if self._several and self.state == "waiting":
             self.give()
 
+    @property
+    def unprepared(self) -> bool:
+        """Whether the turn that it waits for is the one to prepare in."""
+        return self.state == "waiting" and self._unprepared
+
     def give(self) -> None:
-        """Lets it train an epoch."""
+        """Lets it prepare, or train an epoch."""
         self._end_wait("busy")
         for talk in self.talks:
             with contextlib.suppress(OSError):  # it has just died, which the next look at it shows
                 talk.sendall(b"!")
 
     def stand_aside(self) -> None:
-        """Another one begins a turn."""
+        """Another one begins to train an epoch."""
         if self.state == "waiting":
             self._beside = self.clock(), self.cpu_s()
 
     def move_up(self) -> None:
-        """That turn is over."""
+        """That epoch is over."""
         if self._beside is not None and self.state == "waiting":
             since, spent = self._beside
             self.beside_s += self.clock() - since
@@ -125,6 +134,13 @@ class Seat:
         for each in (self.door, *self.talks):
             each.close()
         self.talks.clear()
+
+    def _wait(self, to_prepare: bool) -> None:
+        self.state, self._since, self._unprepared = "waiting", self.clock(), to_prepare
+        if to_prepare:
+            self.prepares = True
+        else:
+            self.asked = True
 
     def _end_wait(self, state: Literal["busy", "gone"]) -> None:
         self.waited_s, self.state = self.waiting_s(), state
@@ -174,12 +190,17 @@ class Turns:
             return
         for seat in self.seats:
             seat.move_up()
-        following = self.seats[_ORDER[self._given % len(_ORDER)] % len(self.seats)]
-        chosen = next((s for s in (following, *self.seats) if s.state == "waiting"), None)
+        chosen = next((s for s in self.seats if s.unprepared), None) or self._following()
         if chosen is None:
             return
-        self._given += 1
         for seat in self.seats:
-            if seat is not chosen:
+            # Beside a preparation nothing is timed.
+            if seat is not chosen and not chosen.unprepared:
                 seat.stand_aside()
         chosen.give()
+
+    def _following(self) -> Seat | None:
+        """Whose epoch is next."""
+        following = self.seats[_ORDER[self._given % len(_ORDER)] % len(self.seats)]
+        self._given += 1
+        return next((s for s in (following, *self.seats) if s.state == "waiting"), None)

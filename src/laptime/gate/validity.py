@@ -8,17 +8,16 @@ from __future__ import annotations
 import os
 import resource
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from laptime.devices import Gpu, others_on, slowed_down, visible_gpus
 from laptime.processes import allowed_cores
 
 # Shares of all cores, and pages: well above what an idle machine shows, well below what moves an epoch by some percent.
 OTHERS_SHARE = 0.10
 STEAL_SHARE = 0.02
 SWAP_PAGES = 2048
-# NVML's clock event reasons: hardware slowdown, software and hardware thermal slowdown, power brake.
-_HOT = 0x08 | 0x20 | 0x40 | 0x80
 
 
 @dataclass(frozen=True)
@@ -39,17 +38,19 @@ class Watch:
     device: str
     begin: Snapshot | None = None
     foreign: bool = False
-    hot: bool = field(default=False)
+    hot: bool = False
+    gpu: Gpu | None = None
 
     def __post_init__(self) -> None:
         """Takes the first counters, and asks whether somebody else is on the GPU."""
         self.begin = snapshot()
-        self.foreign = self.device == "cuda" and _gpu_processes() > 0
+        self.gpu = next(iter(visible_gpus()), None) if self.device == "cuda" else None
+        self.foreign = bool(others_on(self.device))
 
     def sample(self) -> None:
         """Asks the GPU whether it has slowed down."""
-        if self.device == "cuda" and not self.hot:
-            self.hot = _gpu_is_hot()
+        if self.gpu is not None and not self.hot:
+            self.hot = slowed_down(self.gpu)
 
     def flags(self) -> tuple[str, ...]:
         """What speaks against this measurement."""
@@ -97,24 +98,3 @@ def snapshot(proc: Path = Path("/proc")) -> Snapshot | None:
         swapped_pages=int(pages.get("pswpin", 0)) + int(pages.get("pswpout", 0)),
         ours_s=sum(u.ru_utime + u.ru_stime for u in usage),
     )
-
-
-def _gpu_processes() -> int:
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return sum(len(pynvml.nvmlDeviceGetComputeRunningProcesses(d)) for d in devices)
-    except pynvml.NVMLError:  # a driver that can't say, as in some containers, is no reason against a pair
-        return 0
-
-
-def _gpu_is_hot() -> bool:
-    import pynvml
-
-    try:
-        devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return any(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(d) & _HOT for d in devices)
-    except pynvml.NVMLError:
-        return False

@@ -22,6 +22,7 @@ from laptime.measure.memory import peak_mib, reset_peak
 from laptime.measure.pauses import Pauses, watched_collector
 from laptime.measure.syncs import count_syncs
 from laptime.optimizations.base import Parts, Recipe, batches, shares
+from laptime.optimizations.data import settle
 from laptime.records import EpochRecord
 from laptime.trees import cut
 from laptime.workloads.base import Batch, Counts
@@ -49,6 +50,7 @@ class Session:
         self.train_s = 0.0
         self.watch: CompileWatch | None = None
         self.syncs: int | None = None
+        self.cached = False  # whether an evaluation has left its memory in a GPU's allocator
 
     def warm_up(self, plan: Plan) -> float:
         """Runs the warm-up epochs and puts all state back; returns their seconds.
@@ -59,6 +61,8 @@ class Session:
         """
         saved = snapshot(self.parts)
         begin = time.perf_counter()
+        if plan.warmup_epochs:
+            self._meet_evaluation()
         whole, calls = len(self.parts.loader), self.recipe.warmup_calls
         steps = min(plan.warmup_steps or whole, whole)
         for epoch in range(plan.warmup_epochs):
@@ -68,10 +72,22 @@ class Session:
                 self._shapes(0, calls - 1, calls)
             self._other_sizes(calls)
             self._count_syncs()
+            settle(self.parts.loader)  # the first counted epoch would wait for its workers' leftovers
         self.wait()
         seconds = time.perf_counter() - begin
         reset(self.parts, self.recipe, saved)
         return seconds
+
+    def _meet_evaluation(self) -> None:
+        """Evaluates once on a GPU, before anything else, and gives the memory back.
+
+        cuDNN's benchmark empties the allocator's cache at each new shape: after the first counted epoch, the second one
+        would pay for getting all memory again. And what the evaluation leaves there would count as training's.
+        """
+        if (self.recipe.evaluate_on or self.parts.device).type == "cuda":
+            self._evaluated()
+            torch.cuda.empty_cache()
+            self.cached = False
 
     def counted(self, plan: Plan, first: int = 0) -> Iterator[EpochRecord]:
         """Yields the counted epochs one by one from the first one that is still to be run, each evaluated."""
@@ -89,7 +105,7 @@ class Session:
             drive(parts, index, lap)
         ranks_s = world.gathered(lap.own_s)
         epoch_s = max(ranks_s)
-        peak = max(world.gathered(peak_mib(parts.device)))
+        peak = self._peak()
         self.train_s += epoch_s
         train_loss, train_accuracy, samples = totals(lap.counts, world)
         if not math.isfinite(train_loss):
@@ -100,7 +116,7 @@ class Session:
         begin = time.perf_counter()
         for module in dict.fromkeys((parts.model, parts.evaluated)):
             world.same(module, parameters=False)  # each rank has BatchNorm statistics of its own; rank 0's are saved
-        tested = evaluate(parts, self.recipe, self.recipe.data.test)
+        tested = self._evaluated()
         test_loss, test_accuracy, _ = totals([tested], world)
         evaluate_s = time.perf_counter() - begin
         marked = self.marks.times()
@@ -134,6 +150,15 @@ class Session:
             ranks_breakdown=tuple(other for other in ranks[1:] if other is not None),
             **tested.scores,
         )
+
+    def _evaluated(self) -> Counts:
+        found = evaluate(self.parts, self.recipe, self.recipe.data.test)
+        self.cached = (self.recipe.evaluate_on or self.parts.device).type == "cuda"
+        return found
+
+    def _peak(self) -> float | None:
+        """MiB of the largest rank; None where a GPU's allocator still holds what an evaluation took."""
+        return None if self.cached else max(self.recipe.world.gathered(peak_mib(self.parts.device)))
 
     def _side(self, index: int) -> int | None:
         sizes = self.recipe.epoch_sizes

@@ -22,7 +22,7 @@ _COIN_SEED = 7_919
 class Augmented:
     """A loader whose batches go through the recipe's augmentations; the same whatever the loader."""
 
-    loader: Loader
+    inner: Loader
     recipe: Recipe
 
     def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
@@ -30,7 +30,7 @@ class Augmented:
         # One copy an epoch: indices that came from the host with each batch would make each step wait for the device.
         order = permutation(len(self.recipe.data.train), self.recipe.seed, index).to(self.recipe.device)
         held = shares(order, self.recipe.batch_size, self.recipe.world)
-        for batch, share in zip(self.loader.epoch(index, mark), held, strict=True):
+        for batch, share in zip(self.inner.epoch(index, mark), held, strict=True):
             indices = share.indices
             if len(batch) != len(indices):
                 raise RunError(
@@ -43,7 +43,7 @@ class Augmented:
             yield changed
 
     def __len__(self) -> int:
-        return len(self.loader)
+        return len(self.inner)
 
 
 def flip(recipe: Recipe, options: Options) -> Recipe:

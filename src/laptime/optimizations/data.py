@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData, Split
 from laptime.draws import SeededItems
+from laptime.optimizations.augment import Augmented
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, permutation, shares, unmarked
 from laptime.optimizations.boxes import kept_boxes, needed_bytes
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
@@ -64,11 +66,12 @@ class EpochBatches:
 
     def __init__(self, count: int, size: int, seed: int, world: World = ALONE) -> None:
         self.count, self.size, self.seed, self.epoch, self.world = count, size, seed, 0, world
-        self.keyed = False
+        self.keyed = self.stopped = False
 
     def __iter__(self) -> Iterator[Any]:
         order = permutation(self.count, self.seed, self.epoch)
-        chosen = (share.indices.tolist() for share in shares(order, self.size, self.world))
+        asked = itertools.takewhile(lambda _: not self.stopped, shares(order, self.size, self.world))
+        chosen = (share.indices.tolist() for share in asked)
         if not self.keyed:
             return chosen
         key = (self.seed % 2**64, self.epoch, self.world.rank)
@@ -117,21 +120,28 @@ class ItemLoader:
                 persistent_workers=count > 0,
                 pin_memory=page_locked(recipe),
             )
+        self.fetched: Iterator[Any] = iter(())
         self.device = recipe.device
         self.format = torch.channels_last if recipe.channels_last else torch.contiguous_format
 
+    def settle(self) -> None:
+        """Waits for batches that workers have under way of an epoch that was left early."""
+        self.sampler.stopped = True
+        for _ in self.fetched:
+            pass
+
     def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
         """See `Loader`; on a CPU a change of the memory format is the only copy."""
-        self.sampler.epoch = index
+        self.sampler.epoch, self.sampler.stopped = index, False
         with warnings.catch_warnings():
             # Python 3.12 warns of forks beside threads; a worker runs one thread and none of this process's locks.
             warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
             warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
-            fetched = iter(self.loader)
+            self.fetched = iter(self.loader)
         if self.loader.num_workers:
             mark("workers")
         copied = self.device.type != "cpu" or self.format is torch.channels_last
-        for given, weight in zip(fetched, self.sampler.weights(), strict=True):
+        for given, weight in zip(self.fetched, self.sampler.weights(), strict=True):
             if copied:
                 mark("data")
             content = sent(given, self.device, self.format)
@@ -142,6 +152,20 @@ class ItemLoader:
 
     def __len__(self) -> int:
         return len(self.sampler)
+
+
+def innermost(loader: Loader) -> Loader:
+    """The loader below augmentations and copies that run ahead."""
+    while isinstance(loader, Ahead | Augmented):
+        loader = loader.inner
+    return loader
+
+
+def settle(loader: Loader) -> None:
+    """Waits for what an epoch that was left early still has under way, so that the next one begins as any other."""
+    below = innermost(loader)
+    if isinstance(below, ItemLoader):
+        below.settle()
 
 
 class ResidentLoader:

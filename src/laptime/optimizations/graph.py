@@ -9,6 +9,8 @@ Source: "CUDA graphs", whole-network capture, in torch's documentation (notes/cu
 
 from __future__ import annotations
 
+import functools
+import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -132,11 +134,19 @@ def directly(work: Work) -> Counts:
     return work()
 
 
+@functools.cache
+def _side_stream() -> torch.cuda.Stream:
+    """One for all: cuBLAS keeps a workspace for each stream that it was used on."""
+    return torch.cuda.Stream()
+
+
 def on_side_stream(work: Work) -> Counts:
     """Runs work on another stream, as the steps before a capture must be; neither waits on the host."""
-    side, current = torch.cuda.Stream(), torch.cuda.current_stream()
+    side, current = _side_stream(), torch.cuda.current_stream()
     side.wait_stream(current)
-    with torch.cuda.stream(side):
+    with torch.cuda.stream(side), warnings.catch_warnings():
+        # Meant: an optimizer that can be captured has to have stepped before.
+        warnings.filterwarnings("ignore", "This instance was constructed with capturable=True", UserWarning)
         counts = work()
     current.wait_stream(side)
     return counts

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from flows.optimize import optimize
 
 from laptime.cli.containers import POOL, PREFECT_FILE
 
@@ -175,8 +176,10 @@ def test_the_deployments_run_where_the_image_keeps_the_flows() -> None:
     folder = next(iter(wanted["pull"][0].values()))["directory"]
     assert f"WORKDIR {folder}" in stages()["base"]
     names = {deployment["name"] for deployment in wanted["deployments"]}
-    assert "cifar-docker" in names
+    assert names == {"cifar-docker", "eurosat-docker", "detection-docker"}
     for deployment in wanted["deployments"]:
+        assert deployment["name"] == f"{deployment['parameters']['workload']}-docker"
+        optimize.validate_parameters(deployment["parameters"])
         assert deployment["work_pool"]["name"] == POOL
         assert (ROOT / deployment["entrypoint"].partition(":")[0]).is_file()
 

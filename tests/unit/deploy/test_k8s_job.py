@@ -17,6 +17,7 @@ from prefect_kubernetes.worker import KubernetesWorker, KubernetesWorkerJobConfi
 from tests.unit.deploy import manifests
 from tests.unit.deploy.manifests import FOLDERS, K8S, Document, build, deployments, job_template
 
+from laptime.catalogue import WORKLOADS
 from laptime.launchers.manifest import job as launched_job
 from laptime.launchers.settings import read_settings
 
@@ -24,6 +25,7 @@ GPU_NODE = {
     "node_selector": {"nvidia.com/gpu.present": "true"},
     "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
 }
+NAMES = {workload.name for workload in WORKLOADS}
 IMAGE = "registry.example.com/laptime-trainer@sha256:" + "0" * 64
 
 
@@ -130,20 +132,23 @@ def test_deployments_of_an_overlay_fit_its_manifests(folder: str) -> None:
         d for d in manifests.of_kind(documents, "ConfigMap") if d["metadata"]["name"].startswith("laptime-pool")
     )
     assert data["data"]["base-job-template.json"] == manifests.TEMPLATE.read_text(encoding="utf-8")
-    (deployment,) = deployments(folder)
-    assert deployment["name"] == "cifar-kubernetes"
-    assert deployment["entrypoint"] == "flows/optimize.py:optimize"
-    optimize.validate_parameters(deployment["parameters"])
-    pool = deployment["work_pool"]
     register = manifests.pod_of(manifests.named(documents, "Deployment", "prefect-worker"))["initContainers"][0]
-    assert f"work-pool create {pool['name']}" in " ".join(register["args"])
-    variables = {**pool["job_variables"], "image": IMAGE}
-    assert pool["job_variables"]["image"] == "{{ $LAPTIME_KUBERNETES_IMAGE }}"
-    manifest = job(**variables)
-    check_valid(manifest)
-    manifests.check_references(documents, pod_of(manifest), set())
-    asked = pod_of(manifest)["containers"][0]["resources"]["limits"].get("nvidia.com/gpu")
-    assert asked == (1 if folder.endswith(("gpu", "ddp")) else None)
+    # The ranks of DDP on several nodes are CIFAR's alone.
+    found = {deployment["name"] for deployment in deployments(folder)}
+    assert found == {f"{w}-kubernetes" for w in ({"cifar"} if folder.endswith("ddp") else NAMES)}
+    for deployment in deployments(folder):
+        assert deployment["entrypoint"] == "flows/optimize.py:optimize"
+        assert deployment["name"] == f"{deployment['parameters']['workload']}-kubernetes"
+        optimize.validate_parameters(deployment["parameters"])
+        pool = deployment["work_pool"]
+        assert f"work-pool create {pool['name']}" in " ".join(register["args"])
+        variables = {**pool["job_variables"], "image": IMAGE}
+        assert pool["job_variables"]["image"] == "{{ $LAPTIME_KUBERNETES_IMAGE }}"
+        manifest = job(**variables)
+        check_valid(manifest)
+        manifests.check_references(documents, pod_of(manifest), set())
+        asked = pod_of(manifest)["containers"][0]["resources"]["limits"].get("nvidia.com/gpu")
+        assert asked == (1 if folder.endswith(("gpu", "ddp")) else None)
 
 
 @manifests.needs_kubectl
@@ -185,5 +190,5 @@ def test_only_a_run_that_launches_jobs_gets_a_token() -> None:
 
 
 def _variables(folder: str) -> dict[str, Any]:
-    (deployment,) = deployments(folder)
+    deployment = deployments(folder)[0]
     return {**deployment["work_pool"]["job_variables"], "image": IMAGE}

@@ -248,11 +248,15 @@ def test_a_transfer_that_is_tried_again_draws_nothing_from_the_training(tmp_path
 
     class TriedAgain:
         def __init__(self, place):
-            self.place, self.url, self.read = place, place.url, place.read
+            self.place, self.url, self.read, self.seen = place, place.url, place.read, place.seen
 
         def write(self, body, name):
             random.random()
             self.place.write(body, name)
+
+        def swap(self, body, name, mark):
+            random.random()
+            return self.place.swap(body, name, mark)
 
     worker.run(spec_of(epochs=2), tmp_path / "whole")
     expected = random.getstate()

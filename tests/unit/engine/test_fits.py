@@ -66,6 +66,9 @@ def test_ranks_with_common_statistics_try_nothing(recipe):
 
 def test_only_memory_is_taken_for_memory():
     assert out_of_memory(MemoryError())
+    assert out_of_memory(RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later"))
+    assert out_of_memory(RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"))
+    assert out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
     assert not out_of_memory(RuntimeError("shapes differ"))
 
 

@@ -98,7 +98,7 @@ class Machinery:
             raise self.clash
         found = self.train(first, seed), self.train(second, seed)
         flags = tuple(flag for each in found for flag in each.flags)
-        one, other = (each.model_copy(update={"flags": flags}) for each in found)
+        one, other = (each.model_copy(update={"flags": flags, "together_s": 33.0}) for each in found)
         return one, other
 
     def gate(self, noise: float | None = 0.03, budget_s: float = 900.0, max_pairs: int = 24, **more) -> Gate:

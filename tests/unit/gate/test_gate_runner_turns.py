@@ -22,6 +22,9 @@ def test_epochs_go_by_turns_where_both_sides_can():
     assert machine.together == seeds
     assert [p.counted for p in record.pairs] == [True, False, True, True, True]
     assert record.pairs[1].flags == ("others", "others")
+    # Alone each took 20 s; together less, since both imported at the same time.
+    assert record.pair_s == 40.0
+    assert [p.took_s for p in record.pairs] == [33.0] * 5
 
 
 @pytest.mark.parametrize("takes", [("base",), ("head",), ()])
@@ -33,6 +36,7 @@ def test_one_after_the_other_where_a_side_takes_no_turns(takes):
     assert not record.by_turns
     assert record.schema_ == "laptime.gate/1"
     assert record.notices == ()
+    assert {p.took_s for p in record.pairs} == {40.0}
 
 
 def test_one_after_the_other_where_memory_holds_no_two(monkeypatch):

@@ -19,7 +19,6 @@ from laptime.gate.records import SideInfo
 from laptime.gate.sides import Ready, SideError
 from laptime.gate.trainer import Trainer
 from laptime.gate.turns import Seat, Turns, TurnsError
-from laptime.launchers.lock import HELD, device_lock
 
 SRC = Path(__file__).resolve().parents[3] / "src"
 # Notes when it starts and ends, and when each epoch does; `{more}` is done within the loop.
@@ -83,6 +82,50 @@ def test_kept_epochs_go_by_turns_and_never_two_at_once(both):
     assert min(head[2], base[2]) >= spans[-1][1]
 
 
+# Imports take long, and a turn is asked for to prepare in, as by laptime's own worker.
+PREPARES = """
+from laptime.turns import turn_taker
+imports = time.monotonic()
+time.sleep(1.0)
+with turn_taker() as turns:
+    turns.prepare()
+    prepares = time.monotonic()
+    time.sleep(0.3)
+    prepared = time.monotonic()
+    for epoch in turns.epochs(iter(range(2))):
+        since = time.monotonic()
+        time.sleep(0.1)
+        seen.append((epoch + 1, since, time.monotonic()))
+epochs = [{"index": e, "epoch_s": until - since, "samples": 7} for e, since, until in seen]
+open(os.environ["LAPTIME_RECORD"], "w").write(json.dumps({"schema": "laptime.record/1", "epochs": epochs}))
+seen = [(0, imports, prepares), (0, prepares, prepared), *seen]
+"""
+
+
+def test_sides_that_ask_before_they_prepare_import_at_the_same_time(both):
+    sides = [both.ready(side, epochs=0, before=PREPARES) for side in ("base", "head")]
+    alone = [both.trainer.train(side, 0) for side in sides]
+    assert all(t.by_turns for t in alone)
+    found = both.trainer.train_by_turns(sides[1], sides[0], 0)
+    (_, head, head_end), (_, base, base_end) = both.noted("head"), both.noted("base")
+    assert max(head[0][1], base[0][1]) < min(head[0][2], base[0][2])  # both import
+    assert head[1][2] <= base[1][1]  # the first prepares, then the second
+    spans = sorted([*kept((0, head, 0), "head"), *kept((0, base, 0), "base")])
+    assert [side for _, _, side in spans] == ["head", "base", "base", "head"]
+    assert spans[0][0] >= base[1][2]
+    assert min(head_end, base_end) >= spans[-1][1]
+    # What both took is less than what each took of its own.
+    assert found[0].together_s == found[1].together_s < sum(t.process.wall_s for t in found) - 0.5
+
+
+def test_a_side_that_does_not_ask_to_prepare_starts_when_the_other_one_waits(both):
+    sides = [both.ready("base", epochs=0, before=PREPARES), both.ready("head")]
+    for side in sides:
+        both.trainer.train(side, 0)
+    both.trainer.train_by_turns(sides[0], sides[1], 0)
+    assert both.noted("base")[1][0][2] >= both.noted("head")[0] >= both.noted("base")[1][0][1] + 1.0
+
+
 def test_a_single_process_has_its_turns_at_once_and_says_that_it_takes_them(both):
     found = both.trainer.train(both.ready("base", before="large = b'x' * (300 << 20)"), 0)
     assert found.by_turns
@@ -92,9 +135,7 @@ def test_a_single_process_has_its_turns_at_once_and_says_that_it_takes_them(both
 
 
 @pytest.mark.parametrize("device", ["cuda", "none"])
-def test_turns_are_for_a_cpu(device, tmp_path, monkeypatch):
-    monkeypatch.setattr("laptime.gate.validity._gpu_processes", lambda: 0)
-    monkeypatch.setattr("laptime.gate.validity._gpu_is_hot", lambda: False)
+def test_turns_are_for_a_cpu(device, tmp_path):
     two = Both(tmp_path, device=device)
     assert not two.trainer.train(two.ready("base"), 0).by_turns
 
@@ -244,37 +285,3 @@ def test_an_interruption_ends_both(both):
     for note in notes:
         with pytest.raises(ProcessLookupError):
             os.kill(int(note.read_text()), 0)
-
-
-def test_a_lock_that_is_handed_down_is_held_already(tmp_path, monkeypatch):
-    said: list[str] = []
-    with device_lock("cpu", said.append) as held:
-        monkeypatch.setenv(HELD, str(held))
-        with device_lock("cpu", said.append) as same:
-            assert same == held
-        os.fstat(held)  # it is not closed by who inherits it
-    assert said == []
-
-
-@pytest.mark.parametrize("named", ["other", "0", "999", "nonsense", "-1"])
-def test_a_descriptor_of_anything_else_is_no_lock(named, tmp_path, monkeypatch):
-    with (tmp_path / "other").open("w") as other:
-        monkeypatch.setenv(HELD, str(other.fileno()) if named == "other" else named)
-        with device_lock("cpu", print) as held:
-            assert held != other.fileno()
-            assert os.path.samestat(os.fstat(held), (tmp_path / "laptime-cpu.lock").stat())
-
-
-def test_another_holders_lock_is_waited_for_whatever_was_handed_down(tmp_path, monkeypatch):
-    with device_lock("cpu", print):
-        mine = os.open(tmp_path / "laptime-cpu.lock", os.O_RDWR)
-        monkeypatch.setenv(HELD, str(mine))
-        said: list[str] = []
-
-        def sleep(_: float) -> None:
-            raise TimeoutError
-
-        with pytest.raises(TimeoutError), device_lock("cpu", said.append, sleep):
-            pass
-        os.close(mine)
-    assert "in use by another timed run" in said[0]

@@ -8,7 +8,7 @@ import pytest
 
 from laptime.errors import RunError
 from laptime.launchers import lock
-from laptime.launchers.lock import device_lock
+from laptime.launchers.lock import HELD, device_lock
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +60,37 @@ def test_no_link_is_followed(own_folder):
     with pytest.raises(RunError, match=r"laptime-cpu\.lock"), device_lock("cpu", print):
         pass
     assert not (own_folder / "elsewhere").exists()
+
+
+def test_a_lock_that_is_handed_down_is_held_already(tmp_path, monkeypatch):
+    said: list[str] = []
+    with device_lock("cpu", said.append) as held:
+        monkeypatch.setenv(HELD, str(held))
+        with device_lock("cpu", said.append) as same:
+            assert same == held
+        os.fstat(held)  # it is not closed by who inherits it
+    assert said == []
+
+
+@pytest.mark.parametrize("named", ["other", "0", "999", "nonsense", "-1"])
+def test_a_descriptor_of_anything_else_is_no_lock(named, tmp_path, monkeypatch):
+    with (tmp_path / "other").open("w") as other:
+        monkeypatch.setenv(HELD, str(other.fileno()) if named == "other" else named)
+        with device_lock("cpu", print) as held:
+            assert held != other.fileno()
+            assert os.path.samestat(os.fstat(held), (tmp_path / "laptime-cpu.lock").stat())
+
+
+def test_another_holders_lock_is_waited_for_whatever_was_handed_down(tmp_path, monkeypatch):
+    with device_lock("cpu", print):
+        mine = os.open(tmp_path / "laptime-cpu.lock", os.O_RDWR)
+        monkeypatch.setenv(HELD, str(mine))
+        said: list[str] = []
+
+        def sleep(_: float) -> None:
+            raise TimeoutError
+
+        with pytest.raises(TimeoutError), device_lock("cpu", said.append, sleep):
+            pass
+        os.close(mine)
+    assert "in use by another timed run" in said[0]

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from tests.unit.conftest import make_data, make_spec
 
-from laptime.engine.build import build
+from laptime.engine.build import build, make_recipe
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.workloads.base import Counts
@@ -23,6 +24,17 @@ def warmed_up(recipe, **changes) -> list[int]:
     parts = build(recipe, mark=StepMarks())
     Session(parts, recipe, parts.mark, lambda *_: None).warm_up(Plan(1, 1, 1))
     return taken
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_first_epoch_alone_says_what_memory_training_takes():
+    recipe = make_recipe(make_spec(device="cuda"), make_data(size=8), ())
+    parts = build(recipe, mark=StepMarks())
+    session, plan = Session(parts, recipe, parts.mark, lambda *_: None), Plan(3, 1, None)
+    session.warm_up(plan)
+    first, *later = [epoch.peak_memory_mib for epoch in session.counted(plan)]
+    assert first > 0
+    assert later == [None, None]
 
 
 @pytest.mark.parametrize(("size", "expected"), [(20, [20, 8]), (16, [16]), (48, [48])])

@@ -7,8 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from laptime.engine.build import build
 from laptime.errors import UsageError
-from laptime.optimizations.data import ItemDataset, items, no_room
+from laptime.measure.epochs import Plan, Session
+from laptime.measure.marks import StepMarks
+from laptime.optimizations.augment import Augmented
+from laptime.optimizations.data import ItemDataset, items, no_room, settle
 from laptime.optimizations.loader import candidates, pinned, workers
 
 
@@ -39,6 +43,44 @@ def test_an_epoch_that_was_left_early_does_not_spoil_the_next(recipe):
     assert len(multiprocessing.active_children()) == 2
     del loader
     assert not multiprocessing.active_children()
+
+
+def test_without_workers_nothing_more_is_fetched_of_an_epoch_that_was_left_early(recipe, monkeypatch):
+    plain, fetched = ItemDataset.__getitem__, []
+    monkeypatch.setattr(ItemDataset, "__getitem__", lambda self, index: fetched.append(index) or plain(self, index))
+    loader = items(replace(recipe, batch_size=4))
+    next(iter(loader.epoch(3)))
+    settle(loader)
+    assert len(fetched) == 4
+    assert len(list(loader.epoch(0))) == 12
+
+
+def test_what_an_epoch_that_was_left_early_has_under_way_is_waited_for(recipe):
+    chosen = workers(replace(recipe, batch_size=4), {"count": 2})
+    loader, expected = items(chosen), all_batches(replace(recipe, batch_size=4), 1)[0]
+    wrapped = Augmented(loader, chosen)
+    next(iter(wrapped.epoch(3)))
+    assert under_way(loader)
+    settle(wrapped)
+    assert not under_way(loader)
+    settle(wrapped)
+    found = list(wrapped.epoch(0))
+    assert len(found) == len(expected) == 12
+    assert all(a.inputs.equal(b.inputs) for a, b in zip(found, expected, strict=True))
+
+
+def under_way(loader) -> int:
+    """Batches that workers were told to fetch and that nobody has taken yet."""
+    return loader.loader._iterator._tasks_outstanding
+
+
+def test_the_warm_up_leaves_nothing_to_wait_for(recipe):
+    recipe = workers(replace(recipe, batch_size=4), {"count": 2})
+    parts = build(recipe, mark=StepMarks())
+    Session(parts, recipe, parts.mark, lambda *_: None).warm_up(Plan(1, 1, 2))
+    assert parts.loader.sampler.stopped
+    assert not under_way(parts.loader)
+    assert len(list(parts.loader.epoch(0))) == 12
 
 
 def test_the_number_that_was_tried_out_is_written_down(recipe):

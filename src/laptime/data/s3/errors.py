@@ -45,6 +45,11 @@ def is_missing(error: ClientError) -> bool:
     return code_of(error) in _MISSING
 
 
+def is_unsupported(error: ClientError) -> bool:
+    """A server that has no such request, or no conditions on one."""
+    return code_of(error) in ("NotImplemented", "501")
+
+
 def is_lost(error: ClientError) -> bool:
     """A condition that did not hold: another writer was there first."""
     return code_of(error) in ("PreconditionFailed", "412", "ConditionalRequestConflict", "409")

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from laptime.data.net import Moved
 from laptime.data.s3.download import download
-from laptime.data.s3.errors import Explainer, is_lost, is_missing
+from laptime.data.s3.errors import Explainer, is_lost, is_missing, is_unsupported
 from laptime.data.s3.parts import PART, Target, body_of, condition
 from laptime.data.s3.upload import abort_stale, upload
 from laptime.errors import DataError, UsageError, shorten
@@ -106,6 +106,11 @@ class S3Place:
             try:
                 target.client.put_object(**target.at, Body=body, ChecksumAlgorithm="SHA256", **condition(etag))
             except ClientError as error:
+                if is_unsupported(error):  # looked at and then written, as in a folder
+                    if self.seen(name)[1] != etag:
+                        return False
+                    self.write(body, name)
+                    return True
                 if not is_lost(error):
                     raise
                 # A retry of our own finds what it wrote before the answer was lost.
