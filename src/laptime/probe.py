@@ -41,6 +41,9 @@ from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 _ROUNDS = 5
 # A step at a large batch takes long and varies less.
 _LARGE_ROUNDS = 2
+# Half the speed or less is no gain that more rounds or a larger batch could show: bf16 without instructions for it
+# takes ten times as long, and minutes at a batch of 512.
+_HOPELESS = 0.5
 _SAMPLES = 128
 _CLASSES = 10
 _PHOTOGRAPH = (320, 480)
@@ -71,6 +74,8 @@ def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> 
             before = exact_before(workload, device, rung)
             for key, batch in places_of(workload, device, entry.probe):
                 gains[key] = Trial(workload, before, rung_spec(rung), batch).gain()
+                if gains[key] <= _HOPELESS:
+                    break
     return ProbeRecord(
         machine=with_ceilings(ceilings),
         gains=gains,
@@ -164,7 +169,8 @@ class Trial:
         """Speed with the optimization over speed without.
 
         Both sides take steps in turn on random images, or on samples of the user's own; the ratio is that of the
-        medians. The first round, with all that is done only once, does not count.
+        medians. The first round, with all that is done only once, does not count. One round that counts is enough where
+        it shows as little as the first.
         """
         sides = [self._parts(chosen) for chosen in (self.before, combine(self.before, self.added))]
         times: list[list[float]] = [[], []]
@@ -172,6 +178,8 @@ class Trial:
         for _ in range(rounds + 1):
             for parts, seconds in zip(sides, times, strict=True):
                 seconds.append(_steps_s(parts))
+            if len(times[0]) > 1 and all(a <= b * _HOPELESS for a, b in zip(*times, strict=True)):
+                break
         without, with_it = (median(t[1:]) for t in times)
         return without / with_it
 

@@ -14,6 +14,7 @@ _ROUNDS = 4
 _TOO_LONG_S = 1.0
 # Large enough for a few milliseconds on a device: batch, channels and size of the convolution's maps.
 _GEMM = {"cpu": 1536, "cuda": 8192}
+_SMALL_PART = 8
 _CONV = {"cpu": (64, 128, 16), "cuda": (2048, 256, 16)}
 _COPY_MIB = {"cpu": 128, "cuda": 2048}
 
@@ -45,6 +46,12 @@ def best_s(work: Callable[[], object], device: torch.device, rounds: int = _ROUN
 
 def _gemm(device: torch.device, dtype: torch.dtype) -> float:
     side = _GEMM[device.type]
+    small = _gemm_of(side // _SMALL_PART, device, dtype)
+    # Without instructions for bf16 one large product takes ten seconds and more, and is no faster a flop.
+    return small if 2 * side**3 / small / 1e9 > _TOO_LONG_S else _gemm_of(side, device, dtype)
+
+
+def _gemm_of(side: int, device: torch.device, dtype: torch.dtype) -> float:
     a = torch.randn(side, side, device=device, dtype=dtype)
     return 2 * side**3 / best_s(lambda: a @ a, device) / 1e9
 

@@ -1,11 +1,16 @@
-"""The probe before a ladder, of a workload in a user's own file."""
+"""The probe before a ladder: of a workload in a user's own file, and where it ends early."""
 
 import sys
 
+import pytest
+import torch
 from tests.own_files import TUPLE, write
 
 from laptime import probe as probing
+from laptime.catalogue import rung_spec
 from laptime.inspecting import inspect
+from laptime.measure import ceilings
+from laptime.probe import Trial
 from laptime.records import Ceilings
 
 
@@ -15,3 +20,34 @@ def test_a_users_own_workload_is_probed_at_its_own_batch(tmp_path, monkeypatch):
     data = inspect(write(tmp_path / "probed.py", TUPLE))
     found = probing.probe(data.model_dump_json(), "cpu", ["bf16"])
     assert found.gains["bf16"] > 0
+
+
+@pytest.mark.parametrize(
+    ("times_with", "gain", "rounds"),
+    [((9.0, 8.0), 1 / 8, 2), ((9.0, 0.5, 0.5, 9.0, 0.5, 0.5), 2.0, 6), ((1.5, 8.0, 1.5, 1.5, 1.5, 1.5), 1 / 1.5, 6)],
+)
+def test_a_trial_ends_early_only_where_two_rounds_show_no_hope(monkeypatch, times_with, gain, rounds):
+    """What is slow only once, in the first round or in another, has all its rounds."""
+    left = [seconds for with_it in times_with for seconds in (1.0, with_it)]
+    monkeypatch.setattr(Trial, "_parts", lambda *_: None)
+    monkeypatch.setattr(probing, "_steps_s", lambda _: left.pop(0))
+    assert Trial("cifar", (), rung_spec("bf16"), 32).gain() == pytest.approx(gain)
+    assert not left
+    assert len(times_with) == rounds
+
+
+@pytest.mark.parametrize(("gain", "measured"), [(0.1, {"bf16"}), (0.9, {"bf16", "bf16@512"})])
+def test_what_takes_twice_as_long_is_not_tried_at_the_large_batch(monkeypatch, gain, measured):
+    monkeypatch.setattr(probing, "measure_ceilings", lambda _: Ceilings())
+    monkeypatch.setattr(Trial, "gain", lambda _: gain)
+    assert probing.probe("cifar", "cpu", ["bf16"]).gains.keys() == measured
+
+
+@pytest.mark.parametrize(("gflops", "sides"), [(0.8, [192]), (150.0, [192, 1536])])
+def test_a_product_that_would_take_seconds_is_measured_small(monkeypatch, gflops, sides):
+    asked = []
+    monkeypatch.setattr(ceilings, "_gemm_of", lambda side, *_: asked.append(side) or gflops)
+    monkeypatch.setattr(ceilings, "_conv", lambda *_: 1.0)
+    found = ceilings.measure_ceilings(torch.device("cpu"))
+    assert found.gemm_bf16_gflops == gflops
+    assert asked == sides * 2
