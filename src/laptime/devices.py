@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,10 @@ from laptime.records import Machine
 
 # NVML's clock event reasons: hardware slowdown, software and hardware thermal slowdown, power brake.
 _HOT = 0x08 | 0x20 | 0x40 | 0x80
-_INTERESTING = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd", "bf16", "sve")
+_INTERESTING = ("avx2", "avx_ne_convert", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd", "bf16", "sve")
+# What oneDNN's kernels for bf16 need, any of them; without them it takes ten times as long as fp32 (docs/log.md).
+_FOR_BF16 = {"avx_ne_convert", "avx512f", "bf16"}
+EMULATED = "this CPU has no instructions for it, and takes ten times as long"
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,13 @@ def device_count(device: str) -> int:
 def missing_extra(extra: str) -> str | None:
     """What an optional extra, called as the package that it brings, lacks here; None where all is there."""
     return None if find_spec(extra) else f"{extra} is not installed: pip install 'laptime[{extra}]'"
+
+
+def hopeless_here(variant: str, optimizations: Collection[str], device: str) -> tuple[str, ...]:
+    """The optimizations that a variant's name stands for without saying so and that this CPU can only emulate."""
+    known = set(_instruction_sets())
+    emulated = device == "cpu" and bool(known) and not known & _FOR_BF16
+    return ("bf16",) if emulated and "bf16" in optimizations and "bf16" not in variant else ()
 
 
 def missing_compiler(device: str) -> str | None:

@@ -2,10 +2,11 @@
 
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
-from laptime.devices import Gpu, chosen, lock_name, others_on
+from laptime.devices import Gpu, chosen, hopeless_here, lock_name, others_on
 from laptime.gate.validity import Watch
 from laptime.probe import lacks
 
@@ -76,3 +77,23 @@ def test_an_old_gpu_lacks_formats_with_its_reason():
     assert "T4 has compute capability 7.5" in lacks("T4", (7, 5))["bf16"]
     assert set(lacks("P100", (6, 0))) == {"bf16", "fp16", "tf32"}
     assert lacks("H200", (9, 0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("flags", "variant", "device", "away"),
+    [
+        ("flags\t: fpu avx2 fma", "cpu-optimized", "cpu", ("bf16",)),
+        ("flags\t: fpu avx2 fma", "cpu-optimized", "cuda", ()),
+        ("flags\t: fpu avx2 fma", "cpu-baseline+bf16+products", "cpu", ()),
+        ("flags\t: fpu avx2 avx512f", "cpu-optimized", "cpu", ()),
+        ("flags\t: fpu avx2 avx_ne_convert", "cpu-optimized", "cpu", ()),
+        ("Features\t: fp asimd", "cpu-optimized", "cpu", ("bf16",)),
+        ("Features\t: fp asimd bf16", "cpu-optimized", "cpu", ()),
+        ("processor\t: 0", "cpu-optimized", "cpu", ()),
+    ],
+)
+def test_what_a_name_stands_for_holds_no_bf16_where_a_cpu_would_emulate_it(monkeypatch, flags, variant, device, away):
+    """By the flags that Linux reports; where it reports none that are known, nobody knows."""
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: flags)
+    assert hopeless_here(variant, ["resident", "bf16"], device) == away
+    assert hopeless_here(variant, ["resident"], device) == ()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laptime.catalogue.own import is_own
+from laptime.devices import EMULATED, hopeless_here
 from laptime.errors import RunError, UsageError
 from laptime.gate.git import commit_of, find_base, is_dirty, top_of, worktree
 from laptime.gate.records import Side, SideInfo
@@ -105,8 +106,8 @@ def _folder(side: Side, name: str) -> SideInfo:
 
 def make_ready(
     request: GateRequest, infos: tuple[SideInfo, SideInfo], home: Path, say: Say
-) -> tuple[Ready, Ready, str]:
-    """Environments and commands of both sides, and what they train in words.
+) -> tuple[Ready, Ready, str, str]:
+    """Environments and commands of both sides, what they train in words, and a notice on that or nothing.
 
     Raises:
         SideError: a side does not build, or is from before what the gate calls.
@@ -119,14 +120,15 @@ def make_ready(
             Ready("base", base, Path(base.folder), split[0]),
             Ready("head", head, Path(head.folder), split[1]),
         )
-        return *ready, commands[0] if commands[0] == commands[1] else f"{commands[0]} against {commands[1]}"
+        return *ready, commands[0] if commands[0] == commands[1] else f"{commands[0]} against {commands[1]}", ""
     fit = fitting(Path(base.folder), Path(head.folder))
     python = _python("base", base, fit, say)
-    written = _written_out(request, base, python)
+    written, notice = _written_out(request, base, python)
     return (
         _own_laptime("base", base, python, (request, written, home)),
         _own_laptime("head", head, _python("head", head, fit, say), (request, written, home)),
         written,
+        notice,
     )
 
 
@@ -234,19 +236,23 @@ def _questioned(side: Side, info: SideInfo, python: str, own: bool) -> bool:
     return "--bare" in _ask(side, info, python, "-m", "laptime", "run", "--help")
 
 
-def _written_out(request: GateRequest, base: SideInfo, python: str) -> str:
+def _written_out(request: GateRequest, base: SideInfo, python: str) -> tuple[str, str]:
     """Base's variant as the list that it stands for there, so that head can't mean another one by its name.
+
+    With it a notice, where it is less than that, since this machine can't run all of it; or nothing.
 
     For a workload of the user's own it stays a name: what it stands for depends on what a run finds in the file, and
     sides that find something else are told apart by their specs.
     """
     if is_own(request.workload):
-        return request.variant
+        return request.variant, ""
     answer = _ask("base", base, python, "-m", "laptime", "explain", request.variant, "--json")
     try:
         told = json.loads(answer)
-        chosen = [OptimizationSpec(name=t["optimization"], options=t["options"]).text() for t in told["transforms"]]
-        return "+".join([f"{told['device']}-baseline", *chosen])
+        chosen = [OptimizationSpec(name=t["optimization"], options=t["options"]) for t in told["transforms"]]
+        hopeless = hopeless_here(request.variant, [o.name for o in chosen], told["device"])
+        notice = f"{request.variant} is gated without {' and '.join(hopeless)}: {EMULATED}." if hopeless else ""
+        return "+".join([f"{told['device']}-baseline", *(o.text() for o in chosen if o.name not in hopeless)]), notice
     except (ValueError, LookupError, TypeError) as error:
         reason = (
             f"base's own laptime does not say what {request.variant} stands for: give it written out, or --command."

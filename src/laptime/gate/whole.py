@@ -94,8 +94,9 @@ def _run(
 ) -> None:
     room, say, history = around
     with checkouts(request, Path.cwd(), room, say) as infos:
-        base, head, written = make_ready(request, infos, places.home, say)
+        base, head, written, notice = make_ready(request, infos, places.home, say)
         notices = [f"{r.side} is gated with changes that are not committed." for r in (base, head) if r.info.dirty]
+        notices += [notice] if notice else []
         state.record = state.record.model_copy(
             update={"base": base.info, "head": head.info, "variant": written, "notices": tuple(notices)}
         )

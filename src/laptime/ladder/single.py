@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from laptime.catalogue import DEVICES
-from laptime.devices import choose_device
+from laptime.devices import EMULATED, choose_device, hopeless_here
 from laptime.errors import UsageError
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.plan import rungs_refused
@@ -65,16 +65,24 @@ def run_single(
     variant = chosen_variant(request, settings)
     check_out(request, "record.json")
     check_weights(request.weights, request.workload)
-    if ranks_there(request.launcher) is None:
+    here = ranks_there(request.launcher) is None
+    if here:
         choose_device(DEVICES[variant.device])
     check_variant(request, variant)
     data = fetch_data(request.workload, request.data, places, in_words(say))
     away = rungs_refused(variant.device, request.workload, data)
-    if away:
-        variant = with_options(resolve(variant_name(request), away), settings)
+    hopeless = _hopeless(variant) if here else ()
+    if hopeless:
+        say(f"{variant.name} runs without {' and '.join(hopeless)}: {EMULATED}.")
+    if away or hopeless:
+        variant = with_options(resolve(variant_name(request), (*away, *hopeless)), settings)
     spec = make_spec(request, variant, data, 0).model_copy(update={"checkpoints": checkpoints})
     if bare:
         spec = spec.model_copy(update={"check": False, "save_model": False, "profile": "none"})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"
     folder = Path(request.out).resolve() if request.out else places.runs / name
     return launch(request.launcher, spec, folder, Hooks(on_event=on_event, say=say)), folder
+
+
+def _hopeless(variant: Variant) -> tuple[str, ...]:
+    return hopeless_here(variant.name, [o.name for o in variant.optimizations], DEVICES[variant.device])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -22,9 +23,23 @@ QUIET = (0.01, -0.01, 0.005, -0.004)
 
 def test_the_variant_of_a_users_own_workload_stays_a_name_and_its_file_one_of_each_side():
     request = make_gate_request(workload="train.py:workload", device="cpu")
-    assert _written_out(request, SideInfo(folder="/nowhere"), "no-python") == "cpu-optimized"
+    assert _written_out(request, SideInfo(folder="/nowhere"), "no-python") == ("cpu-optimized", "")
     with pytest.raises(UsageError, match="one file for both sides: give its path inside"):
         make_gate_request(workload="/there/train.py:workload", device="cpu")
+
+
+def test_a_cpu_that_emulates_bf16_gates_what_a_name_stands_for_without_it_and_says_so(monkeypatch):
+    monkeypatch.setattr("laptime.gate.sides.hopeless_here", lambda *_: ("bf16",))
+    request, here = make_gate_request(workload="cifar", device="cpu"), SideInfo(folder=".")
+    written, notice = _written_out(request, here, sys.executable)
+    assert written.startswith("cpu-baseline+")
+    assert "dead-taps" in written
+    assert "bf16" not in written
+    assert notice.startswith("cpu-optimized is gated without bf16: this CPU has no instructions for it")
+    monkeypatch.setattr("laptime.gate.sides.hopeless_here", lambda *_: ())
+    written, notice = _written_out(request, here, sys.executable)
+    assert "+bf16+" in written
+    assert notice == ""
 
 
 def test_flags_of_a_pair():
