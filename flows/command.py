@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import os
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
-import psutil
 from prefect import Flow
 from prefect.client.schemas.objects import State
+from prefect.exceptions import TerminationSignal
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.utilities.callables import parameter_docstrings
 
 from flows.guard import guard_server
+from flows.leaving import attend_signals, leave
 from laptime.cli.ladder_view import closing_words
 from laptime.compare.terminal import print_comparison
 from laptime.errors import LaptimeError
 from laptime.ladder import Ladder, make_request, settled_preset
-from laptime.processes import end_tree
-
-_ENDING_S = 3.5
 
 
 def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] | None = None) -> int:
@@ -47,15 +41,14 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
     except LaptimeError as error:
         return _complain(error)
     texts = {**request.model_dump(include=set(given)), "variants": given.get("variants")}
-    signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGTERM, _interrupt)
+    attend_signals()
     if not PREFECT_API_URL.value():
         guard_server()
     try:
         with server_settings():
             state: State[Any] = flow(**texts, return_state=True)  # type: ignore[assignment]
-    except KeyboardInterrupt:
-        _leave()
+    except (KeyboardInterrupt, TerminationSignal):
+        leave()
     if finished and finished[-1].comparison is not None:
         print_comparison(finished[-1].comparison)
         sys.stdout.write(closing_words(finished[-1]) + "\n")
@@ -63,26 +56,6 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
         return 0
     sys.stderr.write(f"laptime: {state.message}\n")
     return 1
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Ctrl-C reaches the temporary server too, and Prefect goes on calling the dead server for half a minute.
-
-    The interruption ends the training process and closes the journal at once; what is left then is cut off.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    last = threading.Timer(_ENDING_S, _leave)
-    last.daemon = True
-    last.start()
-    raise KeyboardInterrupt
-
-
-def _leave() -> NoReturn:
-    for child in psutil.Process().children():
-        end_tree(child.pid, grace_s=1.0)
-    sys.stderr.write("laptime: interrupted; the run is marked, what was measured is kept, and --resume goes on.\n")
-    sys.stderr.flush()
-    os._exit(128 + signal.SIGINT)
 
 
 def server_settings() -> AbstractContextManager[object]:

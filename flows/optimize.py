@@ -17,12 +17,14 @@ from typing import Annotated, Any, Literal
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment
 from prefect.states import Failed
 from pydantic import AfterValidator, Field
 
 from flows.artifacts import Progress, publish_artifacts
 from flows.deployed import end_with_worker
+from flows.leaving import leave_soon
 from laptime.catalogue import WORKLOADS, find_workload
 from laptime.errors import LaptimeError, TrackingError, UnreachableError, in_words
 from laptime.ladder import Ladder, LadderRequest, Turn, make_request, open_ladder, prepare_data, resume_ladder
@@ -167,6 +169,9 @@ def optimize(
     except (LaptimeError, OSError) as error:
         # A state instead of an exception: the sentence is shown, and no traceback around it.
         return Failed(message=in_words(error) if isinstance(error, OSError) else str(error))
+    except TerminationSignal:
+        leave_soon()
+        raise
     if ladder.exit_code():
         return Failed(message=ladder.complaint(), data=None)
     return f"{len(ladder.runs)} processes compared in {ladder.folder}"
@@ -179,13 +184,14 @@ def run_all(request: LadderRequest) -> Ladder:
     if ladder.record.status == "done":
         get_run_logger().info(f"The ladder {ladder.record.id} is done, nothing was run.")
         return _shown(ladder, places)
+    deployed = deployment.id is not None  # asks the server, which an interruption may have ended
     try:
         run_turns(ladder)
         ladder.compare()
         ladder.close("failed" if ladder.exit_code() else "done")
     except BaseException as error:
         ladder.close("failed" if isinstance(error, (LaptimeError, OSError)) else "interrupted")
-        if deployment.id:
+        if deployed:
             # Now, since the journal may go with its container; no task, which a cancelled flow can't start.
             with suppress(LaptimeError, OSError):
                 ladder.publish()

@@ -109,14 +109,38 @@ def test_an_interrupted_verification(tmp_path):
     assert statuses(tmp_path / "home")["advice"] == ["FINISHED"]
 
 
-def interrupted(process, number, folder, progress) -> str:
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
+def test_an_interrupted_main_job(tmp_path, number):
+    """The whole group is told, as a terminal and `timeout` do it: Prefect's temporary server ends, too."""
+    images = write_folder(tmp_path / "images", train=24, test=8)
+    out = tmp_path / "ladder"
+    command = [sys.executable, "-m", "flows.optimize", "--data", str(images), "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, "--epochs", "500", "--repeats", "1", "--profile", "none", "--variants", "cpu-baseline"],
+        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output = interrupted(process, number, tmp_path, lambda: [out / "cpu-baseline-0" / "progress.jsonl"], True)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130, output
+    assert "interrupted; the run is marked, what was measured is kept, and --resume goes on" in output
+    assert json.loads((out / "ladder.json").read_text())["status"] == "interrupted"
+
+
+def interrupted(process, number, folder, progress, group=False) -> str:
     """Sends a signal once an epoch stands in a file of progress; what the command printed. Training ends at once."""
     until = time.monotonic() + _PATIENCE_S
     while not any(path.exists() and "epoch" in path.read_text() for path in progress()):
         assert process.poll() is None, process.stdout.read()
         assert time.monotonic() < until
         time.sleep(0.1)
-    if number == signal.SIGINT:
+    if group or number == signal.SIGINT:
         os.killpg(process.pid, number)  # what a terminal does
     else:
         process.send_signal(number)

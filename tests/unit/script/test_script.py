@@ -132,7 +132,8 @@ def printed(store, tmp_path_factory):
 def assert_equal(found, expected):
     assert len(found) == len(expected) == EPOCHS
     for ours, theirs in zip(found, expected, strict=True):
-        assert ours[0::2] == pytest.approx(theirs[0::2], abs=1e-6, rel=0)
+        # A float32 of a loss like 47 is good to 3e-6.
+        assert ours[0::2] == pytest.approx(theirs[0::2], abs=1e-6, rel=1e-7)
         assert ours[1::2] == pytest.approx(theirs[1::2], abs=1e-4, rel=0, nan_ok=True)
 
 
