@@ -96,7 +96,9 @@ def _run(
     with checkouts(request, Path.cwd(), room, say) as infos:
         base, head, written, notice = make_ready(request, infos, places.home, say)
         notices = [f"{r.side} is gated with changes that are not committed." for r in (base, head) if r.info.dirty]
-        notices += [notice] if notice else []
+        if notice:
+            say(notice)
+            notices.append(notice)
         state.record = state.record.model_copy(
             update={"base": base.info, "head": head.info, "variant": written, "notices": tuple(notices)}
         )
