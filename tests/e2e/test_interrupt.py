@@ -33,6 +33,18 @@ main()
 """
 
 
+def started(folder, *arguments) -> subprocess.Popen[str]:
+    """Python in a process group of its own, with its home in the test's folder."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        env={**os.environ, "LAPTIME_HOME": str(folder / "home")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
 def workers(home):
     """Processes of this test's home that train or probe."""
     found = []
@@ -47,16 +59,8 @@ def workers(home):
 def test_an_interrupted_ladder(tmp_path, number):
     images = write_folder(tmp_path / "images", train=24, test=8)
     out = tmp_path / "ladder"
-    command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--data", str(images), "--out", str(out)]
     more = ["--epochs", "500", "--repeats", "1", "--no-profile", "--variants", "cpu-resident"]
-    process = subprocess.Popen(
-        [*command, *more],
-        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    process = started(tmp_path, "-m", "laptime", "optimize", "cifar", "--data", images, "--out", out, *more)
     try:
         output = interrupted(process, number, tmp_path, lambda: [out / "cpu-baseline-0" / "progress.jsonl"])
     finally:
@@ -74,25 +78,9 @@ def test_an_interrupted_ladder(tmp_path, number):
 def test_an_interrupted_verification(tmp_path):
     images = write_folder(tmp_path / "images", train=24, test=8)
     out = tmp_path / "ladder"
-    options = ["--data", str(images), "--out", str(out), "--epochs", "2", "--repeats", "1", "--no-profile"]
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            _ADVISED,
-            "optimize",
-            "cifar",
-            *options,
-            "--variants",
-            "cpu-baseline",
-            "--verify-advice",
-        ],
-        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    options = ["--data", images, "--out", out, "--epochs", "2", "--repeats", "1", "--no-profile"]
+    more = ["--variants", "cpu-baseline", "--verify-advice"]
+    process = started(tmp_path, "-c", _ADVISED, "optimize", "cifar", *options, *more)
     try:
         # The first remedy beside the first baseline is whole by then.
         output = interrupted(process, signal.SIGINT, tmp_path, lambda: sorted(out.glob("verify/*-4/progress.jsonl")))
@@ -114,15 +102,8 @@ def test_an_interrupted_main_job(tmp_path, number):
     """The whole group is told, as a terminal and `timeout` do it: Prefect's temporary server ends, too."""
     images = write_folder(tmp_path / "images", train=24, test=8)
     out = tmp_path / "ladder"
-    command = [sys.executable, "-m", "flows.optimize", "--data", str(images), "--out", str(out)]
-    process = subprocess.Popen(
-        [*command, "--epochs", "500", "--repeats", "1", "--profile", "none", "--variants", "cpu-baseline"],
-        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    more = ["--epochs", "500", "--repeats", "1", "--profile", "none", "--variants", "cpu-baseline"]
+    process = started(tmp_path, "-m", "flows.optimize", "--data", images, "--out", out, *more)
     try:
         output = interrupted(process, number, tmp_path, lambda: [out / "cpu-baseline-0" / "progress.jsonl"], True)
     finally:
