@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--within", type=int, metavar="PAIRS", help="pairs of epochs of one training instead")
+    parser.add_argument("--within", type=int, metavar="TURNS", help="three epochs of one training each instead")
     asked = parser.parse_args()
     if asked.within:
         with tempfile.TemporaryDirectory() as name:

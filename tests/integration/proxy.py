@@ -20,6 +20,7 @@ class Proxy:
     """A line to a server.
 
     Attributes:
+        calls: connections that were made, those that were broken included.
         up, down: bytes that passed to the server and from it.
         hold_up, hold_down: bytes after which nothing passes any more, with the connections left open.
         cut_down: bytes from the server after which all connections break, once.
@@ -29,6 +30,7 @@ class Proxy:
     """
 
     target: tuple[str, int]
+    calls: int = 0
     up: int = 0
     down: int = 0
     hold_up: int | None = None
@@ -63,6 +65,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = listener.accept()
+                self.calls += 1
                 server = self._answer(client)
                 if server is None:
                     client.close()

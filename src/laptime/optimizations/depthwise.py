@@ -90,12 +90,17 @@ def _own(images: Tensor, taps: Tensor, gradient: Tensor, window: Window, place: 
     return found[place]
 
 
+def _by_channel(maps: Tensor) -> Tensor:
+    """[B, C, H, W] as [C, B, H * W], copied where a row would lie apart: `bmm` copies channel by channel then."""
+    channels = maps.flatten(2).permute(1, 0, 2)
+    return channels if channels.stride(-1) == 1 else channels.contiguous()
+
+
 def _to_weight(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
     """[B, C, H, W] and the output's gradient to [C, 1, kernel, kernel], products summed in fp32 or better."""
     if window.size > LARGEST:
         return _widened(images, taps, gradient, window, 1)
     channels = images.shape[1]
-    pixels = images.flatten(2).permute(1, 2, 0)  # [C, Q, B]
-    pairs = torch.bmm(pixels, gradient.flatten(2).permute(1, 0, 2)).flatten(1)
+    pairs = torch.bmm(_by_channel(images).mT, _by_channel(gradient)).flatten(1)
     exact = torch.promote_types(pairs.dtype, torch.float32)
     return (pairs.to(exact) @ meetings(window, pairs.device, exact)).view(channels, 1, window.kernel, window.kernel)

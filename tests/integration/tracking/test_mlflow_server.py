@@ -1,15 +1,23 @@
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mlflow_helpers import everything, quiet, write_ladder
 from mlflow_server import MlflowServer
+from proxy import a_proxy
+from tests.samples import write_folder
 
 from laptime.errors import TrackingError
+from laptime.launchers.base import PROGRESS, ProgressReader
 from laptime.places import Places
+from laptime.processes import end_tree
 from laptime.tracking.base import MetricRow
 from laptime.tracking.journal import replay
 from laptime.tracking.mlflow import MlflowTracker
@@ -55,6 +63,29 @@ def test_a_server_that_stops_in_the_middle_gets_everything_once(tmp_path: Path, 
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"
     sync(whole, store, quiet, redirect=True)
     assert found == everything(store, ladder)
+
+
+def test_nobody_calls_the_server_while_a_process_trains(tmp_path: Path, running_server: MlflowServer) -> None:
+    """So an outage, of whatever kind, can't make an epoch longer."""
+    images, ladder = write_folder(tmp_path / "images", train=24, test=8), tmp_path / "ladder"
+    called: list[int] = []
+    with a_proxy(running_server.uri) as (line, uri):
+        command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--data", str(images), "--out", str(ladder)]
+        command += ["--variants", "cpu-baseline", "--epochs", "6", "--repeats", "1", "--profile", "none"]
+        with (tmp_path / "log.txt").open("wb") as log:
+            home = {**os.environ, "LAPTIME_HOME": str(tmp_path / "home")}
+            process = subprocess.Popen([*command, "--tracking-uri", uri], env=home, stdout=log, stderr=log)
+            try:
+                epochs = ProgressReader(ladder / "cpu-baseline-0" / PROGRESS)
+                while process.poll() is None:
+                    called += [line.calls for event in epochs.events() if event["event"] == "epoch"]
+                    time.sleep(0.02)
+            finally:
+                end_tree(process.pid)
+        assert process.wait() == 0, (tmp_path / "log.txt").read_text()
+        assert len(called) == 6
+        assert set(called) == {called[0]}
+        assert line.calls > called[0]
 
 
 def test_a_remote_experiment_leaves_its_artifacts_to_the_server(tmp_path: Path, running_server: MlflowServer) -> None:

@@ -59,6 +59,19 @@ def test_the_product_is_the_convolution(size, kernel, stride, padding, layout):
     torch.testing.assert_close(first, conv.weight.grad / 2)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_product_does_not_copy_channel_by_channel(layout):
+    channels = 64
+    images = torch.randn(3, channels, 4, 4).to(memory_format=layout)
+    weight = torch.randn(channels, 1, 5, 5, requires_grad=True)
+    out = DepthwiseProduct.apply(images, weight, Window(4, 5, 1, 2))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        out.sum().backward()
+    calls = {row.key: row.count for row in profile.key_averages()}
+    assert calls["aten::bmm"] == 1
+    assert calls.get("aten::copy_", 0) < channels
+
+
 def test_a_product_passes_on_no_gradient_that_nobody_asks_for():
     weight = torch.randn(CHANNELS, 1, 3, 3, requires_grad=True)
     DepthwiseProduct.apply(torch.randn(2, CHANNELS, 2, 2), weight, Window(2, 3, 1, 1)).sum().backward()
