@@ -106,3 +106,28 @@ def test_a_killed_flow_leaves_no_training_and_no_run(tmp_path):
     assert laptime(home, "list", "workloads").returncode == 0
     assert statuses(home) == {"ladder": ["KILLED"]}
     assert servers_of(home) == []
+
+
+def test_a_look_outlives_no_command_that_is_killed_while_it_still_imports(tmp_path):
+    """The kernel tells it of its parent's end only once it has asked for that; it was killed before."""
+    own = tmp_path / "own.py"
+    own.write_text("import time\ntime.sleep(300)\n")
+    command = started(tmp_path / "home", "optimize", f"{own}:workload")
+    looks: list[psutil.Process] = []
+    try:
+        until = time.monotonic() + _PATIENCE_S
+        while not looks and time.monotonic() < until:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                below = psutil.Process(command.pid).children()
+                looks = [child for child in below if "laptime.inspecting" in child.cmdline()]
+        assert looks
+        command.kill()
+        command.wait()
+        # Its imports come first, which take seconds.
+        gone, left = psutil.wait_procs(looks, timeout=_PATIENCE_S)
+        assert (len(gone), left) == (1, [])
+    finally:
+        command.kill()
+        for look in looks:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                look.kill()

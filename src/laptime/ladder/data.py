@@ -13,6 +13,7 @@ from typing import IO, Any
 from laptime.catalogue.own import is_own, place_of
 from laptime.errors import DataError, UsageError, answered, shorten
 from laptime.places import Places
+from laptime.processes import child_environment
 from laptime.records import write_json
 from laptime.scratch import scratch
 from laptime.spec import DataSpec
@@ -101,7 +102,9 @@ def _ask(
 
 def _run(command: list[str], log: IO[bytes], on_progress: OnProgress | None) -> int:
     # It asks the kernel to end it with this process (see laptime.processes.die_with_parent).
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True)
+    child = subprocess.Popen(
+        command, env=child_environment(), stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True
+    )
     try:
         assert child.stdout is not None
         with child.stdout as lines:
