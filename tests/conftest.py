@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from laptime.devices import hopeless_here
+
 # A shell without job control starts what it puts into the background with Ctrl-C ignored, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,13 +31,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skips what takes minutes unless asked for, and what needs a GPU where there is none.
+    """Skips what takes minutes, here or everywhere, unless asked for, and what needs a GPU where there is none.
 
     torch is imported only where a test for a GPU was collected.
     """
-    for item in items:
-        if item.get_closest_marker("long") and not config.getoption("--long"):
-            item.add_marker(pytest.mark.skip(reason="takes minutes: give --long"))
+    if not config.getoption("--long"):
+        slow = {"long"} | ({"bf16"} if hopeless_here("", ("bf16",), "cpu") else set())
+        for item in items:
+            if slow & {mark.name for mark in item.iter_markers()}:
+                item.add_marker(pytest.mark.skip(reason="takes minutes: give --long"))
     wanting = [item for item in items if item.get_closest_marker("gpu")]
     if not wanting:
         return

@@ -56,6 +56,8 @@ def table(command: Sequence[str], turns: int, folder: Path) -> str:
             finally:
                 line.reset()
                 process.wait()
+    if not shares:
+        sys.exit(f"the ladder ended before it trained: {(folder / 'log.txt').read_text(encoding='utf-8')[-2000:]}")
     record = read_record(run / "record.json")
     if record.status != "done" or len(record.kept) != len(states):
         sys.exit(f"the ladder failed: {record.error}")
@@ -73,17 +75,19 @@ def _follow(
     """
     while process.poll() is None and not progress.is_file():
         time.sleep(_LOOK_EVERY_S)
-    called = line.calls
-    reader, done, shares, before = ProgressReader(progress), -1, [], (0.0, 0.0)
-    while process.poll() is None and done < len(states):
-        ended = sum(event.get("event") == "epoch" for event in reader.events())
-        if ended or done < 0:
+    if process.poll() is not None:
+        return 0, []
+    called, reader = line.calls, ProgressReader(progress)
+    before, shares = (time.monotonic(), beside(process.pid)), list[float]()
+    _turn(line, states[0])
+    while process.poll() is None and len(shares) < len(states):
+        time.sleep(_LOOK_EVERY_S)
+        if ended := sum(event.get("event") == "epoch" for event in reader.events()):
             now = time.monotonic(), beside(process.pid)
             # Epochs that ended between two looks share what was taken.
             shares += [(now[1] - before[1]) / (now[0] - before[0])] * ended
-            before, done = now, max(done, 0) + ended
-            _turn(line, states[done] if done < len(states) else "there")
-        time.sleep(_LOOK_EVERY_S)
+            before = now
+            _turn(line, states[len(shares)] if len(shares) < len(states) else "there")
     return line.calls - called, shares
 
 

@@ -108,8 +108,8 @@ def test_a_killed_flow_leaves_no_training_and_no_run(tmp_path):
     assert servers_of(home) == []
 
 
-def test_a_look_outlives_no_command_that_is_killed_while_it_still_imports(tmp_path):
-    """The kernel tells it of its parent's end only once it has asked for that; it was killed before."""
+def test_a_look_into_a_user_s_file_ends_with_a_command_that_is_killed_while_it_imports(tmp_path):
+    """It asks the kernel for a signal at its parent's end after its imports, which is too late then."""
     own = tmp_path / "own.py"
     own.write_text("import time\ntime.sleep(300)\n")
     command = started(tmp_path / "home", "optimize", f"{own}:workload")
@@ -123,7 +123,7 @@ def test_a_look_outlives_no_command_that_is_killed_while_it_still_imports(tmp_pa
         assert looks
         command.kill()
         command.wait()
-        # Its imports come first, which take seconds.
+        # The imports come first, which take seconds; the file would sleep for longer than is waited here.
         gone, left = psutil.wait_procs(looks, timeout=_PATIENCE_S)
         assert (len(gone), left) == (1, [])
     finally:

@@ -28,7 +28,7 @@ SET = {
     "threads": "threads:count=1",
     "sgd-nesterov": "sgd-nesterov:lr=0.002",
 }
-CPU = [n for n in PRINTED if "cpu" in find_optimization(n).devices and n != "compile"]
+CPU = [n for n in PRINTED if "cpu" in find_optimization(n).devices and n not in ("compile", "bf16")]
 TOGETHER = "cpu-optimized+products:layers=all+large-batch:size=16+threads:count=1"
 VARIANTS = [
     "cpu-baseline",
@@ -141,6 +141,13 @@ def assert_equal(found, expected):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_script_trains_to_the_losses_of_the_run(name, printed, store, tmp_path):
     assert_equal(printed[name], losses_of(resolve(name), "cifar", store, tmp_path))
+
+
+@pytest.mark.bf16
+def test_a_script_trains_to_the_losses_of_the_run_in_bf16(store, tmp_path):
+    name = "cpu-baseline+bf16"
+    found = run_scripts(tmp_path, {name: (print_script(resolve(name), "cifar"), ["--data", store.path])})[name]
+    assert_equal(found, losses_of(resolve(name), "cifar", store, tmp_path / "run"))
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,11 @@ from laptime.script import PRINTED_FOR_BOXES, print_script
 from laptime.variants import resolve
 
 # Together they take every branch of the templates that runs on a CPU; a step of the whole net takes a second.
-VARIANTS = (
-    "cpu-baseline+workers:count=0",
-    "cpu-baseline+resident+no-reads+channels-last+fused-optimizer+folded-norms+gathered-rois+fixed-shapes:batch=2+bf16",
+RESIDENT = (
+    "cpu-baseline+resident+no-reads+channels-last+fused-optimizer+folded-norms+gathered-rois+fixed-shapes:batch=2"
 )
+VARIANTS = ("cpu-baseline+workers:count=0", RESIDENT)
+BF16 = f"{RESIDENT}+bf16"
 LONG = "cpu-baseline+workers:count=1+parsed-once+channels-last+folded-norms+threads:count=1+keep-pages"
 
 
@@ -74,7 +75,7 @@ def test_on_a_gpu_the_baseline_asks_for_page_locked_batches():
 
 
 def test_what_is_printed_is_tidy(tmp_path):
-    names = [*map(variant_with, PRINTED_FOR_BOXES), "cpu-baseline", "cuda-baseline+pinned+fp16", *VARIANTS, LONG]
+    names = [*map(variant_with, PRINTED_FOR_BOXES), "cpu-baseline", "cuda-baseline+pinned+fp16", *VARIANTS, BF16, LONG]
     for number, name in enumerate(names):
         (tmp_path / f"script_{number}.py").write_text(printed(name), encoding="utf-8")
     ruff = [str(Path(sys.executable).parent / "ruff")]
@@ -91,7 +92,10 @@ def store(tmp_path_factory):
     return fetch("detection", f"{write_photographs(root / 'photographs', count=3)}#side=64", root)
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, pytest.param(LONG, marks=pytest.mark.long)])
+MARKED = (pytest.param(BF16, marks=pytest.mark.bf16), pytest.param(LONG, marks=pytest.mark.long))
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, *MARKED])
 def test_a_script_trains_to_the_losses_of_the_run(name, store, tmp_path):
     found = run_scripts(tmp_path, {name: (printed(name), ["--data", store.path])})[name]
     record = run_laptime(resolve(name), "detection", store, tmp_path / "run")
