@@ -28,7 +28,6 @@ from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own, told_with_line
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
-from laptime.processes import die_with_parent
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
 from laptime.trees import Tree, leaves, mapped, samples, tensors
@@ -294,5 +293,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    die_with_parent()
     raise SystemExit(main(sys.argv[1:]))

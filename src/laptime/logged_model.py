@@ -17,7 +17,6 @@ from torch import nn
 from laptime.catalogue import find_workload
 from laptime.data.meta import read_meta
 from laptime.errors import DataError, LaptimeError, TrackingError
-from laptime.processes import die_with_parent
 from laptime.records import write_json
 from laptime.spec import RunSpec, read_spec
 from laptime.tracking.mlflow import log_pytorch_model
@@ -26,7 +25,6 @@ from laptime.workloads import find
 
 def main(arguments: list[str]) -> int:
     """Logs the models of a request and writes an answer: why not, by key, for those that can't be logged."""
-    die_with_parent()
     request = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     refused: dict[str, str] = {}
     for entry in request["models"]:

@@ -26,7 +26,7 @@ from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks
 from laptime.launchers.process import last_line, run_child, supervise
 from laptime.nodes import Nodes, add_options, read_nodes
 from laptime.places import find_places
-from laptime.processes import ENDPOINT_LOST
+from laptime.processes import ENDPOINT_LOST, child_command
 from laptime.records import PARTIAL, write_json
 from laptime.runstore import CHECKPOINTS, PROFILE, PROFILE_ARCHIVE, data_place, failure_name
 from laptime.spec import DataSpec, RunSpec, read_spec
@@ -79,7 +79,7 @@ class Pod:
 
         Where node 0 is away, which serves the endpoint, the others wait until it is there again.
         """
-        command = [sys.executable, "-m", "laptime.ranks", str(ranks)]
+        command = child_command("laptime.ranks", str(ranks))
         command += [str(self._folder / SPEC), str(self._folder / RECORD), *(nodes.words() if nodes else [])]
         until = time.monotonic() + timeout_s
         while True:

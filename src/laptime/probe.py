@@ -34,7 +34,6 @@ from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.compiling import watching
 from laptime.measure.machine import machine, with_ceilings
 from laptime.optimizations.base import Parts
-from laptime.processes import die_with_parent
 from laptime.records import ProbeRecord, write_json
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 
@@ -260,7 +259,6 @@ def _steps_s(parts: Parts) -> float:
 
 def main(arguments: list[str]) -> int:
     """The command."""
-    die_with_parent()
     workload, device, result, *slow = arguments
     try:
         if slow and slow[0].startswith(_ONLY):

@@ -26,8 +26,13 @@ PEER_LOST = 75
 ENDPOINT_LOST = 76
 
 
+def child_command(module: str, *arguments: str) -> list[str]:
+    """Starts a module of ours that ends with this process, given `child_environment`, from before its imports on."""
+    return [sys.executable, "-m", "laptime.child", module, *arguments]
+
+
 def child_environment() -> dict[str, str]:
-    """The environment for a child that calls `die_with_parent`."""
+    """The environment for a child that calls `die_with_parent`, as `child_command` has it do."""
     return {**os.environ, _PARENT: str(os.getpid())}
 
 

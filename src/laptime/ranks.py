@@ -28,7 +28,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from laptime.nodes import Nodes, add_options, read_nodes
-from laptime.processes import ENDPOINT_LOST, PEER_LOST, RANKS_FILE, child_environment, die_with_parent
+from laptime.processes import ENDPOINT_LOST, PEER_LOST, RANKS_FILE, child_command, child_environment
 from laptime.records import write_json
 
 _LOOPBACK = "127.0.0.1"
@@ -67,7 +67,8 @@ def start(asked: Asked) -> None:
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
     )
-    elastic_launch(config, sys.executable)("-m", "laptime.worker", str(asked.spec), str(asked.record))
+    _, *words = child_command("laptime.worker")
+    elastic_launch(config, sys.executable)(*words, str(asked.spec), str(asked.record))
 
 
 def _meeting(nodes: Nodes) -> dict[str, int | str]:
@@ -102,7 +103,6 @@ def read_command(arguments: list[str]) -> Asked:
 
 def main(arguments: list[str]) -> int:
     """The command; exit code 0 when rank 0 left a record."""
-    die_with_parent()
     os.environ.update(child_environment())  # the ranks' parent is this process
     asked = read_command(arguments)
     if asked.nodes is None:

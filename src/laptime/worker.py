@@ -36,7 +36,7 @@ from laptime.measure.epochs import Plan, Session
 from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.base import Recipe
-from laptime.processes import PEER_LOST, die_with_parent, leave, use_own_log
+from laptime.processes import PEER_LOST, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
@@ -200,7 +200,6 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
 
 def main(arguments: list[str]) -> int:
     """The command; exit code 0 when a record was written, unless it is a failed one of several ranks."""
-    die_with_parent()
     if len(arguments) != 2:
         print("usage: python -m laptime.worker SPEC.json RECORD.json", file=sys.stderr)  # noqa: T201
         return UsageError.exit_code

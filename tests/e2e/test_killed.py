@@ -109,7 +109,7 @@ def test_a_killed_flow_leaves_no_training_and_no_run(tmp_path):
 
 
 def test_a_look_into_a_user_s_file_ends_with_a_command_that_is_killed_while_it_imports(tmp_path):
-    """It asks the kernel for a signal at its parent's end after its imports, which is too late then."""
+    """It asks the kernel for a signal at its parent's end before them, but may not have come to that yet."""
     own = tmp_path / "own.py"
     own.write_text("import time\ntime.sleep(300)\n")
     command = started(tmp_path / "home", "optimize", f"{own}:workload")
@@ -123,7 +123,7 @@ def test_a_look_into_a_user_s_file_ends_with_a_command_that_is_killed_while_it_i
         assert looks
         command.kill()
         command.wait()
-        # The imports come first, which take seconds; the file would sleep for longer than is waited here.
+        # The file would sleep for longer than is waited here.
         gone, left = psutil.wait_procs(looks, timeout=_PATIENCE_S)
         assert (len(gone), left) == (1, [])
     finally:

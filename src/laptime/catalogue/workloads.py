@@ -78,7 +78,7 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
                 "quick",
                 epochs=2,
                 repeats=2,
-                rungs=("products",),
+                rungs=(),
                 warmup_steps=1,
                 limit_train=32,
                 limit_test=20,

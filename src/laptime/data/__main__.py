@@ -20,7 +20,7 @@ from typing import Any
 from laptime.data.fetch import fetch, push, verify
 from laptime.data.sources import Say
 from laptime.errors import LaptimeError, UsageError, refusal
-from laptime.processes import die_with_parent, leave
+from laptime.processes import leave
 from laptime.records import write_json
 from laptime.spec import DataSpec
 
@@ -88,7 +88,6 @@ if __name__ == "__main__":
     # An exception, so that partial folders are removed on the way out.
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
-    die_with_parent()
     try:
         code = main(sys.argv[1:])
     except SystemExit as stop:

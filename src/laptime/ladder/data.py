@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +12,7 @@ from typing import IO, Any
 from laptime.catalogue.own import is_own, place_of
 from laptime.errors import DataError, UsageError, answered, shorten
 from laptime.places import Places
-from laptime.processes import child_environment
+from laptime.processes import child_command, child_environment
 from laptime.records import write_json
 from laptime.scratch import scratch
 from laptime.spec import DataSpec
@@ -90,7 +89,7 @@ def _ask(
         write_json(asked, {**request, "home": str(places.home)})
         with (folder / "stderr.txt").open("w+b") as log:
             try:
-                code = _run([sys.executable, "-m", module, str(asked), str(answer)], log, on_progress)
+                code = _run(child_command(module, str(asked), str(answer)), log, on_progress)
             except KeyboardInterrupt as stop:
                 for sentence in _kept(answer):
                     stop.add_note(sentence)
@@ -101,7 +100,6 @@ def _ask(
 
 
 def _run(command: list[str], log: IO[bytes], on_progress: OnProgress | None) -> int:
-    # It asks the kernel to end it with this process (see laptime.processes.die_with_parent).
     child = subprocess.Popen(
         command, env=child_environment(), stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True
     )

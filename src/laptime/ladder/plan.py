@@ -34,11 +34,12 @@ class Plan:
 
     Attributes:
         rungs: what to try one after another on the best so far, each a group of optimizations that is named after its
-            last; empty where the user named the variants.
+            last; empty where the user named the variants, or a preset has no time for rungs.
         fixed: variants that are known beforehand, the baseline first.
         refused: optimizations that a probe refused.
         parallel: variants on several devices, which take the optimized list (see `ranks.with_parallel`).
         probe: what it showed of the machine.
+        named: whether the user named the variants.
     """
 
     device: str
@@ -48,11 +49,12 @@ class Plan:
     left_out: tuple[LeftOut, ...] = ()
     parallel: tuple[str, ...] = ()
     probe: ProbeRecord = field(default_factory=ProbeRecord)
+    named: bool = False
 
     @property
     def adaptive(self) -> bool:
-        """Whether rungs join the best so far, instead of the user having named the variants."""
-        return bool(self.rungs)
+        """Whether anything joins the baseline beside what the user named."""
+        return not self.named and bool(self.rungs or untried(self))
 
 
 def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: ProbeRecord) -> Plan:
@@ -83,7 +85,7 @@ def _named(device: str, names: Sequence[str], refused: tuple[str, ...], left_out
     away = {f"{device}-{name}" for name in refused}
     others = tuple(v for v in chosen if v.name not in away and v.name != baseline_of(device).name)
     named = tuple(left for left in left_out if left.variant in names and left.variant in away)
-    return Plan(device, (), (baseline_of(device), *others), refused, named)
+    return Plan(device, (), (baseline_of(device), *others), refused, named, named=True)
 
 
 def unfit(entry: WorkloadEntry, device: str) -> dict[str, str]:

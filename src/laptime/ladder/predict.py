@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from laptime.data.listing import IMAGE_SUFFIXES
 from laptime.errors import RunError, UsageError, answered, shorten, unknown
 from laptime.places import Places
-from laptime.processes import child_environment
+from laptime.processes import child_command, child_environment
 from laptime.records import Predictions, Refused, write_json
 from laptime.scratch import scratch
 from laptime.tracking.logged import preferred, read_comparison
@@ -130,7 +129,7 @@ def _ask(request: dict[str, Any], uri: str | None) -> Predictions:
         asked, answer = folder / "request.json", folder / "answer.json"
         write_json(asked, request)
         environment = child_environment() | ({} if uri is None else {"MLFLOW_TRACKING_URI": uri})
-        command = [sys.executable, "-m", "laptime.predicting", str(asked), str(answer)]
+        command = child_command("laptime.predicting", str(asked), str(answer))
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )

@@ -6,7 +6,6 @@ import contextlib
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from laptime.devices import others_on
 from laptime.errors import LaptimeError, shorten
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
-from laptime.processes import child_environment, end_tree
+from laptime.processes import child_command, child_environment, end_tree
 from laptime.records import PARTIAL, RunRecord, read_record, write_json, write_record
 from laptime.spec import RunSpec
 
@@ -33,7 +32,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     for stale in (RECORD, PARTIAL, LOG, PROGRESS):
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / SPEC, spec)
-    command = [sys.executable, "-m", "laptime.worker", str(folder / SPEC), str(folder / RECORD)]
+    command = child_command("laptime.worker", str(folder / SPEC), str(folder / RECORD))
     with run_locks(spec, hooks.say) as locks:
         cautions = others_on(spec.device, len(locks))
         outcome = supervise(command, folder, hooks, locks, spec.timeout_s)
@@ -82,8 +81,8 @@ def child(command: Sequence[str], *descriptors: int) -> Iterator[subprocess.Pope
 
     Whoever reads the output closes it.
 
-    The child stays in this process group, so that Ctrl-C and Prefect's cancellation reach it, and asks the kernel to
-    be ended with its parent.
+    The child stays in this process group, so that Ctrl-C and Prefect's cancellation reach it; a `child_command` asks
+    the kernel to be ended with its parent.
     """
     process = subprocess.Popen(
         command,
@@ -166,7 +165,7 @@ def run_child(
 
     Past `limit_s` its whole tree is ended, which shows as a negative code.
     """
-    with child([sys.executable, "-m", module, *arguments]) as process:
+    with child(child_command(module, *arguments)) as process:
         assert process.stdout is not None
         past = threading.Event()
 

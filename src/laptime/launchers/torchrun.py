@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from pathlib import Path
 
 from laptime.devices import others_on
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.process import last_line, record_of, supervise
-from laptime.processes import RANKS_FILE, rank_log
+from laptime.processes import RANKS_FILE, child_command, rank_log
 from laptime.records import PARTIAL, RunRecord, write_json, write_record
 from laptime.spec import RunSpec
 
@@ -24,7 +23,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / SPEC, spec)
     arguments = [str(spec.ranks), str(folder / SPEC), str(folder / RECORD)]
-    command = [sys.executable, "-m", "laptime.ranks", *arguments]
+    command = child_command("laptime.ranks", *arguments)
     with run_locks(spec, hooks.say) as locks:
         cautions = others_on(spec.device, spec.ranks)
         outcome = supervise(command, folder, hooks, locks, spec.timeout_s)

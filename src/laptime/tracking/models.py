@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from laptime.errors import TrackingError, shorten
-from laptime.processes import child_environment
+from laptime.processes import child_command, child_environment
 from laptime.scratch import scratch
 
 _TIMEOUT_S = 600.0
@@ -34,7 +33,7 @@ def log_models_aside(models: Sequence[tuple[str, Path, str]], uri: str) -> Mappi
         request.write_text(json.dumps({"models": entries, "answer": str(answer)}), encoding="utf-8")
         # No GPU: one that is being timed must not be touched.
         environment = {**child_environment(), "MLFLOW_TRACKING_URI": uri, "CUDA_VISIBLE_DEVICES": ""}
-        command = [sys.executable, "-m", "laptime.logged_model", str(request)]
+        command = child_command("laptime.logged_model", str(request))
         try:
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

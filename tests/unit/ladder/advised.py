@@ -1,5 +1,7 @@
 """A ladder of named variants whose processes take given times, and advice made by hand."""
 
+from dataclasses import replace
+
 from tests.unit.conftest import make_data_spec
 from tests.unit.ladder.turning import turned
 
@@ -88,7 +90,7 @@ def make_ladder(tmp_path, monkeypatch, rules: Rules | None, run=a_run, report=Fa
     resident = next(v for v in plan.fixed if v.name == "cpu-resident")
     only = tuple(o for o in resident.optimizations if o.name == "resident")
     fixed = (plan.fixed[0], type(resident)(resident.name, resident.device, only))
-    ladder = Ladder(request, record, type(plan)("cpu", (), fixed), Places(tmp_path / "home"))
+    ladder = Ladder(request, record, replace(plan, fixed=fixed, left_out=()), Places(tmp_path / "home"))
     ladder.folder = tmp_path / "ladder"
     ladder.counsel.rules = rules
     ladder.start()

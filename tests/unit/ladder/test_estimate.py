@@ -34,3 +34,8 @@ def test_a_profile_is_counted_once_for_each_variant(tmp_path):
 def test_a_preset_that_profiles_the_ends_alone_is_counted_so(tmp_path):
     full, none = (seconds_of(tmp_path, workload="eurosat", profile=p) for p in ("full", "none"))
     assert {n for n in full if full[n] != none[n]} == {"cpu-baseline", "cpu-optimized"}
+
+
+def test_a_preset_without_rungs_trains_the_baseline_the_optimized_variant_and_what_is_shown_apart(tmp_path):
+    whole = "cpu-optimized"
+    assert list(seconds_of(tmp_path, workload="eurosat")) == ["cpu-baseline", whole, f"{whole}-without-dead-taps"]

@@ -70,6 +70,13 @@ def test_a_short_ladder_does_not_pay_for_what_must_first_earn_its_place():
     assert ("compile",) in make_plan("cpu", FULL, None, GOOD).rungs
 
 
+def test_a_preset_without_rungs_still_has_what_joins_at_the_end():
+    plan = make_plan("cpu", find_preset(find_workload("eurosat"), "quick"), None, GOOD)
+    assert plan.rungs == ()
+    assert plan.adaptive
+    assert {"resident", "products", "bf16"} <= set(untried(plan))
+
+
 def test_named_variants_replace_the_ladder_and_bring_the_baseline():
     plan = make_plan("cpu", FULL, ["cpu-optimized", "cpu-resident+bf16"], GOOD)
     assert [v.name for v in plan.fixed] == ["cpu-baseline", "cpu-optimized", "cpu-resident+bf16"]

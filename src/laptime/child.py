@@ -1,0 +1,17 @@
+"""A module of ours as a child that ends with its parent: `python -m laptime.child MODULE ARGUMENTS`.
+
+It is bound to its parent before the module imports anything: torch takes seconds, in which a parent's end would go
+unnoticed. See `laptime.processes.child_command`.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+from laptime.processes import die_with_parent
+
+if __name__ == "__main__":
+    die_with_parent()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

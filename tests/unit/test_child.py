@@ -1,0 +1,35 @@
+"""`python -m laptime.child`: a module that ends with its parent, whenever that dies."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from laptime.processes import child_command, child_environment
+
+SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
+
+
+def started(tmp_path, parent: int) -> subprocess.CompletedProcess[str]:
+    """A child that was told who its parent is."""
+    (tmp_path / "some_module.py").write_text(SEEN)
+    return subprocess.run(
+        child_command("some_module", "a", "--b"),
+        env=child_environment() | {"LAPTIME_PARENT": str(parent)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_child_is_the_module_itself_with_its_arguments(tmp_path):
+    done = started(tmp_path, os.getpid())
+    assert (done.returncode, done.stdout) == (0, "imported __main__ a --b\n"), done.stderr
+
+
+@pytest.mark.skipif(os.uname().sysname != "Linux", reason="only Linux tells of a parent's death")
+def test_a_child_whose_parent_is_gone_ends_before_it_imports_anything(tmp_path):
+    done = started(tmp_path, os.getppid())
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
