@@ -91,7 +91,7 @@ class Preset:
 
     Attributes:
         rungs: the optimizations that get a rung of their own; those before one in the device's ladder enter with it.
-            None for all.
+            None for all; none (`()`) for the optimized variant alone.
         warmup_steps: steps of a warm-up epoch at most; None for the whole epoch.
         parallel: whether the variants on several ranks follow the optimized one, where the machine has the devices.
         limit_train, limit_test: images at most, on a CPU; a GPU takes all of them in less time.

@@ -156,7 +156,7 @@ class Climb:
         """The best combination, and the same without the optimizations whose share is shown apart.
 
         A short ladder does not try every rung; those not tried enter too, unless a probe refused them or what they
-        would replace has been measured.
+        would replace has been measured. One that tries none shows no share apart either.
         """
         device = self.plan.device
         chosen = self.best.optimizations
@@ -165,7 +165,8 @@ class Climb:
             if {o.name for o in chosen} < {o.name for o in grown}:
                 chosen = grown
         whole = Variant(f"{device}-{OPTIMIZED}", device, chosen)
-        parts = [n for n in WITHOUT.get(device, ()) if any(o.name == n for o in chosen)]
+        apart = WITHOUT.get(device, ()) if self.plan.rungs else ()
+        parts = [name for name in apart if any(o.name == name for o in chosen)]
         rest = [without(whole, name) for name in parts]
         return [(whole, rung_of(whole, on=self.best.name)), *((v, rung_of(v, on=None)) for v in rest)]
 

@@ -100,8 +100,13 @@ class Ladder:
         parts = [i for i, r in enumerate(rungs) if r.variant.startswith(f"{variant.name}-without-")]
         rungs.insert(min(parts, default=len(rungs)), rung)
         self.record = self.record.model_copy(update={"rungs": tuple(rungs)})
-        planned = max(len(self.variants), len(self.plan.fixed) + len(self.plan.rungs) + 2 * self.plan.adaptive)
+        planned = max(len(self.variants), len(self.plan.fixed) + len(self.plan.rungs) + self._at_last)
         return self._turn(variant.name, 0, planned * self.preset.repeats + len(self.trials))
+
+    @property
+    def _at_last(self) -> int:
+        """Variants that come after the rungs: the optimized one, and one without what is shown apart."""
+        return self.plan.adaptive + bool(self.plan.rungs)
 
     def trial(self, variant: Variant) -> Turn:
         """One more process of a variant, to decide what joins."""
