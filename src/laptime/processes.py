@@ -27,7 +27,7 @@ ENDPOINT_LOST = 76
 
 
 def child_command(module: str, *arguments: str) -> list[str]:
-    """Starts a module of ours that ends with this process, given `child_environment`, from before its imports on."""
+    """The command of a module of ours that ends with this process, even during imports; for `child_environment`."""
     return [sys.executable, "-m", "laptime.child", module, *arguments]
 
 
