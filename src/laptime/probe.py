@@ -28,6 +28,7 @@ from laptime.catalogue import (
 )
 from laptime.data.box_tensors import BoxData, BoxItem, BoxSplit, Kept, collate
 from laptime.data.tensors import ImageData, Split
+from laptime.devices import EMULATED, hopeless_here
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.errors import LaptimeError
 from laptime.measure.ceilings import measure_ceilings
@@ -62,12 +63,13 @@ def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> 
     machine()  # notes the load before the probe adds to it
     ceilings = measure_ceilings(find_device(device))
     gains: dict[str, float] = {}
+    lacking = lacking_here() if device == "cuda" else emulated_here(device)
     # A GPU's matrix units are known by its generation; on a CPU only a trial tells.
     for rung in LADDERS.get(device, ()) if device == "cpu" else ():
         entry = find_optimization(rung_spec(rung).name)
         if wanted is not None and entry.name not in wanted:
             continue
-        if entry.name in refused_of(workload):
+        if entry.name in {*refused_of(workload), *lacking}:
             continue
         if entry.probe and not entry.probe_limit_s and entry.probe not in gains:
             before = exact_before(workload, device, rung)
@@ -78,9 +80,14 @@ def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> 
     return ProbeRecord(
         machine=with_ceilings(ceilings),
         gains=gains,
-        refusals=lacking_here() if device == "cuda" else {},
+        refusals=lacking,
         seconds=time.perf_counter() - begin,
     )
+
+
+def emulated_here(device: str) -> dict[str, str]:
+    """What the current CPU can only emulate, by optimization: a few steps of a large net with it take a minute."""
+    return dict.fromkeys(hopeless_here("", [o.name for o in OPTIMIZATIONS], device), EMULATED)
 
 
 def lacking_here() -> dict[str, str]:

@@ -187,7 +187,10 @@ def test_exact_ones_train_to_the_same_weights(name):
     assert relative_error(found_state, state) < 1e-8
 
 
-@pytest.mark.parametrize("name", [n for n in JUDGED if find_optimization(n).klass == "numeric"])
+NUMERIC = [n for n in JUDGED if find_optimization(n).klass == "numeric"]
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.bf16] * (n == "bf16")) for n in NUMERIC])
 def test_numeric_ones_learn_as_well_in_a_short_training(name):
     reached = {}
     for names in ((), (name,)):

@@ -106,6 +106,18 @@ def test_close_rungs_are_run_beside_the_best_once_more_outside_the_comparison(tm
     assert len(list((ladder.folder / "trials").rglob("record.json"))) == 2
 
 
+def test_a_ladder_without_rungs_counts_to_what_it_runs(tmp_path, monkeypatch):
+    ladder = make_ladder(tmp_path, monkeypatch, product, ablation=False)
+    ladder.plan = replace(ladder.plan, rungs=(), parallel=())
+    counted = []
+    for turn in ladder.turns():
+        counted.append((turn.variant, turn.number, turn.total))
+        ladder.run(turn, Hooks())
+    ladder.journal.close()
+    names = ["cpu-baseline", "cpu-optimized"] * 2
+    assert counted == [(name, number, 4) for number, name in enumerate(names, 1)]
+
+
 def test_each_part_is_left_out_in_turn_in_all_rounds(tmp_path, monkeypatch):
     ladder = make_ladder(tmp_path, monkeypatch, product)
     told = through(ladder)

@@ -6,9 +6,11 @@ import pytest
 import torch
 from tests.own_files import TUPLE, write
 
+from laptime import devices
 from laptime import probe as probing
-from laptime.catalogue import rung_spec
+from laptime.catalogue import find_preset, find_workload, rung_spec
 from laptime.inspecting import inspect
+from laptime.ladder.plan import make_plan
 from laptime.measure import ceilings
 from laptime.probe import Trial
 from laptime.records import Ceilings
@@ -17,6 +19,7 @@ from laptime.records import Ceilings
 def test_a_users_own_workload_is_probed_at_its_own_batch(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(probing, "measure_ceilings", lambda _: Ceilings())
+    monkeypatch.setattr(probing, "emulated_here", lambda _: {})
     data = inspect(write(tmp_path / "probed.py", TUPLE))
     found = probing.probe(data.model_dump_json(), "cpu", ["bf16"])
     assert found.gains["bf16"] > 0
@@ -39,8 +42,20 @@ def test_a_trial_ends_early_only_where_two_rounds_show_no_hope(monkeypatch, time
 @pytest.mark.parametrize(("gain", "measured"), [(0.1, {"bf16"}), (0.9, {"bf16", "bf16@512"})])
 def test_what_takes_twice_as_long_is_not_tried_at_the_large_batch(monkeypatch, gain, measured):
     monkeypatch.setattr(probing, "measure_ceilings", lambda _: Ceilings())
+    monkeypatch.setattr(probing, "emulated_here", lambda _: {})
     monkeypatch.setattr(Trial, "gain", lambda _: gain)
     assert probing.probe("cifar", "cpu", ["bf16"]).gains.keys() == measured
+
+
+def test_what_this_cpu_only_emulates_is_not_tried_and_the_ladder_says_so(monkeypatch):
+    monkeypatch.setattr(probing, "measure_ceilings", lambda _: Ceilings())
+    monkeypatch.setattr(devices, "_instruction_sets", lambda: ("avx2", "fma"))
+    monkeypatch.setattr(Trial, "gain", lambda _: pytest.fail("tried"))
+    found = probing.probe("eurosat", "cpu")
+    assert not found.gains
+    plan = make_plan("cpu", find_preset(find_workload("eurosat"), "full"), None, found)
+    (reason,) = [left.reason for left in plan.left_out if left.variant == "cpu-bf16"]
+    assert "no instructions for it" in reason
 
 
 @pytest.mark.parametrize(("gflops", "sides"), [(0.8, [192]), (150.0, [192, 1536])])
