@@ -224,7 +224,7 @@ def _with_trace(found: Signals, trace: TraceSummary) -> Signals:
         kernels=_scaled(trace.kernels, by, "busy_ms", "idle_ms", "unexplained_idle_ms", "layout_ms"),
         copies=tuple(_scaled(r, by, "ms") for r in trace.copies) if on_device else None,
         syncs=tuple(_scaled(r, by, "wait_ms", "idle_after_ms") for r in trace.syncs) if on_device else None,
-        collectives=tuple(_scaled(r, by, "ms", "exposed_ms") for r in trace.collectives),
+        collectives=None if blind else tuple(_scaled(r, by, "ms", "exposed_ms") for r in trace.collectives),
         elementwise_calls=None if blind else trace.elementwise_calls,
         elementwise_ms=None if blind else _times(trace.elementwise_ms, by),
         optimizer_calls=None if blind else trace.optimizer_calls,

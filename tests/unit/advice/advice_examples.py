@@ -149,12 +149,12 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         ),
     ),
     "first-batch": (
-        (cpu(workers=2, first_batch_s=0.8),),
+        (cpu(workers=2, first_batch_s=0.8, worker_start_s=0.0),),
         (
             cpu(workers=2),
             cpu(first_batch_s=0.8),
             cpu(workers=2, first_batch_s=0.8, worker_start_s=0.7),
-            cpu(workers=2, first_batch_s=0.8, wait_ms=300.0, copy_ms=250.0),
+            cpu(workers=2, first_batch_s=0.8, worker_start_s=0.0, wait_ms=300.0, copy_ms=250.0),
         ),
     ),
     "pinned-copies": (
@@ -240,7 +240,10 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         ),
     ),
     "dead-taps": (
-        (cpu(dead_share=0.6, optimizer_ms=40.0), cpu(dead_share=None, operators=_DEAD)),
+        (
+            cpu(dead_share=0.6, optimizer_ms=40.0, operators=(OperatorRow(name="aten::mm", region="forward"),)),
+            cpu(dead_share=None, operators=_DEAD),
+        ),
         (cpu(), cpu(dead_share=None), cpu(dead_share=0.6, optimizations=specs("dead-taps"))),
     ),
     "optimizer": (

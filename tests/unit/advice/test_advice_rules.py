@@ -22,7 +22,7 @@ _RULES = dict(RULES)
 _FIRED = (Proposal, Note, Limit)
 # What a rule reads only to be kinder or more exact: without it, it may well still fire.
 _HELPFUL = {
-    "worker_start_s", "copy_ms", "activations_mib", "optimizations", "precision", "channels_last", "compiled",
+    "copy_ms", "activations_mib", "optimizations", "precision", "channels_last", "compiled",
     "graphed", "pinned", "noise", "load", "cores", "wait_ms", "process_cpu_ms", "dead_share", "compile_gain",
     "compile_cost_s", "bf16_gain", "optimizer_ms", "parameter_tensors", "workers", "kernels", "batch_size",
     "optimizer_kernel", "bf16_rates", "train_mib", "operators",
@@ -106,6 +106,9 @@ def test_with_no_signals_every_rule_abstains_or_has_nothing_to_say():
         ("resident-data", "train_mib"),
         ("worker-start", "worker_start_s"),
         ("worker-start", "loader"),
+        ("first-batch", "worker_start_s"),
+        ("workers", "process_cpu_ms"),
+        ("dead-taps", "operators"),
         ("first-batch", "first_batch_s"),
         ("first-batch", "workers"),
         ("first-batch", "wait_ms"),

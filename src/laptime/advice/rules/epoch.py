@@ -97,7 +97,7 @@ def first_batch(s: Signals) -> Outcome:
     first, epoch = known(s.first_batch_s, "the wait for the first batch"), known(s.epoch_s, "an epoch")
     # A step that marks no copy has none in its first batch either.
     ordinary = known(s.wait_ms, "the exposed data wait") + (s.copy_ms or 0.0)
-    own = first - (s.worker_start_s or 0.0) - ordinary / 1e3
+    own = first - known(s.worker_start_s, "the start of workers") - ordinary / 1e3
     if own < _LEAST_START * epoch:
         return None
     by_step = 1e3 / known(s.steps, "the steps of an epoch")

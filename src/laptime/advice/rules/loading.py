@@ -44,13 +44,13 @@ def workers(s: Signals) -> Outcome:
 
 def _first(s: Signals, step: float, wait: float) -> Outcome:
     share = min(1.0, known(s.fetch_cpu_share, "the CPU time of the fetches"))
-    compute, spare = step - wait, _spare_ms(s, step - wait, share * wait)
-    if share >= IO_BOUND and known(spare, "the CPU time of the process") <= 0:
+    compute, spare = step - wait, known(_spare_ms(s, step - wait, share * wait), "the CPU time of the process")
+    if share >= IO_BOUND and spare <= 0:
         return Abstain(
             f"fetching computes ({percent(share)} of the wait is CPU time) and training uses all {_cores(s)}: "
             "workers would take its time"
         )
-    cramped = max(0.0, share * wait - (spare or 0.0))
+    cramped = max(0.0, share * wait - spare)
     if (1 - share) * wait + share * wait - cramped <= _CONTENTION * cramped:
         return Abstain("the free cores can compute too little of the fetch: workers would take the training's time")
     count = max(1, min(_MOST_WORKERS, math.ceil(wait / compute))) if compute > 0 else _MOST_WORKERS

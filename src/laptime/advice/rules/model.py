@@ -99,8 +99,9 @@ def dead_taps(s: Signals) -> Outcome:
     if s.has("dead-taps"):
         return None
     step = known(s.step_ms, "the step's time")
-    rows = [(r, dead_taps_of(r)) for r in s.operators or () if is_convolution(r)]
-    counted = s.dead_share if s.dead_share is not None else dead_parameters(s.operators or ())
+    operators = known(s.operators, "the operators of a trace")
+    rows = [(r, dead_taps_of(r)) for r in operators if is_convolution(r)]
+    counted = s.dead_share if s.dead_share is not None else dead_parameters(operators)
     dead = known(counted, "the shapes of convolutions")
     wasted = sum(share * (r.device_self_ms if s.device == "cuda" else r.self_ms) for r, share in rows)
     if dead < _FEW_PARAMETERS and wasted <= 0:
