@@ -66,7 +66,7 @@ def test_a_ladder_its_records_and_what_reads_them(home, images, tmp_path):
     assert list((home / "artifacts").rglob("profile/self_cpu_time.txt"))
     records = [str(p) for p in out.glob("*/record.json")]
     assert len(records) == 2
-    for what in (records, [str(out)], [parent_run(home)]):
+    for what in (records, [str(out)], [run_of(home, "tags.`laptime.kind` = 'ladder'")]):
         again = laptime(home, "compare", *what, "--json")
         assert again.returncode == 0, again.stderr
         assert {r["variant"] for r in json.loads(again.stdout)["rows"]} == set(rows)
@@ -74,13 +74,22 @@ def test_a_ladder_its_records_and_what_reads_them(home, images, tmp_path):
     for column in ("cpu-optimized", "samples/s", "MiB", "brought", "test accuracy", "speed-up"):
         assert column in table
     refused(laptime(home, *small(images, "--out", str(out))), 2, "--out", "another folder")
+    for what in (str(out / "cpu-optimized-0"), run_of(home, "tags.`laptime.variant` = 'cpu-optimized'")):
+        advised = laptime(home, "advise", what)
+        assert advised.returncode == 0, advised.stderr
+        assert "cpu-optimized" in advised.stdout
+    image = images / "test" / "red" / "000.png"
+    guessed = laptime(home, "predict", str(out), str(image))
+    assert guessed.returncode == 0, guessed.stderr
+    assert guessed.stdout.startswith(str(image))
+    assert all(name in guessed.stdout for name in ("red", "green", "blue"))
 
 
-def parent_run(home: Path) -> str:
-    """The id of the ladder's run, by MLflow's own client in a process of its own."""
+def run_of(home: Path, wanted: str) -> str:
+    """The id of the run with some tags, by MLflow's own client in a process of its own."""
     script = (
         "import mlflow; c = mlflow.MlflowClient(); e = c.get_experiment_by_name('cifar');"
-        "print(c.search_runs([e.experiment_id], \"tags.`laptime.kind` = 'ladder'\")[0].info.run_id)"
+        f"print(c.search_runs([e.experiment_id], {wanted!r})[0].info.run_id)"
     )
     environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{home / 'mlflow.db'}"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)

@@ -7,7 +7,7 @@ from laptime.records import EpochRecord, RunRecord
 from laptime.records.simple import actions, simple_table
 
 
-def a_record(**changes) -> RunRecord:
+def a_record(saved_s: float | None = None, **changes) -> RunRecord:
     epochs = tuple(
         EpochRecord(
             index=i,
@@ -16,6 +16,7 @@ def a_record(**changes) -> RunRecord:
             steps=10,
             parts_s={"data": 0.2, "forward": 0.3, "backward": 0.45, "rest": 0.05},
             evaluate_s=0.25,
+            checkpoint_s=saved_s if i else None,
         )
         for i in range(2)
     )
@@ -23,18 +24,19 @@ def a_record(**changes) -> RunRecord:
 
 
 def test_the_table_reads_as_it_should():
-    assert simple_table(a_record(checkpoint_s=0.5)) == (
-        "Action      Mean duration (s)  Calls  Total time (s)  Share (%)\n"
-        "---------------------------------------------------------------\n"
-        "Total                       -      -          6.5000     100.00\n"
-        "start-up             2.000000      1          2.0000      30.77\n"
-        "warm-up              1.500000      1          1.5000      23.08\n"
-        "backward             0.045000     20          0.9000      13.85\n"
-        "forward              0.030000     20          0.6000       9.23\n"
-        "checkpoint           0.500000      1          0.5000       7.69\n"
-        "evaluation           0.250000      2          0.5000       7.69\n"
-        "data                 0.020000     20          0.4000       6.15\n"
-        "rest                 0.005000     20          0.1000       1.54\n"
+    assert simple_table(a_record(saved_s=0.25, checkpoint_s=0.25)) == (
+        "Action            Mean duration (s)  Calls  Total time (s)  Share (%)\n"
+        "---------------------------------------------------------------------\n"
+        "Total                             -      -          6.5000     100.00\n"
+        "start-up                   2.000000      1          2.0000      30.77\n"
+        "warm-up                    1.500000      1          1.5000      23.08\n"
+        "backward                   0.045000     20          0.9000      13.85\n"
+        "forward                    0.030000     20          0.6000       9.23\n"
+        "evaluation                 0.250000      2          0.5000       7.69\n"
+        "data                       0.020000     20          0.4000       6.15\n"
+        "saving the model           0.250000      1          0.2500       3.85\n"
+        "checkpoint                 0.250000      1          0.2500       3.85\n"
+        "rest                       0.005000     20          0.1000       1.54\n"
     )
 
 

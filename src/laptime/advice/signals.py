@@ -29,7 +29,8 @@ class Signals:
             the step.
         fetch_cpu_share: CPU time of the training thread over wall time of its fetches.
         process_cpu_ms: CPU time of the whole process in a step, workers not included.
-        epoch_s: of training; with `evaluate_s` beside it.
+        epoch_s: of training; with `evaluate_s` and, shared out over the epochs, `checkpoint_s`
+            beside it.
         test_samples: of one evaluation.
         reads: whether the variant's own step reads values.
         dead_share: of the parameters, those that only ever meet padding.
@@ -70,6 +71,7 @@ class Signals:
     epoch_s: float | None = None
     steps: int | None = None
     evaluate_s: float | None = None
+    checkpoint_s: float | None = None
     test_samples: int | None = None
     loader: str | None = None
     workers: int | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import mean, median
 from typing import Any, Literal
 
 from laptime.advice.signals import Signals
@@ -160,6 +160,8 @@ def _epoch(record: RunRecord) -> dict[str, Any]:
         "epoch_s": _middle([e.epoch_s for e in kept]),
         "steps": int(median([e.steps for e in kept])) or None if kept else None,
         "evaluate_s": _middle([e.evaluate_s for e in kept]),
+        # Not every epoch has one; a loop of the user's own doesn't tell of its own.
+        "checkpoint_s": mean(e.checkpoint_s or 0.0 for e in kept) if kept and record.spec else None,
         "peak_mib": _middle([e.peak_memory_mib for e in kept]) or record.peak_memory_mib,
     }
 

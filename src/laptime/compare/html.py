@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,6 +17,7 @@ from laptime.compare.headlines import quality_phrase
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.palette import PARTS, series_of, variables
 from laptime.compare.quality import name_of
+from laptime.compare.tables import COLUMNS
 from laptime.records import LadderRecord, RunRecord
 
 
@@ -25,8 +26,20 @@ def _without_controls(value: Any) -> Any:
     return words.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def to_html(comparison: Comparison, ladder: LadderRecord | None, records: Sequence[RunRecord]) -> str:
-    """Renders the page; all text is cleaned and escaped, only the plots' own markup is not."""
+def to_html(
+    comparison: Comparison,
+    ladder: LadderRecord | None,
+    records: Sequence[RunRecord],
+    profiled: Mapping[str, Sequence[tuple[str, Sequence[str]]]] | None = None,
+) -> str:
+    """Renders the page; all text is cleaned and escaped, only the plots' own markup is not.
+
+    Args:
+        comparison: what the page is of.
+        ladder: its plan, where it is of one.
+        records: for the curves.
+        profiled: by variant, title and lines of the tables that torch's profiler made.
+    """
     environment = Environment(
         loader=PackageLoader("laptime.compare", "templates"),
         autoescape=True,
@@ -53,6 +66,8 @@ def to_html(comparison: Comparison, ladder: LadderRecord | None, records: Sequen
         best=comparison.headline("fastest"),
         others=[h for h in comparison.headlines if h.kind != "fastest"],
         gains=ladder.probe.gains if ladder else {},
+        profiled=profiled or {},
+        profiler_columns=COLUMNS,
         conditions=words.conditions(comparison.conditions, _headline_n(comparison)),
         series=series_of(comparison),
         light=variables(comparison, dark=False),

@@ -73,7 +73,7 @@ def _step_row(runs: Runs) -> StepRow | None:
         worker_start_s=middle(b.worker_start_s for b in found),
         drain_s=middle(b.drain_s for b in found),
         evaluate_s=middle(e.evaluate_s for e in epochs),
-        checkpoint_s=middle(r.checkpoint_s for r in runs.done),
+        checkpoint_s=middle(e.checkpoint_s for e in epochs),
         gc_s=middle(b.gc_s for b in found),
         skew_s=skew,
         skew_share=None if skew is None else middle(e.skew_s / e.epoch_s for e in epochs if e.skew_s and e.epoch_s > 0),

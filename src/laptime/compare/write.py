@@ -27,9 +27,10 @@ def write_comparison(
     # matplotlib and jinja2 take half a second, which only writing is worth.
     from laptime.compare.html import to_html
     from laptime.compare.plots import curves_svg, speedup_svg
+    from laptime.compare.tables import tables_beside
 
     texts = {
-        "comparison.html": to_html(comparison, ladder, records),
+        "comparison.html": to_html(comparison, ladder, records, tables_beside(folder, comparison)),
         "comparison.md": to_markdown(comparison),
         "speedup.svg": speedup_svg(comparison),
         "curves.svg": curves_svg(comparison, curves(comparison, records)),

@@ -38,11 +38,7 @@ def measure_inference(
         budget_s: for all sizes together. Each has a pass that doesn't count and at least one that does, so that a large
             batch on a slow CPU may take longer.
     """
-    own = samples_of_a_rank(recipe)
-    test = recipe.data.test
-    # Whole photographs of 32 at once would take half a minute on two cores.
-    usual = {own} if isinstance(recipe.data, BoxData) else {*_SIZES, own}
-    sizes = [size for size in sorted(usual) if size <= len(test)]
+    test, sizes = recipe.data.test, inference_sizes(recipe)
     found = []
     # A user's net may draw random numbers in evaluation too; what follows must not depend on how many passes fitted.
     seeded = torch.random.fork_rng(devices=[p.device] if p.device.type == "cuda" else [])
@@ -53,6 +49,14 @@ def measure_inference(
             spread = Quartiles.of([1000 * s for s in times])
             found.append(InferenceRecord(batch_size=size, pass_ms=spread, samples_per_s=1000 * size / spread.median))
     return tuple(found)
+
+
+def inference_sizes(recipe: Recipe) -> list[int]:
+    """The batch sizes of a closer look at inference, ascending; none where no batch of test samples is as large."""
+    own = samples_of_a_rank(recipe)
+    # Whole photographs of 32 at once would take half a minute on two cores.
+    usual = {own} if isinstance(recipe.data, BoxData) else {*_SIZES, own}
+    return [size for size in sorted(usual) if size <= len(recipe.data.test)]
 
 
 @contextlib.contextmanager

@@ -72,6 +72,18 @@ def write_time_tables(recorded: profile, folder: Path) -> None:
         write_beside(folder / "device_time.txt", "\n".join(tables))
 
 
+def inference_tables(recorded: profile, title: str) -> list[str]:
+    """Operators of forward passes alone, by self time and by input shape."""
+    averages = recorded.key_averages()
+    key, name = ("self_device_time_total", "device") if has_device_time(averages) else ("self_cpu_time_total", "CPU")
+    shapes = recorded.key_averages(group_by_input_shape=True)
+    of_shapes = f"{title}, by self {name} time, one row for each set of input shapes"
+    return [
+        table(averages, key, f"{title}, by self {name} time", "all passes"),
+        table(shapes, key, of_shapes, "all passes"),
+    ]
+
+
 def write_memory_tables(recorded: profile, folder: Path, on_gpu: bool) -> None:
     """Writes operators by the memory that they themselves took, on the CPU and, where there is one, on the GPU."""
     averages = recorded.key_averages()

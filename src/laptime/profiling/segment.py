@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
@@ -11,8 +11,11 @@ from typing import Any
 import torch
 from torch.profiler import profile, record_function
 
+from laptime.engine.setup import samples_of_a_rank
+from laptime.measure.inference import inference_sizes
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.graph import GraphStep
+from laptime.optimizations.samples import first
 from laptime.profiling.capture import (
     Recorder,
     activities_of,
@@ -23,8 +26,7 @@ from laptime.profiling.capture import (
     undisturbed,
 )
 from laptime.profiling.files import (
-    has_device_time,
-    table,
+    inference_tables,
     write_beside,
     write_memory_tables,
     write_time_tables,
@@ -34,6 +36,7 @@ from laptime.profiling.memory import categories, traced_peak_mib
 from laptime.records import ProfileRecord, TraceSummary, write_json
 from laptime.spec import ProfileSchedule
 from laptime.trees import tensors
+from laptime.workloads.base import Batch
 
 # What the steps may take of a run, two to learn the order of the marks aside; longer ones are fewer. Reading what was
 # recorded takes torch several times as long (18 s for five steps of EfficientNet-B5).
@@ -157,24 +160,40 @@ class Segment:
         return (torch.cuda.max_memory_allocated(self.parts.device) - self.held) / 2**20
 
     def _inference(self) -> None:
-        """Forward passes alone, in evaluation mode and the run's precision, on a batch that is on the device."""
-        parts, model = self.parts, self.parts.evaluated
-        batch = next(iter(parts.loader.epoch(self.asked.epoch)))
+        """Forward passes alone by batch size, in evaluation mode and the run's precision, batches on the device.
+
+        The trace is of the largest.
+        """
+        model, tables, recorded = self.parts.evaluated, [], None
         model.eval()
         try:
-            with torch.inference_mode():
-                parts.forward(model, batch)
-                with profile(activities=activities_of(parts.device), record_shapes=True) as recorded:
-                    for _ in range(_PASSES):
-                        with record_function("inference"):
-                            parts.forward(model, batch)
+            for batch in self._for_inference():
+                recorded = self._passes(batch)
+                tables += inference_tables(recorded, f"Inference, {_PASSES} passes of {len(batch)} samples")
         finally:
             model.train()
-        averages = recorded.key_averages()
-        timed = has_device_time(averages)
-        kind = ("self_device_time_total", "device") if timed else ("self_cpu_time_total", "CPU")
-        title = f"Inference, {_PASSES} passes of {len(batch)} samples, by self {kind[1]} time"
-        write_beside(self.asked.folder / "inference.txt", table(averages, kind[0], title, "all passes"))
+        write_beside(self.asked.folder / "inference.txt", "\n".join(tables))
+        if recorded is not None:
+            self.traces["inference"] = write_trace(recorded, self.asked.folder / "trace_inference.json.gz")
+
+    def _for_inference(self) -> Iterator[Batch]:
+        """Batches of the sizes that are timed; where the test samples are too few, the training's own."""
+        sizes = inference_sizes(self.recipe)
+        for size in sizes:
+            yield first(self.recipe, self.recipe.data.test, size, self.parts.device)
+        if samples_of_a_rank(self.recipe) not in sizes:
+            yield next(iter(self.parts.loader.epoch(self.asked.epoch)))
+
+    def _passes(self, batch: Batch) -> profile:
+        parts, model = self.parts, self.parts.evaluated
+        recorded = profile(activities=activities_of(parts.device), record_shapes=True)
+        with torch.inference_mode():
+            parts.forward(model, batch)
+            with recorded:
+                for _ in range(_PASSES):
+                    with record_function("inference"):
+                        parts.forward(model, batch)
+        return recorded
 
     def _breakdown(self) -> None:
         trace, stacks = (self.traces.get(name) for name in ("times", "stacks"))

@@ -25,12 +25,15 @@ class Action(NamedTuple):
 def actions(record: RunRecord) -> list[Action]:
     """What a run did, by total time: the parts of its steps, evaluations, and what was done once.
 
-    A part of the step is called once a step; evaluation once a counted epoch.
+    A part of the step is called once a step; evaluation once a counted epoch, a checkpoint where
+    one was written.
     """
     found = [*_steps(record.epochs), *_once(record)]
-    evaluations = [e.evaluate_s for e in record.epochs if e.evaluate_s is not None]
-    if evaluations:
-        found.append(Action("evaluation", len(evaluations), sum(evaluations)))
+    for name, spent in (
+        ("evaluation", [e.evaluate_s for e in record.epochs if e.evaluate_s is not None]),
+        ("checkpoint", [e.checkpoint_s for e in record.epochs if e.checkpoint_s is not None]),
+    ):
+        found += [Action(name, len(spent), sum(spent))] if spent else []
     return sorted(found, key=lambda a: -a.total_s)
 
 
@@ -69,7 +72,7 @@ def _once(record: RunRecord) -> Iterator[Action]:
     for name, seconds in (
         ("start-up", record.startup_s),
         ("warm-up", record.warmup_s),
-        ("checkpoint", record.checkpoint_s),
+        ("saving the model", record.checkpoint_s),
     ):
         if seconds is not None:
             yield Action(name, 1, seconds)

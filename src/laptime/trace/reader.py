@@ -91,7 +91,7 @@ class TraceFile:
         if start in (b"{", b"["):
             return
         foreign = (what for magic, what in _FOREIGN.items() if head.startswith(magic))
-        raise self.no_trace(next(foreign, "not JSON"))
+        raise self.no_trace(next(foreign, "something that is not JSON"))
 
     def cut_off(self) -> DataError:
         return DataError(
@@ -188,7 +188,7 @@ class _Scanner:
 
     def _ended(self) -> DataError:
         if self.file.events == 0 and not self.file.meta:
-            return self.file.no_trace("not JSON")
+            return self.file.no_trace("something that is not JSON")
         return self.file.cut_off()
 
     def _more(self) -> bool:

@@ -13,7 +13,7 @@ from laptime.tracking.steps import inference_metrics, step_metrics
 # Curves of quality are comparable between processes only one by one: the first repeat's are shown.
 QUALITY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "test_map50", "test_map")
 # Times of all repeats stand behind one another, so that a slow process can be seen.
-TIMING = ("epoch_s", "samples_per_s", "data_wait_s", "evaluate_s", "peak_memory_mib")
+TIMING = ("epoch_s", "samples_per_s", "data_wait_s", "evaluate_s", "checkpoint_s", "peak_memory_mib")
 # Figures of a run that its records hold; the others come from the comparison.
 SUMMARY = ("warmup_s", "compile_s", "startup_s", "peak_memory_mib")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from laptime.records import EpochRecord, RunRecord
 
-# Metrics that are medians of a step's part; `data_wait_ms` is the part that nothing hides.
+# Metrics that are medians of a step's part, with its quartiles beside it; nothing hides `data_wait_ms`.
 _PARTS = {
     "data_wait_ms": "data",
     "copy_ms": "copy",
@@ -21,9 +21,11 @@ _PARTS = {
 
 
 def step_metrics(epoch: EpochRecord) -> Mapping[str, float]:
-    """Quartiles of a step and medians of its parts in milliseconds, and what stands apart from them in seconds.
+    """Quartiles of a step and of its parts in milliseconds, and what stands apart from them in seconds.
 
-    The epoch's first step is in none of the milliseconds. An epoch without a breakdown has the median that it knows.
+    On a GPU the parts are the host's, and `device_…` the medians of the device's own; of several ranks each has its
+    step, wait and epoch. The epoch's first step is in none of the milliseconds. An epoch without a breakdown has the
+    median that it knows.
     """
     found: dict[str, float | None] = {"step_ms_median": epoch.step_ms_median, "skew_s": epoch.skew_s}
     if (of := epoch.breakdown) is not None:
@@ -36,8 +38,25 @@ def step_metrics(epoch: EpochRecord) -> Mapping[str, float]:
             "gc_s": of.gc_s,
             "drain_s": of.drain_s,
         }
-        found |= {name: of.parts_ms[part].median for name, part in _PARTS.items() if part in of.parts_ms}
+        for name, part in _PARTS.items():
+            if (ms := of.parts_ms.get(part)) is not None:
+                found |= {name: ms.median, f"{name}_p25": ms.low, f"{name}_p75": ms.high}
+            if (ms := of.device_ms.get(part)) is not None:
+                found[f"device_{name}"] = ms.median
+        found |= _by_rank(epoch)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _by_rank(epoch: EpochRecord) -> dict[str, float | None]:
+    """Of several ranks what each took; the first rank's breakdown is the epoch's own."""
+    if not epoch.ranks_breakdown:
+        return {}
+    found: dict[str, float | None] = {f"epoch_s_rank{rank}": s for rank, s in enumerate(epoch.ranks_s)}
+    for rank, of in enumerate((epoch.breakdown, *epoch.ranks_breakdown)):
+        if of is not None:
+            wait = of.parts_ms["data"].median if "data" in of.parts_ms else None
+            found |= {f"step_ms_rank{rank}": of.step_ms.median, f"data_wait_ms_rank{rank}": wait}
+    return found
 
 
 def inference_metrics(done: Iterable[RunRecord]) -> Mapping[str, float]:

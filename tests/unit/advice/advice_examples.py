@@ -37,6 +37,7 @@ def cpu(**changes: object) -> Signals:
         epoch_s=10.0,
         steps=100,
         evaluate_s=0.2,
+        checkpoint_s=0.0,
         test_samples=100,
         loader="items",
         workers=0,
@@ -266,7 +267,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
             cpu(compile_gain=1.4, compiled=True),
         ),
     ),
-    "epoch-overhead": ((cpu(evaluate_s=2.0),), (cpu(),)),
+    "epoch-overhead": ((cpu(evaluate_s=2.0), cpu(checkpoint_s=1.5)), (cpu(), cpu(checkpoint_s=0.05))),
     "memory": ((gpu(peak_mib=76_000.0), gpu(peak_mib=9_000.0)), (gpu(), cpu())),
     "communication": (
         (gpu(ranks=2, collectives=(_COLLECTIVE,)),),

@@ -129,6 +129,7 @@ def test_with_no_signals_every_rule_abstains_or_has_nothing_to_say():
         ("reads", "read_ms"),
         ("compile", "forward_ms"),
         ("epoch-overhead", "evaluate_s"),
+        ("epoch-overhead", "checkpoint_s"),
         ("memory", "memory_mib"),
         ("communication", "collectives"),
         ("stragglers", "rank_compute_ms"),

@@ -57,7 +57,8 @@ def _inside(record: RunRecord) -> RunRecord:
     assert record.spec is not None
     batch = BATCHES.get(record.spec.variant, 32)
     epochs = tuple(
-        e.model_copy(update={"breakdown": breakdown(e, batch), "evaluate_s": 4.1, "parts_s": {}}) for e in record.epochs
+        e.model_copy(update={"breakdown": breakdown(e, batch), "evaluate_s": 4.1, "checkpoint_s": 0.06, "parts_s": {}})
+        for e in record.epochs
     )
     step = epochs[0].breakdown.step_ms.median
     pairs = [(1, 4.1), (32, 0.31 * step)] if batch == 32 else [(1, 3.2), (512, 0.27 * step)]
@@ -65,7 +66,6 @@ def _inside(record: RunRecord) -> RunRecord:
         update={
             "epochs": epochs,
             "setup": SetupRecord(batch_size=batch, loader="resident", optimizer="Adam"),
-            "checkpoint_s": 0.06,
             "inference": tuple(
                 InferenceRecord(batch_size=b, pass_ms=around(ms), samples_per_s=1000 * b / ms) for b, ms in pairs
             ),

@@ -13,12 +13,13 @@ from inside_examples import advice, around, inside, profile, trace, traces, with
 from rich.console import Console
 
 from laptime.cli.compare import compare_runs
-from laptime.compare import Comparison, advising, compare, compare_records, operators, steps, words
+from laptime.compare import Comparison, advising, compare, compare_records, operators, steps, tables, words
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.parts import parts_of
 from laptime.compare.sides import load_sides
 from laptime.compare.terminal import to_terminal
+from laptime.compare.write import write_comparison
 from laptime.records import Advice, Breakdown, Finding, Measured, Quartiles, RunRecord, TraceSummary, write_json
 
 HOSTILE = "<script>alert(1)</script>|[x](javascript:1)`$a$\x1b[31m@team"
@@ -153,6 +154,23 @@ def test_every_column_is_explained_on_the_page(example: Comparison) -> None:
     for title, sentence in operators.columns(example.operators):
         assert re.search(rf"<dt>{title}</dt><dd>[^<]{{20,}}</dd>", page), title
         assert sentence.endswith(".")
+
+
+def test_the_profiler_s_own_tables_of_baseline_and_fastest_are_on_the_page(example: Comparison, tmp_path: Path) -> None:
+    for variant in {t.variant for t in example.operators}:
+        place = tmp_path / f"{variant}-0" / "profile"
+        place.mkdir(parents=True)
+        (place / "memory.txt").write_text(f"of {variant}\nname <b>\x1b[31m  Self CPU Mem\n")
+        (place / "inference.txt").write_text("3 passes of 32 samples\n")
+    write_comparison(example, ladder(), inside(records()), tmp_path)
+    page = (tmp_path / "comparison.html").read_text()
+    open_ones = [t.variant for t in example.operators if t.role]
+    assert [v for v in (t.variant for t in example.operators) if f">of {v}\n" in page] == open_ones
+    assert "name &lt;b&gt; [31m  Self CPU Mem\n" in page
+    assert page.count("3 passes of 32 samples") == len(open_ones) == 2
+    for title, sentence in tables.COLUMNS:
+        assert f"<dt>{title}</dt><dd>{sentence}</dd>" in page
+    assert "As torch’s profiler prints them" not in to_html(example, ladder(), inside(records()))
 
 
 def a_finding(**fields: object) -> Finding:

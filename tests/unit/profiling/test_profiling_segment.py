@@ -9,6 +9,7 @@ import pytest
 import torch
 from tests.unit.profiling.profiling_examples import BATCH, tiny
 
+from laptime.measure.inference import inference_sizes
 from laptime.profiling.capture import Recorder, fitted, record_steps, undisturbed, waiting_steps
 from laptime.profiling.files import write_trace
 from laptime.profiling.segment import Asked, Segment, absent, with_sources
@@ -58,7 +59,8 @@ def test_a_segment_writes_its_files_and_leaves_the_rest_as_it_was(tmp_path):
     assert any("times the counted ones" in note for note in record.notes)
     tables = {"self_cpu_time", "total_cpu_time", "by_input_shape", "memory", "inference"}
     written = {p.name for p in folder.iterdir()}
-    assert written - {"breakdown.json"} == {*(f"{t}.txt" for t in tables), "trace.json.gz", "trace_stacks.json.gz"}
+    traces = {"trace.json.gz", "trace_stacks.json.gz", "trace_inference.json.gz"}
+    assert written - {"breakdown.json"} == {*(f"{t}.txt" for t in tables), *traces}
     events = json.loads(gzip.decompress((folder / "trace.json.gz").read_bytes()))["traceEvents"]
     names = Counter(e["name"] for e in events if e.get("cat") == "user_annotation")
     assert {n: names[n] for n in ("data", "forward", "backward", "optimizer", "read")} == dict.fromkeys(
@@ -69,7 +71,10 @@ def test_a_segment_writes_its_files_and_leaves_the_rest_as_it_was(tmp_path):
     assert f"[[{BATCH}, 3, 8, 8]" in (folder / "by_input_shape.txt").read_text()
     assert "Self CPU Mem" in (folder / "memory.txt").read_text()
     inference = (folder / "inference.txt").read_text()
-    assert "inference" in inference
+    assert len(inference_sizes(recipe)) > 1
+    for size in inference_sizes(recipe):
+        assert f"passes of {size} samples, by self CPU time, one row for each" in inference
+        assert f"[[{size}, 3, 8, 8]" in inference
     assert "backward" not in inference
     floats = sum(p.numel() for p in parts.model.parameters())
     assert record.memory_mib["parameters"] == record.memory_mib["gradients"] == pytest.approx(floats * 4 / 2**20)

@@ -1,6 +1,7 @@
 """`laptime advise`: what it reads, and what it says of names that mean nothing."""
 
 import json
+import sys
 
 import pytest
 from tests.unit.conftest import make_spec
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 import laptime.advice
 from laptime.cli import app
 from laptime.cli.advise import read_subject
+from laptime.console import main
 from laptime.errors import DataError, RunError, UsageError
 from laptime.records import RunRecord, write_json
 from laptime.trace import summarize
@@ -72,6 +74,29 @@ def test_a_failed_run_has_nothing_to_advise_on(tmp_path):
     _write_run(tmp_path / "cpu-baseline-0", status="failed")
     with pytest.raises(RunError, match="status 'failed'"):
         read_subject(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "empty"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "FEE", "name": "f", "ts": 1, "dur": 2}]}', "another tool"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2}]}', "schedule="),
+        (b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2}, {"ph', "cut off"),
+        (b"step,seconds", "not JSON"),
+    ],
+)
+def test_a_trace_that_is_none_is_one_sentence_and_an_exit_code(tmp_path, monkeypatch, capsys, body, said):
+    path = tmp_path / "broken.json"
+    path.write_bytes(body)
+    monkeypatch.setattr(sys, "argv", ["laptime", "advise", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr().err.strip()
+    assert ended.value.code not in (0, None)
+    assert "broken.json" in told
+    assert said in told
+    assert "Traceback" not in told
 
 
 @has_advice

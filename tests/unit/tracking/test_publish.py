@@ -91,11 +91,13 @@ def test_steps_and_their_parts_are_curves_and_inference_is_a_figure(tmp_path: Pa
     assert metrics["step_ms_p75"][0] == "41.0"
     named = ("data_wait_ms", "copy_ms", "forward_ms", "backward_ms", "optimizer_ms", "read_ms", "rest_ms")
     assert [metrics[name][3] for name in named] == [repr(10.0 * n) for n in range(1, 8)]
+    assert (metrics["backward_ms_p25"][0], metrics["backward_ms_p75"][0]) == ("39.0", "41.0")
     assert metrics["first_batch_s"][0] == "0.5"
     assert metrics["skew_s"][0] == "0.02"
     assert metrics["inference_ms_b32"] == {0: "9.0"}
     assert metrics["inference_samples_per_s_b32"] == {0: "3999.5"}
     assert not {"worker_start_s", "gc_s", "graph_ms"} & metrics.keys()
+    assert not [name for name in metrics if name.startswith("device_") or "_rank" in name]
 
 
 def test_a_graph_and_workers_have_metrics_of_their_own_and_a_record_without_breakdown_its_median(
@@ -114,6 +116,25 @@ def test_a_graph_and_workers_have_metrics_of_their_own_and_a_record_without_brea
     assert metrics["graph_ms"] == {0: "2.0"}
     assert metrics["worker_start_s"] == {0: "0.25"}
     assert metrics["gc_s"] == {0: "0.0"}
+
+
+def test_the_device_s_own_parts_the_ranks_and_checkpoints_are_curves(tmp_path: Path) -> None:
+    def took(ms: float) -> Breakdown:
+        host, device = Quartiles(low=1, median=2, high=3), Quartiles(low=ms, median=ms, high=ms)
+        return Breakdown(steps=2, step_ms=device, parts_ms={"data": host}, device_ms={"forward": device})
+
+    record = a_record("cpu-a")
+    of = {"breakdown": took(7), "ranks_breakdown": (took(8), took(9)), "ranks_s": (1.5, 1.25, 1.75)}
+    first = record.epochs[0].model_copy(update=of)
+    second = record.epochs[1].model_copy(update={**of, "checkpoint_s": 0.5})
+    store, ladder = publish(tmp_path, [record.model_copy(update={"epochs": (first, second)})])
+    metrics = metrics_of(store, variant_key(ladder, "cpu-a"))
+    assert metrics["device_forward_ms"] == {0: "7.0", 1: "7.0"}
+    for rank, (step, epoch) in enumerate([("7.0", "1.5"), ("8.0", "1.25"), ("9.0", "1.75")]):
+        assert metrics[f"step_ms_rank{rank}"][0] == step
+        assert metrics[f"data_wait_ms_rank{rank}"][1] == "2.0"
+        assert metrics[f"epoch_s_rank{rank}"][0] == epoch
+    assert metrics["checkpoint_s"] == {1: "0.5"}
 
 
 def test_names_are_those_of_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

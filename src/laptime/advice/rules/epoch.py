@@ -14,25 +14,40 @@ _NO_WAIT = 0.01
 
 
 def epoch_overhead(s: Signals) -> Outcome:
-    """Evaluation every k-th epoch: its time x (1 - 1/k), for k from 2 to 5; the model is saved once, after all."""
-    beside = known(s.evaluate_s, "the evaluation's time")
+    """Evaluation and checkpoints every k-th epoch: their time x (1 - 1/k), for k from 2 to 5."""
+    evaluates, saves = known(s.evaluate_s, "the evaluation's time"), known(s.checkpoint_s, "the checkpoints' time")
+    beside = evaluates + saves
     whole_ms, by_step = _whole(s)
+    whole_ms += saves * by_step
     if beside * by_step < _LEAST_OVERHEAD * whole_ms:
         return None
     spent = beside * by_step
     return Proposal(
         "epoch-overhead",
-        "Evaluation takes much of an epoch: evaluate every second to fifth epoch.",
+        f"{_what(evaluates, saves)} much of an epoch: every second to fifth epoch may be enough.",
         (
-            f"beside {known(s.epoch_s, 'an epoch'):.2f} s of training, evaluation takes {beside:.2f} s",
+            f"beside {known(s.epoch_s, 'an epoch'):.2f} s of training, evaluation takes {evaluates:.2f} s"
+            + (f" and checkpoints {saves:.2f} s" if saves else ""),
             "the step is given with it; laptime's own epochs are timed without",
         ),
         (spent / 2, spent * 4 / 5),
         0.9,
-        code="if epoch % k == k - 1: evaluate()",
+        code=f"if epoch % k == k - 1: {'; '.join(_calls(evaluates, saves))}",
         klass="exact",
         base_ms=whole_ms,
     )
+
+
+def _what(evaluates: float, saves: float) -> str:
+    names = {"evaluate()": "evaluation", "save()": "writing checkpoints"}
+    told = " and ".join(names[c] for c in _calls(evaluates, saves))
+    return f"{told[0].upper()}{told[1:]} {'take' if ' and ' in told else 'takes'}"
+
+
+def _calls(evaluates: float, saves: float) -> list[str]:
+    """What of an epoch's end is worth naming: a tenth of it and more."""
+    least = 0.1 * (evaluates + saves)
+    return [call for call, spent in (("evaluate()", evaluates), ("save()", saves)) if spent >= least]
 
 
 def evaluation(s: Signals) -> Outcome:
