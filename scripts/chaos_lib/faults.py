@@ -176,7 +176,7 @@ def _always(_: Job) -> bool:
 
 
 def _on_a_line(job: Job) -> bool:
-    return job.kind.ladder or job.kind.name == "fetch"
+    return job.kind.tracked or job.kind.name == "fetch"
 
 
 def _on_a_small_disk(job: Job) -> bool:
@@ -187,7 +187,8 @@ _EVERY = ("command", *TRAINING, "data", "probe", "look", "model")
 
 FAULTS = (
     Fault("SIGINT", _signalled(signal.SIGINT), _always, signal.SIGINT, _EVERY, (130, -2, 1)),
-    Fault("SIGTERM", _signalled(signal.SIGTERM), _always, signal.SIGTERM, _EVERY, (130, 143, -15, 1, 0)),
+    # A gate takes it as Ctrl-C, and a second one on its way out ends it as a second Ctrl-C does.
+    Fault("SIGTERM", _signalled(signal.SIGTERM), _always, signal.SIGTERM, _EVERY, (130, -2, 143, -15, 1, 0)),
     Fault("SIGKILL", _signalled(signal.SIGKILL), _always, signal.SIGKILL, _EVERY, (-9, 1, 0)),
     Fault("SIGSTOP, SIGCONT", _freeze, _always),
     Fault("server killed", _server_dies, _on_a_line),

@@ -23,9 +23,11 @@ _MODULES = {
     "laptime.probe": "probe",
     "laptime.inspecting": "look",
     "laptime.logged_model": "model",
+    "laptime": "side",  # of a gate, each of which is a command of its own
 }
-TRAINING = ("worker", "rank", "launcher", "loader")
+TRAINING = ("worker", "rank", "launcher", "loader", "side", "keeper")
 _SHORT = ("--epochs", "3", "--warmup-epochs", "1", "--no-profile", "--timeout", "120")
+_GATE = ("--variant", "cpu-baseline", "--epochs", "2", "--max-pairs", "4", "--budget", "60s", "--timeout", "120")
 
 
 @dataclass(frozen=True)
@@ -35,22 +37,29 @@ class Kind:
     Attributes:
         arguments: of laptime, with `{}` for the job's folder.
         roles: its processes that may be hit.
-        ladder: whether it is one, with a record and a journal of its own.
+        ladder: whether it is one, which goes on with --resume.
         home: the stores that it uses.
         weight: how often it is taken.
+        fair: exit codes that are right whatever happens to it, beside those of the fault.
     """
 
     name: str
     arguments: tuple[str, ...]
     roles: tuple[str, ...]
-    ladder: bool
+    ladder: bool = False
     home: str = "home"
     weight: int = 1
+    fair: tuple[int, ...] = ()
+
+    @property
+    def tracked(self) -> bool:
+        """Whether it sends anything to MLflow."""
+        return self.ladder or self.name == "gate"
 
 
 def kinds(stage: Stage) -> list[Kind]:
     """The jobs that there are here."""
-    own, images = stage.workload, str(stage.folder / "images")
+    own, images, folder = stage.workload, str(stage.folder / "images"), str(stage.folder)
     small = ("optimize", own, *_SHORT, "--repeats", "1", "--out", "{}", "--variants")
     cifar = ("optimize", "cifar", "--data", images, *_SHORT, "--repeats", "1", "--out", "{}")
     found = [
@@ -72,13 +81,20 @@ def kinds(stage: Stage) -> list[Kind]:
             "run",
             ("run", own, "--variant", "cpu-baseline", *_SHORT, "--out", "{}", "--checkpoints", "{}/checkpoints"),
             ("command", "look", "worker"),
-            False,
             weight=2,
+        ),
+        # Head is base, so that any verdict but a usage error and lost quality may come of it, whoever is hit.
+        Kind(
+            "gate",
+            ("gate", Path(own).name, *_GATE, "--base-dir", folder, "--head-dir", folder, "--json", "{}/gate.json"),
+            ("command", "keeper", "side", "look", "worker"),
+            weight=2,
+            fair=(0, 1, 3, 4, 5),
         ),
     ]
     if stage.s3 is not None:
         fetch = ("data", "fetch", "cifar", "--data", stage.mirror)
-        found.append(Kind("fetch", fetch, ("command", "data"), False, home="mirrored", weight=2))
+        found.append(Kind("fetch", fetch, ("command", "data"), home="mirrored", weight=2))
     return found
 
 
@@ -171,6 +187,8 @@ class Job:
 
 def _role_of(place: Path) -> str:
     words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    if any("laptime.keeper" in word for word in words):
+        return "keeper"
     return next((role for module, role in _MODULES.items() if module in words), "other")
 
 

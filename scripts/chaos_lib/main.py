@@ -40,6 +40,7 @@ class Chaos:
     stage: Stage
     seed: int
     begin: float
+    only: str | None = None
     happened: list[Happened] = field(default_factory=list)
     rounds: int = 0
 
@@ -47,7 +48,7 @@ class Chaos:
         """One job from its start to its end, what disturbs it, and what must hold after it."""
         self.rounds += 1
         choice = random.Random(f"{self.seed}/{self.rounds}")  # noqa: S311 - not for secrets
-        kinds_here = kinds(self.stage)
+        kinds_here = [k for k in kinds(self.stage) if self.only in (None, k.name)]
         kind = kind or choice.choices(kinds_here, [k.weight for k in kinds_here])[0]
         out = self.stage.disk / f"{self.rounds:03}-{kind.name}"
         job = Job(kind, self.stage, out, [word.replace("{}", str(out)) for word in kind.arguments])
@@ -121,7 +122,7 @@ class Chaos:
         places = self.stage.places(job.kind.home)
         if job.out.is_dir():
             broken += promises.files_whole(job.out)
-        if job.kind.ladder:
+        if job.kind.tracked:
             broken += promises.arrived_once(self.stage, places)
         elif job.kind.name == "fetch":
             broken += self._fetched()
@@ -142,7 +143,7 @@ class Chaos:
             code = job.process.wait(_END_S)
         except subprocess.TimeoutExpired:
             return [f"still running {_END_S:.0f} s later"]
-        fair = {code for fault in faults for code in fault.fair}
+        fair = {*job.kind.fair, *(code for fault in faults for code in fault.fair)}
         return [] if code in fair else [f"exit code {code}, of which none of {sorted(fair)} was expected"]
 
     def _unfinished(self, job: Job) -> bool:
@@ -192,7 +193,7 @@ def run(folder: Path, asked: argparse.Namespace) -> int:
     """The whole session; returns the exit code."""
     with a_stage(folder) as stage:
         _furnish(stage)
-        chaos = Chaos(stage, asked.seed, time.monotonic())
+        chaos = Chaos(stage, asked.seed, time.monotonic(), asked.only)
         for reason in stage.without:
             sys.stdout.write(f"left out: {reason}\n")
         while time.monotonic() < chaos.begin + asked.seconds:
@@ -232,6 +233,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=180.0, help="no job is started after that")
     parser.add_argument("--seed", type=int, default=0, help="of what is chosen; moments depend on the machine, too")
+    names = ("ladder", "ranks", "cifar", "run", "gate", "fetch")
+    parser.add_argument("--only", choices=names, help="this kind of job alone; default: all kinds")
     parser.add_argument("--keep", type=Path, help="the folder of it all, which stays; default: a temporary one")
     parser.add_argument("--report", type=Path, help="writes the table there, as Markdown")
     asked = parser.parse_args()

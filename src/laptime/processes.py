@@ -31,6 +31,15 @@ def child_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "laptime.child", module, *arguments]
 
 
+def kept_command(*words: str) -> list[str]:
+    """A command of anybody's below a keeper, so that its whole tree ends with this process; for `child_environment`.
+
+    The keeper is this laptime's, whichever one stands in the command's folder or on its PYTHONPATH.
+    """
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import laptime.keeper as k; sys.exit(k.main(sys.argv[1:]))"
+    return [sys.executable, "-I", "-c", code, str(Path(__file__).parents[1]), *words]
+
+
 def child_environment() -> dict[str, str]:
     """The environment for a child that calls `die_with_parent`, as `child_command` has it do."""
     return {**os.environ, _PARENT: str(os.getpid())}

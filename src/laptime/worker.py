@@ -36,7 +36,7 @@ from laptime.measure.epochs import Plan, Session
 from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.base import Recipe
-from laptime.processes import PEER_LOST, leave, use_own_log
+from laptime.processes import PEER_LOST, die_with_parent, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
@@ -205,6 +205,7 @@ def main(arguments: list[str]) -> int:
         return UsageError.exit_code
     spec_path, record_path = map(Path, arguments)
     if started_by_launcher():
+        die_with_parent()  # a launcher of somebody else's, torchrun say, starts us as we are
         # A rank that waits for others inside of a collective runs no handler: the system ends it.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         use_own_log(record_path.parent)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.samples import write_folder
 
-from laptime.devices import cuda_devices
+from laptime.devices import cuda_devices, hopeless_here
 from laptime.processes import free_port
 
 
@@ -139,6 +139,9 @@ def test_doctor_says_what_is_there_and_why_not(home):
     assert rows["cpu"]["ok"]
     assert rows["cuda"]["ok"] == bool(cuda_devices())
     assert "GFLOP/s" in rows["ceilings"]["detail"]
+    # Measured, or left out with the reason where this CPU would only emulate it.
+    assert ("in a probe" in rows["bf16"]["detail"]) == ("bf16" not in hopeless_here("", ["bf16"], "cpu"))
+    assert "not probed" not in rows["bf16"]["detail"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
+
+from laptime.processes import kept_command
 
 _PATIENCE_S = 60.0
 _GONE_S = 10.0
@@ -24,7 +27,7 @@ time.sleep(600)
 @contextmanager
 def kept() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process, psutil.Process]]:
     """A keeper, its server and the server's own process."""
-    command = [sys.executable, "-m", "laptime.cli.keeper", sys.executable, "-c", _SERVER]
+    command = kept_command(sys.executable, "-c", _SERVER)
     with subprocess.Popen(command) as keeper:
         found: list[psutil.Process] = []
         try:
@@ -42,7 +45,7 @@ def kept() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process, psutil.Pro
 def test_what_a_killed_server_leaves_is_ended() -> None:
     with kept() as (keeper, server, left):
         server.kill()
-        assert keeper.wait(_GONE_S) == 256 - 9
+        assert keeper.wait(_GONE_S) == -signal.SIGKILL
         assert not left.is_running()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from turns import wait_for_turn
 
 from laptime.optimizations import data
+from laptime.processes import die_with_parent
 from laptime.worker import main
 
 _batches = data.EpochBatches.__iter__
@@ -20,5 +21,6 @@ def _in_turn(self: data.EpochBatches) -> Iterator[list[int]]:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     data.EpochBatches.__iter__ = _in_turn  # type: ignore[method-assign]
     sys.exit(main(sys.argv[1:]))

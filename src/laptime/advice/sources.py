@@ -160,10 +160,18 @@ def _epoch(record: RunRecord) -> dict[str, Any]:
         "epoch_s": _middle([e.epoch_s for e in kept]),
         "steps": int(median([e.steps for e in kept])) or None if kept else None,
         "evaluate_s": _middle([e.evaluate_s for e in kept]),
-        # Not every epoch has one; a loop of the user's own doesn't tell of its own.
-        "checkpoint_s": mean(e.checkpoint_s or 0.0 for e in kept) if kept and record.spec else None,
+        "checkpoint_s": _checkpoint_s(record),
         "peak_mib": _middle([e.peak_memory_mib for e in kept]) or record.peak_memory_mib,
     }
+
+
+def _checkpoint_s(record: RunRecord) -> float | None:
+    """Of an epoch on average, since not every one has one; a loop of the user's own doesn't tell of its own."""
+    if not record.kept or record.spec is None:
+        return None
+    if record.spec.checkpoint_share is not None:
+        return 0.0  # a ladder writes them for itself, to go on after an interruption
+    return mean(e.checkpoint_s or 0.0 for e in record.kept)
 
 
 def _setup(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:

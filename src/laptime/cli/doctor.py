@@ -36,7 +36,7 @@ def doctor(as_json: JSON = False) -> None:
         (
             "bf16",
             _best(probe.gains) >= LEAST_GAIN,
-            _bf16(_best(probe.gains), machine.instruction_sets),
+            probe.refusals.get("bf16") or _bf16(_best(probe.gains), machine.instruction_sets),
         ),
         ("compile", missing_compiler("cpu") is None, missing_compiler("cpu") or "a C++ compiler is there"),
         ("ceilings", True, _ceilings(probe.machine.ceilings.model_dump())),

@@ -19,7 +19,7 @@ from types import FrameType
 
 from laptime.errors import RunError, UsageError, shorten
 from laptime.places import Places
-from laptime.processes import end_tree
+from laptime.processes import end_tree, kept_command
 
 HOST = "127.0.0.1"
 _LOOK_EVERY_S = 0.2
@@ -51,7 +51,7 @@ class Stack:
         """Starts `python -m module` below a keeper, in a session of its own: Ctrl-C reaches only this process."""
         log = self.places.home / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "laptime.cli.keeper", sys.executable, "-m", module, *arguments]
+        command = kept_command(sys.executable, "-m", module, *arguments)
         with log.open("wb") as out:
             process = subprocess.Popen(
                 command,

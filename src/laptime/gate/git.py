@@ -76,6 +76,7 @@ def worktree(repository: Path, commit: str, folder: Path) -> Iterator[Path]:
     Raises:
         RunError: git can't make it.
     """
+    git(repository, "worktree", "prune")  # those whose folders went with a gate that was killed
     made = subprocess.run(
         ["git", "-C", str(repository), "worktree", "add", "--detach", "--force", str(folder), commit],
         capture_output=True,

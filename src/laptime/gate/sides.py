@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from laptime.errors import RunError, UsageError
 from laptime.gate.git import commit_of, find_base, is_dirty, top_of, worktree
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
+from laptime.processes import child_environment, kept_command
 from laptime.spec import OptimizationSpec
 
 Say = Callable[[str], None]
@@ -51,7 +51,7 @@ class Ready:
     def environ(self, record: Path, seed: int) -> dict[str, str]:
         """The environment of one process."""
         own = {"LAPTIME_RECORD": str(record), "LAPTIME_SEED": str(seed), "LAPTIME_SIDE": self.side}
-        return {**os.environ, "PYTHONUNBUFFERED": "1", **own, **dict(self.environment)}
+        return {**child_environment(), "PYTHONUNBUFFERED": "1", **own, **dict(self.environment)}
 
 
 @contextlib.contextmanager
@@ -185,7 +185,14 @@ def _python(side: Side, info: SideInfo, fit: frozenset[Side], say: Say) -> str:
         )
     say(f"{side} pins other dependencies: its environment is installed beside it, which takes some minutes.")
     done = subprocess.run(
-        [str(folder / "scripts" / "setup")], cwd=folder, capture_output=True, text=True, errors="replace", check=False
+        kept_command(str(folder / "scripts" / "setup")),
+        cwd=folder,
+        env=child_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     if done.returncode != 0:
         raise SideError(side, f"{side}'s scripts/setup ended with {done.returncode}.", done.stdout + done.stderr)
@@ -203,9 +210,9 @@ def _variables(info: SideInfo, home: Path) -> tuple[tuple[str, str], ...]:
 
 def _ask(side: Side, info: SideInfo, python: str, *arguments: str) -> str:
     """What a side's own laptime answers; raises SideError where it has no answer."""
-    environment = {**os.environ, **dict(_variables(info, Path(info.folder))), "COLUMNS": "200"}
+    environment = {**child_environment(), **dict(_variables(info, Path(info.folder))), "COLUMNS": "200"}
     done = subprocess.run(
-        [python, *arguments],
+        kept_command(python, *arguments),
         cwd=info.folder,
         env=environment,
         capture_output=True,

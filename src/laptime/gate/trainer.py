@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import shutil
 import subprocess
@@ -22,7 +23,7 @@ from laptime.gate.sides import Ready, SideError
 from laptime.gate.turns import Seat, Turns, TurnsError
 from laptime.gate.validity import Watch
 from laptime.launchers.lock import HELD, device_lock
-from laptime.processes import end_tree, tree_cpu_s
+from laptime.processes import end_tree, kept_command, tree_cpu_s
 from laptime.records.files import RECORD_FILE
 from laptime.spec import read_versioned
 from laptime.turns import TURNS
@@ -64,21 +65,18 @@ class _Run:
             variables = variables | {HELD: str(held)}
         self.begin, self.clock = time.time(), time.monotonic()
         command = [_filled(word, self.seed, self.record, self.folder) for word in self.ready.command]
+        environment = self.ready.environ(self.record, self.seed) | variables
+        _require_program(self.ready, command[0], environment)
         with self.log.open("wb") as output:
-            try:
-                self.process = subprocess.Popen(
-                    command,
-                    cwd=self.ready.folder,
-                    env=self.ready.environ(self.record, self.seed) | variables,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=() if held is None else (held,),
-                )
-            except OSError as error:
-                side = self.ready.side
-                reason = f"{side}'s command {command[0]!r} can't be started: {error.strerror}."
-                raise SideError(side, reason) from error
+            self.process = subprocess.Popen(
+                kept_command(*command),
+                cwd=self.ready.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=() if held is None else (held,),
+            )
         if self.seat:
             self.seat.cpu_s = partial(tree_cpu_s, self.process.pid)
 
@@ -268,6 +266,17 @@ def _filled(word: str, seed: int, record: Path, folder: Path) -> str:
     for name, value in (("{seed}", seed), ("{record}", record), ("{folder}", folder)):
         word = word.replace(name, str(value))
     return word
+
+
+def _require_program(ready: Ready, word: str, environment: dict[str, str]) -> None:
+    """Raises SideError where a command's first word leads to nothing that can be started."""
+    place = str(ready.folder / word) if os.sep in word else word
+    if shutil.which(place, path=environment.get("PATH")) is None:
+        raise SideError(
+            ready.side,
+            f"{ready.side}'s command {word!r} can't be started in {ready.folder}: there is no such program, or it is "
+            "not executable.",
+        )
 
 
 def _death(side: Side, code: int | None, timeout_s: float, record: Path) -> str:

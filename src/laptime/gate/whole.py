@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from laptime.gate.sides import Ready, SideError, checkouts, make_ready
 from laptime.gate.trainer import Trainer
 from laptime.launchers.base import ignore
 from laptime.places import Places
+from laptime.scratch import scratch
 
 Save = Callable[[GateRecord], None]
 
@@ -46,10 +45,10 @@ def run_gate(
         KeyboardInterrupt: after the record was saved as interrupted.
     """
     state = _State(_new_record(request), save)
-    room = Path(tempfile.mkdtemp(prefix="laptime-gate-"))
     history = History(places.home / "gates", time.time(), elsewhere)
     try:
-        _run(request, places, state, (room, say, history))
+        with scratch("gate") as room:
+            _run(request, places, state, (room, say, history))
         state.notice(history.health(state.record))
     except UsageError:
         raise
@@ -62,7 +61,6 @@ def run_gate(
     except Exception as error:  # a bug of ours must not stop a pull request as a regression
         state.end("invalid", f"the gate itself failed: {type(error).__name__}: {error}.")
     finally:
-        shutil.rmtree(room, ignore_errors=True)
         if state.record.pairs:
             with contextlib.suppress(OSError):
                 history.keep(state.record)

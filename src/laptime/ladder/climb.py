@@ -162,7 +162,8 @@ class Climb:
         chosen = self.best.optimizations
         for name in untried(self.plan):
             grown = combine(chosen, rung_spec(name))
-            if {o.name for o in chosen} < {o.name for o in grown}:
+            # One untried rung may replace another, as by a name's whole list; what has joined stays as it is.
+            if all(o in grown for o in self.best.optimizations):
                 chosen = grown
         whole = Variant(f"{device}-{OPTIMIZED}", device, chosen)
         apart = WITHOUT.get(device, ()) if self.plan.rungs else ()

@@ -6,13 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from laptime.processes import end_tree, free_port
+from laptime.processes import end_tree, free_port, kept_command
 
 _READY_S = 60.0
 _SUPERUSER = "postgres"
@@ -67,10 +66,9 @@ def a_postgres(folder: Path, databases: dict[str, str]) -> Iterator[str]:
     settings = (f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={sockets}", "fsync=off")
     switches = [part for setting in settings for part in ("-c", setting)]
     # Below a keeper, so that it ends with the tests however they end.
-    keeper = [sys.executable, "-m", "laptime.cli.keeper"]
     with (folder / "log.txt").open("wb") as log:
         process = subprocess.Popen(
-            [*keeper, *_command("postgres", "-D", str(data), *switches)], stdout=log, stderr=log, cwd=folder
+            kept_command(*_command("postgres", "-D", str(data), *switches)), stdout=log, stderr=log, cwd=folder
         )
     try:
         _make(port, databases, process, folder / "log.txt")

@@ -187,6 +187,20 @@ def test_stragglers_are_told_by_the_devices_clocks():
     assert ranks(clock(3.0), {}) is None
 
 
+@pytest.mark.parametrize(("share", "told"), [(None, 0.4), (2.0, 0.0)])
+def test_the_checkpoints_that_a_ladder_writes_for_itself_are_nobodys_overhead(share, told):
+    own = record()
+    first = own.epochs[0]
+    saved = own.model_copy(
+        update={
+            "spec": own.spec.model_copy(update={"checkpoints": "here", "checkpoint_share": share}),
+            # Not each epoch writes one.
+            "epochs": tuple(first.model_copy(update={"index": i, "checkpoint_s": (0.8, None)[i]}) for i in range(2)),
+        }
+    )
+    assert signals_of(saved).checkpoint_s == pytest.approx(told)
+
+
 def test_few_steps_say_nothing_of_noise():
     assert signals_of(on_gpu(steps=3)).noise is None
     assert signals_of(on_gpu(steps=4)).noise == pytest.approx(0.02)

@@ -6,10 +6,10 @@ from laptime.catalogue import LADDERS, STATISTICAL, find_optimization, find_pres
 from laptime.compare.quality import Rules
 from laptime.entries import Preset
 from laptime.ladder.climb import Climb, Standing
-from laptime.ladder.plan import make_plan
+from laptime.ladder.plan import make_plan, unfit
 from laptime.records import EpochRecord, ProbeRecord, RunRecord
 from laptime.spec import OptimizationSpec
-from laptime.variants import Variant, baseline_of
+from laptime.variants import Variant, baseline_of, resolve
 
 FULL = find_preset(find_workload("cifar"), "full")
 QUICK = find_preset(find_workload("cifar"), "quick")
@@ -79,6 +79,17 @@ def test_a_short_ladder_lets_untried_rungs_into_optimized():
     assert len(climb.best.optimizations) == FOR_ALL.index("products") + 1
     names = {o.name for o in climb.optimized()[0][0].optimizations}
     assert names == set(FOR_ALL) - {"compile", "lightning", *STATISTICAL}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_ladder_without_rungs_makes_the_optimized_variant_of_that_name(device):
+    eurosat = find_workload("eurosat")
+    probe = ProbeRecord(gains={"bf16": 1.5}, refusals=unfit(eurosat, device))
+    plan = make_plan(device, find_preset(eurosat, "quick"), None, probe)
+    assert plan.rungs == ()
+    whole = Climb(plan, Standing(baseline_of(device), 100.0, None), STAND_IN).optimized()[0][0]
+    # On a GPU some of the untried rungs replace others: resident data workers, bf16 fp16.
+    assert whole.optimizations == resolve(f"{device}-optimized", plan.refused).optimizations
 
 
 def test_a_group_that_is_slower_stays_out_as_a_whole():

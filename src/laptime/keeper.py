@@ -1,14 +1,17 @@
 """Runs a command and ends its whole tree when the command, this process or its parent ends, however it ends.
 
-    python -m laptime.cli.keeper COMMAND ARGUMENT…
+    python -m laptime.keeper COMMAND ARGUMENT…
 
-Servers start processes of their own, which outlive a server that is killed; the kernel tells only direct children of
-a death. So each server of `laptime up` and `laptime ui` stands below a keeper, which adopts what the server leaves.
+Servers and a user's own scripts start processes of their own, which outlive them; the kernel tells only direct children
+of a death. So each server of `laptime up` and `laptime ui`, and each training of a gate, stands below a keeper, which
+adopts what the command leaves. It ends as the command did, by the same signal. See `laptime.processes.kept_command`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -27,17 +30,26 @@ def main(command: list[str]) -> int:
     signal.signal(signal.SIGTERM, _stop)
     die_with_parent()
     adopt_orphans()
-    # There is but one thread here, so that what runs between fork and exec is safe.
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent) as process:  # noqa: PLW1509
+    # There is but one thread here, so that what runs between fork and exec is safe. What this process was given open,
+    # a device's lock say, is the command's.
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        close_fds=False,
+        preexec_fn=die_with_parent,  # noqa: PLW1509
+    ) as process:
         try:
-            return _code_of(process.pid)
+            code = _code_of(process.pid)
         except KeyboardInterrupt:
-            return 128 + signal.SIGINT
+            code = 128 + signal.SIGINT
         finally:
             end_tree(process.pid, grace_s=1.5)
             psutil.wait_procs(psutil.Process().children(), timeout=_BY_THEMSELVES_S)
             for orphan in psutil.Process().children():
                 end_tree(orphan.pid, grace_s=1.0)
+    if code < 0:
+        _end_by(-code)
+    return code
 
 
 def _code_of(pid: int) -> int:
@@ -46,6 +58,14 @@ def _code_of(pid: int) -> int:
         ended, status = os.wait()
         if ended == pid:
             return os.waitstatus_to_exitcode(status)
+
+
+def _end_by(number: int) -> None:
+    """Ends this process by the signal that ended the command; without a core of its own."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):  # SIGKILL has no handler
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
