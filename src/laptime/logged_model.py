@@ -1,6 +1,6 @@
 """Makes trained models logged models of their MLflow runs: `python -m laptime.logged_model REQUEST.json`.
 
-One process for all models of a ladder, started by `laptime.tracking`, which never imports torch.
+A process for some models of a ladder, started by `laptime.tracking`, which never imports torch.
 """
 
 from __future__ import annotations

@@ -134,6 +134,18 @@ def test_explain_and_clean(home):
     assert laptime(home, "clean", "--json").returncode == 0
 
 
+def test_a_script_of_an_own_workload_is_without_what_it_can_not_show(home):
+    own = str(Path(__file__).resolve().parents[2] / "examples" / "char_transformer.py:workload")
+    done = laptime(home, "explain", "cuda-optimized", "--code", "--workload", own)
+    assert done.returncode == 0, done.stderr
+    compile(done.stdout, "script", "exec")
+    (said,) = [line for line in done.stderr.splitlines() if "left out" in line]
+    assert said.endswith("graph")
+    alone = laptime(home, "explain", "cuda-graph", "--code", "--workload", own)
+    assert alone.returncode == 2
+    assert "cuda-graph has no script, because of graph" in alone.stderr
+
+
 def test_doctor_says_what_is_there_and_why_not(home):
     rows = {r["what"]: r for r in json.loads(laptime(home, "doctor", "--json").stdout)}
     assert rows["cpu"]["ok"]

@@ -191,13 +191,20 @@ def test_the_flow_verifies_its_advice(tmp_path: Path) -> None:
         advising.the_rules = lambda: advising.Rules(advise, lambda advice: advice.verdict)
         small = {"data": "synthetic", "limit-train": 64, "limit-test": 32, "epochs": 1, "warmup-epochs": 0,
                  "repeats": 1, "profile": "none", "variants": "cpu-baseline", "verify-advice": "true"}
-        raise SystemExit(run(optimize, FINISHED, [str(w) for k, v in small.items() for w in (f"--{k}", v)]))
+        code = run(optimize, FINISHED, [str(w) for k, v in small.items() for w in (f"--{k}", v)])
+        from prefect.artifacts import Artifact
+        print("ARTIFACT", Artifact.get("advice").data)
+        raise SystemExit(code)
         """
     done = run(["-c", code], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.count("verification, round 3 of 3' - Finished in state Completed") == 2, done.stderr
     (advice,) = (tmp_path / "runs").glob("*/advice.json")
     assert json.loads(advice.read_text())["findings"][0]["measured"]["n"] == 3
+    (shown,) = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("ARTIFACT ")]
+    (row,) = json.loads(shown)
+    assert (row["finding"], row["expected gain"]) == ("Images come one by one.", "10–50 %")
+    assert "n = 3" in row["measured gain"]
 
 
 def test_a_data_folder_that_is_not_there_fails_the_flow_in_one_sentence(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def _on_gpu(record: RunRecord) -> bool:
 
 
 def _roof(profile: ProfileRecord | None) -> dict[str, Any]:
-    return {"floor_share": profile.floor_share if profile else None}
+    return {"floor_share": profile.floor_share, "layouts": profile.layout} if profile else {}
 
 
 def _bf16_rates(record: RunRecord) -> float | None:

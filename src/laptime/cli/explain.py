@@ -71,13 +71,16 @@ def _print_code(name: str, workload: str, as_json: bool) -> None:
     from laptime.ladder.data import fetch_data
     from laptime.ladder.plan import rungs_refused
     from laptime.places import find_places
-    from laptime.script import print_script
+    from laptime.script import print_script, unprinted
     from laptime.variants import resolve
 
     whole = resolve(name)
     data = fetch_data(workload, "auto", find_places()) if is_own(workload) else None
     known = data is not None or workload in [entry.name for entry in WORKLOADS]
-    found = resolve(name, rungs_refused(whole.device, workload, data)) if known else whole
+    without = rungs_refused(whole.device, workload, data) if known else ()
+    # One of several rungs is left out where a script can't show it; asked for by itself it is refused.
+    without += tuple(r for r in unprinted(data) if name != f"{whole.device}-{r}")
+    found = resolve(name, without)
     away = [o.name for o in whole.optimizations if o not in found.optimizations]
     if away:
         typer.echo(f"not for {workload}, and left out: {', '.join(away)}", err=True)

@@ -152,7 +152,9 @@ def _wrong(path: Path, line: int, what: str) -> DataError:
 
 
 def match(root: Path, table: Path, boxes: Sequence[Box]) -> list[Boxed]:
-    """Finds the image of each line, by its path below the root or beside the CSV, or by its name alone.
+    """Finds the image of each line, by its path below the root or beside the CSV, else by its name alone.
+
+    A name with a folder stands for another place only where none of the CSV's folders is there.
 
     Images that the CSV doesn't name are background.
 
@@ -166,9 +168,13 @@ def match(root: Path, table: Path, boxes: Sequence[Box]) -> list[Boxed]:
             raise DataError(f"the image {path} has a name that is no UTF-8: rename it.")
         by_name.setdefault(path.name, []).append(path)
     known, lines = set(images), dict[Path, list[Box]]()
+    exact = {b.image: next((p for p in (root / b.image, table.parent / b.image) if p in known), None) for b in boxes}
+    # Folders of another machine mean nothing here; where some of them do, an image has to be in the one that is named.
+    foreign = not any(there and "/" in name for name, there in exact.items())
     for box in boxes:
-        exact = [p for p in (root / box.image, table.parent / box.image) if p in known]
-        found = exact[:1] or by_name.get(Path(box.image).name, [])
+        there = exact[box.image]
+        alike = by_name.get(Path(box.image).name, []) if foreign or "/" not in box.image else []
+        found = [there] if there else alike
         if not found:
             raise _wrong(table, box.line, f"no image {shorten(box.image)!r} is in {root}: add it or remove the line")
         if len(found) > 1:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from laptime.data.ahead import in_order
-from laptime.data.bands import DEFAULT_BANDS, is_tiff, read_bands
+from laptime.data.bands import DEFAULT_BANDS, MARK, is_tiff, read_bands
 from laptime.errors import DataError, shorten
 from laptime.processes import allowed_cores, die_with_parent
 
@@ -58,22 +58,32 @@ class Shape:
 def first_shape(path: Path, bands: tuple[int, ...] = ()) -> Shape:
     """The size of one image, for all of them to be compared with.
 
-    A TIFF that Pillow does not know is taken for a multi-spectral one, of which the default bands are read.
+    A multi-spectral TIFF is known by itself: of it the default bands are read.
     """
-    chosen = bands or (DEFAULT_BANDS if is_tiff(path) and not _pillow_reads(path) else ())
+    chosen = bands or (DEFAULT_BANDS if _is_multispectral(path) else ())
     height, width = read_image(path, chosen).shape[:2]
     return Shape((height, width), resize=False, bands=chosen)
 
 
-def _pillow_reads(path: Path) -> bool:
-    """Whether Pillow knows the pixels' form; a damaged file is for whoever decodes it."""
-    try:
-        with Image.open(path, formats=_FORMATS):
-            return True
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        return True  # it knows the form and refuses the size, as whoever decodes it will
-    except OSError:
+def _is_multispectral(path: Path) -> bool:
+    """Whether a TIFF has more values than a picture: Pillow does not know their form, or each band is a page.
+
+    A damaged file is for whoever decodes it.
+    """
+    if not is_tiff(path):
         return False
+    try:
+        with Image.open(path, formats=_FORMATS) as image:
+            return _is_stack(image)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        return False  # Pillow knows the form and refuses the size, as whoever decodes it will
+    except OSError:
+        return True
+
+
+def _is_stack(image: Image.Image) -> bool:
+    """Whether bands of 16 bits are pages, of which Pillow shows the first."""
+    return image.mode.startswith("I;16") and getattr(image, "n_frames", 1) > 1
 
 
 def decode_all(root: Path, names: Sequence[str], shape: Shape) -> Iterator[Images]:
@@ -147,15 +157,30 @@ def _fit(image: Image.Image, shape: Shape) -> Images:
 def _load(path: str) -> Image.Image:
     try:
         with Image.open(path, formats=_FORMATS) as image:
+            if _is_stack(image):
+                raise ValueError("each of its bands is a page")
             return _rgb(image)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(
             f"the image {path} has more pixels than is safe to decode ({error}): make it smaller or remove it."
         ) from error
     except Exception as error:  # decoders of damaged files raise anything: OSError, SyntaxError, struct.error, ...
+        if _is_whole_tiff(path):
+            raise DataError(
+                f"the image {path} is multi-spectral and the first one is not: remove one of them, or choose bands "
+                f"behind the place of the data, such as {MARK}4,3,2."
+            ) from error
         raise DataError(
             f"the image {path} is unreadable or cut off ({shorten(str(error))}): replace it or remove it."
         ) from error
+
+
+def _is_whole_tiff(path: str) -> bool:
+    """Whether tifffile reads what Pillow can't."""
+    try:
+        return is_tiff(Path(path)) and read_bands(path, (1,)).size > 0
+    except DataError:
+        return False
 
 
 def _rgb(image: Image.Image) -> Image.Image:

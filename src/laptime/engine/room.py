@@ -7,15 +7,14 @@ repeats of a ladder come to the same batch.
 from __future__ import annotations
 
 import copy
-import os
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from laptime.data.box_tensors import BoxData
 from laptime.optimizations.base import Recipe
+from laptime.optimizations.loader_room import room_for_workers
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded
 from laptime.processes import allowed_memory
@@ -28,9 +27,6 @@ _SHARE = 0.8
 _PASSING = 1.2
 # Weights, gradients and Adam's two moments, in fp32.
 _BYTES_PER_PARAMETER = 16
-# What a loader process holds beside its batches, and how many batches it keeps ready: torch's own default.
-_WORKER_BYTES, _READY = 200 * 2**20, 2
-_SHARED = "/dev/shm"  # noqa: S108 - where torch passes batches between processes
 
 
 def fitted(recipe: Recipe, workers: int) -> Recipe:
@@ -48,7 +44,7 @@ def fitted(recipe: Recipe, workers: int) -> Recipe:
         size, halvings = halved(size, sample, fixed, memory_of(recipe.device))
         notes += halvings
         whole = size * recipe.copies if halvings else whole
-    held, why = workers_that_fit(workers, _batch_bytes(recipe, size), allowed_memory(), _shared_bytes())
+    held, why = room_for_workers(recipe, workers, size)
     notes += [why] if why else []
     return replace(recipe, batch_size=whole, loading=replace(recipe.loading, workers=held), notes=tuple(notes))
 
@@ -98,42 +94,8 @@ def halved(size: int, sample: float, fixed: float, memory: float) -> tuple[int, 
     return size, notes
 
 
-def workers_that_fit(asked: int, batch_bytes: int, memory: int, shared: int) -> tuple[int, str]:
-    """The loader processes for which there is room, at most as many as are asked for, and why they are fewer.
-
-    Args:
-        asked: processes.
-        batch_bytes: of a finished batch.
-        memory: bytes of the host; a quarter of them may go to the loader.
-        shared: bytes through which processes pass batches.
-    """
-    by_shared = int(_SHARE * shared) // (_READY * batch_bytes)
-    by_memory = memory // 4 // (_WORKER_BYTES + _READY * batch_bytes)
-    held = max(0, min(asked, by_shared, by_memory))
-    if held == asked:
-        return asked, ""
-    place, room = (f"shared memory ({_SHARED})", shared) if by_shared <= by_memory else ("memory", memory)
-    return held, f"{held} loader workers instead of {asked}: {room / 2**30:.1f} GiB of {place} hold no more"
-
-
 def memory_of(device: torch.device) -> int:
     """Bytes of a device's memory; of a CPU's what this process may use."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return allowed_memory()
-
-
-def _batch_bytes(recipe: Recipe, size: int) -> int:
-    if isinstance(recipe.data, BoxData):
-        return size * recipe.data.item_bytes
-    height, width = recipe.image_size
-    return size * recipe.channels * height * width * 4
-
-
-def _shared_bytes() -> int:
-    """Of the place where torch passes batches between processes; plenty where there is no such place."""
-    try:
-        found = os.statvfs(_SHARED)
-    except OSError:
-        return 2**40
-    return found.f_blocks * found.f_frsize

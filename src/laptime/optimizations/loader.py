@@ -12,6 +12,7 @@ from torch.cuda import Event
 
 from laptime.errors import UsageError
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, unmarked
+from laptime.optimizations.loader_room import room_for_workers
 from laptime.processes import allowed_cores
 from laptime.trees import sent, tensors
 from laptime.workloads.base import Batch
@@ -110,13 +111,15 @@ def workers(recipe: Recipe, options: Options) -> Recipe:
     asked = int(options["count"])
     if asked < -1:
         raise UsageError(f"workers:count={asked} is no number of processes: give 0 or more, or -1 to try some.")
-    note, count = "", asked
+    most = asked if asked >= 0 else candidates(allowed_cores() // recipe.world.here)[-1]
+    held, why = room_for_workers(recipe, most, recipe.batch_size // recipe.copies)
+    note, count = "", held
     if asked == -1:
-        rates = tried(recipe)
+        rates = tried(recipe, held)
         count = int(recipe.world.agreed(max(rates, key=lambda n: rates[n])))
         note = ", ".join(f"{n}: {rate:,.0f} samples/s" for n, rate in rates.items())
     settled: dict[str, Options] = {**recipe.settled, "workers": {"count": count}}
-    notes = (*recipe.notes, f"{count} loader workers" + (f" ({note})" if note else ""))
+    notes = (*recipe.notes, *([why] if why else []), f"{count} loader workers" + (f" ({note})" if note else ""))
     return replace(recipe, loading=replace(recipe.loading, workers=count), settled=settled, notes=notes)
 
 
@@ -125,9 +128,10 @@ def candidates(cores: int) -> tuple[int, ...]:
     return tuple(n for n in _CANDIDATES if n <= cores)
 
 
-def tried(recipe: Recipe) -> dict[int, float]:
+def tried(recipe: Recipe, most: int) -> dict[int, float]:
     """Samples a second by number of workers: a few batches each, timed once every worker has delivered one."""
-    return {count: _rate(recipe, count) for count in candidates(allowed_cores() // recipe.world.here)}
+    counts = candidates(allowed_cores() // recipe.world.here)
+    return {count: _rate(recipe, count) for count in counts if count <= most}
 
 
 def _rate(recipe: Recipe, count: int) -> float:

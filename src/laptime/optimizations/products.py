@@ -120,16 +120,19 @@ def faster(conv: nn.Conv2d, product: ProductConv2d, recipe: Recipe) -> bool:
     best = [float("inf"), float("inf")]
     for _ in range(_ROUNDS + 1):  # the first round is the slowest and never the best
         for side, module in enumerate(sides):
-            best[side] = min(best[side], _layer_s(module, images, recipe))
+            best[side] = min(best[side], layer_s(module, images, recipe))
     return best[1] < _WORTH * best[0]
 
 
-def _layer_s(layer: nn.Module, images: Tensor, recipe: Recipe) -> float:
+def layer_s(layer: nn.Module, images: Tensor, recipe: Recipe) -> float:
+    """Seconds of one layer's forward and backward in the run's precision; what needs no gradient gets none."""
     begin = time.perf_counter()
     dtype = AUTOCAST.get(recipe.precision, torch.bfloat16)
     with torch.autocast(recipe.device.type, dtype, enabled=recipe.precision in AUTOCAST):
         found = layer(images)
-    torch.autograd.grad(found, (images, *layer.parameters()), torch.ones_like(found))
+    wanted = [t for t in (images, *layer.parameters()) if t.requires_grad]
+    if wanted:
+        torch.autograd.grad(found, wanted, torch.ones_like(found))
     if recipe.device.type == "cuda":
         torch.cuda.synchronize(recipe.device)  # waits for the device
     return time.perf_counter() - begin

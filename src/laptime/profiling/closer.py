@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import torch
 
-from laptime.engine.setup import describe
+from laptime.engine.setup import describe, samples_of_a_rank
 from laptime.measure.ceilings import measure_ceilings
 from laptime.optimizations.base import Parts, Recipe
 from laptime.processes import allowed_cores
@@ -21,7 +21,7 @@ from laptime.profiling.capture import in_one_line
 from laptime.profiling.files import write_beside
 from laptime.profiling.roofline import Work, with_floor, work_or_none
 from laptime.profiling.segment import Asked, Segment
-from laptime.records import Ceilings, EpochRecord, InferenceRecord, ProfileRecord, RunRecord, SetupRecord
+from laptime.records import Ceilings, EpochRecord, InferenceRecord, LayoutRecord, ProfileRecord, RunRecord, SetupRecord
 from laptime.spec import RunSpec, read_schedule
 
 FOLDER = "profile"
@@ -110,6 +110,8 @@ def _profile(
     asked = Asked(read_schedule(spec.profile_schedule), spec.epochs - 1, found.counted_ms, folder / FOLDER)
     found.profile = Segment(parts, recipe, asked).run()
     if first:
+        layout = found.tried("memory formats were not compared", lambda: _layouts(recipe), None)
+        found.profile = found.profile.model_copy(update={"layout": layout})
         found.work = found.tried("the floor was not reckoned", lambda: work_or_none(recipe, parts), None)
         if not spec.ceilings:
             found.ceilings = found.tried("ceilings were not measured", lambda: own_ceilings(parts.device), Ceilings())
@@ -157,6 +159,12 @@ def write_simple(record: RunRecord, folder: Path) -> None:
     text: str = simple_table(record)
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     write_beside(folder / FOLDER / "simple.txt", text)
+
+
+def _layouts(recipe: Recipe) -> LayoutRecord | None:
+    from laptime.measure.layouts import measure_layouts
+
+    return measure_layouts(recipe, samples_of_a_rank(recipe))
 
 
 def _inference(parts: Parts, recipe: Recipe) -> tuple[InferenceRecord, ...]:

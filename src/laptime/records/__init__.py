@@ -2,7 +2,7 @@
 
 from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withheld
 from laptime.records.base import Readable
-from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, Quartiles, SetupRecord
+from laptime.records.breakdown import Breakdown, InferenceRecord, LayoutRecord, ProfileRecord, Quartiles, SetupRecord
 from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record
 from laptime.records.ladder import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
 from laptime.records.prediction import Guess, Prediction, Predictions, Refused
@@ -45,6 +45,7 @@ __all__ = [
     "InferenceRecord",
     "KernelStats",
     "LadderRecord",
+    "LayoutRecord",
     "LeftOut",
     "Machine",
     "Measured",

@@ -90,6 +90,20 @@ class InferenceRecord(Readable):
     samples_per_s: float
 
 
+class LayoutRecord(Readable):
+    """What the convolutions of a step take in either memory format, each timed by itself.
+
+    Attributes:
+        nchw_ms: forward and backward of all of them in NCHW.
+        nhwc_ms: the same in NHWC.
+        share: of their work, what was timed; the rest is taken to go alike.
+    """
+
+    nchw_ms: float
+    nhwc_ms: float
+    share: float
+
+
 class SetupRecord(Readable):
     """What decides where a step's time goes, as it was built.
 
@@ -141,6 +155,7 @@ class ProfileRecord(Readable):
         floor_ms: the step at the machine's ceilings: sum over operations of the larger of flops and bytes time.
         floor_share: `floor_ms` over the median counted step.
         mfu: flops of the model over what the ceiling allows in a counted step; above 1 the ceiling is underestimated.
+        layout: convolutions in NCHW and in NHWC; None where the net is in NHWC, compiled, or has none.
         notes: what a reader must know, such as a ceiling that was exceeded.
     """
 
@@ -153,4 +168,5 @@ class ProfileRecord(Readable):
     floor_ms: float | None = None
     floor_share: float | None = None
     mfu: float | None = None
+    layout: LayoutRecord | None = None
     notes: tuple[str, ...] = ()

@@ -131,6 +131,11 @@ def print_script(variant: Variant, workload: str, data: DataSpec | None = None) 
     return template.render(**known, imports=imports_of(body))
 
 
+def unprinted(data: DataSpec | None) -> tuple[str, ...]:
+    """Rungs that the script of a user's own workload can't show, though a run may have them."""
+    return () if data is None or data.own is None else ("graph",)
+
+
 def _refuse(variant: Variant, workload: str, data: DataSpec | None) -> None:
     printed = [entry.name for entry in WORKLOADS]
     if data is None and workload not in printed:
@@ -148,7 +153,7 @@ def _refuse(variant: Variant, workload: str, data: DataSpec | None) -> None:
         reason = _not_for_boxes(workload, chosen.name) if boxes else REFUSED.get(chosen.name)
         if data is not None and data.own is not None:
             reason = data.own.refused.get(chosen.name, reason)
-            if chosen.name == "graph":
+            if chosen.name in unprinted(data):
                 reason = reason or "its buffers depend on how your batches are nested"
         if reason is not None:
             raise UsageError(

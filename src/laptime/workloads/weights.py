@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import socket
 import urllib.error
@@ -50,22 +51,25 @@ def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, ends: tu
     state = _download(imagenet) if weights == "imagenet" else _read(weights)
     own = model.state_dict()
     at_ends = tuple(f"{name}." for name in ends)
-    fitting = {k: v for k, v in state.items() if not (k.startswith(at_ends) and k in own and own[k].shape != v.shape)}
-    wrong = [k for k in fitting if k not in own or own[k].shape != fitting[k].shape]
-    missing = [k for k in own if k not in fitting and not k.startswith(at_ends)]
+    misshapen = [k for k, v in state.items() if k in own and own[k].shape != v.shape]
+    fitting = {k: v for k, v in state.items() if k not in misshapen}
+    # Modules know their own names of earlier versions, and what they no longer hold.
+    try:
+        found = copy.deepcopy(model).load_state_dict(fitting, strict=False)
+    except RuntimeError as error:  # sparse, complex or quantized tensors, ones without data, an old name's other shape
+        raise DataError(
+            f"the weights {shorten(weights)!r} are not of plain numbers or of another shape "
+            f"({shorten(str(error), 200)}): give a state dict of dense float tensors of the same architecture."
+        ) from error
+    wrong = [*(k for k in misshapen if not k.startswith(at_ends)), *found.unexpected_keys]
+    missing = [k for k in found.missing_keys if k not in misshapen and not k.startswith(at_ends)]
     if wrong or missing:
         raise DataError(
             f"the weights {shorten(weights)!r} don't fit this model ({len(wrong)} tensors of another name or shape, "
             f"{len(missing)} missing, first {shorten((wrong + missing)[0])!r}): give a state dict of the same "
             "architecture."
         )
-    try:
-        model.load_state_dict(own | fitting)
-    except RuntimeError as error:  # sparse, complex or quantized tensors, or ones without data
-        raise DataError(
-            f"the weights {shorten(weights)!r} are not of plain numbers ({shorten(str(error), 200)}): give a state "
-            "dict of dense float tensors."
-        ) from error
+    model.load_state_dict(fitting, strict=False)
 
 
 def _download(entry: WeightsEnum) -> Mapping[str, Tensor]:

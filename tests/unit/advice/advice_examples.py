@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from laptime.advice.signals import Signals
+from laptime.records import LayoutRecord
 from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow
 from laptime.spec import OptimizationSpec
 
@@ -233,8 +234,15 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         ),
     ),
     "channels-last": (
-        (cpu(kernels=KernelStats(layout_ms=8.0)), gpu(kernels=KernelStats(layout_ms=1.0))),
         (
+            cpu(kernels=KernelStats(layout_ms=8.0)),
+            gpu(kernels=KernelStats(layout_ms=1.0)),
+            cpu(layouts=LayoutRecord(nchw_ms=60.0, nhwc_ms=40.0, share=0.8)),
+        ),
+        (
+            cpu(layouts=LayoutRecord(nchw_ms=40.0, nhwc_ms=44.0, share=0.8)),
+            # A trial counts for more than what a trace calls a reorder.
+            cpu(layouts=LayoutRecord(nchw_ms=40.0, nhwc_ms=39.5, share=1.0), kernels=KernelStats(layout_ms=8.0)),
             cpu(kernels=KernelStats(layout_ms=8.0), channels_last=True),
             cpu(),
             cpu(kernels=KernelStats(layout_ms=8.0), operators=(OperatorRow(name="aten::add", self_ms=3.0),)),

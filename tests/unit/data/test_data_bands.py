@@ -101,6 +101,21 @@ def test_bands_as_planes_and_as_pages(tmp_path: Path) -> None:
     assert read_bands(tmp_path / "signed.tif", (1,)).min() == 0
 
 
+def test_bands_as_pages_are_known_without_being_asked_for(tiles: Path, home: Path) -> None:
+    whole = open_tensors(fetch("eurosat", str(tiles), home)).train.images
+    for path in tiles.rglob("*.tif"):
+        tifffile.imwrite(path, np.moveaxis(tifffile.imread(path), -1, 0), photometric="minisblack")
+    assert torch.equal(open_tensors(fetch("eurosat", str(tiles), home)).train.images, whole)
+
+
+def test_a_multispectral_tile_among_pictures_is_named_as_one(tmp_path: Path, home: Path) -> None:
+    [write_image(tmp_path / f"mixed/{'ab'[i % 2]}/{i}.png", i) for i in range(6)]
+    for values in (np.moveaxis(measured(1), -1, 0), measured(1)):
+        tifffile.imwrite(tmp_path / "mixed/b/odd.tif", values, photometric="minisblack")
+        with pytest.raises(DataError, match=r"odd\.tif is multi-spectral and the first one is not: .* #bands=4,3,2"):
+            fetch("eurosat", str(tmp_path / "mixed"), home)
+
+
 @pytest.mark.parametrize("text", ["", "4,x", "0", "4,4", "4;3", "-1", "4,,2", "999999"])
 def test_bands_that_are_none(text: str, tiles: Path, home: Path) -> None:
     with pytest.raises(UsageError, match=r"behind #bands= names no bands: give different numbers from 1"):

@@ -169,6 +169,18 @@ def test_two_images_of_one_name_need_a_path(photographs: Path, home: Path):
         fetch("detection", str(photographs), home)
 
 
+def test_a_box_goes_to_no_image_of_another_folder(photographs: Path, home: Path):
+    lines = read_lines(photographs)
+    lines[1][0], lines[2][0] = f"images/{lines[1][0]}", f"elsewhere/{lines[2][0]}"
+    write_table(photographs / "boxes.csv", lines)
+    with pytest.raises(DataError, match=r"line 3: no image 'elsewhere/1\.png' is in"):
+        fetch("detection", str(photographs), home)
+    # Where none of the CSV's folders is here, they are those of another machine.
+    lines[1][0] = "far/away/0.png"
+    write_table(photographs / "boxes.csv", lines)
+    assert fetch("detection", str(photographs), home).train_count == 4
+
+
 def test_a_limit_keeps_a_part_of_the_images(home: Path, tmp_path: Path):
     more = fetch("detection", str(write_photographs(tmp_path / "more", count=40)), home)
     kept = open_boxes(more, limit_train=10)

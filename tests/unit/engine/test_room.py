@@ -7,7 +7,8 @@ from tests.unit.conftest import make_data, make_spec
 
 from laptime.engine import room
 from laptime.engine.build import build, make_recipe
-from laptime.engine.room import fitted, halved, kept_bytes, workers_that_fit
+from laptime.engine.room import fitted, halved, kept_bytes
+from laptime.optimizations.loader_room import workers_that_fit
 
 GIB = 2**30
 

@@ -11,6 +11,7 @@ from laptime.engine.build import build
 from laptime.errors import UsageError
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
+from laptime.optimizations import loader_room
 from laptime.optimizations.augment import Augmented
 from laptime.optimizations.data import ItemDataset, items, no_room, settle
 from laptime.optimizations.loader import candidates, pinned, workers
@@ -96,6 +97,18 @@ def test_candidates_stay_within_the_cores():
     assert candidates(1) == (0,)
     assert candidates(4) == (0, 2, 4)
     assert candidates(64) == (0, 2, 4, 8)
+
+
+def test_where_memory_holds_no_more_workers_they_are_fewer_and_a_note_tells(recipe, monkeypatch):
+    batch = recipe.batch_size * 3 * 4 * recipe.image_size[0] * recipe.image_size[1]
+    # Two batches of each of two processes, and a little.
+    monkeypatch.setattr(loader_room, "_shared_bytes", lambda: round(2 * 2 * batch / 0.8) + batch)
+    chosen = workers(recipe, {"count": 20})
+    assert chosen.loading.workers == chosen.settled["workers"]["count"] == 2
+    assert "2 loader workers instead of 20: 0.0 GiB of shared memory (/dev/shm) hold no more" in chosen.notes
+    monkeypatch.setattr(loader_room, "_shared_bytes", lambda: batch)
+    assert workers(recipe, {"count": -1}).loading.workers == 0
+    assert not multiprocessing.active_children()
 
 
 def test_a_nonsense_number_of_workers_is_refused(recipe):

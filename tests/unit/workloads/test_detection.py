@@ -9,20 +9,20 @@ from PIL import Image
 from tests.unit.conftest import make_spec
 from torch import nn
 from torch.utils.data import DataLoader
-from torchvision.models import ResNet50_Weights
 from torchvision.ops import FrozenBatchNorm2d
 
 from laptime.artifacts import epoch_line
 from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
 from laptime.data.box_tensors import BoxItem, Kept, ParsedOnce, collate, open_boxes, rows
 from laptime.data.fetch import fetch
-from laptime.engine import one_step, room
+from laptime.engine import one_step
 from laptime.engine.build import build, make_recipe, open_data, refuse_unfit
 from laptime.engine.check import check_one_step
-from laptime.errors import DataError, UsageError
+from laptime.errors import UsageError
 from laptime.ladder.plan import rungs_refused
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
+from laptime.optimizations import loader_room
 from laptime.optimizations.boxes import mirrored
 from laptime.optimizations.data import page_locked
 from laptime.optimizations.folding import FoldedConv
@@ -30,7 +30,6 @@ from laptime.optimizations.pooling import GatheredRoIAlign
 from laptime.spec import OptimizationSpec, OwnSpec
 from laptime.workloads import detection
 from laptime.workloads.base import Batch
-from laptime.workloads.weights import load_weights
 
 SIZES = ((60, 90), (90, 60), (70, 70))
 
@@ -232,21 +231,6 @@ def test_a_wrong_scale_in_a_layer_is_refused(stored, small, monkeypatch, name, l
     assert not check_one_step(spec, open_data(spec), 1).passed
 
 
-def test_weights_of_a_detector_for_other_classes_are_a_start(tmp_path):
-    given = detection.Detection().make_model(3, "none")
-    path = tmp_path / "weights.pt"
-    torch.save(given.state_dict(), path)
-    model = detection.Detection().make_model(1, str(path))
-    assert model.roi_heads.box_predictor.bbox_pred.out_features == 2 * 4
-    before, after = given.state_dict(), model.state_dict()
-    other = {name for name in after if not torch.equal(after[name], before[name])}
-    last = "roi_heads.box_predictor"
-    assert other == {f"{last}.{layer}.{kind}" for layer in ("cls_score", "bbox_pred") for kind in ("weight", "bias")}
-    torch.save(given.backbone.state_dict(), path)
-    with pytest.raises(DataError, match="don't fit this model"):
-        load_weights(model, str(path), ResNet50_Weights.IMAGENET1K_V1, ("backbone.body.conv1", last))
-
-
 def test_proposals_of_a_comparison_do_not_depend_on_the_net(monkeypatch):
     model = nn.Module()
     model.rpn = nn.Module()
@@ -280,7 +264,7 @@ def test_an_epoch_is_trained_and_judged(stored, small):
 
 
 def test_too_little_memory_means_fewer_workers_and_a_note(stored, small, monkeypatch):
-    monkeypatch.setattr(room, "allowed_memory", lambda: 2 * 2**30)
+    monkeypatch.setattr(loader_room, "allowed_memory", lambda: 2 * 2**30)
     recipe = recipe_of(stored)
     assert recipe.loading.workers == 2
     assert "2 loader workers instead of 4: 2.0 GiB of memory hold no more" in recipe.notes[0]

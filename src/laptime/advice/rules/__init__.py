@@ -8,9 +8,10 @@ from laptime.advice.rules.copies import created_on_cpu, pinned_copies, synchroni
 from laptime.advice.rules.epoch import epoch_overhead, evaluation, first_batch, garbage_collection, worker_start
 from laptime.advice.rules.hot import hot_operator
 from laptime.advice.rules.launches import compiling, launch_bound
+from laptime.advice.rules.layout import channels_last
 from laptime.advice.rules.limits import near_the_roof, too_noisy
 from laptime.advice.rules.loading import resident_data, workers
-from laptime.advice.rules.model import bias_before_norm, channels_last, dead_taps, precision
+from laptime.advice.rules.model import bias_before_norm, dead_taps, precision
 from laptime.advice.rules.parallel import communication, data_parallel, small_messages, stragglers
 from laptime.advice.rules.updates import optimizer, reads, zero_grad
 

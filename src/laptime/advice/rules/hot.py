@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from laptime.advice.figures import percent
-from laptime.advice.outcome import Note, Outcome, Proposal, known, lines_of
+from laptime.advice.outcome import MissingSignalError, Note, Outcome, Proposal, known, lines_of
 from laptime.advice.remedy import remedy_of
 from laptime.advice.rules.launches import LEAST_RATIO
+from laptime.advice.rules.layout import Gain, nhwc_gain
 from laptime.advice.rules.operators import (
     LEAST_RATE,
     dead_taps_of,
@@ -88,9 +90,11 @@ def _ways(s: Signals, hot: list[OperatorRow], spent: float) -> list[_Way]:
         pooling = _spent([r for r in s.operators or () if _ROI_ALIGN in r.name], on_device=False)
         text = "pool regions as sums of rows (embedding_bag over the pixels of maps in NHWC), on all cores"
         found.append(_Way(text, (_ROIS[0] * pooling, _ROIS[1] * pooling), 0.7, "gathered-rois"))
-    layout = s.kernels.layout_ms if s.kernels is not None else None
-    if layout and not s.channels_last:
-        found.append(_Way("keep everything in channels_last", (0.8 * layout, layout), 0.6, "channels-last"))
+    if is_convolution(hot[0]) and not s.channels_last:
+        with contextlib.suppress(MissingSignalError):
+            faster = nhwc_gain(s, spent)
+            if isinstance(faster, Gain):
+                found.append(_Way("keep everything in channels_last", faster.gain_ms, 0.6, "channels-last"))
     shorter = _bf16_ms(s, spent) if is_matrix_work(hot[0]) and s.precision == "fp32" else None
     if shorter is not None:
         found.append(_Way("compute it in bf16", shorter, 0.6, "bf16"))

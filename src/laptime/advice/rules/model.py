@@ -1,4 +1,4 @@
-"""The net itself: precision, memory layout, kernels larger than their maps, biases that a norm takes away."""
+"""The net itself: precision, kernels larger than their maps, biases that a norm takes away."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from laptime.advice.rules.operators import (
     in_bf16,
     is_convolution,
     is_matrix_work,
-    reorders_memory,
     spent,
 )
 from laptime.advice.signals import Signals
@@ -65,29 +64,6 @@ def _probed(s: Signals, step: float, ratio: float) -> Outcome:
         remedy="bf16",
         code=f'with torch.autocast("{s.device}", dtype=torch.bfloat16): ...',
         klass="numeric",
-    )
-
-
-def channels_last(s: Signals) -> Outcome:
-    """Reorders between NCHW and NHWC go where everything is NHWC from the start."""
-    if s.channels_last or s.has("channels-last"):
-        return None
-    step, rows = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
-    convolutions = spent(filter(is_convolution, rows), s.device == "cuda")
-    layout = s.kernels.layout_ms if s.kernels is not None else None
-    named = spent(filter(reorders_memory, rows), s.device == "cuda")
-    lost = known(layout if layout is not None else named or None, "the time of reorders")
-    if convolutions <= 0 or lost <= 0:
-        return None
-    return Proposal(
-        "channels-last",
-        "Tensors are brought from NCHW to NHWC and back around convolutions: keep net and images in channels_last.",
-        (f"reorders take {lost:.2f} of {step:.1f} ms a step, convolutions {convolutions:.1f} ms",),
-        (0.8 * lost, lost + (0.15 * convolutions if s.device == "cuda" else 0.0)),
-        0.6,
-        remedy="channels-last",
-        code="model.to(memory_format=torch.channels_last), and the images too",
-        klass="exact",
     )
 
 
