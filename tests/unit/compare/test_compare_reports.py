@@ -240,3 +240,16 @@ def test_a_variant_that_is_the_fastest_of_several_kinds_is_described_once() -> N
     assert fastest.variant == again.variant == "cpu-x"
     assert again.sentence == "Fastest without dead taps: cpu-x too."
     assert again.speedup == fastest.speedup
+
+
+def test_what_the_baseline_notes_is_said_of_all_variants() -> None:
+    why = "a batch of 1024 needs about 30.0 GiB and the device has 24.0: halved to 512"
+    fewer = "2 loader workers instead of 20: 1.0 GiB of shared memory hold no more"
+    noted = [
+        run.model_copy(update={"notes": (why, fewer)}) if run.spec and run.spec.variant == "cpu-baseline" else run
+        for run in records()
+    ]
+    comparison = compare(ladder(), noted)
+    for text in (to_html(comparison, ladder(), inside(noted)), to_markdown(comparison)):
+        assert f"All variants: {why}." in text
+        assert f"All variants: {fewer}." in text
