@@ -23,6 +23,8 @@ from laptime.processes import adopt_orphans, die_with_parent, end_tree
 
 # A flow run, which the kernel tells of its worker's death, marks its runs in that time.
 _BY_THEMSELVES_S = 3.0
+# As of a shell.
+_NOT_STARTED = 126
 
 
 def main(command: list[str]) -> int:
@@ -30,14 +32,12 @@ def main(command: list[str]) -> int:
     signal.signal(signal.SIGTERM, _stop)
     die_with_parent()
     adopt_orphans()
-    # There is but one thread here, so that what runs between fork and exec is safe. What this process was given open,
-    # a device's lock say, is the command's.
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        close_fds=False,
-        preexec_fn=die_with_parent,  # noqa: PLW1509
-    ) as process:
+    try:
+        process = _started(command)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]!r} can't be started: {error.strerror}\n")
+        return _NOT_STARTED
+    with process:
         try:
             code = _code_of(process.pid)
         except KeyboardInterrupt:
@@ -50,6 +50,20 @@ def main(command: list[str]) -> int:
     if code < 0:
         _end_by(-code)
     return code
+
+
+def _started(command: list[str]) -> subprocess.Popen[bytes]:
+    """The command as a child that ends with this process.
+
+    There is but one thread here, so that what runs between fork and exec is safe. What this process was given open, a
+    device's lock say, is the command's.
+    """
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        close_fds=False,
+        preexec_fn=die_with_parent,  # noqa: PLW1509
+    )
 
 
 def _code_of(pid: int) -> int:

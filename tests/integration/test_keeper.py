@@ -56,3 +56,12 @@ def test_a_server_ends_with_its_killed_keeper() -> None:
             server.wait(_GONE_S)
         except psutil.TimeoutExpired:
             pytest.fail("the server outlived its keeper")
+
+
+def test_what_can_not_be_started_is_told_in_one_line(tmp_path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    done = subprocess.run(kept_command(str(script)), capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    assert done.returncode == 126
+    assert done.stderr == f"{str(script)!r} can't be started: No such file or directory\n"

@@ -73,17 +73,25 @@ def _is_multispectral(path: Path) -> bool:
     if not is_tiff(path):
         return False
     try:
-        with Image.open(path, formats=_FORMATS) as image:
-            return _is_stack(image)
+        with Image.open(path, formats=_FORMATS):
+            return _is_stack(path)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         return False  # Pillow knows the form and refuses the size, as whoever decodes it will
     except OSError:
         return True
 
 
-def _is_stack(image: Image.Image) -> bool:
-    """Whether bands of 16 bits are pages, of which Pillow shows the first."""
-    return image.mode.startswith("I;16") and getattr(image, "n_frames", 1) > 1
+def _is_stack(path: Path | str) -> bool:
+    """Whether bands of 16 bits are pages, of which Pillow shows the first; an overview or a mask makes no stack."""
+    try:
+        with Image.open(path, formats=_FORMATS) as image:
+            first = (image.mode, image.size)
+            if not image.mode.startswith("I;16") or getattr(image, "n_frames", 1) < max(DEFAULT_BANDS):
+                return False
+            image.seek(1)
+            return (image.mode, image.size) == first
+    except Exception:  # later pages may be anything or cut off: the first is a picture all the same
+        return False
 
 
 def decode_all(root: Path, names: Sequence[str], shape: Shape) -> Iterator[Images]:
@@ -157,7 +165,7 @@ def _fit(image: Image.Image, shape: Shape) -> Images:
 def _load(path: str) -> Image.Image:
     try:
         with Image.open(path, formats=_FORMATS) as image:
-            if _is_stack(image):
+            if image.mode.startswith("I;16") and _is_stack(path):
                 raise ValueError("each of its bands is a page")
             return _rgb(image)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:

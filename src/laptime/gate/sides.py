@@ -18,7 +18,7 @@ from laptime.errors import RunError, UsageError
 from laptime.gate.git import commit_of, find_base, is_dirty, top_of, worktree
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
-from laptime.processes import child_environment, kept_command
+from laptime.processes import child_environment, end_tree, kept_command
 from laptime.spec import OptimizationSpec
 
 Say = Callable[[str], None]
@@ -184,19 +184,28 @@ def _python(side: Side, info: SideInfo, fit: frozenset[Side], say: Say) -> str:
             side, f"{side} pins other dependencies and has no scripts/setup to install them: give --command."
         )
     say(f"{side} pins other dependencies: its environment is installed beside it, which takes some minutes.")
-    done = subprocess.run(
-        kept_command(str(folder / "scripts" / "setup")),
-        cwd=folder,
-        env=child_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    done = _run([str(folder / "scripts" / "setup")], folder, child_environment())
     if done.returncode != 0:
         raise SideError(side, f"{side}'s scripts/setup ended with {done.returncode}.", done.stdout + done.stderr)
     return str(own)
+
+
+def _run(
+    words: list[str], folder: Path, environment: dict[str, str], timeout_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end, and ends its whole tree on the way out, whatever the way is."""
+    pipe = subprocess.PIPE
+    command = kept_command(*words)
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True,
+        errors="replace",
+    ) as process:  # fmt: skip
+        try:
+            said, complained = process.communicate(timeout=timeout_s)
+        finally:
+            if process.poll() is None:
+                end_tree(process.pid)
+    return subprocess.CompletedProcess(command, process.returncode, said, complained)
 
 
 def _variables(info: SideInfo, home: Path) -> tuple[tuple[str, str], ...]:
@@ -211,16 +220,14 @@ def _variables(info: SideInfo, home: Path) -> tuple[tuple[str, str], ...]:
 def _ask(side: Side, info: SideInfo, python: str, *arguments: str) -> str:
     """What a side's own laptime answers; raises SideError where it has no answer."""
     environment = {**child_environment(), **dict(_variables(info, Path(info.folder))), "COLUMNS": "200"}
-    done = subprocess.run(
-        kept_command(python, *arguments),
-        cwd=info.folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_QUESTION_S,
-        check=False,
-    )
+    try:
+        done = _run([python, *arguments], Path(info.folder), environment, _QUESTION_S)
+    except subprocess.TimeoutExpired as error:
+        raise SideError(
+            side,
+            f"{side}'s own laptime ({info.sha[:12] or info.folder}) does not answer {' '.join(arguments[1:4])} within "
+            f"{_QUESTION_S:g} s; --command gates any training that writes a record.json.",
+        ) from error
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
         raise SideError(

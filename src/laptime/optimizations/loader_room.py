@@ -17,14 +17,15 @@ _SHARED = "/dev/shm"  # noqa: S108 - where torch passes batches between processe
 
 
 def room_for_workers(recipe: Recipe, asked: int, size: int) -> tuple[int, str]:
-    """See `workers_that_fit`, on this machine.
+    """See `workers_that_fit`, on this machine, which several ranks may share.
 
     Args:
         recipe: whose images are loaded.
         asked: processes.
         size: samples of a rank's batch.
     """
-    return workers_that_fit(asked, _batch_bytes(recipe, size), allowed_memory(), _shared_bytes())
+    here = recipe.world.here
+    return workers_that_fit(asked, _batch_bytes(recipe, size), allowed_memory() // here, _shared_bytes() // here)
 
 
 def workers_that_fit(asked: int, batch_bytes: int, memory: int, shared: int) -> tuple[int, str]:

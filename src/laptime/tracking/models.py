@@ -37,14 +37,15 @@ def log_models_aside(models: Sequence[tuple[str, Path, str]], uri: str) -> Mappi
     until = time.monotonic() + _TIMEOUT_S
     with scratch("models") as scratched, contextlib.ExitStack() as ends:
         begun = [_begin(scratched / str(i), models[i::at_once], uri, ends) for i in range(at_once)]
-        refused: dict[str, str] = {}
-        for one in begun:
+        for one in begun:  # all of them, so that what fails in one costs the others nothing
             try:
                 one.process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired as error:
                 raise TrackingError(
                     f"logging {len(models)} models took more than {_TIMEOUT_S:g} s: laptime sync tries again."
                 ) from error
+        refused: dict[str, str] = {}
+        for one in begun:
             refused |= one.answer()
         return refused
 
