@@ -150,7 +150,7 @@ def optimize(
         limit_train: Training images at most; empty for the preset's.
         limit_test: Test images at most; empty for the preset's.
         data: auto, official, synthetic, a folder or archive, s3://… or http(s)://….
-        weights: Initial weights - none, imagenet or a file with a state dict.
+        weights: Initial weights - none, imagenet, for detection coco, or a file with a state dict.
         seed: Seed of weights and order; each repeat adds its number.
         timeout: Seconds after which a process is ended and counted as failed.
         ablation: Whether each part of the optimized variant is left out in turn; empty for the preset's.

@@ -128,6 +128,8 @@ class WorkloadEntry:
         probe_batch: what probes take in the place of a batch that would take them minutes on a CPU.
         boxes: whether its data are images with boxes, as files (see `laptime.data.boxes`).
         refused: optimizations that are not for it, each with the reason.
+        weights: names of initial weights beside files.
+        batch_on_several: of all GPUs together in the tutorials' training on several; 0 for what the ladder kept.
     """
 
     name: str
@@ -147,3 +149,5 @@ class WorkloadEntry:
     probe_batch: int | None = None
     boxes: bool = False
     refused: Mapping[str, str] = field(default_factory=dict)
+    weights: tuple[str, ...] = ("none", "imagenet")
+    batch_on_several: int = 0

@@ -10,6 +10,7 @@ from laptime.catalogue import (
     OPTIMIZATIONS,
     PARALLEL,
     WITHOUT,
+    WORKLOADS,
     combine,
     find_optimization,
     in_stage_order,
@@ -50,7 +51,7 @@ def all_names() -> tuple[str, ...]:
     return (*one, *(name for names in PARALLEL.values() for name in names))
 
 
-def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
+def resolve(text: str, left_out: tuple[str, ...] = (), workload: str = "") -> Variant:
     """Finds what a variant's name stands for.
 
     A rung stands for all optimizations of its ladder up to its own, less those that must earn their place. A ladder
@@ -59,6 +60,7 @@ def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
     Args:
         text: `NAME(+optimization[:option=value])*`.
         left_out: optimizations that a probe refused; only `+name` brings them back.
+        workload: whose own optimizations join those that are for all.
 
     Raises:
         UsageError: a name that does not exist, with the nearest.
@@ -67,12 +69,12 @@ def resolve(text: str, left_out: tuple[str, ...] = ()) -> Variant:
     _refuse_company(name, added)
     side = next((d for d, names in PARALLEL.items() if name in names), None)
     if side is not None:
-        best = _lasting(DEVICES[side], left_out)
-        return on_several(Variant(text, side, combine((), *map(rung_spec, best))), name, tuple(added))
+        best = _lasting(DEVICES[side], left_out, workload)
+        return on_several(Variant(text, side, combine((), *map(rung_spec, best))), name, tuple(added), workload)
     device = max((d for d in LADDERS if name.startswith(f"{d}-")), key=len, default=None)
-    if device is None or name not in (*variant_names(device), *_ablations(device)):
+    if device is None or name not in (*variant_names(device), *_ablations(device, workload)):
         raise unknown("variant", name, all_names())
-    kept = [rung for rung in _rungs(device, name.removeprefix(f"{device}-")) if rung not in left_out]
+    kept = [rung for rung in _rungs(device, name.removeprefix(f"{device}-"), workload) if rung not in left_out]
     chosen = combine((), *map(rung_spec, kept), *map(parse_optimization, added))
     return Variant(text, device, chosen)
 
@@ -87,27 +89,34 @@ def _refuse_company(name: str, added: list[str]) -> None:
         raise UsageError(f"{alone} takes nothing beside it, so not {others}: give {device}-{alone}.")
 
 
-def on_several(best: Variant, name: str, added: tuple[str, ...] = ()) -> Variant:
-    """A variant on several devices: an optimized list with the exchange on it, without what that excludes."""
+def on_several(best: Variant, name: str, added: tuple[str, ...] = (), workload: str = "") -> Variant:
+    """A variant on several devices: an optimized list with the exchange on it, without what that excludes.
+
+    Several GPUs train with the batch of the workload's tutorials, also where one was better off with its own.
+    """
     side = next(d for d, names in PARALLEL.items() if name in names)
-    parts = map(parse_optimization, (*PARALLEL[side][name].split("+"), *added))
+    parts = [parse_optimization(part) for part in (*PARALLEL[side][name].split("+"), *added)]
+    batch = next((w.batch_on_several for w in WORKLOADS if w.name == workload), 0) if DEVICES[side] == "cuda" else 0
+    if batch and not any(o.name == "large-batch" for o in (*best.optimizations, *parts)):
+        parts.append(parse_optimization(f"large-batch:size={batch}"))
     return Variant("+".join((name, *added)), side, combine(best.optimizations, *parts))
 
 
-def _lasting(device: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(r for r in _rungs(device, OPTIMIZED) if r not in left_out) if device in LADDERS else ()
+def _lasting(device: str, left_out: tuple[str, ...], workload: str) -> tuple[str, ...]:
+    return tuple(r for r in _rungs(device, OPTIMIZED, workload) if r not in left_out) if device in LADDERS else ()
 
 
-def _ablations(device: str) -> tuple[str, ...]:
+def _ablations(device: str, workload: str) -> tuple[str, ...]:
     """The optimized variant less any one optimization: too many to list, so only those of `WITHOUT` are."""
-    return tuple(f"{device}-{_WITHOUT}{rung_spec(rung).name}" for rung in LADDERS[device] if joins_by_name(rung))
+    joining = (rung_spec(rung).name for rung in LADDERS[device] if joins_by_name(rung, workload))
+    return tuple(f"{device}-{_WITHOUT}{name}" for name in joining)
 
 
-def _rungs(device: str, rung: str) -> tuple[str, ...]:
+def _rungs(device: str, rung: str, workload: str) -> tuple[str, ...]:
     ladder = LADDERS[device]
     if rung == BASELINE:
         return ()
-    lasting = tuple(r for r in ladder if r == rung or joins_by_name(r))
+    lasting = tuple(r for r in ladder if r == rung or joins_by_name(r, workload))
     if rung == OPTIMIZED:
         return lasting
     if rung.startswith(_WITHOUT):
@@ -115,10 +124,10 @@ def _rungs(device: str, rung: str) -> tuple[str, ...]:
     return lasting[: lasting.index(rung) + 1]
 
 
-def joins_by_name(rung: str) -> bool:
-    """Whether a rung is in the optimized variant before any ladder has measured it."""
+def joins_by_name(rung: str, workload: str = "") -> bool:
+    """Whether a rung is in the optimized variant, of a workload, before any ladder has measured it."""
     entry = find_optimization(rung_spec(rung).name)
-    return not (entry.only_shown or entry.earned or entry.workload)
+    return not (entry.only_shown or entry.earned or entry.workload not in ("", workload))
 
 
 def without(whole: Variant, name: str) -> Variant:

@@ -14,8 +14,10 @@ from tests.unit.conftest import make_data_spec, make_spec
 from tests.unit.tracking.tracking_samples import MemoryStore
 
 from laptime.catalogue import OPTIMIZATIONS
-from laptime.data.bands import split_bands
+from laptime.data.bands import chosen_bands
+from laptime.data.choices import read_seed, split_choices
 from laptime.data.meta import verify_folder
+from laptime.data.sizes import chosen_size
 from laptime.data.store import Store
 from laptime.data.tensors import open_tensors
 from laptime.data.writer import Plan, publish, writing
@@ -262,12 +264,15 @@ def test_a_variant_written_out_is_itself(name: str) -> None:
     [
         (seconds, UsageError),
         (share, UsageError),
-        (split_bands, UsageError),
+        (split_choices, UsageError),
+        (chosen_bands, UsageError),
+        (chosen_size, UsageError),
+        (read_seed, UsageError),
         (read_range, ValueError),
         (read_schedule, ValueError),
     ],
 )
-@given(text=st.text(max_size=30) | st.text("0123456789.,:%smhe+-_ #=bands", max_size=400))
+@given(text=st.text(max_size=30) | st.text("0123456789.,:%smhe+-_ #=bandsxiz", max_size=400))
 @settings(deadline=None)
 def test_any_text_is_read_or_refused(read: Any, error: type[Exception], text: str) -> None:
     try:

@@ -61,7 +61,7 @@ def _base_name(s: Signals) -> str:
     """The variant's name where it stands for what was run; else spelled out: a rung is what a ladder made it."""
     present = s.optimizations or ()
     try:
-        if resolve(s.variant).optimizations == present:
+        if resolve(s.variant, workload=s.workload).optimizations == present:
             return s.variant
     except UsageError:
         pass  # a name of an older version, or one that a ladder gave

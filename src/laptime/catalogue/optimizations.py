@@ -63,6 +63,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
             OptionEntry("aspect", 1.3333, "width over height"),
         ),
         workload="detection",
+        earned=True,
     ),
     OptimizationEntry(
         "resident",

@@ -71,6 +71,7 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
         train_count=21_600,
         test_count=5_400,
         workers=20,
+        batch_on_several=2048,
         probe_batch=32,
         presets=(
             # B5 takes seconds for 32 images on two cores: enough for times, far too little to judge quality.
@@ -116,6 +117,7 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
         probe_batch=2,
         boxes=True,
         refused=_NOT_FOR_DETECTION,
+        weights=("none", "imagenet", "coco"),
         presets=(
             # A step takes seconds for one photograph on two cores: enough for times, far too little to judge quality.
             Preset(

@@ -29,7 +29,7 @@ def explain(
     from laptime.catalogue import STAGES, class_of, classes_of, find_optimization, options_of
     from laptime.variants import resolve
 
-    found = resolve(variant)
+    found = resolve(variant, workload=workload)
     reasons = dict(STAGES)
     rows: list[dict[str, Any]] = []
     for chosen in found.optimizations:
@@ -74,13 +74,13 @@ def _print_code(name: str, workload: str, as_json: bool) -> None:
     from laptime.script import print_script, unprinted
     from laptime.variants import resolve
 
-    whole = resolve(name)
+    whole = resolve(name, workload=workload)
     data = fetch_data(workload, "auto", find_places()) if is_own(workload) else None
     known = data is not None or workload in [entry.name for entry in WORKLOADS]
     without = rungs_refused(whole.device, workload, data) if known else ()
     # One of several rungs is left out where a script can't show it; asked for by itself it is refused.
     without += tuple(r for r in unprinted(data) if name != f"{whole.device}-{r}")
-    found = resolve(name, without)
+    found = resolve(name, without, workload)
     away = [o.name for o in whole.optimizations if o not in found.optimizations]
     if away:
         typer.echo(f"not for {workload}, and left out: {', '.join(away)}", err=True)

@@ -93,7 +93,7 @@ def _run(
 
     if not request.command_base:
         find_workload(request.workload)
-        resolve(request.variant)
+        resolve(request.variant, workload=request.workload)
     # An end from outside is an end like Ctrl-C: the training goes too, and the report stays.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     last: list[GateRecord] = []

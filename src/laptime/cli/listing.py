@@ -61,7 +61,7 @@ def _variants() -> list[dict[str, Any]]:
     found = []
     for workload in WORKLOADS:
         for name in all_names():
-            variant, entry = resolve(name), ledger.find(workload.name, name)
+            variant, entry = resolve(name, workload=workload.name), ledger.find(workload.name, name)
             found.append(
                 {
                     "workload": workload.name,

@@ -18,12 +18,14 @@ DATA = Annotated[
     str,
     typer.Option(
         help="auto, official, synthetic, a folder or archive, s3://… or http(s)://…; DIR#bands=8,4,3: bands; "
-        "DIR#size=96: height and width."
+        "DIR#size=96: height and width; DIR#seed=1: another test of a folder without one."
     ),
 ]
 LIMIT_TRAIN = Annotated[int | None, typer.Option(help="Training samples at most.")]
 LIMIT_TEST = Annotated[int | None, typer.Option(help="Test samples at most.")]
-WEIGHTS = Annotated[str, typer.Option(help="Initial weights: none, imagenet or a file with a state dict.")]
+WEIGHTS = Annotated[
+    str, typer.Option(help="Initial weights: none, imagenet, for detection coco, or a file with a state dict.")
+]
 SEED = Annotated[int, typer.Option(help="Seed of weights and order; a repeat adds its number.")]
 TIMEOUT = Annotated[float, typer.Option(help="Seconds after which a process is ended.")]
 LAUNCHER = Annotated[str, typer.Option(help="auto (torchrun for several), process, torchrun, kubernetes or inline.")]

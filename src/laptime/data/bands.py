@@ -1,7 +1,6 @@
 """Multi-spectral images: which bands are asked for, and how they come out of a GeoTIFF.
 
-Bands are chosen behind the place of the data, `DIR#bands=4,3,2` (counted from 1, in the order of the file), so that the
-choice travels wherever the place does: command line, flow, record.
+Bands are chosen behind the place of the data, `DIR#bands=4,3,2` (counted from 1, in the order of the file).
 """
 
 from __future__ import annotations
@@ -13,27 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from laptime.data.choices import BANDS as MARK
 from laptime.errors import DataError, UsageError, shorten
 
 # Red, green and blue of Sentinel-2 in the order in which EuroSAT's files hold the bands.
 DEFAULT_BANDS = (4, 3, 2)
 # Sentinel-2's digital numbers are 10,000 times the reflectance. Land seldom goes beyond 0.4, so that is taken as 1.
 FULL_SCALE = 4000
-MARK = "#bands="
 # Values of all bands together, 1 GiB in memory: four bands of a whole tile of Sentinel-2 fit.
 _MOST_VALUES = 2**29
 _TIFF = (".tif", ".tiff")
 
 
-def split_bands(asked: str) -> tuple[str, tuple[int, ...]]:
-    """Cuts what `--data` was given into the place and the bands, none where they are not given.
-
-    Raises:
-        UsageError: the bands are no numbers from 1, or one stands twice.
-    """
-    place, mark, text = asked.rpartition(MARK)
-    if not mark:
-        return asked, ()
+def chosen_bands(text: str | None) -> tuple[int, ...]:
+    """The bands that are asked for, none where they are not; raises UsageError for what is no number or twice there."""
+    if text is None:
+        return ()
     parts = [part.strip() for part in text.split(",")]
     bands = tuple(int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 6)
     if len(bands) != len(parts) or 0 in bands or len(set(bands)) != len(bands):
@@ -41,7 +35,7 @@ def split_bands(asked: str) -> tuple[str, tuple[int, ...]]:
             f"{shorten(text)!r} behind {MARK} names no bands: give different numbers from 1, separated by commas, "
             "such as #bands=4,3,2."
         )
-    return place, bands
+    return bands
 
 
 def in_words(bands: tuple[int, ...]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,21 +10,19 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from laptime.data.archive import inner_folder, is_archive, unpack
-from laptime.data.bands import MARK as BANDS
 from laptime.data.box_store import Told, data_spec, read_box_meta, store_folder, verify_boxes
 from laptime.data.boxes import COLUMNS, find_tables
+from laptime.data.choices import BOXES, SEED, SIDE, read_seed, split_choices
 from laptime.data.disk import partial_folder, sweep
 from laptime.data.folder import download_archive, is_archive_url
 from laptime.data.listing import is_text, scan
 from laptime.data.meta import META
 from laptime.data.net import shown
-from laptime.data.sizes import MARK as SIZE
 from laptime.data.sources import Job
 from laptime.data.store import Entry
 from laptime.errors import DataError, UsageError, shorten
 from laptime.spec import DataSpec
 
-_BOXES, _SIDE = "#boxes=", "#side="
 _DRAWN = ("auto", "synthetic")
 _SIDES = (64, 2048)
 # Folders are read differently by another version of these rules; part of the index key.
@@ -47,43 +44,36 @@ _SIZES = ((320, 480), (480, 320), (360, 480), (300, 300))
 
 @dataclass(frozen=True)
 class Asked:
-    """What `--data` says of boxes: `PLACE#boxes=labels.csv#side=800`.
+    """What `--data` says of boxes: `PLACE#boxes=labels.csv#side=800#seed=1`.
 
     Attributes:
         table: the CSV's path below the folder; empty to find it.
         side: pixels that the shorter side of an image becomes; None for the catalogue's.
+        seed: of the split into training and test.
     """
 
     place: str
     table: str = ""
     side: int | None = None
+    seed: int = 0
 
     @property
     def more(self) -> str:
         """What stands behind the place, as part of an index key."""
-        return f"{self.table}|{self.side or ''}"
+        return f"{self.table}|{self.side or ''}{f'|seed={self.seed}' if self.seed else ''}"
 
 
 def split_asked(text: str) -> Asked:
     """Cuts what `--data` was given; raises UsageError for what can't stand behind a place of boxes."""
-    place, *more = re.split(f"({_BOXES}|{_SIDE}|{BANDS}|{SIZE})", text)
-    given = dict(zip(more[::2], more[1::2], strict=True))
-    other = next((mark for mark in (BANDS, SIZE) if mark in given), None)
-    if other:
-        raise UsageError(
-            f"{other} in {shorten(text)!r} is not for images with boxes: leave it out ({_SIDE}800 is for their shorter "
-            "side)."
-        )
-    twice = next((mark for mark in given if more.count(mark) > 1), None)
-    if twice:
-        raise UsageError(f"{twice} stands more than once in {shorten(text)!r}: give it once.")
-    if given.get(_BOXES) == "" or (_BOXES in given and place in _DRAWN):
-        raise UsageError(f"{_BOXES} in {shorten(text)!r} names no CSV of a folder or an archive: leave it out.")
-    side = given.get(_SIDE)
+    for_boxes = f"images with boxes ({SIDE}800 is for their shorter side)"
+    place, given = split_choices(text, (BOXES, SIDE, SEED), for_boxes)
+    if given.get(BOXES) == "" or (BOXES in given and place in _DRAWN):
+        raise UsageError(f"{BOXES} in {shorten(text)!r} names no CSV of a folder or an archive: leave it out.")
+    side = given.get(SIDE)
     low, high = _SIDES
     if side is not None and not (side.isascii() and side.isdigit() and len(side) < 6 and low <= int(side) <= high):
-        raise UsageError(f"{shorten(side)!r} behind {_SIDE} is no side of an image: give {low} to {high} pixels.")
-    return Asked(place, given.get(_BOXES, ""), int(side) if side else None)
+        raise UsageError(f"{shorten(side)!r} behind {SIDE} is no side of an image: give {low} to {high} pixels.")
+    return Asked(place, given.get(BOXES, ""), int(side) if side else None, read_seed(given.get(SEED)))
 
 
 def fetch_boxes(job: Job, asked: str) -> DataSpec:
@@ -123,15 +113,15 @@ def _named_store(asked: Asked) -> Path | None:
     """The store whose folder is given as the place, None for other places.
 
     Raises:
-        UsageError: a CSV or another side is asked for, which were chosen when the store was written.
+        UsageError: a CSV, a seed or another side is asked for, which were chosen when the store was written.
     """
     if "://" in asked.place or asked.place in _DRAWN:
         return None
     path = _local(asked.place)
     if not (path / META).is_file():
         return None
-    chosen = f"{_BOXES}{asked.table}" if asked.table else f"{_SIDE}{asked.side}"
-    if asked.table or (asked.side and asked.side != read_box_meta(path).side):
+    chosen = f"{BOXES}{asked.table}" if asked.table else f"{SEED}{asked.seed}" if asked.seed else f"{SIDE}{asked.side}"
+    if asked.table or asked.seed or (asked.side and asked.side != read_box_meta(path).side):
         raise UsageError(
             f"the store {path} was not written with {shorten(chosen)}: give the folder that it was made of, with that "
             "behind it."
@@ -195,10 +185,8 @@ def _state(path: Path) -> str:
 
 def _stored(job: Job, root: Path, asked: Asked) -> Entry:
     if asked.table and not (root / asked.table).is_file():
-        raise UsageError(
-            f"{shorten(asked.table)!r} behind {_BOXES} is no file in {root}: give the CSV's path below it."
-        )
-    told = Told("folder", shown(asked.place), side=asked.side)
+        raise UsageError(f"{shorten(asked.table)!r} behind {BOXES} is no file in {root}: give the CSV's path below it.")
+    told = Told("folder", shown(asked.place), side=asked.side, seed=asked.seed)
     meta = store_folder(root, asked.table, job.store, told, job.say)
     return Entry(meta.digest, "folder", meta.notice)
 
@@ -221,7 +209,9 @@ def _drawn(job: Job, asked: Asked) -> Entry:
     count = job.workload.train_count + job.workload.test_count
     with partial_folder(job.store.root) as folder:
         draw_shapes(folder, count)
-        meta = store_folder(folder, "", job.store, Told("synthetic", "synthetic", NOTICE, asked.side), job.say)
+        meta = store_folder(
+            folder, "", job.store, Told("synthetic", "synthetic", NOTICE, asked.side, asked.seed), job.say
+        )
     return Entry(meta.digest, "synthetic", meta.notice)
 
 

@@ -17,11 +17,12 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from laptime.data.boxes import COLUMNS, Boxed, check_inside, digits, find_csv, match, parted, read_boxes
+from laptime.data.boxes import COLUMNS, Boxed, check_inside, digits, find_csv, match, read_boxes, sides
 from laptime.data.decode import read_image
 from laptime.data.disk import check_room, partial_folder, room_for
 from laptime.data.meta import META, Sha256, Size
 from laptime.data.sources import Say
+from laptime.data.split import in_words
 from laptime.data.store import Store
 from laptime.errors import DataError, shorten, without_secrets
 from laptime.parsing import other_schema, parse_json
@@ -156,12 +157,13 @@ def verify_boxes(folder: Path) -> BoxMeta:
 
 @dataclass(frozen=True)
 class Told:
-    """What a source says of its data: kind, what was asked for, a notice, and the shorter side of its images."""
+    """What a source says of its data: kind, what was asked for, notice, its images' shorter side, the split's seed."""
 
     kind: DataKind
     asked: str
     notice: str = ""
     side: int | None = None
+    seed: int = 0
 
 
 def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> BoxMeta:
@@ -180,7 +182,7 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
     csv_file = root / table if table else find_csv(root)
     boxes = read_boxes(csv_file)
     images = match(root, csv_file, boxes)
-    train, test = parted(images, csv_file)
+    train, test = sides(images, csv_file, told.seed)
     classes = tuple(sorted({b.label for i in images for b in i.boxes}))
     size = sum(i.path.stat().st_size for i in images) + csv_file.stat().st_size
     with partial_folder(store.root) as folder, room_for(store.root, size):
@@ -190,7 +192,8 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
         names = [f"{IMAGES}/{i.name}" for i in images] + [TABLE]
         files = {n: StoredFile(sha256=_checksum(folder / n), size=(folder / n).stat().st_size) for n in names}
         bare = sum(not i.boxes for i in images)
-        said = f"{bare} image(s) without boxes are taken as background." if bare else ""
+        said = [f"{bare} image(s) without boxes are taken as background."] if bare else []
+        said += [f"A fifth of the images, {in_words(told.seed)}, is kept for the test."] if told.seed else []
         meta = BoxMeta(
             digest="0" * 64,
             kind=told.kind,
@@ -200,7 +203,7 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
             test=test,
             largest=largest,
             files=files,
-            notice=" ".join(part for part in (told.notice, said) if part),
+            notice=" ".join(part for part in (told.notice, *said) if part),
             side=told.side,
         )
         meta = meta.model_copy(update={"digest": meta.whole()})

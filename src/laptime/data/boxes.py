@@ -7,7 +7,7 @@ pixels of the image as a viewer shows it, from the left and the top; `xmax` and 
 from __future__ import annotations
 
 import csv
-import hashlib
+import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ from typing import NoReturn
 import numpy as np
 
 from laptime.data.listing import IMAGE_SUFFIXES, is_text
+from laptime.data.split import parted
 from laptime.errors import DataError, shorten
 
 COLUMNS = ("filename", "class", "xmin", "ymin", "xmax", "ymax")
 _SIDES = COLUMNS[2:]
-_TEST_SHARE = 5
 # Files and folders that are nobody's data.
 _PASSED = (".", "__MACOSX")
 _HOW = f"a CSV of boxes has the columns {', '.join(COLUMNS)}, and others as you like"
@@ -94,15 +94,31 @@ def read_boxes(path: Path) -> list[Box]:
     Raises:
         DataError: it can't be read, lacks a column, or a line says something that is no box.
     """
+    lines = csv.DictReader(io.StringIO(_text(path), newline=""), strict=True)
+    begun, found = 1, list[Box]()
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv.DictReader(file, strict=True)
-            missing = [c for c in COLUMNS if c not in (lines.fieldnames or ())]
-            if missing:
-                raise DataError(f"{path} has no column {missing[0]!r} in its first line: {_HOW}.")
-            return [_box(path, row, lines.line_num) for row in lines]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        missing = [c for c in COLUMNS if c not in (lines.fieldnames or ())]
+        if missing:
+            raise DataError(f"{path} has no column {missing[0]!r} in its first line: {_HOW}.")
+        begun = lines.line_num + 1
+        for row in lines:
+            found.append(_box(path, row, lines.line_num))
+            begun = lines.line_num + 1
+    except csv.Error as error:  # of a quote that is never closed told at the end of the file
+        raise _wrong(path, begun, f"it is no line of a CSV ({error}): look at its quotes") from error
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        body = path.read_bytes()
+    except OSError as error:
         raise DataError(f"the boxes {path} can't be read ({error}): give a CSV in UTF-8; {_HOW}.") from error
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, byte = body.count(b"\n", 0, error.start) + 1, body[error.start]
+        raise _wrong(path, line, f"the byte {byte:#04x} is not of UTF-8: write the CSV in UTF-8") from error
 
 
 def _box(path: Path, row: dict[str, str | None], line: int) -> Box:
@@ -202,10 +218,8 @@ def check_inside(table: Path, image: Boxed, height: int, width: int) -> None:
                 )
 
 
-def parted(images: Sequence[Boxed], where: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def sides(images: Sequence[Boxed], where: Path, seed: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the images to train and to test on: a fifth of those with boxes, and of those without, is the test.
-
-    By a hash of the name, so that an image stays on its side when others are added.
 
     Raises:
         DataError: a side would be left without a box.
@@ -213,10 +227,9 @@ def parted(images: Sequence[Boxed], where: Path) -> tuple[tuple[str, ...], tuple
     train: list[str] = []
     test: list[str] = []
     for some in ([i.name for i in images if i.boxes], [i.name for i in images if not i.boxes]):
-        mixed = sorted(some, key=lambda name: hashlib.sha256(name.encode(errors="surrogateescape")).digest())
-        cut = max(1, round(len(mixed) / _TEST_SHARE)) if len(mixed) > 1 else 0
-        test += mixed[:cut]
-        train += mixed[cut:]
+        to_train, to_test = parted(some, seed)
+        train += to_train
+        test += to_test
     with_boxes = sum(bool(i.boxes) for i in images)
     if with_boxes < 2:
         raise DataError(

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from laptime.data.ahead import in_order
-from laptime.data.bands import DEFAULT_BANDS, MARK, is_tiff, read_bands
+from laptime.data.bands import DEFAULT_BANDS, is_tiff, read_bands
+from laptime.data.choices import BANDS
 from laptime.errors import DataError, shorten
 from laptime.processes import allowed_cores, die_with_parent
 
@@ -176,7 +177,7 @@ def _load(path: str) -> Image.Image:
         if _is_whole_tiff(path):
             raise DataError(
                 f"the image {path} is multi-spectral and the first one is not: remove one of them, or choose bands "
-                f"behind the place of the data, such as {MARK}4,3,2."
+                f"behind the place of the data, such as {BANDS}4,3,2."
             ) from error
         raise DataError(
             f"the image {path} is unreadable or cut off ({shorten(str(error))}): replace it or remove it."

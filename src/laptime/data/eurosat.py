@@ -76,7 +76,7 @@ class OfficialEurosat:
             check_published(file, archive.algorithm, archive.checksum, shown(url))
             job.say("unpacking", 0, 0)
             unpack(file, folder / "unpacked", archive.limit)
-            listing = arrange(scan(inner_folder(folder / "unpacked")))
+            listing = arrange(scan(inner_folder(folder / "unpacked")), job.seed)
             entry = ingest(listing, job, "official", "official")
         return job.store.remember(self._key(job), entry)
 

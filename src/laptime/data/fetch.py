@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from laptime.catalogue import find_workload
-from laptime.data.bands import split_bands
+from laptime.data.bands import chosen_bands
 from laptime.data.box_fetch import fetch_boxes, verify_stored
+from laptime.data.choices import BANDS, SEED, SIZE, read_seed, split_choices
 from laptime.data.disk import sweep
 from laptime.data.eurosat import OfficialEurosat
 from laptime.data.folder import ArchiveUrl, Folder, is_archive_url
@@ -17,7 +18,7 @@ from laptime.data.mirror import VARIABLE, Mirror
 from laptime.data.official import Official
 from laptime.data.push import push as push_store
 from laptime.data.resume import sweep_kept
-from laptime.data.sizes import split_size
+from laptime.data.sizes import chosen_size
 from laptime.data.sources import Job, Say, Source, quiet
 from laptime.data.store import Entry, Store, open_store
 from laptime.data.synthetic import Synthetic
@@ -32,13 +33,14 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
         workload: name in the catalogue.
         asked: `auto`, `official`, `synthetic`, a folder, an archive of one, a store's folder (which is used as it
             is, where it is), or an address (s3://, http(s)://); `#bands=4,3,2` behind it chooses bands, `#size=96` the
-            height and width of a folder's images.
+            height and width of a folder's images, `#seed=1` another test of what comes without one.
         home: the LAPTIME_HOME; stores stand in its `data`.
         say: told what is being done and how far it is.
 
     Raises:
         UsageError: the workload or the kind of source does not exist.
-        UnreachableError: the source that was asked for does not answer; or bands are asked for and none has them.
+        UnreachableError: the source that was asked for does not answer; or bands or a seed are asked for and none has
+            them.
         DataError: it answers, and what it gives can't be used; or the disk is full.
     """
     job = _job(workload, asked, home, say)
@@ -46,6 +48,11 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
         return fetch_boxes(job, asked)
     place = Path(job.asked).expanduser()
     if (place / META).is_file():
+        if job.seed:
+            raise UsageError(
+                f"the store {place} was split when it was written: give the folder that it was made of, with "
+                f"{SEED}{job.seed} behind it."
+            )
         return _chosen_already(open_store(place.resolve(), asked), job)
     sweep(job.store.root)
     sweep_kept(job.store.root)
@@ -104,15 +111,20 @@ def _job(workload: str, asked: str, home: Path, say: Say) -> Job:
     entry = find_workload(workload)
     if entry.boxes:  # what stands behind their place is read by fetch_boxes
         return Job(entry, asked, Store(home / "data"), say)
-    place, bands = split_bands(asked)
-    place, size = split_size(place)
+    place, given = split_choices(asked, (BANDS, SIZE, SEED), "data without boxes")
+    bands, size = chosen_bands(given.get(BANDS)), chosen_size(given.get(SIZE))
     if bands and size:
         raise UsageError(f"{shorten(asked)!r}: bands are measured values and never resized, so leave out #size=.")
-    return Job(entry, place, Store(home / "data"), say, bands=bands, size=size)
+    return Job(entry, place, Store(home / "data"), say, bands=bands, size=size, seed=read_seed(given.get(SEED)))
 
 
-def _resizable(source: Source, job: Job) -> Source:
-    """A source whose images can have the size that was asked for; raises UsageError for one that has none to resize."""
+def _choosable(source: Source, job: Job) -> Source:
+    """A source that has what was chosen behind its place; raises UsageError where it has nothing to resize or split."""
+    if job.seed and not isinstance(source, Folder | ArchiveUrl | OfficialEurosat):
+        raise UsageError(
+            f"{SEED} is for images that come without a test of their own, and not for {shorten(job.asked)!r}: leave it "
+            "out."
+        )
     if job.size and not isinstance(source, Folder | ArchiveUrl):
         raise UsageError(
             f"#size= is for a folder of images, or an archive of one, and not for {shorten(job.asked)!r}: leave it out."
@@ -147,7 +159,7 @@ def source_of(job: Job) -> Source:
     Raises:
         UsageError: it is empty or an address of another kind.
     """
-    return _resizable(_named_source(job), job)
+    return _choosable(_named_source(job), job)
 
 
 def _named_source(job: Job) -> Source:
@@ -168,15 +180,16 @@ def _named_source(job: Job) -> Source:
 
 
 def _auto_sources(job: Job) -> list[Source]:
-    _resizable(_official(job), job)
+    _choosable(_official(job), job)
     mirror = os.environ.get(VARIABLE, "")
     if mirror and not mirror.startswith(("s3://", "http://", "https://")):
         raise UsageError(f"{VARIABLE} is {shorten(mirror)!r}: give an address that starts with s3:// or http(s)://.")
-    return [*([Mirror(mirror)] if mirror else []), _official(job)]
+    # What a mirror holds was split when it was pushed.
+    return [*([Mirror(mirror)] if mirror and not job.seed else []), _official(job)]
 
 
 def _with_stand_in(job: Job) -> list[Source]:
-    return [*_auto_sources(job), *([] if job.bands else [Synthetic()])]
+    return [*_auto_sources(job), *([] if job.bands or job.seed else [Synthetic()])]
 
 
 def _auto(job: Job) -> Entry:
@@ -193,7 +206,7 @@ def _auto(job: Job) -> Entry:
             missed.append(str(error))
             continue
         return replace(entry, notice=" ".join([entry.notice, *missed]).strip())
-    if job.bands:  # a stand-in has none, and why there is nothing else is what helps
+    if job.bands or job.seed:  # a stand-in has none, and why there is nothing else is what helps
         raise UnreachableError(" ".join(missed))
     entry = Synthetic().fetch(job)
     return replace(entry, notice=" ".join([entry.notice, "The real data could not be had:", *missed]))

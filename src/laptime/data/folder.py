@@ -36,7 +36,7 @@ class Folder:
             return job.store.recall(key) or job.store.remember(key, _from_archive(self.path, job))
         found = scan(self.path)
         key = _key(job, str(self.path), found.key)
-        return job.store.recall(key) or job.store.remember(key, _decode(arrange(found), job))
+        return job.store.recall(key) or job.store.remember(key, _decode(arrange(found, job.seed), job))
 
     def _key(self, job: Job) -> str:
         if self.path.is_file():
@@ -109,7 +109,7 @@ def _from_archive(archive: Path, job: Job, asked: str = "") -> Entry:
     with partial_folder(job.store.root) as folder:
         job.say("unpacking", 0, 0)
         unpack(archive, folder)
-        return _decode(arrange(scan(inner_folder(folder))), job, asked or str(archive))
+        return _decode(arrange(scan(inner_folder(folder)), job.seed), job, asked or str(archive))
 
 
 def _decode(listing: Listing, job: Job, asked: str = "") -> Entry:

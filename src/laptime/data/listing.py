@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from laptime.errors import DataError, shorten
+from laptime.data.choices import SEED
+from laptime.data.split import in_words, parted
+from laptime.errors import DataError, UsageError, shorten
 
 IMAGE_SUFFIXES = frozenset(("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "pnm"))
 # In any case of letters; of several the first is taken.
 _TRAIN_NAMES = ("train", "training")
 _TEST_NAMES = ("test", "testing", "val", "valid", "validation")
-_TEST_SHARE = 5
 _FORM = "a folder with train/<class>/* and test/<class>/*, or one with <class>/*"
 
 
@@ -115,10 +116,11 @@ def _state(entry: os.DirEntry[str]) -> str:
     return f"{stat.st_size}\0{stat.st_mtime_ns}"
 
 
-def arrange(found: Scan) -> Listing:
-    """Finds classes and splits.
+def arrange(found: Scan, seed: int = 0) -> Listing:
+    """Finds classes and splits; the seed is that of a split that is made here.
 
     Raises:
+        UsageError: a seed, and the folder holds a split.
         DataError: no class, one class, an empty class, a class in one split only, no test images, ...
     """
     train, test = _splits(found, _TRAIN_NAMES), _splits(found, _TEST_NAMES)
@@ -128,10 +130,15 @@ def arrange(found: Scan) -> Listing:
                 f"{found.root} has a {shorten(train[0])} folder and no test images: add test/<class>/* (val or "
                 f"valid will do), or give {found.root / train[0]} itself, of which a fifth is then kept for the test."
             )
+        if seed:
+            raise UsageError(
+                f"{found.root} is split already ({shorten(train[0])}, {shorten(test[0])}), so there is nothing for "
+                f"{SEED}{seed} to choose: leave it out."
+            )
         return _two_folders(found, train, test)
     if test:
         raise DataError(f"{found.root} has a {shorten(test[0])} folder and no train folder: add train/<class>/*.")
-    return _one_folder(found)
+    return _one_folder(found, seed)
 
 
 def _splits(found: Scan, names: tuple[str, ...]) -> list[str]:
@@ -174,7 +181,7 @@ def _loose(found: Scan, sides: Sequence[Sequence[object]], aside: tuple[str, ...
     return f"{count} image(s) outside of the classes' folders were left out." if count else ""
 
 
-def _one_folder(found: Scan) -> Listing:
+def _one_folder(found: Scan, seed: int) -> Listing:
     by = _by_class(found, "")
     _check_classes(found, by, "")
     classes = tuple(sorted(by))
@@ -186,11 +193,8 @@ def _one_folder(found: Scan) -> Listing:
                 f"the class {shorten(name)!r} of {found.root} has one image, which can't be split into "
                 "training and test: add more, or give train/<class>/* and test/<class>/*."
             )
-        # By a hash of the path, so that an image stays on its side when others are added.
-        shuffled = sorted(images, key=lambda p: hashlib.sha256(p.encode(errors="surrogateescape")).digest())
-        cut = max(1, round(len(images) / _TEST_SHARE))
-        test[name], train[name] = sorted(shuffled[:cut]), sorted(shuffled[cut:])
-    notice = "a fifth of each class, always the same, is kept for the test."
+        train[name], test[name] = parted(images, seed)
+    notice = f"a fifth of each class, {in_words(seed)}, is kept for the test."
     sides = (_labelled(classes, train), _labelled(classes, test))
     return Listing(found.root, classes, *sides, found.ignored, f"{notice} {_loose(found, sides)}".strip())
 

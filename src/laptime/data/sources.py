@@ -21,9 +21,10 @@ class Job:
     """One request for data.
 
     Attributes:
-        asked: as the user wrote it, without bands and size.
+        asked: as the user wrote it, without what is chosen behind it.
         bands: those of multi-spectral images that were asked for; none for the default.
         size: height and width of an image folder's images that were asked for; None for the default.
+        seed: of the split into training and test, where the data come without one.
         budget: seconds left for finding out that there is no internet.
     """
 
@@ -34,11 +35,13 @@ class Job:
     budget: Budget = field(default_factory=Budget)
     bands: tuple[int, ...] = ()
     size: Size | None = None
+    seed: int = 0
 
     @property
     def chosen(self) -> str:
-        """Bands and size as part of an index key; empty for the default."""
-        return (f"|bands={self.bands}" if self.bands else "") + (f"|size={self.size}" if self.size else "")
+        """Bands, size and seed as part of an index key; empty for the default."""
+        given = {"bands": self.bands, "size": self.size, "seed": self.seed}
+        return "".join(f"|{name}={value}" for name, value in given.items() if value)
 
 
 class Source(Protocol):

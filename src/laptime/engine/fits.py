@@ -60,10 +60,10 @@ def explain_memory(recipe: Recipe) -> str | None:
     if ranks > 1:  # DDP's hooks stand on the parameters that it wrapped, and would wait for the others
         recipe = replace(recipe, model=copy.deepcopy(recipe.model))
     least = 1 if ranks == 1 else 2 * ranks
-    found = largest_part(recipe.batch_size, lambda size: _fits(recipe, -(-size // ranks)), least)
+    found = largest_part(recipe.batch_size, lambda size: step_fits(recipe, -(-size // ranks)), least)
     if found == recipe.batch_size:
         return None
-    what = f"batch {recipe.batch_size} does not fit on {_place(recipe.device)}"
+    what = f"batch {recipe.batch_size} does not fit on {place_of(recipe.device)}"
     if found is None:
         smallest = "a single sample" if ranks == 1 else f"the smallest batch of {ranks} ranks"
         return f"{what}, and neither does {smallest}: give a device with more memory."
@@ -74,7 +74,8 @@ def explain_memory(recipe: Recipe) -> str | None:
     )
 
 
-def _fits(recipe: Recipe, size: int) -> bool:
+def step_fits(recipe: Recipe, size: int) -> bool:
+    """Whether a forward and a backward of so many samples fit, by trying them on the recipe's own model."""
     free(recipe)
     try:
         recipe.model.to(recipe.device).train()
@@ -96,7 +97,8 @@ def free(recipe: Recipe) -> None:
         torch.cuda.empty_cache()
 
 
-def _place(device: torch.device) -> str:
+def place_of(device: torch.device) -> str:
+    """A device's memory in words."""
     if device.type != "cuda":
         return "this machine's memory"
     memory = torch.cuda.get_device_properties(device).total_memory

@@ -1,7 +1,8 @@
 """What the tutorials ask for and this machine has no room for: a large batch is halved, loader processes are fewer.
 
 It is computed from shapes and from what the machine has, not from what is free right now, so that all variants and all
-repeats of a ladder come to the same batch.
+repeats of a ladder come to the same batch. Where that says that a GPU will be rather full, one step of the baseline is
+tried as well, in each process; variants of a ladder run alone, so they come to the same batch by that, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from laptime.engine.fits import free, place_of, step_fits
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.loader_room import room_for_workers
 from laptime.optimizations.samples import stand_in
@@ -23,6 +25,8 @@ from laptime.processes import allowed_memory
 _ALWAYS_FITS = 64
 # Of the memory, for what is estimated; the rest is the system's, the allocator's and the data's.
 _SHARE = 0.8
+# Below this share the estimate is taken as it is.
+_SURE = 0.4
 # What a step takes beside the tensors that autograd keeps, as a share of them: gradients of activations on their way.
 _PASSING = 1.2
 # Weights, gradients and Adam's two moments, in fp32.
@@ -42,11 +46,41 @@ def fitted(recipe: Recipe, workers: int) -> Recipe:
     if sample is not None:
         fixed = _BYTES_PER_PARAMETER * sum(p.numel() for p in recipe.model.parameters())
         size, halvings = halved(size, sample, fixed, memory_of(recipe.device))
+        if recipe.device.type == "cuda" and recipe.world.size == 1 and _near(size, sample, fixed, recipe.device):
+            size, tries = tried(recipe, size)
+            halvings += tries
         notes += halvings
         whole = size * recipe.copies if halvings else whole
     held, why = room_for_workers(recipe, workers, size)
     notes += [why] if why else []
     return replace(recipe, batch_size=whole, loading=replace(recipe.loading, workers=held), notes=tuple(notes))
+
+
+def _near(size: int, sample: float, fixed: float, device: torch.device) -> bool:
+    return _PASSING * sample * size + fixed > _SURE * memory_of(device)
+
+
+def tried(recipe: Recipe, size: int) -> tuple[int, list[str]]:
+    """Halves a batch until a step really fits, by trying it on a copy of the net; a note for each halving.
+
+    Of several ranks each would come to a batch of its own, and a CPU's process that asks for too much is killed instead
+    of being told: there the estimate has to do.
+    """
+    notes = []
+    with torch.random.fork_rng([recipe.device] if recipe.device.type == "cuda" else []):
+        while size > _ALWAYS_FITS and not _tried_once(recipe, size):
+            notes.append(f"a batch of {size} ran out of {place_of(recipe.device)}: halved to {size // 2}")
+            size //= 2
+    return size, notes
+
+
+def _tried_once(recipe: Recipe, size: int) -> bool:
+    copied = replace(recipe, model=copy.deepcopy(recipe.model).to(recipe.device))
+    moments = [torch.empty_like(p) for p in copied.model.parameters() for _ in range(2)]  # Adam's, made after a step
+    fits = step_fits(copied, size)
+    del copied, moments
+    free(recipe)
+    return fits
 
 
 def kept_bytes(recipe: Recipe) -> float | None:

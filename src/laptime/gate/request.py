@@ -10,8 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from laptime.catalogue.own import is_own
-from laptime.data.bands import split_bands
-from laptime.data.sizes import split_size
+from laptime.data.choices import split_choices
 from laptime.devices import choose_device
 from laptime.errors import UsageError, shorten
 from laptime.gate.policy import make_policy
@@ -127,7 +126,7 @@ def _device(asked: str, by_command: bool) -> str:
 
 def _from_anywhere(data: str) -> str:
     """A place on the disk with its whole path, since each side runs in a checkout of its own; what follows # stays."""
-    place, _ = split_size(split_bands(data)[0])
+    place, _ = split_choices(data)
     return f"{Path(place).resolve()}{data[len(place) :]}" if Path(place).exists() else data
 
 

@@ -44,7 +44,7 @@ def first_round(ladder: Ladder) -> Iterator[Turn]:
 
 def _on_several(ladder: Ladder, best: Variant) -> Iterator[Turn]:
     """The list that was kept, on several devices; it may lack the large batch that gave each rank its two samples."""
-    for variant in (on_several(best, name) for name in ladder.plan.parallel):
+    for variant in (on_several(best, name, workload=ladder.request.workload) for name in ladder.plan.parallel):
         try:
             check_variant(ladder.request, variant, ladder.record.data)
         except UsageError as error:

@@ -38,7 +38,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     device = choose_device(request.device)
     # Refuses unknown names before seconds are spent.
     no_use = unfit(entry, device)
-    planned = make_plan(device, preset, request.variants, ProbeRecord(refusals=no_use))
+    planned = make_plan(device, preset, request.variants, ProbeRecord(refusals=no_use), entry.name)
     catch_up(tracking_uri(request, places), places, say)
     say("Probing this machine (seconds; minutes where a step of the net takes seconds)")
     # Where variants are named, only what they need; but advice rests on what this machine gains, too.
@@ -87,7 +87,7 @@ def plan_of(request: LadderRequest, data: DataSpec, device: str, probe: ProbeRec
     """What a ladder tries on this machine, as far as a probe has shown; raises UsageError for unknown names."""
     entry, preset = with_findings(find_workload(request.workload), data), fitted_preset(request, data)
     there = ranks_there(request.launcher) or device_count(device)
-    return with_parallel(make_plan(device, preset, request.variants, probe), preset, entry, there)
+    return with_parallel(make_plan(device, preset, request.variants, probe, entry.name), preset, entry, there)
 
 
 def slug(name: str) -> str:

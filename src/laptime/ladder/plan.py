@@ -57,8 +57,8 @@ class Plan:
         return not self.named and bool(self.rungs or untried(self))
 
 
-def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: ProbeRecord) -> Plan:
-    """Settles what a ladder tries.
+def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: ProbeRecord, workload: str = "") -> Plan:
+    """Settles what a ladder tries; the workload is asked for by what is named.
 
     Raises:
         UsageError: a variant that does not exist or belongs to another device.
@@ -69,14 +69,14 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
     untried = {n: _too_short(n, preset) for n in LADDERS[device] if n not in settled}
     left_out = tuple(LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried).items())
     if names:
-        return _named(device, names, tuple(refused), left_out)
+        chosen = [resolve(name, tuple(refused), workload) for name in dict.fromkeys(names)]
+        return _named(device, chosen, tuple(refused), left_out)
     entering = tuple(r for r in tried if r not in refused)
     groups = grouped(gains_at_last(device, entering, probe), preset.rungs)
     return Plan(device, groups, (baseline_of(device),), tuple(refused), left_out, probe=probe)
 
 
-def _named(device: str, names: Sequence[str], refused: tuple[str, ...], left_out: tuple[LeftOut, ...]) -> Plan:
-    chosen = [resolve(name, refused) for name in dict.fromkeys(names)]
+def _named(device: str, chosen: Sequence[Variant], refused: tuple[str, ...], left_out: tuple[LeftOut, ...]) -> Plan:
     foreign = next((v for v in chosen if DEVICES[v.device] != device), None)
     if foreign:
         raise UsageError(
@@ -84,7 +84,8 @@ def _named(device: str, names: Sequence[str], refused: tuple[str, ...], left_out
         )
     away = {f"{device}-{name}" for name in refused}
     others = tuple(v for v in chosen if v.name not in away and v.name != baseline_of(device).name)
-    named = tuple(left for left in left_out if left.variant in names and left.variant in away)
+    names = {v.name for v in chosen}
+    named = tuple(left for left in left_out if left.variant in names & away)
     return Plan(device, (), (baseline_of(device), *others), refused, named, named=True)
 
 

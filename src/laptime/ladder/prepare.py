@@ -29,9 +29,10 @@ def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], No
     tracking_uri(request, places)
     check_weights(request.weights, request.workload)
     for name in request.variants or ():
-        check_variant(request, resolve(name))
+        check_variant(request, resolve(name, workload=request.workload))
     data = fetch_data(request.workload, request.data, places, in_words(say))
     fitted_preset(request, data)
     for name in request.variants or ():
-        check_variant(request, resolve(name, rungs_refused(resolve(name).device, request.workload, data)), data)
+        refused = rungs_refused(resolve(name, workload=request.workload).device, request.workload, data)
+        check_variant(request, resolve(name, refused, request.workload), data)
     return data

@@ -83,7 +83,7 @@ def _refusal(name: str, plan: Plan, entry: WorkloadEntry, there: int) -> str | N
     if there < 2:
         return f"this machine has {there} {_UNITS[plan.device].replace('s that', ' that').removesuffix('s')}, not two"
     try:
-        check_ranks(resolve(name, plan.refused), entry, there)
+        check_ranks(resolve(name, plan.refused, entry.name), entry, there)
     except UsageError as error:
         return str(error)
     return None

@@ -164,8 +164,11 @@ def check_weights(weights: str, workload: str) -> None:
     """Refuses weights that are neither a known name nor a file, or not ours to load; raises UsageError."""
     if is_own(workload) and weights != "none":
         raise UsageError(f"--weights {shorten(weights)!r} is not for {shorten(workload)}: load them in its model().")
-    if weights not in ("none", "imagenet") and not Path(weights).expanduser().is_file():
-        raise UsageError(f"--weights {shorten(weights)!r} is neither none nor imagenet nor a file: give one of these.")
+    named = () if is_own(workload) else find_workload(workload).weights
+    if weights not in named and weights != "none" and not Path(weights).expanduser().is_file():
+        raise UsageError(
+            f"--weights {shorten(weights)!r} is neither {' nor '.join(named)} nor a file: give one of these."
+        )
 
 
 def kept_request(request: LadderRequest) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def chosen_variant(request: LadderRequest, settings: tuple[str, ...]) -> Variant
     Raises:
         UsageError: none or several are named, or an option does not exist.
     """
-    return with_options(resolve(variant_name(request)), settings)
+    return with_options(resolve(variant_name(request), workload=request.workload), settings)
 
 
 def variant_name(request: LadderRequest) -> str:
@@ -75,7 +75,7 @@ def run_single(
     if hopeless:
         say(f"{variant.name} runs without {' and '.join(hopeless)}: {EMULATED}.")
     if away or hopeless:
-        variant = with_options(resolve(variant_name(request), (*away, *hopeless)), settings)
+        variant = with_options(resolve(variant_name(request), (*away, *hopeless), request.workload), settings)
     spec = make_spec(request, variant, data, 0).model_copy(update={"checkpoints": checkpoints})
     if bare:
         spec = spec.model_copy(update={"check": False, "save_model": False, "profile": "none"})

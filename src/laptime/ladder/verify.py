@@ -128,7 +128,7 @@ class Verification:
             # In that form the advised variant has lost what its first process chose by timing.
             known, added = advised, added[-1:]
         if known is None:
-            variant = resolve(finding.variant, self.ladder.plan.refused)
+            variant = resolve(finding.variant, self.ladder.plan.refused, self.ladder.request.workload)
         else:
             chosen = combine(known.optimizations, *map(parse_optimization, added))
             variant = Variant(finding.variant, known.device, chosen)

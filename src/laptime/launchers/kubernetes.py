@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from laptime.catalogue import find_workload
 from laptime.data.objects import Objects
 from laptime.errors import DataError, LaptimeError, RunError, UsageError, shorten
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, salvaged
@@ -69,10 +70,11 @@ def _slug(variant: str) -> str:
 
 def _refuse_own_files(spec: RunSpec) -> None:
     """Refuses what stands on this machine alone; raises UsageError."""
-    if spec.weights not in ("none", "imagenet"):
+    named = find_workload(spec.workload).weights
+    if spec.weights not in named:
         raise UsageError(
             f"--weights {shorten(spec.weights)!r} is a file of this machine, which pods don't see: put it into "
-            "the image and train with the launcher process there, or give none or imagenet."
+            f"the image and train with the launcher process there, or give {' or '.join(named)}."
         )
     if spec.checkpoints and not spec.checkpoints.startswith("s3://"):
         raise UsageError(

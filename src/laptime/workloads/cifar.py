@@ -18,5 +18,5 @@ class Cifar(Classifier):
         """See `Workload.make_model`."""
         model: nn.Module = resnet18(num_classes=classes)
         take_channels(model, "conv1", channels)
-        load_weights(model, weights, ResNet18_Weights.IMAGENET1K_V1, ("conv1", "fc"))
+        load_weights(model, weights, {"imagenet": ResNet18_Weights.IMAGENET1K_V1}, ("conv1", "fc"))
         return model

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 from torchvision.models import ResNet50_Weights, resnet50
-from torchvision.models.detection import FasterRCNN
+from torchvision.models.detection import FasterRCNN, FasterRCNN_ResNet50_FPN_Weights
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.transform import GeneralizedRCNNTransform
@@ -23,6 +23,7 @@ from laptime.workloads.weights import load_weights
 _MEAN, _STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 # torchvision's own 800 and 1333, as a proportion.
 _LONGEST = 5 / 3
+_NAMED = {"imagenet": ResNet50_Weights.IMAGENET1K_V1, "coco": FasterRCNN_ResNet50_FPN_Weights.COCO_V1}
 # Of the backbone's five parts, as torchvision has it where weights are given.
 _TRAINED_LAYERS = 3
 # Sides of the proposals that stand in for the net's own in a comparison, as shares of the image's.
@@ -50,13 +51,13 @@ class Detection:
     def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
         """See `Workload.make_model`; the background is a class beside those given.
 
-        `imagenet` is for the backbone; a file holds a state dict of the whole detector, whose last layer may be for
-        other classes. Without weights the frozen statistics are those of noise (see `_scaled`).
+        `imagenet` is for the backbone; `coco`, and a file, hold a state dict of the whole detector, whose last layer
+        may be for other classes. Without weights the frozen statistics are those of noise (see `_scaled`).
         """
         side = find_workload(self.name).image_size
         body = resnet50()
         if weights == "imagenet":
-            load_weights(body, weights, ResNet50_Weights.IMAGENET1K_V1, ("conv1", "fc"))
+            load_weights(body, weights, _NAMED, ("conv1", "fc"))
         else:
             _scaled(body)
         backbone = resnet_fpn_backbone(
@@ -66,9 +67,9 @@ class Detection:
         backbone.body.load_state_dict({k: given[k] for k in backbone.body.state_dict()})
         model: nn.Module = FasterRCNN(backbone, classes + 1)
         resize_to(model, side)
-        if weights not in ("none", "imagenet"):
+        if weights != "imagenet":
             ends = ("backbone.body.conv1", "roi_heads.box_predictor")
-            load_weights(model, weights, ResNet50_Weights.IMAGENET1K_V1, ends)
+            load_weights(model, weights, _NAMED, ends)
         return model
 
     def forward(self, model: nn.Module, batch: Batch) -> Output:

@@ -18,5 +18,7 @@ class Eurosat(Classifier):
         """See `Workload.make_model`; images of 64 pixels are a seventh of the side that B5 was made for."""
         model: nn.Module = efficientnet_b5(num_classes=classes)
         take_channels(model, "features.0.0", channels)
-        load_weights(model, weights, EfficientNet_B5_Weights.IMAGENET1K_V1, ("features.0.0", "classifier.1"))
+        load_weights(
+            model, weights, {"imagenet": EfficientNet_B5_Weights.IMAGENET1K_V1}, ("features.0.0", "classifier.1")
+        )
         return model

@@ -30,7 +30,7 @@ def take_channels(model: nn.Module, first: str, channels: int) -> None:
     model.set_submodule(first, wide)
 
 
-def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, ends: tuple[str, str]) -> None:
+def load_weights(model: nn.Module, weights: str, named: Mapping[str, WeightsEnum], ends: tuple[str, str]) -> None:
     """Loads weights into a plain model, in place.
 
     A first or last layer for other channels or classes keeps its initialization, so that weights that were trained on
@@ -38,8 +38,8 @@ def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, ends: tu
 
     Args:
         model: the plain architecture.
-        weights: `none`, `imagenet` (by download) or a file with a state dict.
-        imagenet: torchvision's entry for the download.
+        weights: `none`, a name of torchvision's (by download) or a file with a state dict.
+        named: torchvision's entries by those names.
         ends: names of the first and the last layer.
 
     Raises:
@@ -48,7 +48,7 @@ def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, ends: tu
     """
     if weights == "none":
         return
-    state = _download(imagenet) if weights == "imagenet" else _read(weights)
+    state = _download(weights, named[weights]) if weights in named else _read(weights, tuple(named))
     own = model.state_dict()
     at_ends = tuple(f"{name}." for name in ends)
     misshapen = [k for k, v in state.items() if k in own and own[k].shape != v.shape]
@@ -72,14 +72,14 @@ def load_weights(model: nn.Module, weights: str, imagenet: WeightsEnum, ends: tu
     model.load_state_dict(fitting, strict=False)
 
 
-def _download(entry: WeightsEnum) -> Mapping[str, Tensor]:
+def _download(name: str, entry: WeightsEnum) -> Mapping[str, Tensor]:
     patience = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_PATIENCE_S)  # torch's download has no time-out of its own
     try:
         state: Mapping[str, Tensor] = entry.get_state_dict(progress=False, check_hash=True)
     except (urllib.error.URLError, http.client.HTTPException, OSError, RuntimeError) as error:
         raise DataError(
-            f"the ImageNet weights can't be downloaded from {entry.url} ({error}): connect to the internet, give a "
+            f"the weights {name!r} can't be downloaded from {entry.url} ({error}): connect to the internet, give a "
             "file with --weights FILE, or train from scratch with --weights none."
         ) from error
     finally:
@@ -87,10 +87,11 @@ def _download(entry: WeightsEnum) -> Mapping[str, Tensor]:
     return state
 
 
-def _read(name: str) -> Mapping[str, Tensor]:
+def _read(name: str, others: tuple[str, ...]) -> Mapping[str, Tensor]:
     path = Path(name).expanduser()
     if not path.is_file():
-        raise UsageError(f"--weights {shorten(name)!r} is neither none nor imagenet nor a file: give one of these.")
+        known = " nor ".join(("none", *others))
+        raise UsageError(f"--weights {shorten(name)!r} is neither {known} nor a file: give one of these.")
     try:
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises half a dozen unrelated types for a broken or unsafe file

@@ -20,7 +20,7 @@ from torchvision.datasets import EuroSAT
 
 from laptime.catalogue import find_workload
 from laptime.data import eurosat
-from laptime.data.bands import read_bands, split_bands
+from laptime.data.bands import read_bands
 from laptime.data.fetch import fetch, verify
 from laptime.data.listing import Scan, arrange
 from laptime.data.meta import read_meta
@@ -120,7 +120,6 @@ def test_a_multispectral_tile_among_pictures_is_named_as_one(tmp_path: Path, hom
 def test_bands_that_are_none(text: str, tiles: Path, home: Path) -> None:
     with pytest.raises(UsageError, match=r"behind #bands= names no bands: give different numbers from 1"):
         fetch("eurosat", f"{tiles}#bands={text}", home)
-    assert split_bands(f"{tiles}#1") == (f"{tiles}#1", ())
 
 
 def test_a_wrong_tile_is_named(tiles: Path, home: Path) -> None:

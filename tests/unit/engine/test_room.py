@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from tests.unit.conftest import make_data, make_spec
 
 from laptime.engine import room
 from laptime.engine.build import build, make_recipe
-from laptime.engine.room import fitted, halved, kept_bytes
+from laptime.engine.room import fitted, halved, kept_bytes, tried
 from laptime.optimizations.loader_room import workers_that_fit
 
 GIB = 2**30
@@ -51,6 +52,46 @@ def test_the_recipe_tells_what_was_cut(recipe, monkeypatch):
     assert found.batch_size == 256
     assert [note.partition(" needs")[0] for note in found.notes] == ["a batch of 1024", "a batch of 512"]
     assert fitted(recipe, 0).notes == ()
+
+
+def test_a_step_that_does_not_fit_is_tried_with_half_the_batch(recipe):
+    def forward(model, batch):
+        if len(batch) > 300:
+            torch.empty(1 << 60, dtype=torch.uint8)  # what torch does where memory is out
+        return recipe.forward(model, batch)
+
+    starving = replace(recipe, forward=forward, image_size=(32, 32))
+    before = {k: v.clone() for k, v in recipe.model.state_dict().items()}
+    torch.manual_seed(3)
+    drawn = torch.get_rng_state()
+    size, notes = tried(starving, 1024)
+    assert size == 256
+    assert notes == [
+        "a batch of 1024 ran out of this machine's memory: halved to 512",
+        "a batch of 512 ran out of this machine's memory: halved to 256",
+    ]
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert all(torch.equal(v, before[k]) for k, v in recipe.model.state_dict().items())
+    assert all(p.grad is None for p in recipe.model.parameters())
+    assert tried(recipe, 128) == (128, [])
+
+
+@pytest.mark.gpu
+def test_a_gpu_without_room_trains_the_baseline_at_half_the_batch(recipe):
+    gpu = torch.device("cuda")
+    whole = replace(recipe, batch_size=8192, device=gpu)
+    sample, fixed = kept_bytes(recipe), 16 * sum(p.numel() for p in recipe.model.parameters())
+    total = torch.cuda.get_device_properties(gpu).total_memory
+    room_of = {gpu.type: int((1.2 * sample * 8192 + fixed) / 0.7)}
+    torch.cuda.set_per_process_memory_fraction(min(1.0, 0.6 * sample * 8192 / total))
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(room, "memory_of", lambda device: room_of[device.type])
+            found = fitted(whole, 0)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert found.batch_size < 8192
+    assert any("ran out of" in note for note in found.notes)
 
 
 def test_the_tutorials_loop_of_eurosat_asks_for_twenty_workers():

@@ -186,7 +186,7 @@ def _boxes_of_a_folder(path: Path) -> None:
 
 
 def _weighed(path: Path) -> None:
-    load_weights(nn.Sequential(nn.Linear(2, 2)), str(path), ResNet18_Weights.IMAGENET1K_V1, ("1", "2"))
+    load_weights(nn.Sequential(nn.Linear(2, 2)), str(path), {"imagenet": ResNet18_Weights.IMAGENET1K_V1}, ("1", "2"))
 
 
 def _packed(path: Path) -> None:

@@ -83,6 +83,25 @@ def test_its_rungs_stand_in_its_own_ladder_alone():
         assert not [name for name in named if name.endswith(ours)]
 
 
+def test_its_own_optimizations_are_in_what_is_asked_for_by_name():
+    """As in the ladder's own: the exact ones, and not those that must earn their place."""
+
+    def names(variant, workload, device="cpu"):
+        entry = find_workload(workload)
+        plan = make_plan(
+            device, find_preset(entry, "full"), [variant], ProbeRecord(refusals=unfit(entry, device)), workload
+        )
+        return {o.name for o in plan.fixed[-1].optimizations}
+
+    ours = {"parsed-once", "folded-norms", "gathered-rois", "fixed-shapes"}
+    assert names("cpu-optimized", "detection") & ours == {"parsed-once", "folded-norms", "gathered-rois"}
+    assert names("cpu-optimized-without-gathered-rois", "detection") & ours == {"parsed-once", "folded-norms"}
+    assert names("cuda-optimized", "detection", "cuda") & ours == {"parsed-once", "folded-norms"}
+    assert not names("cpu-optimized", "cifar") & ours
+    with pytest.raises(UsageError, match="cpu-optimized-without-gathered-rois"):
+        resolve("cpu-optimized-without-gathered-rois", workload="cifar")
+
+
 def test_pods_are_refused():
     request = make_request(workload="detection", launcher="kubernetes", variants="cpu-baseline")
     with pytest.raises(UsageError, match="kubernetes is not for detection"):

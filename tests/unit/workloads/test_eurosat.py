@@ -8,7 +8,7 @@ from tests.unit.conftest import make_data, make_spec
 from torch import nn
 
 from laptime.artifacts import in_colours
-from laptime.catalogue import LARGE_BATCHES, WORKLOADS, find_preset, find_workload
+from laptime.catalogue import LARGE_BATCHES, WORKLOADS, batch_of, find_preset, find_workload
 from laptime.data.decode import read_image
 from laptime.engine.build import make_recipe
 from laptime.entries import Preset
@@ -19,6 +19,7 @@ from laptime.predicting import Trained, prepared
 from laptime.probe import places_of
 from laptime.records import ProbeRecord
 from laptime.spec import OptimizationSpec
+from laptime.variants import on_several, resolve
 from laptime.workloads.cifar import Cifar
 from laptime.workloads.eurosat import Eurosat
 
@@ -57,6 +58,19 @@ def test_a_rung_that_takes_a_smaller_batch_than_the_baselines_is_left_out_with_t
     left = {out.variant: out.reason for out in plan.left_out}
     assert "batch of 1024 is not below the 512" in left["cpu-large-batch"]
     assert entry.batch_size < LARGE_BATCHES["cuda"]
+
+
+@pytest.mark.parametrize("name", ["dp", "ddp-plain", "ddp-tuned", "ddp-graphed"])
+def test_several_gpus_train_with_the_batch_of_the_tutorials(name):
+    def batch(variant):
+        return batch_of(variant.optimizations, "cuda")
+
+    assert batch(resolve(name, workload="eurosat")) == 2048
+    kept = resolve("cuda-baseline+bf16")  # a ladder that was better off with the baseline's own batch
+    assert batch(on_several(kept, name, workload="eurosat")) == 2048
+    assert batch(on_several(kept, name, ("large-batch:size=512",), "eurosat")) == 512
+    assert batch(on_several(kept, name, workload="cifar")) is None
+    assert batch(on_several(resolve("cpu-baseline"), "cpu-ddp-plain", workload="eurosat")) is None
 
 
 def test_probes_take_a_batch_of_seconds():

@@ -1,0 +1,45 @@
+"""What stands behind the place of data: `DIR#bands=8,4,3`, `DIR#size=96#seed=3`, `DIR#boxes=labels.csv#side=800`.
+
+It stands there, and not in options of its own, so that it travels wherever the place does: command line, flow, record.
+"""
+
+from __future__ import annotations
+
+import re
+
+from laptime.errors import UsageError, shorten
+
+BANDS, SIZE, SEED, BOXES, SIDE = "#bands=", "#size=", "#seed=", "#boxes=", "#side="
+_ALL = (BANDS, SIZE, SEED, BOXES, SIDE)
+_MOST_SEED = 2**32 - 1
+
+
+def split_choices(asked: str, taken: tuple[str, ...] = _ALL, instead: str = "") -> tuple[str, dict[str, str]]:
+    """Cuts what `--data` was given into the place and what is chosen behind it, by the marks above.
+
+    Args:
+        asked: as the user wrote it.
+        taken: the marks that this kind of data takes.
+        instead: what the message says of another one.
+
+    Raises:
+        UsageError: one is for other data, or stands twice.
+    """
+    place, *more = re.split("(" + "|".join(_ALL) + ")", asked)
+    given = dict(zip(more[::2], more[1::2], strict=True))
+    other = next((mark for mark in given if mark not in taken), None)
+    if other:
+        raise UsageError(f"{other} in {shorten(asked)!r} is not for {instead}: leave it out.")
+    twice = next((mark for mark in given if more.count(mark) > 1), None)
+    if twice:
+        raise UsageError(f"{twice} stands more than once in {shorten(asked)!r}: give it once.")
+    return place, given
+
+
+def read_seed(text: str | None) -> int:
+    """The seed of the split into training and test, 0 where none is given; raises UsageError."""
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _MOST_SEED):
+        raise UsageError(f"{shorten(text)!r} behind {SEED} is no seed: give a whole number from 0 to {_MOST_SEED}.")
+    return int(text)
