@@ -18,6 +18,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PARENT = "LAPTIME_PARENT"
 _LOOK_EVERY_S = 0.05
+# Where Linux tells what the process's control group may use.
+_GROUP = Path("/sys/fs/cgroup")
 
 # What the ranks of a run and their launcher agree on: which rank died, and the exit code of one that only lost another.
 RANKS_FILE = "ranks.json"
@@ -34,10 +36,17 @@ def child_command(module: str, *arguments: str) -> list[str]:
 def kept_command(*words: str) -> list[str]:
     """A command of anybody's below a keeper, so that its whole tree ends with this process; for `child_environment`.
 
-    The keeper is this laptime's, whichever one stands in the command's folder or on its PYTHONPATH.
+    The keeper is this laptime's, whichever one stands in the command's folder or on its PYTHONPATH, and what it imports
+    may be installed for this user alone.
     """
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import laptime.keeper as k; sys.exit(k.main(sys.argv[1:]))"
-    return [sys.executable, "-I", "-c", code, str(Path(__file__).parents[1]), *words]
+    import psutil
+
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.path.append(sys.argv.pop(1)); "
+        "import laptime.keeper as k; sys.exit(k.main(sys.argv[1:]))"
+    )
+    own, others = (str(Path(file).parents[1]) for file in (__file__, psutil.__file__))
+    return [sys.executable, "-I", "-c", code, own, others, *words]
 
 
 def child_environment() -> dict[str, str]:
@@ -49,10 +58,28 @@ def allowed_memory() -> int:
     """Bytes of memory that this process may use: the machine's, or what its control group leaves of it."""
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+        limit = (_GROUP / "memory.max").read_text(encoding="ascii").strip()
     except OSError:
         return whole
     return min(whole, int(limit)) if limit.isdigit() else whole
+
+
+def free_memory() -> int:
+    """Bytes of memory that a process can still take; what files left in the page cache counts, as it can be dropped."""
+    import psutil
+
+    available = psutil.virtual_memory().available
+    try:
+        limit, used, kept = (
+            (_GROUP / f"memory.{name}").read_text(encoding="ascii").strip() for name in ("max", "current", "stat")
+        )
+    except OSError:
+        return available
+    if not limit.isdigit():
+        return available
+    shares = dict(line.split() for line in kept.splitlines())
+    cached = int(shares["active_file"]) + int(shares["inactive_file"])
+    return max(0, min(available, int(limit) - int(used) + cached))
 
 
 def die_with_parent() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,7 +25,7 @@ from laptime.optimizations.augment import Augmented
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, permutation, shares, unmarked
 from laptime.optimizations.boxes import kept_boxes, needed_bytes
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
-from laptime.processes import allowed_memory
+from laptime.processes import free_memory
 from laptime.trees import Tree, mapped, sent
 from laptime.workloads.base import Batch
 from laptime.world import ALONE, World
@@ -253,19 +252,14 @@ def resident(recipe: Recipe, options: Options) -> Recipe:
     own, on_gpu = not isinstance(recipe.data, ImageData), recipe.device.type == "cuda"
     boxes = isinstance(recipe.data, BoxData)
     if own or on_gpu:  # images on a CPU are the page cache's
-        free, whole = torch.cuda.mem_get_info(recipe.device) if on_gpu else host_memory()
+        # Of a host, whatever else it does, a quarter of what is free stays free.
+        free, whole = torch.cuda.mem_get_info(recipe.device) if on_gpu else (free_memory() // recipe.world.here,) * 2
         needed = needed_bytes(recipe) if boxes else recipe.data.train.nbytes
         if (note := no_room(needed, free, whole)) is not None:
             return replace(recipe, notes=(*recipe.notes, note))
     if boxes:
         return kept_boxes(recipe)
     return replace(recipe, make_loader=OwnResidentLoader if own else ResidentLoader)
-
-
-def host_memory() -> tuple[int, int]:
-    """Free and whole memory, bytes, of what this process may use."""
-    whole = allowed_memory()
-    return min(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), whole), whole
 
 
 def images_of(recipe: Recipe) -> ImageData:
@@ -277,7 +271,7 @@ def images_of(recipe: Recipe) -> ImageData:
 def no_room(needed: int, free: int, whole: int) -> str | None:
     """Why samples of `needed` bytes stay off a device with `free` of `whole` bytes; None where they fit.
 
-    A quarter of the device is left to the training.
+    A quarter of the whole is left to the training.
     """
     if needed <= free - _RESERVED_SHARE * whole:
         return None

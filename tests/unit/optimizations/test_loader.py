@@ -4,9 +4,11 @@ import multiprocessing
 import pickle
 from dataclasses import replace
 
+import psutil
 import pytest
 import torch
 
+from laptime import processes
 from laptime.engine.build import build
 from laptime.errors import UsageError
 from laptime.measure.epochs import Plan, Session
@@ -126,6 +128,18 @@ def test_images_that_leave_no_room_stay_on_the_host():
     assert no_room(needed=1, free=80, whole=80) is None
     assert no_room(needed=50, free=80, whole=80) is None
     assert "do not fit" in no_room(needed=61, free=80, whole=80)
+
+
+def test_what_files_left_in_the_cache_counts_as_free(tmp_path, monkeypatch):
+    assert psutil.virtual_memory().total > processes.free_memory() > 0
+    monkeypatch.setattr(processes, "_GROUP", tmp_path)
+    of_the_machine = processes.free_memory()
+    (tmp_path / "memory.current").write_text("900000\n")
+    (tmp_path / "memory.stat").write_text("anon 100000\ninactive_file 500000\nactive_file 300000\nslab 7\n")
+    (tmp_path / "memory.max").write_text("1000000\n")
+    assert processes.free_memory() == 900_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert processes.free_memory() == pytest.approx(of_the_machine, rel=0.2)
 
 
 @pytest.mark.gpu
