@@ -1,13 +1,13 @@
-"""Runs the whole CUDA ladder, its one-step checks and the peers in one go, where there may be nothing but torch.
+"""Runs a workload's CUDA ladder, its one-step checks and the peers in one go, where there may be nothing but torch.
 
-PYTHONPATH=src python scripts/benchmarks/gpu.py --data DIR --out DIR [--budget-s 500]
+PYTHONPATH=src python scripts/benchmarks/gpu.py --data DIR --out DIR [--workload eurosat] [--budget-s 500]
 
 DIR of the data is a store's folder (with meta.json), a folder of images (train/<class>, test/<class>), or what
-`laptime optimize --data` takes. The first round tries rungs on the best so far (not the statistical ones, and of
-torch.compile two modes, unless --rungs names others), as long as that leaves time for the optimized variant and the
-peers, which run then; later rounds repeat all of them while time is left. `ladder.json` and
-`<variant>/<repeat>/record.json` stand under the output folder after each turn, for `laptime compare`. Needs torch,
-torchvision, numpy, pydantic.
+`laptime optimize --data` takes (`synthetic` for the stand-in). Peers are there for cifar alone. The first round tries
+rungs on the best so far (not the statistical ones, and of torch.compile two modes, unless --rungs names others), as
+long as that leaves time for the optimized variant and the peers, which run then; later rounds repeat all of them while
+time is left. `ladder.json` and `<variant>/<repeat>/record.json` stand under the output folder after each turn, for
+`laptime compare`. Needs torch, torchvision, numpy, pydantic; detection needs pycocotools, too.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from laptime.catalogue import (
     COMPILE_RUNGS,
     LADDERS,
     STATISTICAL,
-    find_optimization,
+    WORKLOADS,
     find_preset,
     find_workload,
-    rung_spec,
 )
 from laptime.compare.quality import quality_floor, rules_of
 from laptime.errors import LaptimeError, UsageError
 from laptime.ladder.climb import Climb, fastest_s, standing_of
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.plan import Plan, make_plan, rung_of
+from laptime.ladder.plan import Plan, make_plan, rung_of, tried_rungs, unfit
 from laptime.ladder.probing import probe_slow_rungs
 from laptime.ladder.request import make_request, make_spec
 from laptime.ladder.surroundings import commit, run_probe
@@ -54,6 +53,8 @@ _KEPT, _RUNG = 0.3, 0.15
 _COMPILED = ("compile", "compile-reduce-overhead")
 # At the baseline's pace, for comparison alone.
 _SLOW = ("lightning",)
+# Scripts of others' hands, by workload.
+_PEERS = {"cifar": ("peer-tutorial", "peer-expert")}
 
 
 def say(text: str) -> None:
@@ -69,7 +70,7 @@ class Bench:
         self.asked, self.data, self.begin = asked, data, begin
         self.folder = asked.out
         self.request = make_request(
-            workload="cifar",
+            workload=asked.workload,
             preset="full",
             device=asked.device,
             epochs=asked.epochs,
@@ -84,10 +85,10 @@ class Bench:
         self._save()
 
     def _ladder_record(self) -> LadderRecord:
-        entry = find_workload("cifar")
+        entry = find_workload(self.asked.workload)
         return LadderRecord(
-            id=f"{time.strftime('%Y%m%d-%H%M%S')}-cifar-gpu",
-            workload="cifar",
+            id=f"{time.strftime('%Y%m%d-%H%M%S')}-{entry.name}-gpu",
+            workload=entry.name,
             preset="full",
             device=self.asked.device,
             data=self.data,
@@ -129,7 +130,7 @@ class Bench:
                 self._put(climb.judge(variant, rung, record))
         for variant, rung in climb.optimized():
             self._enter(variant, rung)
-        for name in ("peer-tutorial", "peer-expert"):
+        for name in _PEERS.get(self.asked.workload, ()):
             self._enter(Variant(name, self.asked.device, ()), Rung(variant=name))
 
     def _rung_limit_s(self, best: str) -> float:
@@ -189,7 +190,9 @@ class Bench:
         """One line a variant, the baseline first."""
         times = {name: _median_s(runs) for name, runs in self.runs.items()}
         base = times.get(baseline_of(self.asked.device).name)
-        lines = [f"{'variant':<34}{'epoch':>12}{'speed':>9}{'images/s':>12}{'MiB':>8}{'accuracy':>10}  n  joined"]
+        lines = [
+            f"{'variant':<34}{'epoch':>12}{'speed':>9}{'images/s':>12}{'MiB':>8}{self.record.quality:>10}  n  joined"
+        ]
         joined = {r.variant: {True: "yes", False: "no", None: ""}[r.joined] for r in self.record.rungs}
         for name, seconds in times.items():
             runs = self.runs[name]
@@ -199,7 +202,8 @@ class Bench:
             last = runs[0].kept[-1]
             speed = f"{base / seconds:.1f}x" if base else ""
             memory = f"{runs[0].peak_memory_mib:,.0f}" if runs[0].peak_memory_mib else ""
-            quality = f"{last.test_accuracy:.3f}" if last.test_accuracy is not None else ""
+            value = getattr(last, f"test_{self.record.quality}")
+            quality = f"{value:.3f}" if value is not None else ""
             done = sum(r.status == "done" for r in runs)
             cells = f"{seconds * 1000:>9,.1f} ms{speed:>9}{last.samples / seconds:>12,.0f}{memory:>8}{quality:>10}"
             lines.append(f"{name:<34}{cells}{done:>3}  {joined.get(name, '')}")
@@ -208,14 +212,15 @@ class Bench:
 
 def plan_of(asked: argparse.Namespace, probe: ProbeRecord) -> tuple[Plan, ProbeRecord]:
     """What is tried: what --rungs names, else what a budget can hold; with what is known of the compiler here."""
+    entry = find_workload(asked.workload)
+    preset = find_preset(entry, "full")
     away = {*STATISTICAL, *_SLOW, *COMPILE_RUNGS} - {*_COMPILED}
-    of_others = {r for r in LADDERS[asked.device] if find_optimization(rung_spec(r).name).workload}
-    known = [r for r in LADDERS[asked.device] if r not in away | of_others]
-    rungs = tuple(asked.rungs.split(",") if asked.rungs else known)
-    preset = replace(find_preset(find_workload("cifar"), "full"), rungs=rungs)
+    known = [r for r in tried_rungs(asked.device, preset) if r not in away]
+    preset = replace(preset, rungs=tuple(asked.rungs.split(",") if asked.rungs else known))
+    probe = probe.model_copy(update={"refusals": probe.refusals | unfit(entry, asked.device)})
     if asked.device == "cuda":
-        probe = probe_slow_rungs(probe, ("cifar", "cuda", preset), find_places(), say)
-    plan = make_plan(asked.device, preset, None, probe)
+        probe = probe_slow_rungs(probe, (entry.name, "cuda", preset), find_places(), say)
+    plan = make_plan(asked.device, preset, None, probe, entry.name)
     refused = {f"{asked.device}-{name}" for name in plan.refused}
     why = "not tried, to keep within the budget: name it in --rungs"
     left_out = (o if o.variant in refused else o.model_copy(update={"reason": why}) for o in plan.left_out)
@@ -237,6 +242,7 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", choices=[entry.name for entry in WORKLOADS], default="cifar")
     parser.add_argument("--data", default="auto")
     parser.add_argument("--device", choices=sorted(LADDERS), default="cuda", help="cpu for a dry exercise")
     parser.add_argument("--budget-s", type=float, default=500.0)
@@ -259,8 +265,8 @@ def main(arguments: list[str]) -> int:
         if (asked.out / "ladder.json").exists():
             raise UsageError(f"--out {asked.out} holds a ladder already: give another folder.")
         find_places().home.mkdir(parents=True, exist_ok=True)
-        probe = run_probe(("cifar", asked.device), find_places(), say)
-        data = fetch_data("cifar", asked.data, find_places(), in_words(say))
+        probe = run_probe((asked.workload, asked.device), find_places(), say)
+        data = fetch_data(asked.workload, asked.data, find_places(), in_words(say))
         bench = Bench(asked, data, probe, begin)
     except LaptimeError as error:
         sys.stderr.write(f"{error}\n")

@@ -38,9 +38,9 @@ def main(arguments: list[str]) -> int:
     part = f"-{ladder.limit_train}" if ladder.limit_train else ""
     day = time.strftime("%Y-%m-%d", time.gmtime(ladder.started_at))
     name = f"{day}-{ladder.workload}-{ladder.device}{part}"
-    # The place of the data is one of some machine.
+    # The places of the data and of this checkout are those of some machine.
     place = f"--data {shlex.quote(ladder.data.asked)}"
-    table = (folder / "comparison.md").read_text(encoding="utf-8").replace(place, "--data DIR")
+    table = (folder / "comparison.md").read_text(encoding="utf-8").replace(place, "--data DIR").replace(f"{ROOT}/", "")
     made = f"Made by `scripts/bench ladder --workload {ladder.workload} {_asked(ladder)}`."
     (BENCHMARKS / f"{name}.md").write_text(f"{table}\n{made}\n", encoding="utf-8")
     sys.stdout.write(f"\nWrote docs/benchmarks/{name}.md and the ledger.\n")

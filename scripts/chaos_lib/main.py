@@ -193,6 +193,9 @@ def run(folder: Path, asked: argparse.Namespace) -> int:
     """The whole session; returns the exit code."""
     with a_stage(folder) as stage:
         _furnish(stage)
+        if asked.only and asked.only not in [k.name for k in kinds(stage)]:
+            sys.stderr.write(f"there is no job {asked.only!r} on this machine: {'; '.join(stage.without)}\n")
+            return 2
         chaos = Chaos(stage, asked.seed, time.monotonic(), asked.only)
         for reason in stage.without:
             sys.stdout.write(f"left out: {reason}\n")

@@ -49,7 +49,7 @@ class ProgressFile:
 
 def epoch_line(epoch: EpochRecord, timed: bool) -> str:
     """One line about an epoch, its times only where they may be shown already."""
-    time_s = f"{epoch.epoch_s:.2f} s, {epoch.samples_per_s or 0:,.0f} samples/s, " if timed else ""
+    time_s = f"{_digits(epoch.epoch_s)} s, {epoch.samples_per_s or 0:,.0f} samples/s, " if timed else ""
     train = [f"train loss {epoch.train_loss:.3f}"]
     if epoch.test_map50 is not None:
         strict = "" if epoch.test_map is None else f" (0.5:0.95: {epoch.test_map:.3f})"
@@ -63,7 +63,12 @@ def epoch_line(epoch: EpochRecord, timed: bool) -> str:
 
 def times_line(epochs: Sequence[EpochRecord]) -> str:
     """The seconds of all epochs."""
-    return f"epochs took {', '.join(f'{e.epoch_s:.2f} s' for e in epochs)}"
+    return f"epochs took {', '.join(f'{_digits(e.epoch_s)} s' for e in epochs)}"
+
+
+def _digits(seconds: float) -> str:
+    """Hundredths, and of what is shorter three digits that mean something."""
+    return f"{seconds:.2f}" if seconds >= 1 else f"{seconds:.3g}"
 
 
 def write_samples(data: ImageData, path: Path) -> None:

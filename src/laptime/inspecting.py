@@ -9,34 +9,29 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import multiprocessing
-import pickle
 import sys
-import warnings
 from collections.abc import Sequence
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Subset
 
 from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own, told_with_line
+from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
 from laptime.trees import Tree, leaves, mapped, samples, tensors
-from laptime.user_code import complaint
+from laptime.user_code import place_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered, probe_optimizer, takes
 
 _ITEMS = 8
-_WORKER_PATIENCE_S = 20
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
 
 
@@ -62,7 +57,7 @@ def inspect(name: str) -> DataSpec:
         **_layout(model, batch),
         **_shapes(data, batch, again),
         **_optimizer(data, rate),
-        **_workers(data.train, file),
+        **refused_workers(data),
     }
     return DataSpec(
         asked="auto",
@@ -116,14 +111,21 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             raise
         raise RunError(
             f"items 0 and {indices[other]} of the {which} data of {data.file.name} have shapes {shapes[0]} and "
-            f"{shapes[other]}, which make no batch: bring them to one shape, or give the workload a collate_fn."
+            f"{shapes[other]}, which make no batch{_made(data, split)}: bring them to one shape, or give the workload "
+            "a collate_fn."
         ) from error
     if not tensors(found) or samples(found) != len(items):
         raise RunError(
             f"a batch of {len(items)} items of the {which} data of {data.file.name} begins with "
-            f"{[tuple(t.shape) for t in tensors(found)][:1] or 'no tensor'}: let its first tensor be [B, ...]."
+            f"{[tuple(t.shape) for t in tensors(found)][:1] or 'no tensor'}{_made(data, split)}: let its first "
+            "tensor be [B, ...]."
         )
     return found
+
+
+def _made(data: OwnData, split: OwnSplit) -> str:
+    """The line of the user's that makes batches, items or the data, whichever is theirs."""
+    return place_in(data.file, (), (split.collate, *item_makers(split), data.workload.data))
 
 
 def _step(data: OwnData, batch: Tree, test_batch: Tree) -> tuple[nn.Module, bool]:
@@ -132,11 +134,12 @@ def _step(data: OwnData, batch: Tree, test_batch: Tree) -> tuple[nn.Module, bool
     with told_with_line("model()", data.file):
         model = data.workload.model()
         if not isinstance(model, nn.Module):
-            raise RunError(f"model() of {data.file.name} gave {type(model).__name__}: return a torch.nn.Module.")
+            made = place_in(data.file, (), (data.workload.model,))
+            raise RunError(f"model() of {data.file.name} gave {type(model).__name__}{made}: return a torch.nn.Module.")
     with told_with_line("loss()", data.file):
         loss, accuracy = answered(data.workload, model.train(), Batch(batch), data.file)
         value, share = loss.item(), 0.0 if accuracy is None else accuracy.item()
-    line = f"loss() of {data.file.name}"
+    line = f"loss() of {data.file.name}{place_in(data.file, (), (data.workload.loss,))}"
     if not math.isfinite(value):
         raise RunError(f"{line} gave {value} on the first batch: look at its inputs and at the loss.")
     if not 0 <= share <= 1:
@@ -225,9 +228,10 @@ def _optimizer(data: OwnData, rate: float) -> dict[str, str]:
         made = probe_optimizer(data.workload, rate)
         taken = float(made.param_groups[0]["lr"])
     if not math.isclose(taken, rate):
+        place = place_in(data.file, (), (getattr(data.workload, "optimizer", None),))
         raise UsageError(
-            f"optimizer() of {data.file.name} trains at {taken:g} where it was given lr={rate:g}: pass lr on, and set "
-            "learning_rate."
+            f"optimizer() of {data.file.name} trains at {taken:g} where it was given lr={rate:g}{place}: pass lr on, "
+            "and set learning_rate."
         )
     kind, refused = type(made), {}
     if not takes(kind, "fused"):
@@ -239,42 +243,6 @@ def _optimizer(data: OwnData, rate: float) -> dict[str, str]:
     if hasattr(data.workload, "optimizer"):
         refused["decay"] = "its own optimizer settles the decay"
     return refused
-
-
-def _workers(split: OwnSplit, file: Path) -> dict[str, str]:
-    """Why worker processes can't fetch its items: one is started and asked for a batch."""
-    if multiprocessing.get_start_method() != "fork":
-        try:
-            pickle.dumps(split.dataset)
-        except Exception as error:  # whatever the user's objects raise
-            return {"workers": f"its data set can't be sent to worker processes ({complaint(error, file)})"}
-    few = Subset(split.dataset, range(min(2, len(split))))
-    batch: Tree = None
-    try:
-        batch = split.batch(range(len(few)))
-        ForkingPickler.dumps(batch)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-            loader: DataLoader[Any] = DataLoader(
-                few, batch_size=2, num_workers=1, collate_fn=split.collate, timeout=_WORKER_PATIENCE_S
-            )
-            next(iter(loader))
-    except Exception as error:  # a worker's own errors come through as they were raised there
-        makers = (_unsent(batch), split.collate, getattr(split.dataset, "__getitem__", None))
-        silent = "timed out" in str(error)
-        reason = f"it gave nothing for {_WORKER_PATIENCE_S} s (a lock or a thread of before?)" if silent else ""
-        return {"workers": f"a worker process can't fetch its items: {reason or complaint(error, file, makers)}"}
-    return {}
-
-
-def _unsent(batch: Tree) -> object:
-    """What of a batch can't be sent to another process; None where all can."""
-    for leaf in leaves(batch):
-        try:
-            ForkingPickler.dumps(leaf)
-        except Exception:  # whatever the user's objects raise
-            return leaf
-    return None
 
 
 def main(arguments: list[str]) -> int:

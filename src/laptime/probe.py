@@ -26,10 +26,9 @@ from laptime.catalogue import (
     large_batch_of,
     rung_spec,
 )
-from laptime.data.box_tensors import BoxData, BoxItem, BoxSplit, Kept, collate
-from laptime.data.tensors import ImageData, Split
 from laptime.devices import EMULATED, hopeless_here
 from laptime.engine.build import build, find_device, make_recipe, open_data
+from laptime.engine.noise import random_boxes, random_images
 from laptime.errors import LaptimeError
 from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.compiling import watching
@@ -45,8 +44,6 @@ _LARGE_ROUNDS = 2
 # takes ten times as long, and minutes at a batch of 512.
 _HOPELESS = 0.5
 _SAMPLES = 128
-_CLASSES = 10
-_PHOTOGRAPH = (320, 480)
 _ONLY = "--only="
 _NEEDED_CAPABILITY = {"fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0)}
 
@@ -209,7 +206,7 @@ class Trial:
             return build(make_recipe(spec, open_data(spec), chosen), mark=lambda _: None)
         entry = find_workload(self.workload)
         samples = entry.probe_batch or max(_SAMPLES, self.batch)
-        data = random_boxes(samples) if entry.boxes else _random_data(entry.image_size, samples)
+        data = random_boxes(samples) if entry.boxes else random_images(entry.image_size, samples)
         spec = RunSpec(
             workload=self.workload,
             variant="probe",
@@ -226,33 +223,6 @@ class Trial:
             learning_rate=entry.learning_rate,
         )
         return build(make_recipe(spec, data, chosen), mark=lambda _: None)
-
-
-def _random_data(size: int, samples: int) -> ImageData:
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (samples, size, size, 3), dtype=torch.uint8, generator=generator)
-    labels = torch.arange(samples) % _CLASSES
-    split = Split(images, labels)
-    names = tuple(str(c) for c in range(_CLASSES))
-    return ImageData(train=split, test=split, classes=names, mean=(0.5,) * 3, std=(0.25,) * 3)
-
-
-def random_boxes(samples: int) -> BoxData:
-    """Noise of a photograph's usual size with a box in its middle."""
-    generator = torch.Generator().manual_seed(0)
-    height, width = _PHOTOGRAPH
-    sides = torch.tensor([[width / 4, height / 4, width / 2, height / 2]])
-    items = [
-        BoxItem(
-            torch.tensor([number, height, width, 1]),
-            torch.rand(3, height, width, generator=generator),
-            sides.clone(),
-            torch.ones(1, dtype=torch.int64),
-        )
-        for number in range(samples)
-    ]
-    split = BoxSplit(Kept(items), collate)
-    return BoxData(split, split, ("thing",), _PHOTOGRAPH)
 
 
 def _steps_s(parts: Parts) -> float:

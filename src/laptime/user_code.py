@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from laptime.errors import shorten
@@ -28,15 +28,31 @@ def complaint(error: BaseException, path: Path, makers: Iterable[object] = ()) -
     """
     kind, text = _what(error)
     said = f"{kind}: {shorten(text, _LONGEST)}" if text else kind
-    mine = _of(path, _places(error)) or _of(path, _begins(makers))[:1]
+    return f"{said}{place_in(path, _places(error), makers)}"
+
+
+def place_in(path: Path, places: Sequence[tuple[Path, int]], makers: Iterable[object] = ()) -> str:
+    """The user's own line in words, ` (train.py, line 12: raise ValueError(...))`; empty where none took part.
+
+    Args:
+        path: as for `complaint`.
+        places: files and lines that took part, the innermost last.
+        makers: as for `complaint`.
+    """
+    mine = _of(path, places) or _of(path, _begins(makers))[:1]
     if not mine:
-        return said
+        return ""
     file, line = mine[-1]
     code = shorten(linecache.getline(str(file), line).strip(), 100)
-    return f"{said} ({file.name}, line {line}{f': {code}' if code else ''})"
+    return f" ({file.name}, line {line}{f': {code}' if code else ''})"
 
 
-def _of(path: Path, places: list[tuple[Path, int]]) -> list[tuple[Path, int]]:
+def stack_in(text: str) -> list[tuple[Path, int]]:
+    """Files and lines of a stack as faulthandler writes it, the innermost last."""
+    return [(Path(name), int(line)) for name, line in _WORKER_FRAME.findall(text)][::-1]
+
+
+def _of(path: Path, places: Sequence[tuple[Path, int]]) -> list[tuple[Path, int]]:
     """The places in the user's file, else those in modules beside it."""
     return [p for p in places if p[0] == path] or [p for p in places if p[0].is_relative_to(path.parent) and _own(p[0])]
 

@@ -174,7 +174,7 @@ def test_doctor_says_what_is_there_and_why_not(home):
         (("run", "cifar", "--variant", "cpu-resident", "--set", "size"), ("size", "optimization.option=value")),
         (("run", "cifar", "--variant", "a,b"), ("one variant",)),
         (("explain", "cpu-basline"), ("cpu-basline", "cpu-baseline")),
-        (("explain", "ddp-plain", "--code"), ("ddp-plain", "Leave ddp out")),
+        (("explain", "cpu-baseline+ddp:batchnorm=sync", "--code"), ("of laptime's own", "Leave ddp out")),
         (("explain", "cpu-baseline", "--code", "--workload", "mnist"), ("mnist", "cifar, eurosat")),
         (("list", "variant"), ("variant", "variants")),
         (("clean", "everything"), ("everything", "all")),

@@ -72,6 +72,25 @@ def test_it_tries_what_a_budget_holds_and_says_so_of_the_rest(gpu):
     assert [group[-1] for group in plan.rungs] == ["workers", "flip"]
 
 
+@pytest.mark.parametrize(
+    ("workload", "tried", "never"),
+    [
+        ("eurosat", {"resident", "bf16", "channels-last", "graph", "compile"}, {"parsed-once", "lightning"}),
+        ("detection", {"parsed-once", "resident", "folded-norms", "fixed-shapes"}, {"graph", "flip", "lightning"}),
+    ],
+)
+def test_other_workloads_have_their_own_rungs_and_no_peers(gpu, tmp_path, workload, tried, never):
+    asked = gpu.parse(["--workload", workload, "--out", str(tmp_path)])
+    data = make_data_spec(train=100, test=10)
+    bench = gpu.Bench(asked, data, ProbeRecord(), time.monotonic())
+    rungs = {name for group in bench.plan.rungs for name in group}
+    assert tried <= rungs
+    assert not never & rungs
+    assert bench.record.workload == workload
+    assert bench.request.workload == workload
+    assert workload not in gpu._PEERS
+
+
 def test_rungs_leave_time_for_the_optimized_variant_and_the_peers(gpu, tmp_path):
     asked = gpu.parse(["--out", str(tmp_path), "--budget-s", "500"])
     data = make_data_spec(train=100, test=10)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from laptime.cli.options import JSON
+from laptime.errors import UsageError
 
 
 def explain(
@@ -20,12 +21,18 @@ def explain(
         str,
         typer.Option(help="The script's workload: cifar, eurosat, detection or your own, path/to/train.py:NAME."),
     ] = "cifar",
+    data: Annotated[
+        str | None,
+        typer.Option(help="What the script will train on, as of optimize: batch and loader are fitted to it."),
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """Prints a variant's transforms in the order in which they are applied, with the reason of each stage."""
     if code:
-        _print_code(variant, workload, as_json)
+        _print_code(variant, workload, data, as_json)
         return
+    if data is not None:
+        raise UsageError("--data is for the script alone: give --code, too.")
     from laptime.catalogue import STAGES, class_of, classes_of, find_optimization, options_of
     from laptime.variants import resolve
 
@@ -64,25 +71,31 @@ def explain(
         typer.echo(f"  {stage:<10} {reason}")
 
 
-def _print_code(name: str, workload: str, as_json: bool) -> None:
+def _print_code(name: str, workload: str, asked: str | None, as_json: bool) -> None:
     """Prints a variant's script, without the rungs that are not for the workload, which it says."""
-    from laptime.catalogue import WORKLOADS
+    from laptime.catalogue import DEVICES, WORKLOADS
     from laptime.catalogue.own import is_own
+    from laptime.devices import EMULATED, hopeless_here
     from laptime.ladder.data import fetch_data
+    from laptime.ladder.fitting import fit_here
     from laptime.ladder.plan import rungs_refused
     from laptime.places import find_places
     from laptime.script import print_script, unprinted
     from laptime.variants import resolve
 
     whole = resolve(name, workload=workload)
-    data = fetch_data(workload, "auto", find_places()) if is_own(workload) else None
-    known = data is not None or workload in [entry.name for entry in WORKLOADS]
-    without = rungs_refused(whole.device, workload, data) if known else ()
+    own, known = is_own(workload), workload in [entry.name for entry in WORKLOADS]
+    data = fetch_data(workload, asked or "auto", find_places()) if own or (known and asked) else None
+    without = rungs_refused(whole.device, workload, data) if own or known else ()
     # One of several rungs is left out where a script can't show it; asked for by itself it is refused.
     without += tuple(r for r in unprinted(data) if name != f"{whole.device}-{r}")
-    found = resolve(name, without, workload)
-    away = [o.name for o in whole.optimizations if o not in found.optimizations]
+    hopeless = hopeless_here(name, [o.name for o in whole.optimizations], DEVICES[whole.device])
+    found = resolve(name, (*without, *hopeless), workload)
+    away = [o.name for o in whole.optimizations if o not in found.optimizations and o.name not in hopeless]
     if away:
         typer.echo(f"not for {workload}, and left out: {', '.join(away)}", err=True)
-    text = print_script(found, workload, data)
+    if hopeless:
+        typer.echo(f"left out: {', '.join(hopeless)}, since {EMULATED}", err=True)
+    fit = fit_here(found, workload, data) if known else None
+    text = print_script(found, workload, data if own else None, fit)
     typer.echo(json.dumps({"variant": found.name, "workload": workload, "code": text}) if as_json else text, nl=as_json)

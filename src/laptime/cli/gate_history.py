@@ -62,6 +62,7 @@ def _line(gate: PastGate) -> str:
 
 
 def _words(trend: Trend) -> list[str]:
+    from laptime.compare.words import seconds
     from laptime.gate.words import percent
 
     first, last = trend.seconds[0], trend.seconds[-1]
@@ -73,8 +74,8 @@ def _words(trend: Trend) -> list[str]:
     for change in trend.changes:
         moved = percent(change.since_s / change.before_s)
         lines.append(
-            f"  since {_day(change.gate)} (base {change.gate.base[:10] or 'unknown'}): {change.before_s:.2f} s became "
-            f"{change.since_s:.2f} s ({moved})"
+            f"  since {_day(change.gate)} (base {change.gate.base[:10] or 'unknown'}): {seconds(change.before_s)} s "
+            f"became {seconds(change.since_s)} s ({moved})"
         )
     if not trend.changes:
         lines.append("  no change of level was found (about 16 gates are the fewest that can show one)")

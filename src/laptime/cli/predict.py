@@ -48,4 +48,4 @@ def _print(found: Predictions) -> None:
     wide = [max((len(line[i]) for line in lines), default=0) for i in range(2)]
     for file, first, more in lines:
         typer.echo(f"{file:<{wide[0]}}  {first:<{wide[1]}}  {more}".rstrip())
-    typer.echo(f"{len(lines)} images, {shorten(found.model)} on {found.device}", err=True)
+    typer.echo(f"{len(lines)} image{'s' * (len(lines) > 1)}, {shorten(found.model)} on {found.device}", err=True)

@@ -18,12 +18,12 @@ from torch.utils.data import Subset, default_collate
 from laptime.data.lightning_module import MODULE, LightningWorkload, of_lightning
 from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
-from laptime.draws import seed_all
+from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.errors import LaptimeError, RunError, UsageError, shorten
 from laptime.protocol import Workload
 from laptime.spec import DataSpec
 from laptime.trees import Tree, tensors
-from laptime.user_code import complaint
+from laptime.user_code import complaint, place_in
 
 _NEEDED = ("data", "model", "loss")
 # An object, a class that makes it, a function that gives the class: more calls than that are a mistake.
@@ -57,8 +57,14 @@ class OwnSplit:
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of all items, by those of the first."""
-        return len(self) * sum(t.nbytes for t in tensors(self.batch([0])))
+        """Bytes of all items, by those of the first; what reading it draws is put back."""
+        if not len(self):
+            return 0
+        kept = drawn()
+        try:
+            return len(self) * sum(t.nbytes for t in tensors(self.batch([0])))
+        finally:
+            put_back_drawn(kept)
 
 
 @dataclass(frozen=True)
@@ -190,24 +196,27 @@ def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] =
         given = workload.data()
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise UsageError(
-                f"data() of {file.name} gave {type(given).__name__}: return two data sets, to train and to test."
+                f"data() of {file.name} gave {type(given).__name__}{place_in(file, (), (workload.data,))}: return two "
+                "data sets, to train and to test."
             )
         collate = getattr(workload, "collate_fn", None) or default_collate
         splits = []
         for name, dataset, limit in zip(("train", "test"), given, limits, strict=True):
-            _check_mapped(name, dataset, file)
+            _check_mapped(name, dataset, (file, place_in(file, (), (workload.data,))))
             splits.append(OwnSplit(limited(dataset, name, limit), collate))
     return OwnData(workload, splits[0], splits[1], file)
 
 
-def _check_mapped(name: str, dataset: Any, file: Path) -> None:
+def _check_mapped(name: str, dataset: Any, made: tuple[Path, str]) -> None:
+    """Raises UsageError for what is no data set with samples; `made` is the file and where in it the data come from."""
+    file, place = made
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise UsageError(
-            f"the {name} data of {file.name} are a {type(dataset).__name__} without __len__ and __getitem__: give a "
-            "map-style data set, as torch.utils.data.Dataset is."
+            f"the {name} data of {file.name} are a {type(dataset).__name__} without __len__ and __getitem__{place}: "
+            "give a map-style data set, as torch.utils.data.Dataset is."
         )
     if not len(dataset):
-        raise UsageError(f"the {name} data of {file.name} are empty: give at least one sample.")
+        raise UsageError(f"the {name} data of {file.name} are empty{place}: give at least one sample.")
 
 
 def limited(dataset: Any, name: str, limit: int | None) -> Any:

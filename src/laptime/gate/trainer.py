@@ -67,7 +67,8 @@ class _Run:
         command = [_filled(word, self.seed, self.record, self.folder) for word in self.ready.command]
         environment = self.ready.environ(self.record, self.seed) | variables
         _require_program(self.ready, command[0], environment)
-        with self.log.open("wb") as output:
+        locks = () if held is None else (held,)
+        with self.log.open("wb") as output, _told(self.ready, command[0]):
             self.process = subprocess.Popen(
                 kept_command(*command),
                 cwd=self.ready.folder,
@@ -75,7 +76,7 @@ class _Run:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=() if held is None else (held,),
+                pass_fds=locks,
             )
         if self.seat:
             self.seat.cpu_s = partial(tree_cpu_s, self.process.pid)
@@ -269,14 +270,23 @@ def _filled(word: str, seed: int, record: Path, folder: Path) -> str:
 
 
 def _require_program(ready: Ready, word: str, environment: dict[str, str]) -> None:
-    """Raises SideError where a command's first word leads to nothing that can be started."""
+    """Raises SideError where a command's first word leads to nothing that can be started in its folder."""
     place = str(ready.folder / word) if os.sep in word else word
-    if shutil.which(place, path=environment.get("PATH")) is None:
-        raise SideError(
-            ready.side,
-            f"{ready.side}'s command {word!r} can't be started in {ready.folder}: there is no such program, or it is "
-            "not executable.",
-        )
+    folders = [str(ready.folder / entry) for entry in environment.get("PATH", os.defpath).split(os.pathsep)]
+    if shutil.which(place, path=os.pathsep.join(folders)) is None:
+        raise _unstarted(ready, word, "there is no such program, or it is not executable")
+
+
+@contextlib.contextmanager
+def _told(ready: Ready, word: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # its folder is gone, or the arguments are too long
+        raise _unstarted(ready, word, str(error.strerror)) from error
+
+
+def _unstarted(ready: Ready, word: str, why: str) -> SideError:
+    return SideError(ready.side, f"{ready.side}'s command {word!r} can't be started in {ready.folder}: {why}.")
 
 
 def _death(side: Side, code: int | None, timeout_s: float, record: Path) -> str:

@@ -76,14 +76,14 @@ def flat_reduce(recipe: Recipe, options: Options) -> Recipe:
         recipe.world.same(net)  # all ranks
         return net
 
-    return replace(recipe, wrappers=(*recipe.wrappers, wrap), exchange=FlatReduce(recipe.world, _dtype(options)))
+    return replace(recipe, wrappers=(*recipe.wrappers, wrap), exchange=FlatReduce(recipe.world.size, _dtype(options)))
 
 
 class FlatReduce:
     """One all-reduce of all gradients: static memory, no wait for the device, so a CUDA graph can hold it."""
 
-    def __init__(self, world: World, dtype: torch.dtype) -> None:
-        self.world, self.dtype = world, dtype
+    def __init__(self, ranks: int, dtype: torch.dtype) -> None:
+        self.ranks, self.dtype = ranks, dtype
         self.flat: Tensor | None = None
         self.views: list[Tensor] = []
 
@@ -94,11 +94,11 @@ class FlatReduce:
             self._lay_out(gradients)
         assert self.flat is not None
         torch._foreach_copy_(self.views, gradients)
-        if self.world.device.type == "cuda":
+        if self.flat.is_cuda:
             dist.all_reduce(self.flat, op=dist.ReduceOp.AVG)
         else:  # gloo has no average
             dist.all_reduce(self.flat)
-            self.flat.div_(self.world.size)
+            self.flat.div_(self.ranks)
         torch._foreach_copy_(gradients, self.views)
 
     def _lay_out(self, gradients: list[Tensor]) -> None:

@@ -4,6 +4,8 @@ The script is one template; what an optimization adds stands where it stands in 
 than a few lines is printed out of the module that runs it (`sources.py`), so that it can't drift. Imports no torch.
 """
 
-from laptime.script.printing import PRINTED, PRINTED_FOR_BOXES, REFUSED, print_script, unprinted
+from laptime.script.lines import Fit
+from laptime.script.printing import print_script
+from laptime.script.shown import PRINTED, PRINTED_FOR_BOXES, REFUSED, unprinted
 
-__all__ = ["PRINTED", "PRINTED_FOR_BOXES", "REFUSED", "print_script", "unprinted"]
+__all__ = ["PRINTED", "PRINTED_FOR_BOXES", "REFUSED", "Fit", "print_script", "unprinted"]

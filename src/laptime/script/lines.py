@@ -13,6 +13,21 @@ Chosen = dict[str, dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
+class Fit:
+    """What the baseline of a workload takes on a machine.
+
+    Attributes:
+        batch_size: samples of a step.
+        workers: loader processes.
+        notes: where it is less than the tutorials ask for, why.
+    """
+
+    batch_size: int
+    workers: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Base:
     """What the baseline of a workload trains with."""
 
@@ -89,10 +104,12 @@ def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:
 def process_lines(o: Chosen) -> list[str]:
     """What holds for the whole process."""
     lines, threads = [], o["threads"]
-    if threads is not None:
+    ranks = o["ddp"] is not None or o["flat_reduce"] is not None
+    if threads is not None and (threads["count"] or not ranks):
         lines.append("# As many threads as this process may use cores; denormal numbers cost hundreds of cycles each.")
         allowed = 'len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()'
         lines.append(f"torch.set_num_threads({threads['count'] or allowed})")
+    if threads is not None:
         lines.append("torch.set_flush_denormal(True)")
     if o["keep_pages"] is not None:
         lines.append("set_malloc_thresholds(_KEPT_BYTES)  # freed memory stays with the process")
@@ -125,17 +142,33 @@ def model_lines(o: Chosen, timed: bool, own: bool) -> list[str]:
     return lines
 
 
-def net_lines(o: Chosen, autocast: str) -> list[str]:
+def net_lines(o: Chosen, autocast: str, device: str) -> list[str]:
     """What wraps the model for the training step alone."""
     lines = []
     compiling = o["compile"] or o["compile_graphed"]
     if compiling is not None:
         lines.append(f"net = torch.compile(net, {_compiler(compiling)})")
+    if o["ddp"] is not None:
+        lines += _ddp_lines(o["ddp"], compiling is not None, device)
     if o["dp"] is not None:
         if autocast:
             lines.append(f"net = UnderAutocast(net, {autocast.removeprefix('torch.autocast(')}")
         lines.append("net = nn.DataParallel(net)  # copies the net to all GPUs in each step")
     return lines
+
+
+def _ddp_lines(options: dict[str, Any], compiled: bool, device: str) -> list[str]:
+    arguments, made = ['device_ids=[int(os.environ["LOCAL_RANK"])]'] if device == "cuda" else [], []
+    if options["tuned"]:
+        # BatchNorm's statistics are evened out before an evaluation, so no step sends them.
+        tuned = {"gradient_as_bucket_view": True, "broadcast_buffers": False, "bucket_cap_mb": options["bucket_mb"]}
+        tuned |= {} if compiled else {"static_graph": True}
+        made.append("tuned = {" + ", ".join(f'"{name}": {value}' for name, value in tuned.items()) + "}")
+        arguments.append("**tuned")
+    made.append(f"net = DistributedDataParallel({', '.join(['net', *arguments])})")
+    if options["reduce"] == "bf16":
+        made.append("net.register_comm_hook(None, bf16_compress_hook)  # gradients travel in 16 bits")
+    return made
 
 
 def _compiler(options: dict[str, Any]) -> str:

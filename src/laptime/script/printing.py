@@ -13,69 +13,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from laptime.catalogue import (
     DEVICES,
     OPTIMIZATIONS,
-    WORKLOADS,
     class_of,
     find_optimization,
-    find_preset,
     find_workload,
     options_of,
 )
-from laptime.errors import UsageError, shorten
 from laptime.script import lines
+from laptime.script.shown import require_printable
 from laptime.script.sources import imports_of, source
 from laptime.spec import DataSpec
 from laptime.variants import Variant
 
 # torchvision's constructor of each workload's architecture.
 ARCHITECTURES = {"cifar": "resnet18", "eurosat": "efficientnet_b5"}
-
-PRINTED: tuple[str, ...] = (
-    "threads",
-    "keep-pages",
-    "resident",
-    "no-reads",
-    "channels-last",
-    "fused-optimizer",
-    "dead-taps",
-    "products",
-    "bf16",
-    "dp",
-    "compile",
-    "compile-graphed",
-    "workers",
-    "pinned",
-    "cudnn-benchmark",
-    "tf32",
-    "fp16",
-    "graph",
-    "evaluate-on-cpu",
-    "sgd-nesterov",
-    "large-batch",
-    "onecycle",
-    "decay",
-    "label-smoothing",
-    "flip",
-    "progressive-resizing",
-    "ema",
-)
-
-_DETECTION = "it is for the workload detection alone"
-_RANKS = "its processes are started by a launcher and exchange gradients, which one script does not show"
-# What no script is printed for, and why; of those for detection, no script of images.
-REFUSED: dict[str, str] = {
-    "ddp": _RANKS,
-    "flat-reduce": _RANKS,
-    "parsed-once": _DETECTION,
-    "fixed-shapes": _DETECTION,
-    "folded-norms": _DETECTION,
-    "gathered-rois": _DETECTION,
-    "lightning": "Lightning's Trainer runs the loop, which a script of torch alone can't show",
-}
-
-# What the script of detection shows: all that its ladder tries, but a trainer with a loop of its own.
-PRINTED_FOR_BOXES: tuple[str, ...] = tuple(
-    name for name in find_preset(find_workload("detection"), "full").rungs or () if name != "lightning"
-)
+# The first convolution of each, which takes as many channels as the images have.
+_FIRST = {"cifar": "conv1", "eurosat": "features.0.0"}
 
 _WIDTH = 118
 # By device: the batches of an evaluation, see laptime.engine.evaluate.
@@ -89,6 +41,7 @@ class _Subject:
     variant: Variant
     workload: str
     data: DataSpec | None
+    fit: lines.Fit | None
 
     @property
     def base(self) -> lines.Base:
@@ -97,11 +50,18 @@ class _Subject:
         if own is not None:
             return lines.Base(own.batch_size, own.learning_rate, device, own=True)
         entry = find_workload(self.workload)
-        rate = entry.learning_rate
-        return lines.Base(entry.batch_size, rate, device, own=False, boxes=entry.boxes, sgd=entry.sgd)
+        size = self.fit.batch_size if self.fit else entry.batch_size
+        return lines.Base(size, entry.learning_rate, device, own=False, boxes=entry.boxes, sgd=entry.sgd)
+
+    @property
+    def workers(self) -> int:
+        """Loader processes of the baseline."""
+        if self.data is not None:
+            return 0
+        return self.fit.workers if self.fit else find_workload(self.workload).workers
 
 
-def print_script(variant: Variant, workload: str, data: DataSpec | None = None) -> str:
+def print_script(variant: Variant, workload: str, data: DataSpec | None = None, fit: lines.Fit | None = None) -> str:
     """Prints a variant as a script of torch, torchvision and numpy alone, which trains as `laptime run` does.
 
     That of a detector needs pycocotools, too.
@@ -110,12 +70,13 @@ def print_script(variant: Variant, workload: str, data: DataSpec | None = None) 
         variant: what it does.
         workload: name in the catalogue, or a user's `FILE.py:NAME`.
         data: of a user's own workload what was found in its file.
+        fit: batch and loader processes of the baseline; None for those of the tutorials.
 
     Raises:
         UsageError: the workload or an optimization has no script, with the reason.
     """
-    _refuse(variant, workload, data)
-    subject = _Subject(variant, workload, data)
+    require_printable(variant, workload, data)
+    subject = _Subject(variant, workload, data, fit)
     environment = Environment(
         loader=PackageLoader("laptime.script"),
         undefined=StrictUndefined,
@@ -131,44 +92,6 @@ def print_script(variant: Variant, workload: str, data: DataSpec | None = None) 
     return template.render(**known, imports=imports_of(body))
 
 
-def unprinted(data: DataSpec | None) -> tuple[str, ...]:
-    """Rungs that the script of a user's own workload can't show, though a run may have them."""
-    return () if data is None or data.own is None else ("graph",)
-
-
-def _refuse(variant: Variant, workload: str, data: DataSpec | None) -> None:
-    printed = [entry.name for entry in WORKLOADS]
-    if data is None and workload not in printed:
-        raise UsageError(
-            f"there is no script of workload {shorten(workload)!r}: give --workload {', '.join(printed)} or "
-            "FILE.py:NAME."
-        )
-    boxes = data is None and find_workload(workload).boxes
-    if data is not None and data.own is not None and data.own.lightning:
-        raise UsageError(
-            f"there is no script of {data.own.attribute} in {Path(data.path).name}, since it is a LightningModule, "
-            "whose steps laptime takes in its own way: print --workload cifar to see the loop."
-        )
-    for chosen in variant.optimizations:
-        reason = _not_for_boxes(workload, chosen.name) if boxes else REFUSED.get(chosen.name)
-        if data is not None and data.own is not None:
-            reason = data.own.refused.get(chosen.name, reason)
-            if chosen.name in unprinted(data):
-                reason = reason or "its buffers depend on how your batches are nested"
-        if reason is not None:
-            raise UsageError(
-                f"{variant.name} has no script, because of {chosen.name}: {reason}. Leave {chosen.name} out."
-            )
-
-
-def _not_for_boxes(workload: str, name: str) -> str | None:
-    """Why the script of a detector does not show an optimization; None where it does."""
-    if name in PRINTED_FOR_BOXES:
-        return None
-    refused = find_workload(workload).refused.get(name, REFUSED.get(name))
-    return refused or "the script of a detector shows what its own ladder tries"
-
-
 def _context(subject: _Subject) -> dict[str, Any]:
     variant, base = subject.variant, subject.base
     given = {o.name: options_of(o) for o in variant.optimizations}
@@ -178,7 +101,8 @@ def _context(subject: _Subject) -> dict[str, Any]:
     rates = lines.rate_lines(o, base)
     rate = "rate" if rates else "LEARNING_RATE"
     autocast = _autocast(o, base.device)
-    nets = lines.net_lines(o, autocast)
+    nets = lines.net_lines(o, autocast, base.device)
+    several = o["ddp"] is not None or o["flat_reduce"] is not None
     timed = o["products"] is not None and o["products"]["layers"] == "probe"
     own = subject.data is not None
     loader = "ResidentLoader" if o["resident"] is not None else "ItemLoader"
@@ -186,6 +110,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         **_header(subject),
         "o": o,
         "device": base.device,
+        "fit_notes": _commented(subject.fit),
         "batch_size": lines.batch_size(o, base),
         "rate": lines.learning_rate(o, base),
         "own": _own(subject.data),
@@ -197,8 +122,11 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "page_locked": base.boxes and base.device == "cuda",
         "trained_on": "Mirrored" if base.boxes else loader,
         "architecture": ARCHITECTURES.get(subject.workload),
+        "first": _FIRST.get(subject.workload),
         "depthwise": own or subject.workload == "eurosat",
         "timed": timed,
+        "ranks": several,
+        "cut": "parts" if several else "batches",
         "named_layers": _named_layers(o),
         "autocast": autocast,
         "loader": loader,
@@ -242,9 +170,9 @@ def _header(subject: _Subject) -> dict[str, Any]:
         if changes
         else f"The loop of the tutorials: single items, fp32, {baseline}"
     )
-    usage = "python THIS_FILE.py" + (
-        "" if own else " --data FOLDER   (one that `laptime data fetch` has written and named)"
-    )
+    ranks = any(o.name in ("ddp", "flat-reduce") for o in variant.optimizations)
+    usage = ("torchrun --standalone --nproc-per-node=2" if ranks else "python") + " THIS_FILE.py"
+    usage += "" if own else " --data FOLDER   (one that `laptime data fetch` has written and named)"
     return {
         "title": f"{title}: {variant.name} as a plain PyTorch script, printed by laptime.",
         "intro": intro,
@@ -253,11 +181,17 @@ def _header(subject: _Subject) -> dict[str, Any]:
     }
 
 
+def _commented(fit: lines.Fit | None) -> list[str]:
+    """Why the batch or the loader is smaller than that of the tutorials."""
+    notes = "; ".join(fit.notes) if fit else ""
+    return textwrap.wrap(f"Where this was printed: {notes}.", _WIDTH - 2) if notes else []
+
+
 def _model_made(base: lines.Base) -> str:
     if base.own:
         return "workload.model()"
-    side = ', meta.get("side") or SIDE' if base.boxes else ""
-    return f'make_model(len(meta["classes"]){side})'
+    second = 'meta.get("side") or SIDE' if base.boxes else 'len(meta["mean"])'
+    return f'make_model(len(meta["classes"]), {second})'
 
 
 def _own(data: DataSpec | None) -> str:
@@ -289,8 +223,7 @@ def _evaluation_batch(o: lines.Chosen, base: lines.Base) -> int:
 
 
 def _workers(o: lines.Chosen, subject: _Subject) -> dict[str, Any]:
-    asked = 0 if subject.data else find_workload(subject.workload).workers
-    comment = ""
+    asked, comment = subject.workers, ""
     if o["workers"] is not None:
         asked = o["workers"]["count"]
         if asked == -1:

@@ -5,9 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+import tracking_samples
 from mlflow_helpers import VARIANTS, client_of, everything, quiet, write_ladder
 from tracking_samples import a_ladder
 
+from laptime.compare.load import load
 from laptime.errors import DataError, TrackingError, UsageError
 from laptime.places import Places
 from laptime.tracking.base import MetricRow, RunStart
@@ -44,8 +46,6 @@ def test_a_ladder_arrives_whole_and_a_second_replay_changes_nothing(tmp_path: Pa
 
 
 def test_the_comparison_gets_its_records_back(tmp_path: Path, sqlite_uri: str) -> None:
-    from laptime.compare.load import load
-
     ladder = write_ladder(Places(tmp_path), "fetched")
     sync(Places(tmp_path), sqlite_uri, quiet)
     client = client_of(sqlite_uri)
@@ -65,6 +65,27 @@ def test_the_comparison_gets_its_records_back(tmp_path: Path, sqlite_uri: str) -
     assert run_page(ids[ladder.id], sqlite_uri, "http://127.0.0.1:5000/") == (
         f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{ids[ladder.id]}"
     )
+
+
+def test_ten_thousand_classes_are_a_run_like_any_other(
+    tmp_path: Path, sqlite_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A parameter holds 6,000 characters and a tag 8,000: the names belong to the files."""
+    many = tracking_samples.DATA.model_copy(update={"classes": tuple(f"species {i:05}" for i in range(10_000))})
+    monkeypatch.setattr(tracking_samples, "DATA", many)
+    ladder = write_ladder(Places(tmp_path), "many")
+    assert sync(Places(tmp_path), sqlite_uri, quiet).events > 0
+    status, _, _, params, _, _ = everything(sqlite_uri, ladder)[variant_key(ladder, "cpu-a")]
+    assert status == "FINISHED"
+    assert params["variant"] == "cpu-a"
+    client = client_of(sqlite_uri)
+    experiment = client.get_experiment_by_name("cifar").experiment_id
+    runs = client.search_runs([experiment], f"tags.`laptime.key` = '{ladder.id}'")
+    found, records = load(fetch_runs(runs[0].info.run_id, sqlite_uri))
+    assert found is not None
+    assert found.data.classes == many.classes
+    assert all(r.spec is not None and r.spec.data.classes == many.classes for r in records)
+    assert len(records) == 2 * len(VARIANTS)
 
 
 def test_the_embedded_experiment_has_an_absolute_place_for_artifacts(tmp_path: Path, sqlite_uri: str) -> None:

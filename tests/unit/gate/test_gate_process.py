@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from laptime.devices import host
 from laptime.gate.process import Trained, fingerprint
 from laptime.gate.records import PairRecord, SideInfo
 from laptime.gate.request import NO_DEVICE
-from laptime.gate.sides import Ready
+from laptime.gate.sides import Ready, SideError
 from laptime.gate.trainer import Trainer
 
 LOOP = "import laptime; [None for _ in laptime.epochs(range(3), samples=7)]"
@@ -67,3 +68,22 @@ def test_noise_by_turns_is_kept_apart(tmp_path: Path):
     one = trained(tmp_path)
     turned = one.model_copy(update={"by_turns": True})
     assert fingerprint(turned, "tiny") != fingerprint(one, "tiny")
+
+
+def test_a_program_of_a_folder_is_found_there_and_one_without_a_folder_is_told(tmp_path: Path):
+    """Where PATH holds a relative folder, as of a project's own tools, it is one of the side's checkout."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "own-train"
+    program.write_text(f"#!{sys.executable}\n{LOOP}\n")
+    program.chmod(0o755)
+    own = (("PATH", f"bin{os.pathsep}{os.environ['PATH']}"),)
+    ready = Ready("base", SideInfo(), tmp_path, ("own-train",), own)
+    assert (
+        len(Trainer(tmp_path / "runs", NO_DEVICE, 60.0, print).train(ready, 0).process.epoch_s) == 2
+    )  # after one that is left out
+    for folder, environment in ((tmp_path / "runs", own), (tmp_path / "gone", ())):
+        command = ("own-train",) if environment else (sys.executable,)
+        with pytest.raises(SideError, match=rf"base's command .* can't be started in {folder}: "):
+            Trainer(tmp_path / "other", NO_DEVICE, 60.0, print).train(
+                Ready("base", SideInfo(), folder, command, environment), 0
+            )

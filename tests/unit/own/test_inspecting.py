@@ -210,7 +210,7 @@ def test_items_of_unequal_shapes_ask_for_a_collate_function(file):
 
 
 def test_an_optimizer_that_ignores_the_learning_rate_is_told(file):
-    with pytest.raises(UsageError, match=r"trains at 0\.5 where it was given lr=0\.001: pass lr on"):
+    with pytest.raises(UsageError, match=r"trains at 0\.5 where it was given lr=0\.001 \(.*\): pass lr on"):
         inspect(write(file, DICTIONARY, ("lr=lr", "lr=0.5")))
 
 

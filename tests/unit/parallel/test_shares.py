@@ -120,7 +120,7 @@ def test_a_flat_reduce_keeps_each_gradient_and_its_own_memory_in_place(group):
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 5, 3)).to(memory_format=torch.channels_last)
     net(torch.randn(2, 3, 8, 8)).square().sum().backward()
     before = [p.grad.clone() for p in net.parameters()]
-    reduce = FlatReduce(group, torch.float32)
+    reduce = FlatReduce(group.size, torch.float32)
     reduce(net)
     pointer = reduce.flat.data_ptr()
     assert all(p.grad.equal(b) for p, b in zip(net.parameters(), before, strict=True))

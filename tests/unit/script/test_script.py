@@ -28,7 +28,9 @@ SET = {
     "threads": "threads:count=1",
     "sgd-nesterov": "sgd-nesterov:lr=0.002",
 }
-CPU = [n for n in PRINTED if "cpu" in find_optimization(n).devices and n not in ("compile", "bf16")]
+CPU = [
+    n for n in PRINTED if "cpu" in find_optimization(n).devices and n not in ("compile", "bf16", "ddp", "flat-reduce")
+]
 TOGETHER = "cpu-optimized+products:layers=all+large-batch:size=16+threads:count=1"
 VARIANTS = [
     "cpu-baseline",

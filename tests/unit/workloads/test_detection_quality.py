@@ -6,11 +6,11 @@ import torch
 from laptime.catalogue import find_preset, find_workload
 from laptime.compare.quality import Rules, judge, quality_floor, scores_of
 from laptime.data.box_tensors import BoxItem, rows
+from laptime.engine.noise import random_boxes
 from laptime.engine.scores import Scorer
 from laptime.errors import UsageError
 from laptime.ladder.plan import make_plan, unfit
 from laptime.ladder.request import check_variant, make_request
-from laptime.probe import random_boxes
 from laptime.records import EpochRecord, ProbeRecord, RunRecord
 from laptime.variants import resolve
 

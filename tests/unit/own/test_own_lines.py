@@ -1,0 +1,141 @@
+"""Whatever is wrong with a user's file, the line of theirs that it comes from is named."""
+
+import itertools
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.own_files import DICTIONARY, TUPLE, write
+
+from laptime.catalogue.own import place_of
+from laptime.data import own_workers
+from laptime.data.own import open_own
+from laptime.data.own_workers import refused_workers
+from laptime.errors import LaptimeError
+from laptime.inspecting import inspect
+
+_NUMBER = itertools.count()
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / f"lines_{next(_NUMBER)}.py"
+    yield path
+    sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture
+def spawned():
+    """Processes start as on macOS and Windows."""
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("spawn", force=True)
+    yield
+    multiprocessing.set_start_method(before, force=True)
+
+
+def place(file: Path, code: str) -> str:
+    number = next(i for i, line in enumerate(file.read_text().splitlines(), 1) if code in line)
+    return f"({file.name}, line {number}: "
+
+
+def refused(name: str) -> str:
+    return refused_workers(open_own(*place_of(name))).get("workers", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ([("self.x[i].flatten()", "torch.zeros(190 + i)")], "def __getitem__(self, i):", "which make no batch"),
+        ([('{"input_values": self.x[i].flatten(), "labels": self.y[i]}', "torch.tensor(1.0), 2")], "", ""),
+        ([("return Net()", "return [Net()]")], "def model(self):", "model() of"),
+        ([("return model(**batch).loss", "return model(**batch).loss * float('inf')")], "def loss(self, model", "inf"),
+        ([("return model(**batch).loss", "return model(**batch).loss.detach()")], "def loss(self, model", "a graph"),
+        ([("lr=lr", "lr=0.5")], "def optimizer(self, parameters, lr):", "trains at 0.5"),
+        ([("Rows(X[:64], Y[:64]), Rows(X[64:], Y[64:])", "X")], "def data(self):", "gave Tensor"),
+        ([("Rows(X[64:], Y[64:])", "Rows(X[96:], Y[96:])")], "def data(self):", "the test data of"),
+        ([("Rows(X[:64], Y[:64])", "Rows(X[:0], Y[:0])")], "def data(self):", "the train data of"),
+        ([("Rows(X[:64], Y[:64])", "iter(X)")], "def data(self):", "without __len__"),
+    ],
+)
+def test_the_line_that_it_comes_from_is_named(file, changes, code, said):
+    with pytest.raises(LaptimeError) as caught:
+        inspect(write(file, DICTIONARY, *changes))
+    assert said in str(caught.value)
+    assert (place(file, code) if code else f"({file.name}, line ") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_unequal_items_of_a_library_s_data_set_are_told_by_what_made_it(file):
+    unequal = "ConcatDataset([TensorDataset(X[:1], Y[:1]), TensorDataset(X[:9, :1], Y[:9])])"
+    text = TUPLE.replace("import Dataset,", "import ConcatDataset, Dataset,")
+    with pytest.raises(LaptimeError, match="which make no batch") as caught:
+        inspect(write(file, text, ("TensorDataset(X[:64], Y[:64])", unequal)))
+    assert place(file, "def data(self):") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kept", "code"),
+    [
+        ("self.x, self.y, self.turn = x, y, lambda image: image", "x, y, lambda image: image"),
+        ("self.x, self.y, self.lock = x, y, threading.Lock()", "def __getitem__(self, i):"),
+        ("self.x, self.y, self.turns = x, y, Turns()", "self.turn = lambda image: image"),
+    ],
+)
+def test_a_data_set_that_can_not_be_sent_is_told_where_processes_are_spawned(file, spawned, kept, code):
+    turns = "import threading\n\n\nclass Turns:\n    def __init__(self):\n        self.turn = lambda image: image\n\n\n"
+    name = write(file, DICTIONARY.replace("class Rows", turns + "class Rows"), ("self.x, self.y = x, y", kept))
+    said = refused(name)
+    assert said.startswith("its data set can't be sent to worker processes (")
+    assert "pickle" in said
+    assert place(file, code) in said
+
+
+def test_workers_of_a_file_that_can_be_sent_are_spawned(file, spawned):
+    assert refused(write(file, DICTIONARY)) == ""
+
+
+def test_a_worker_that_waits_for_a_lock_says_where(file, monkeypatch):
+    """Held by a thread of before the fork, as locks of libraries are: nobody will ever open it."""
+    monkeypatch.setattr(own_workers, "PATIENCE_S", 4)
+    lock = "import os\nimport threading\n\nLOCK, HERE = threading.Lock(), os.getpid()\nLOCK.acquire()\n"
+    waits = ("        return {", "        if os.getpid() != HERE:\n            LOCK.acquire()\n        return {")
+    said = refused(write(file, lock + DICTIONARY, waits))
+    number = next(i for i, line in enumerate(file.read_text().splitlines(), 1) if line == "            LOCK.acquire()")
+    assert said == (
+        f"a worker process can't fetch its items: it gave nothing for 4 s ({file.name}, line {number}: "
+        "LOCK.acquire()): a lock or a thread of before?"
+    )
+
+
+def test_how_large_the_data_are_is_found_without_a_draw_or_a_sample(file):
+    draws = ("        return {", "        torch.rand(3)\n        return {")
+    data = open_own(*place_of(write(file, DICTIONARY, draws)))
+    before = torch.get_rng_state()
+    assert data.train.nbytes == 64 * (192 * 4 + 8)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_a_file_prints_does_not_mix_with_json(tmp_path):
+    says = [
+        ("import torch\n", 'import torch\nprint("at import {")\n'),
+        ("        x, y = batch", '        print("in the loss {")\n        x, y = batch'),
+        ("        return TensorDataset", '        print("in the data {")\n        return TensorDataset'),
+    ]
+    name = write(tmp_path / "says.py", TUPLE, *says)
+    small = ["--epochs", "1", "--profile", "none", "--limit-train", "32", "--limit-test", "16"]
+    done = subprocess.run(
+        [sys.executable, "-m", "laptime", "run", name, "--variant", "cpu-baseline", "--json", *small],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
