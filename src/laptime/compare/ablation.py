@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from laptime.compare import words
 from laptime.compare.model import PartWorth, Worth
 from laptime.compare.quality import difference, scores_of
 from laptime.compare.rows import Context, Runs
-from laptime.compare.statistics import Estimate
+from laptime.compare.statistics import Estimate, mean_ratio
 from laptime.records import Dropped
 
 
-def ablation(context: Context, dropped: Iterable[Dropped]) -> tuple[PartWorth, ...]:
-    """The worth of each part that was left out in turn, the most valuable first; then those that left."""
-    found = [_part(runs, context, whole) for runs in context.runs.values() if (whole := _whole(runs, context))]
+def ablation(
+    context: Context, dropped: Iterable[Dropped], pairs: Mapping[str, Sequence[float]] | None = None
+) -> tuple[PartWorth, ...]:
+    """The worth of each part that was left out in turn, the most valuable first; then those that left.
+
+    Args:
+        context: the ladder's processes.
+        dropped: the parts that left.
+        pairs: ratios of processes that trained by turns, by the variant without the part: they count, not the rounds,
+            where there are any.
+    """
+    beside = pairs or {}
+    found = [
+        _part(runs, context, whole, beside.get(runs.rung.variant, ()))
+        for runs in context.runs.values()
+        if (whole := _whole(runs, context))
+    ]
     found.sort(key=lambda p: -(p.ratio or 0.0))
     return (*found, *(_left(d) for d in dropped))
 
@@ -25,14 +39,14 @@ def _whole(runs: Runs, context: Context) -> Runs | None:
     return context.runs.get(name) if without else None
 
 
-def _part(runs: Runs, context: Context, whole: Runs) -> PartWorth:
+def _part(runs: Runs, context: Context, whole: Runs, pairs: Sequence[float]) -> PartWorth:
     part = runs.rung.variant.rpartition("-without-")[2]
     laps, beside = runs.laps, whole.laps
     if laps is None or beside is None:
         reason = runs.error if laps is None else "the optimized variant came to no time"
         worth: Worth = "needed" if laps is None and beside is not None else "within noise"
         return PartWorth(part=part, variant=runs.rung.variant, worth=worth, reason=reason or "it did not run")
-    ratio = context.bootstrap.ratio(laps, beside)
+    ratio = mean_ratio(pairs) if pairs else context.bootstrap.ratio(laps, beside)
     points, noise = _quality(runs, context, whole)
     return PartWorth(
         part=part,
@@ -42,6 +56,7 @@ def _part(runs: Runs, context: Context, whole: Runs) -> PartWorth:
         ratio_low=ratio.low,
         ratio_high=ratio.high,
         n=ratio.n,
+        by_turns=bool(pairs),
         quality_points=points,
         quality_noise_points=noise,
         worth=_worth(ratio, points, noise),
@@ -82,9 +97,10 @@ def _left(dropped: Dropped) -> PartWorth:
 # How the table is headed in every report.
 TITLE = "What each part is worth"
 LEAD = (
-    "The optimized variant without one part at a time, in turn with all others. Times as long: seconds without the "
-    "part over seconds with all. With a part that left, the variant was slower in the first round and in a trial; it "
-    "is in no figure above."
+    "The optimized variant without one part at a time. Times as long: seconds without the part over seconds with all, "
+    "from n pairs of processes that took turns, an epoch of one and then of the other, where it says so, and else from "
+    "the rounds of the ladder. With a part that left, the variant was slower in the first round and in a trial; it is "
+    "in no figure above."
 )
 HEADER = ("left out", "s/epoch", "times as long", "{quality}, points", "verdict")
 
@@ -93,7 +109,8 @@ def cells(part: PartWorth) -> list[str]:
     """A part as the words of a table's row."""
     ratio = words.ratio(part.ratio)
     if part.ratio is not None and part.worth != "left":
-        ratio += f" ({words.span(part.ratio_low, part.ratio_high, words.bare_ratio)})"
+        turns = f", n = {part.n} by turns" if part.by_turns else ""
+        ratio += f" ({words.span(part.ratio_low, part.ratio_high, words.bare_ratio)}{turns})"
     points = words.points(part.quality_points)
     if part.quality_noise_points is not None:
         points += f" ± {part.quality_noise_points:.1f}"

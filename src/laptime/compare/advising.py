@@ -23,6 +23,15 @@ def advised(comparison: Comparison) -> list[Advice]:
     return [comparison.advice[n].model_copy(update={"subject": n}) for n in names]
 
 
+def verdicts(comparison: Comparison) -> list[tuple[list[str], str]]:
+    """The verdict of each variant's advice; variants that share one stand together."""
+    found: dict[str, list[str]] = {}
+    for advice in advised(comparison):
+        if advice.verdict:
+            found.setdefault(advice.verdict, []).append(advice.subject)
+    return [(subjects, verdict) for verdict, subjects in found.items()]
+
+
 def expected(finding: Finding) -> str:
     """28.1–31.0 ms instead of 40.2 ms."""
     span = words.span(*finding.step_ms_expected, words.milliseconds)

@@ -63,7 +63,7 @@ def compare(
         headlines=headlines(rows, baseline.rung.variant, conditions),
         scaling=scalings(runs, rows),
         cautions=tuple(_cautions(context, rows, records)),
-        parts=ablation(context, ladder.dropped),
+        parts=ablation(context, ladder.dropped, ladder.worths),
         steps=step_rows(runs.values()),
         inference=inference_rows(runs.values()),
         roof=roof_rows(runs.values()),

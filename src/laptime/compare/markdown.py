@@ -85,7 +85,10 @@ def _steps(comparison: Comparison) -> list[str]:
 def _advice(comparison: Comparison) -> list[str]:
     """The first findings of each variant; the page has their evidence."""
     told = [(a, f) for a in advising.advised(comparison) for f in a.findings[: advising.SHORT_FINDINGS]]
-    verdicts = [f"- `{_code(a.subject)}`: {escape(a.verdict)}" for a in advising.advised(comparison) if a.verdict]
+    verdicts = [
+        f"- {', '.join(f'`{_code(name)}`' for name in names)}: {escape(verdict)}"
+        for names, verdict in advising.verdicts(comparison)
+    ]
     lines = ["", f"**{advising.TITLE}**", "", *verdicts] if told or verdicts else []
     if not told:
         return lines

@@ -22,7 +22,8 @@ class PartWorth(Readable):
         variant: the optimized variant without it.
         epoch_s: seconds of an epoch without it; None where that variant came to no time.
         ratio: seconds without it over seconds with it: above 1 it brings something. With its interval of 95 %.
-        n: processes that the ratio rests on.
+        n: processes that the ratio rests on, or pairs of them.
+        by_turns: whether it is of pairs of processes that trained by turns.
         quality_points: quality without it less quality with it, in percentage points.
         quality_noise_points: half the interval of that difference.
         worth: `left` where it was taken out in the first round, `needed` where the variant does not run without it.
@@ -36,6 +37,7 @@ class PartWorth(Readable):
     ratio_low: float | None = None
     ratio_high: float | None = None
     n: int = 0
+    by_turns: bool = False
     quality_points: float | None = None
     quality_noise_points: float | None = None
     worth: Worth

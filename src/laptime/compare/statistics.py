@@ -9,7 +9,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
+from statistics import NormalDist, fmean, stdev
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -169,6 +169,16 @@ class Bootstrap:
         cut = NormalDist().cdf(-reach)
         low, high = np.quantile(draws, [cut, 1 - cut])
         return math.exp(float(low)), math.exp(float(high))
+
+
+def mean_ratio(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """The geometric mean of ratios that were each measured in itself, with Student's interval on the logarithm."""
+    logs = [math.log(ratio) for ratio in ratios]
+    n, point = len(logs), math.exp(fmean(logs))
+    if n < 2:
+        return Estimate(point, None, None, n)
+    half = student(0.5 + confidence / 2, n - 1) * stdev(logs) / math.sqrt(n)
+    return Estimate(point, point * math.exp(-half), point * math.exp(half), n)
 
 
 def student(share: float, degrees: int) -> float:

@@ -17,14 +17,13 @@ from laptime.gate.policy import FEWEST
 from laptime.gate.process import Trained
 from laptime.gate.records import GATE_SCHEMA, TURNS_SCHEMA, GateRecord, PairRecord, Side, Trouble
 from laptime.gate.sides import SideError
-from laptime.gate.turns import TurnsError
 from laptime.launchers.base import ignore
+from laptime.launchers.pair import MOST_MEMORY
+from laptime.launchers.turns import TurnsError
 from laptime.processes import allowed_memory
 
 # Shorter epochs are worth no gate: docs/gate.md.
 _SHORT_S, _FEW_STEPS = 2, 50
-# Of the memory that is there: what else runs needs some, and a peak can be missed.
-_MOST_MEMORY = 0.7
 
 Train = Callable[[Side, int], Trained]
 TrainBoth = Callable[[Side, Side, int], tuple[Trained, Trained]]
@@ -115,7 +114,7 @@ class Gate:
             return False
         needed = base.memory_mib + head.memory_mib
         room = allowed_memory() / (1 << 20)
-        if needed > _MOST_MEMORY * room:
+        if needed > MOST_MEMORY * room:
             self._notice(
                 f"Both sides together would take {needed:,.0f} of {room:,.0f} MiB: their processes run one after the "
                 "other, and a pair sees more of the machine's drift than with epochs by turns."

@@ -20,9 +20,9 @@ from laptime.gate.process import AnyRecord, Trained, cut_down, tail
 from laptime.gate.records import Side
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready, SideError
-from laptime.gate.turns import Seat, Turns, TurnsError
 from laptime.gate.validity import Watch
 from laptime.launchers.lock import HELD, device_lock
+from laptime.launchers.turns import Seat, Turns, TurnsError
 from laptime.processes import end_tree, kept_command, tree_cpu_s
 from laptime.records.files import RECORD_FILE
 from laptime.spec import read_versioned

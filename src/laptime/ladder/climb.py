@@ -16,6 +16,7 @@ from laptime.compare.quality import (
     noise_points,
     shown,
 )
+from laptime.ladder.pairs import ratio_of
 from laptime.ladder.plan import Plan, hopeless, rung_of, untried
 from laptime.records import Rung, RunRecord
 from laptime.variants import OPTIMIZED, Variant, without
@@ -91,7 +92,8 @@ class Climb:
     ) -> Rung:
         """Decides whether the added optimizations stay.
 
-        By the fastest kept epoch of each side over its processes: on a shared machine others only ever add time.
+        By epochs in turn where a trial had them; else by the fastest kept epoch of each side over its processes: on a
+        shared machine others only ever add time.
 
         Args:
             variant: what was tried.
@@ -194,11 +196,17 @@ def without_time(record: RunRecord) -> str:
 
 
 def with_trial(top: Standing, own: Standing, trial: tuple[RunRecord, RunRecord]) -> tuple[Standing, Standing, str]:
-    """Both sides of a comparison with their second process; a trial without a time leaves the first round's."""
+    """Both sides of a comparison with their second process; a trial without a time leaves the first round's.
+
+    Of two that took turns the ratio decides: what each took alone, in minutes of its own, is left out.
+    """
     again = [fastest_s(r) for r in trial]
     if None in again or top.seconds is None or own.seconds is None:
         return top, own, "in the first round (a trial of both came to no time)"
     seconds = [min(first, second or first) for first, second in zip((top.seconds, own.seconds), again, strict=True)]
+    ratio = ratio_of(trial)
+    if ratio is not None:
+        return replace(top, seconds=seconds[0]), replace(own, seconds=seconds[0] * ratio), "by turns"
     return replace(top, seconds=seconds[0]), replace(own, seconds=seconds[1]), "in two processes each, in turn"
 
 

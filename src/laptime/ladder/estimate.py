@@ -11,6 +11,7 @@ from laptime.devices import device_count
 from laptime.entries import WorkloadEntry
 from laptime.errors import LaptimeError
 from laptime.ladder.climb import Climb, Standing
+from laptime.ladder.pairs import WORTHS
 from laptime.ladder.plan import make_plan, unfit
 from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, profile_of, settled_preset
@@ -74,6 +75,7 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
     warm = preset.warmup_epochs * (min(train, preset.warmup_steps * entry.batch_size) if preset.warmup_steps else train)
     # Evaluation has no backward pass: about three times the speed of training.
     samples = warm + preset.epochs * (train + test / 3)
+    paired = WORTHS * 2 if preset.ablation and device == "cpu" else 0  # both sides of a pair take about as long
     rows, before = [], None
     for name in names:
         # What nobody has measured is taken to be as fast as the rung before it, a part's absence as the whole, and what
@@ -83,6 +85,8 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         profile_s = _PROFILE_S[profile_of(request, preset, name)]
         # Nobody knows how many samples a workload of the user's own has before a look into its file.
         seconds = None if rate is None or not train else profile_s + preset.repeats * (_STARTUP_S + samples / rate)
+        if seconds is not None and rate is not None and "-without-" in name:
+            seconds += paired * (_STARTUP_S + (warm + 2 * (train + test / 3)) / rate)
         rows.append(ExpectedRow(variant=name, seconds=seconds))
     known = [r.seconds for r in rows if r.seconds is not None]
     return Expected(rows=tuple(rows), source=source, seconds=sum(known) if len(known) == len(rows) else None)

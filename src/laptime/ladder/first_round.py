@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from laptime.catalogue import find_optimization
 from laptime.compare.quality import advantage, noise_points, rules_of
 from laptime.errors import UsageError
+from laptime.ladder import pairs
 from laptime.ladder.climb import Climb, Standing, fastest_s, standing_of, with_trial
 from laptime.ladder.plan import rung_of
 from laptime.ladder.request import check_variant
@@ -65,8 +66,7 @@ def _try(ladder: Ladder, climb: Climb, group: tuple[str, ...]) -> Iterator[Turn]
     yield ladder.enter(variant, rung)
     first, trial = ladder.runs[-1], None
     if climb.close(group, first):
-        yield ladder.trial(climb.best)
-        yield ladder.trial(variant)
+        yield from pairs.trial(ladder, climb.best, variant)
         trial = (ladder.trials[-2], ladder.trials[-1])
     ladder.replace_rung(climb.judge(variant, rung, first, trial))
 
@@ -102,16 +102,15 @@ class Ablation:
             return
         if self._worse(name, own):
             return
-        yield self.ladder.trial(self.whole.variant)
-        yield self.ladder.trial(part)
+        yield from pairs.trial(self.ladder, self.whole.variant, part)
         trial = (self.ladder.trials[-2], self.ladder.trials[-1])
         if any(fastest_s(r) is None for r in trial):
             return
-        whole, own, _ = with_trial(self.whole, own, trial)
+        whole, own, said = with_trial(self.whole, own, trial)
         assert whole.seconds is not None
         assert own.seconds is not None
         if own.seconds < whole.seconds:
-            self._drop(name, whole.seconds, own)
+            self._drop(name, whole.seconds, own, said)
         else:
             self.whole = whole
 
@@ -124,9 +123,9 @@ class Ablation:
         rules = rules_of(self.ladder.record)
         return rules.real_data and lost > noise_points(whole, rules.test_count, metric)
 
-    def _drop(self, name: str, with_s: float, own: Standing) -> None:
+    def _drop(self, name: str, with_s: float, own: Standing, said: str) -> None:
         seconds = own.seconds or 0.0
-        reason = f"{with_s:.3g} s an epoch with it, {seconds:.3g} s without, in two processes each, in turn"
+        reason = f"{with_s:.3g} s an epoch with it, {seconds:.3g} s without, {said}"
         self.ladder.drop(Dropped(name=name, with_s=with_s, without_s=seconds, reason=reason))
         self.ladder.retract(own.variant.name)
         variant = replace(own.variant, name=self.whole.variant.name)

@@ -14,6 +14,7 @@ from laptime.launchers.base import RECORD
 from laptime.records import TRIALS, VERIFY, RunRecord, read_record
 from laptime.runstore import CHECKPOINTS
 from laptime.spec import RunSpec
+from laptime.tracking import Journal
 from laptime.tracking.publish import run_folder
 from laptime.variants import Variant
 
@@ -69,7 +70,8 @@ def process_of(ladder: Ladder, turn: Turn, variant: Variant) -> Process:
     spec, folder = spec.model_copy(update={"ceilings": ceilings}), run_folder(ladder.folder, turn.variant, turn.repeat)
     if turn.kind != "round":
         # Two epochs tell a time, except where they differ by design; all but the times is the first's.
-        epochs = spec.epochs if spec.option("progressive-resizing") is not None else min(spec.epochs, 2)
+        few = 2 if turn.kind == "pair" else min(spec.epochs, 2)  # by turns each side is once the first
+        epochs = spec.epochs if spec.option("progressive-resizing") is not None else few
         short = {"check": False, "save_model": False, "epochs": epochs, "profile": "none"}
         spec = spec.model_copy(update=short)
         folder = run_folder(ladder.folder / TRIALS, turn.variant, turn.number)
@@ -92,6 +94,17 @@ def retracted(ladder: Path, variant: str, number: int | None = None) -> list[Pat
     if number is not None:
         return [place]
     return sorted(place.parent.glob(f"{place.name.removesuffix('-0')}-[0-9]*"))
+
+
+def set_aside(ladder: Path, name: str, number: int, journal: Journal | None) -> None:
+    """Moves the first process of a retracted variant to its place, and has the journal look for it there."""
+    (target,) = retracted(ladder, name, number)
+    target.parent.mkdir(exist_ok=True)
+    if not target.exists():  # as it does where the ladder is gone on with
+        place = run_folder(ladder, name, 0)
+        if journal is not None:
+            journal.move(place, target)
+        place.rename(target)
 
 
 def same(left: RunSpec | None, asked: RunSpec) -> bool:

@@ -208,6 +208,7 @@ def _opened(asked: LadderRequest, record: LadderRecord, places: Places, say: Say
     again: dict[str, Any] = {
         "rungs": (),
         "dropped": (),
+        "worths": {},
         "left_out": plan.left_out,
         "retracted": {},
         "status": "running",

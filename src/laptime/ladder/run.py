@@ -16,8 +16,9 @@ from laptime.compare.write import write_comparison
 from laptime.ladder.advising import Counsel, mine_of
 from laptime.ladder.figures import headline_figures, variant_figures
 from laptime.ladder.first_round import first_round
+from laptime.ladder.pairs import run_pair, worths
 from laptime.ladder.plan import Plan
-from laptime.ladder.process import Process, process_of, retracted
+from laptime.ladder.process import Process, process_of, set_aside
 from laptime.ladder.request import LadderRequest, fitted_preset, tracking_uri
 from laptime.ladder.turn import Kind, Turn
 from laptime.launchers import launch
@@ -30,7 +31,6 @@ from laptime.tracking.publish import (
     ladder_finished,
     ladder_started,
     process_recorded,
-    run_folder,
     variant_compared,
     variant_recorded,
     variant_retracted,
@@ -51,6 +51,7 @@ class Ladder:
             from their records, so that all decisions come out as they were. None for a new one.
         finished: number of the last turn that ended well, whatever its process did; it stays behind where the ladder
             itself has failed.
+        no_turns: whether two processes have failed to take turns, so that no two are asked to any more.
         courier: sends the journal between processes; None where only the end sends it.
     """
 
@@ -63,10 +64,11 @@ class Ladder:
         self.trials: list[RunRecord] = []
         self.verified: list[RunRecord] = []
         self.number = self.finished = 0
+        self.no_turns = False
         self.before: int | None = None
         self.courier: Courier | None = None
         self._told: list[RunRecord] = []
-        self._trying: Variant | None = None
+        self._trying: tuple[Variant, ...] = ()
         self.journal: Journal | None = None
         self.comparison: Comparison | None = None
         self.files: dict[str, Path] = {}
@@ -90,6 +92,7 @@ class Ladder:
         for repeat, name in waiting:
             if not self._failed(name):
                 yield self._turn(name, repeat, total)
+        yield from worths(self)
         yield from self.counsel.turns()
 
     def enter(self, variant: Variant, rung: Rung) -> Turn:
@@ -100,21 +103,30 @@ class Ladder:
         parts = [i for i, r in enumerate(rungs) if r.variant.startswith(f"{variant.name}-without-")]
         rungs.insert(min(parts, default=len(rungs)), rung)
         self.record = self.record.model_copy(update={"rungs": tuple(rungs)})
-        planned = max(len(self.variants), len(self.plan.fixed) + len(self.plan.rungs) + self._at_last)
-        return self._turn(variant.name, 0, planned * self.preset.repeats + len(self.trials))
+        return self._turn(variant.name, 0, self._planned)
 
     @property
-    def _at_last(self) -> int:
-        """Variants that come after the rungs: the optimized one, and one without what is shown apart."""
-        return self.plan.adaptive + bool(self.plan.rungs)
+    def _planned(self) -> int:
+        """Turns as far as they can be told: after the rungs come the optimized variant, and one without a part."""
+        known = len(self.plan.fixed) + len(self.plan.rungs) + self.plan.adaptive + bool(self.plan.rungs)
+        return max(len(self.variants), known) * self.preset.repeats + len(self.trials)
 
     def trial(self, variant: Variant) -> Turn:
         """One more process of a variant, to decide what joins."""
-        known = self.variants.get(variant.name, variant)  # with what its first process chose by timing
+        self._trying = (self._known(variant),)
+        return self._turn(variant.name, 0, self._planned + 1, "trial")
+
+    def pair(self, best: Variant, variant: Variant, left: int | None = None) -> Turn:
+        """One process each of a variant and the best, by turns; after the rounds `left` pairs are still to come."""
+        self._trying = (self._known(best), self._known(variant))
+        total = self._planned + 1 if left is None else self.number + left
+        return replace(self._turn(variant.name, 0, total, "pair"), beside=best.name)
+
+    def _known(self, variant: Variant) -> Variant:
+        """A variant with what its first process chose by timing."""
+        known = self.variants.get(variant.name, variant)
         same = {o.name for o in known.optimizations} == {o.name for o in variant.optimizations}
-        self._trying = known if same else variant
-        planned = (len(self.plan.fixed) + len(self.plan.rungs) + 2) * self.preset.repeats
-        return self._turn(variant.name, 0, planned + len(self.trials) + 1, trial=True)
+        return known if same else variant
 
     def verify(self, variant: Variant, place: tuple[int, int], left: int) -> Turn:
         """One process that tells what a finding's remedy brings.
@@ -124,19 +136,33 @@ class Ladder:
             place: the round, from 0, and how many there are.
             left: turns of this kind that are still to come, this one with them.
         """
-        self._trying = variant
+        self._trying = (variant,)
         self.number += 1
         return Turn(variant.name, place[0], self.number, self.number + left - 1, place[1], kind="verify")
 
-    def _turn(self, name: str, repeat: int, total: int, trial: bool = False) -> Turn:
+    def _turn(self, name: str, repeat: int, total: int, kind: Kind = "round") -> Turn:
         self.number += 1
-        kind: Kind = "trial" if trial else "round"
         return Turn(name, repeat, self.number, max(self.number, total), self.preset.repeats, kind)
 
     def run(self, turn: Turn, hooks: Hooks) -> RunRecord:
-        """Runs one turn to its record, whatever becomes of it."""
+        """Runs one turn to its record, whatever becomes of it; of a pair to both, and gives the second's."""
+        if turn.kind == "pair":
+            best, variant = self._trying
+            found = run_pair(self, turn, (best, variant), hooks)
+            self.no_turns = self.no_turns or not found[0].beside
+            self.trials += found
+            record = found[1]
+        else:
+            record = self._run_one(turn, hooks)
+        self.record = self.record.model_copy(update={"turns": max(self.record.turns, turn.number)})
+        self._save()
+        self.deliver()
+        self.finished = turn.number
+        return record
+
+    def _run_one(self, turn: Turn, hooks: Hooks) -> RunRecord:
         aside = turn.kind != "round"
-        variant = self._trying if aside and self._trying else self.variants[turn.variant]
+        variant = self._trying[0] if aside and self._trying else self.variants[turn.variant]
         process = process_of(self, turn, variant)
         records = {"round": self.runs, "trial": self.trials, "verify": self.verified}[turn.kind]
         left = None if self.before is None else process.left_before(self.before)
@@ -147,13 +173,9 @@ class Ladder:
         records.append(record)
         if not aside:
             self._settle(record)
-        if turn.kind == "round" and (left is None or turn.number > (self.before or 0)):
-            self._tell(record)
-        self._told += [record] if turn.kind == "round" else []
-        self.record = self.record.model_copy(update={"turns": max(self.record.turns, turn.number)})
-        self._save()
-        self.deliver()
-        self.finished = turn.number
+            if left is None or turn.number > (self.before or 0):
+                self._tell(record)
+            self._told.append(record)
         return record
 
     def deliver(self) -> None:
@@ -163,9 +185,8 @@ class Ladder:
 
     def _tell(self, record: RunRecord) -> None:
         """Puts a process into the journal as soon as it has ended: whatever ends the ladder, that is not lost."""
-        assert record.spec is not None
-        rung = next(r for r in self.record.rungs if r.variant == record.spec.variant)
-        if self.journal is not None:
+        if self.journal is not None and record.spec is not None:
+            rung = next(r for r in self.record.rungs if r.variant == record.spec.variant)
             process_recorded(self.journal, self.record, rung, mine_of(self.runs, rung.variant), self.folder)
 
     def _launched(self, process: Process, records: list[RunRecord], hooks: Hooks) -> RunRecord:
@@ -179,8 +200,8 @@ class Ladder:
 
     def leave_out(self, variant: str, reason: str) -> None:
         """Notes a rung that is not run after all."""
-        left = LeftOut(variant=variant, reason=reason)
-        self.record = self.record.model_copy(update={"left_out": (*self.record.left_out, left)})
+        left = (*self.record.left_out, LeftOut(variant=variant, reason=reason))
+        self.record = self.record.model_copy(update={"left_out": left})
         self._save()
 
     def drop(self, dropped: Dropped) -> None:
@@ -199,13 +220,7 @@ class Ladder:
         self.record = self.record.model_copy(update={"retracted": counts})
         self.runs = [r for r in self.runs if r not in mine]
         self.trials += mine
-        (target,) = retracted(self.folder, name, self.number)
-        target.parent.mkdir(exist_ok=True)
-        if not target.exists():  # as it does where the ladder is gone on with
-            place = run_folder(self.folder, name, 0)
-            if self.journal is not None:
-                self.journal.move(place, target)
-            place.rename(target)
+        set_aside(self.folder, name, self.number, self.journal)
         self._save()
 
     def _settle(self, record: RunRecord) -> None:

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from laptime.devices import others_on
@@ -22,17 +23,14 @@ from laptime.spec import RunSpec
 
 _LOOK_EVERY_S = 0.2
 _DRAIN_S = 2.0
+_NONE: Mapping[str, str] = MappingProxyType({})
 # torch's own warnings in C++, of which each profile of memory brings one; what a user sets stays.
 _QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
 def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     """Runs a spec in a fresh process while holding the device's lock; waiting for the lock costs no time-out."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in (RECORD, PARTIAL, LOG, PROGRESS):
-        (folder / stale).unlink(missing_ok=True)
-    write_json(folder / SPEC, spec)
-    command = child_command("laptime.worker", str(folder / SPEC), str(folder / RECORD))
+    command = prepared(spec, folder)
     with run_locks(spec, hooks.say) as locks:
         cautions = others_on(spec.device, len(locks))
         outcome = supervise(command, folder, hooks, locks, spec.timeout_s)
@@ -41,28 +39,67 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     return record
 
 
+def prepared(spec: RunSpec, folder: Path) -> list[str]:
+    """The worker's command for a spec, with the folder as a fresh process is to find it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in (RECORD, PARTIAL, LOG, PROGRESS):
+        (folder / stale).unlink(missing_ok=True)
+    write_json(folder / SPEC, spec)
+    return child_command("laptime.worker", str(folder / SPEC), str(folder / RECORD))
+
+
 def supervise(
     command: Sequence[str], folder: Path, hooks: Hooks, locks: tuple[int, ...], timeout_s: float
 ) -> int | None:
     """Runs the command to its end; returns its exit code, None when the time-out ended it."""
-    reader = ProgressReader(folder / PROGRESS)
     until = time.monotonic() + timeout_s
-    log_file = (folder / LOG).open("w", encoding="utf-8")
-    with _named(folder), log_file as log, child(command, *locks) as process:
-        lines = _lines(process)
-        while process.poll() is None:
-            _pass_on(lines, log, hooks)
-            for event in reader.events():
-                hooks.on_event(event)
+    with running(command, folder, hooks, locks) as run:
+        while run.process.poll() is None:
+            run.look()
             if time.monotonic() > until:
                 return None
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_LOOK_EVERY_S)
-        lines.join(_DRAIN_S)  # a grandchild that holds the pipe must not hold the ladder
-        _pass_on(lines, log, hooks)
-        for event in reader.events():
-            hooks.on_event(event)
-        return process.returncode
+                run.process.wait(_LOOK_EVERY_S)
+        run.finish()
+        return run.process.returncode
+
+
+class Running:
+    """A process on its way, whose output and progress are passed on with each look."""
+
+    def __init__(self, process: subprocess.Popen[str], log: IO[str], folder: Path, hooks: Hooks) -> None:
+        self.process = process
+        self._log, self._hooks = log, hooks
+        self._reader, self._lines = ProgressReader(folder / PROGRESS), _lines(process)
+
+    def look(self) -> None:
+        """Passes on what it has said and done since the last look."""
+        _pass_on(self._lines, self._log, self._hooks)
+        for event in self._reader.events():
+            self._hooks.on_event(event)
+
+    def finish(self) -> None:
+        """The last look, after its end."""
+        self._lines.join(_DRAIN_S)  # a grandchild that holds the pipe must not hold the ladder
+        self.look()
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str], folder: Path, hooks: Hooks, locks: tuple[int, ...], variables: Mapping[str, str] = _NONE
+) -> Iterator[Running]:
+    """Starts a command whose output goes to the folder's log, and ends its whole tree on the way out.
+
+    Args:
+        command: a `child_command`.
+        folder: its run's.
+        hooks: who hears of it.
+        locks: descriptors of the locks of its devices, which it holds, too.
+        variables: of its environment, beside this process's.
+    """
+    log_file = (folder / LOG).open("w", encoding="utf-8")
+    with _named(folder), log_file as log, child(command, *locks, variables=variables) as process:
+        yield Running(process, log, folder, hooks)
 
 
 @contextlib.contextmanager
@@ -76,7 +113,9 @@ def _named(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def child(command: Sequence[str], *descriptors: int) -> Iterator[subprocess.Popen[str]]:
+def child(
+    command: Sequence[str], *descriptors: int, variables: Mapping[str, str] = _NONE
+) -> Iterator[subprocess.Popen[str]]:
     """Starts a process whose output is piped, and ends its whole tree on the way out, whatever the way is.
 
     Whoever reads the output closes it.
@@ -92,7 +131,7 @@ def child(command: Sequence[str], *descriptors: int) -> Iterator[subprocess.Pope
         text=True,
         errors="replace",
         pass_fds=descriptors,
-        env=_QUIET | child_environment() | {"PYTHONUNBUFFERED": "1"},
+        env=_QUIET | child_environment() | {"PYTHONUNBUFFERED": "1"} | dict(variables),
     )
     try:
         yield process

@@ -11,7 +11,7 @@ from laptime.records.run import Machine
 from laptime.spec import DataSpec, OptimizationSpec
 
 LADDER_SCHEMA = "laptime.ladder/1"
-# The folder of a ladder's trial turns, beside those of its variants.
+# The folder of a ladder's trial turns and pairs, beside those of its variants.
 TRIALS = "trials"
 # The folder of the turns that verified advice.
 VERIFY = "verify"
@@ -66,7 +66,8 @@ class Dropped(Readable):
     """An optimization that left the optimized variant, since that is faster without it.
 
     Attributes:
-        with_s, without_s: fastest epoch of both sides in the first round and in the trial.
+        with_s, without_s: fastest epoch of both sides in the first round and in the trial; of a trial by turns the
+            ratio is the trial's.
     """
 
     name: str
@@ -88,6 +89,8 @@ class LadderRecord(Readable):
             a ladder of a version that did not keep them.
         turns: processes that have ended, trials and verifications with them, whatever came of each; one that was
             interrupted has not.
+        worths: seconds of an epoch of the optimized variant without a part over those with all, of each pair of
+            processes that trained by turns, by the name of the variant without.
         retracted: how often a variant was taken back, by its name: each time its run in the tracking store is another.
     """
 
@@ -101,6 +104,7 @@ class LadderRecord(Readable):
     rungs: tuple[Rung, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    worths: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     epochs: int = 1
     repeats: int = 1
     limit_train: int | None = None

@@ -199,6 +199,7 @@ class RunRecord(Readable):
         profile: the profiled segment after the counted epochs; None without one.
         checkpoint_s: writing the model after the last epoch.
         starts: of a run with checkpoints, each time its processes began, the first with them.
+        beside: the variant with whose epochs this run's took turns; None where it trained by itself.
     """
 
     schema_: str = Field(default=RECORD_SCHEMA, alias="schema")
@@ -231,6 +232,7 @@ class RunRecord(Readable):
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     starts: tuple[StartRecord, ...] = ()
+    beside: str | None = None
 
     @property
     def restarts(self) -> int:

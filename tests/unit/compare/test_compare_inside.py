@@ -257,6 +257,16 @@ def test_two_ladders_keep_what_belongs_to_each(tmp_path: Path) -> None:
     }
 
 
+def test_variants_of_one_verdict_share_a_line(example: Comparison) -> None:
+    names = list(example.advice)
+    same = {n: a.model_copy(update={"verdict": "Little is left."}) for n, a in example.advice.items()}
+    text = to_markdown(example.model_copy(update={"advice": same}))
+    assert text.count("Little is left.") == 1
+    (line,) = [line for line in text.splitlines() if "Little is left." in line]
+    assert len(names) > 1
+    assert all(f"`{name}`" in line for name in names)
+
+
 def test_the_data_file_holds_what_is_shown(example: Comparison) -> None:
     fields = json.loads(example.model_dump_json(by_alias=True))
     assert Comparison.model_validate(fields) == example

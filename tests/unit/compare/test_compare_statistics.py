@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from laptime.compare import compare_records, words
-from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, median, student
+from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, mean_ratio, median, student
 from laptime.errors import UsageError
 
 
@@ -131,6 +131,17 @@ def _coverage(n: int, epochs: int, cases: int = 150) -> float:
 def test_intervals_cover_what_they_claim(n: int, epochs: int) -> None:
     # 150 cases of a true 95 % fall below 92 % once in fifteen; the seed is fixed.
     assert _coverage(n, epochs) >= 0.92
+
+
+def test_a_mean_ratio_has_student_s_interval() -> None:
+    logs = [0.10, 0.14, 0.06, 0.12, 0.08]
+    found = mean_ratio([math.exp(x) for x in logs])
+    assert (found.n, math.log(found.point)) == (5, pytest.approx(0.10))
+    # 2.7764 is the tables' quantile for 4 degrees of freedom, 0.0316 the deviation of these five.
+    half = 2.7764 * math.sqrt(0.001) / math.sqrt(5)
+    assert found.high is not None
+    assert math.log(found.high) - 0.10 == pytest.approx(half, rel=1e-3)
+    assert (mean_ratio([1.2]).low, mean_ratio([1.2]).high) == (None, None)
 
 
 def test_an_interval_without_meaning_is_not_written_out() -> None:

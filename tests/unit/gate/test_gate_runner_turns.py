@@ -6,7 +6,7 @@ import pytest
 from gate_examples import Machinery
 
 from laptime.gate.sides import SideError
-from laptime.gate.turns import TurnsError
+from laptime.launchers.turns import TurnsError
 
 
 def test_epochs_go_by_turns_where_both_sides_can():

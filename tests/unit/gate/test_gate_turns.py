@@ -18,7 +18,7 @@ import pytest
 from laptime.gate.records import SideInfo
 from laptime.gate.sides import Ready, SideError
 from laptime.gate.trainer import Trainer
-from laptime.gate.turns import Seat, Turns, TurnsError
+from laptime.launchers.turns import Seat, Turns, TurnsError
 
 SRC = Path(__file__).resolve().parents[3] / "src"
 # Notes when it starts and ends, and when each epoch does; `{more}` is done within the loop.

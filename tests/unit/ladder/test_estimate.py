@@ -16,7 +16,8 @@ def test_a_full_ladder_counts_each_part_that_is_left_out(tmp_path):
     rows = seconds_of(tmp_path, preset="full")
     parts = {o.name for o in resolve("cpu-optimized").optimizations}
     assert rows.keys() >= {f"cpu-optimized-without-{name}" for name in parts}
-    assert rows["cpu-optimized-without-threads"] == rows["cpu-optimized"] < rows["cpu-optimized-without-dead-taps"]
+    # Beside its rounds each part has pairs with the whole.
+    assert rows["cpu-optimized"] < rows["cpu-optimized-without-threads"] < rows["cpu-optimized-without-dead-taps"]
     short = seconds_of(tmp_path, preset="full", ablation=False)
     assert set(rows) - set(short) == {n for n in rows if "-without-" in n} - {"cpu-optimized-without-dead-taps"}
 

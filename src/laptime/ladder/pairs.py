@@ -1,0 +1,121 @@
+"""Pairs of processes by turns, an epoch of one and then of the other: they judge what one process can't tell apart.
+
+On a CPU alone: a GPU drifts little, and has no memory to spare for two trainings. Where two can't take turns, trials
+run one after the other, as they do everywhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from laptime.ladder.process import Process, process_of
+from laptime.ladder.ranks import ranks_of
+from laptime.launchers.base import Hooks
+from laptime.launchers.pair import launch_by_turns, room_for
+from laptime.records import RunRecord
+from laptime.variants import OPTIMIZED, Variant
+
+if TYPE_CHECKING:
+    from laptime.ladder.run import Ladder
+    from laptime.ladder.turn import Turn
+
+# Pairs that tell what a part of the optimized variant is worth: with a scatter of 4 % between pairs an interval of
+# about 5 %.
+WORTHS = 5
+# Loader workers prepare the next epoch's batches while the other side trains.
+_WORKS_ASIDE = "workers"
+
+Both = tuple[RunRecord, RunRecord]
+
+
+def trial(ladder: Ladder, best: Variant, variant: Variant) -> Iterator[Turn]:
+    """Yields what compares a variant with the best once more; the ladder's last two trials are their records then."""
+    if _can(ladder, best, variant):
+        yield ladder.pair(best, variant)
+        if ladder.trials[-1].beside:
+            return
+    yield ladder.trial(best)
+    yield ladder.trial(variant)
+
+
+def worths(ladder: Ladder) -> Iterator[Turn]:
+    """Yields pairs of the optimized variant with each of its parts left out; their ratios go into the record."""
+    if not (ladder.preset.ablation and ladder.plan.adaptive):
+        return
+    whole = ladder.variants.get(f"{ladder.plan.device}-{OPTIMIZED}")
+    parts = [v for name, v in ladder.variants.items() if whole and name.startswith(f"{whole.name}-without-")]
+    found: dict[str, tuple[float, ...]] = {}
+    for number, part in enumerate(parts * WORTHS):
+        assert whole is not None
+        if not _can(ladder, whole, part):
+            continue
+        yield ladder.pair(whole, part, len(parts) * WORTHS - number)
+        ratio = ratio_of((ladder.trials[-2], ladder.trials[-1]))
+        if ratio is not None:
+            found[part.name] = (*found.get(part.name, ()), ratio)
+            ladder.record = ladder.record.model_copy(update={"worths": dict(found)})
+
+
+def run_pair(ladder: Ladder, turn: Turn, pair: tuple[Variant, Variant], hooks: Hooks) -> Both:
+    """Runs a turn's two processes to their records, or takes those that an earlier start of the ladder left."""
+    first, second = (process_of(ladder, replace(turn, variant=v.name), v) for v in pair)
+    found = _left(ladder, first, second)
+    if found is not None:
+        hooks.say(f"{turn}: taken from its records.")
+    else:
+        found = launch_by_turns((first.spec, first.folder), (second.spec, second.folder), hooks)
+    for process in (first, second):
+        process.clear()
+    hooks.on_line(told(turn, found))
+    if not found[0].beside:
+        hooks.say(f"{turn}: they did not take turns, so from here on such trials run one after the other.")
+    return found
+
+
+def told(turn: Turn, pair: Both) -> str:
+    """What came out of a pair, in words; nothing where they took no turns."""
+    ratio = ratio_of(pair)
+    return "" if ratio is None else f"{turn.variant} takes {ratio:.3f} times as long as {turn.beside}"
+
+
+def ratio_of(pair: Both) -> float | None:
+    """The second's epoch over the first's, by epochs that followed each other; None where they took no turns."""
+    first, second = (record.laps for record in pair)
+    if not (pair[0].beside and pair[1].beside and first and second):
+        return None
+    if len(first) != len(second):  # images that grow have one mean
+        return median(second) / median(first)
+    return math.exp(median(math.log(b / a) for a, b in zip(first, second, strict=True)))
+
+
+def _left(ladder: Ladder, first: Process, second: Process) -> Both | None:
+    if ladder.before is None:
+        return None
+    found = first.left_before(ladder.before), second.left_before(ladder.before)
+    return (found[0], found[1]) if found[0] and found[1] else None
+
+
+def _can(ladder: Ladder, *variants: Variant) -> bool:
+    """Whether two variants may take turns: two names, one rank each on this CPU, with memory for both."""
+    launched_here = ladder.request.launcher in ("auto", "process")
+    apart = len({v.name for v in variants}) == len(variants)
+    alone = all(v.device == "cpu" and not _crowded(v) for v in variants)
+    if ladder.no_turns or not (launched_here and apart and alone):
+        return False
+    peaks = [_peak_mib(ladder, v.name) for v in variants]
+    known = [peak for peak in peaks if peak]
+    return len(known) == len(peaks) and room_for(known)
+
+
+def _crowded(variant: Variant) -> bool:
+    """Whether it has processes that work while the other side has its turn, or can't ask for one."""
+    return ranks_of(variant) > 1 or any(o.name == _WORKS_ASIDE for o in variant.optimizations)
+
+
+def _peak_mib(ladder: Ladder, name: str) -> float | None:
+    peaks = [r.peak_memory_mib for r in (*ladder.runs, *ladder.trials) if r.spec and r.spec.variant == name]
+    return max((peak for peak in peaks if peak), default=None)
