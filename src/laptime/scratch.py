@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PREFIX = "laptime-scratch-"
+# How all their names begin.
+PREFIX = "laptime-scratch-"
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def scratch(what: str) -> Iterator[Path]:
 
 def sweep_scratch() -> None:
     """Removes the folders of processes that are gone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError), contextlib.ExitStack() as held:  # in use, or another user's
             _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB, held)
             shutil.rmtree(folder, ignore_errors=True)
@@ -41,7 +42,7 @@ def sweep_scratch() -> None:
 def _locked(what: str, held: contextlib.ExitStack) -> Path:
     """Makes a folder and locks it; anew where a sweep came in between the two."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{what}-"))
+        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{what}-"))
         with contextlib.suppress(FileNotFoundError):
             _lock(folder, fcntl.LOCK_EX, held)
             if folder.is_dir():

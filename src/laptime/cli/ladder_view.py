@@ -137,7 +137,7 @@ def _through(ladder: Ladder, shown: View) -> int:
         for turn in ladder.turns():
             shown.turn(turn)
             shown.result(ladder.run(turn, Hooks(on_event=shown.event, say=shown.say)))
-            if turn.kind == "pair" and (text := told(turn, (ladder.trials[-2], ladder.trials[-1]))):
+            if turn.beside and (text := told(ladder, turn)):
                 shown.say(f"  {text}")
         ladder.compare()
         ladder.close("failed" if ladder.exit_code() else "done")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from laptime.errors import RunError, UsageError, shorten
+from laptime.scratch import PREFIX
 
 # Where a pull request usually goes, in the order of trust.
 TARGETS = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
@@ -76,7 +77,7 @@ def worktree(repository: Path, commit: str, folder: Path) -> Iterator[Path]:
     Raises:
         RunError: git can't make it.
     """
-    git(repository, "worktree", "prune")  # those whose folders went with a gate that was killed
+    _forget_killed(repository)
     made = subprocess.run(
         ["git", "-C", str(repository), "worktree", "add", "--detach", "--force", str(folder), commit],
         capture_output=True,
@@ -90,4 +91,11 @@ def worktree(repository: Path, commit: str, folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         git(repository, "worktree", "remove", "--force", str(folder))
-        git(repository, "worktree", "prune")
+
+
+def _forget_killed(repository: Path) -> None:
+    """Takes the worktrees of killed gates off git's list; the user's own stay, be their disk away for the moment."""
+    listed = (git(repository, "worktree", "list", "--porcelain") or "").splitlines()
+    for folder in (Path(line.removeprefix("worktree ")) for line in listed if line.startswith("worktree ")):
+        if folder.parent.name.startswith(PREFIX) and not folder.exists():
+            git(repository, "worktree", "remove", "--force", str(folder))

@@ -24,6 +24,8 @@ from laptime.variants import OPTIMIZED, Variant, without
 # One process against another: on a shared machine both times wander by tens of percent (docs/log.md, "a ladder in a
 # noisy hour"), so a rung this close to the best so far, on either side, is run beside it once more.
 CLOSE = 1.25
+# By turns once more costs less and tells more, and one process may be far off: then this close is enough.
+CLOSE_BY_TURNS = 1.6
 # A statistical rung within this of the best so far is as fast: what is left to decide it is quality.
 AS_FAST = 1.03
 
@@ -80,12 +82,12 @@ class Climb:
             hopeless(group[0], batch_of(self.best.optimizations, self.plan.device), self.plan.probe) if alone else None
         )
 
-    def close(self, group: tuple[str, ...], record: RunRecord) -> bool:
-        """Whether a rung is so near to the best so far that both are to run once more."""
+    def close(self, group: tuple[str, ...], record: RunRecord, reach: float = CLOSE) -> bool:
+        """Whether a rung is so near to the best so far, by a factor on either side, that both are to run once more."""
         seconds, best = fastest_s(record), self.top.seconds
         if seconds is None or best is None or _only_shown(group):
             return False
-        return best / CLOSE <= seconds <= best * CLOSE
+        return best / reach <= seconds <= best * reach
 
     def judge(
         self, variant: Variant, rung: Rung, record: RunRecord, trial: tuple[RunRecord, RunRecord] | None = None

@@ -10,7 +10,7 @@ from laptime.catalogue import find_optimization
 from laptime.compare.quality import advantage, noise_points, rules_of
 from laptime.errors import UsageError
 from laptime.ladder import pairs
-from laptime.ladder.climb import Climb, Standing, fastest_s, standing_of, with_trial
+from laptime.ladder.climb import CLOSE, CLOSE_BY_TURNS, Climb, Standing, fastest_s, standing_of, with_trial
 from laptime.ladder.plan import rung_of
 from laptime.ladder.request import check_variant
 from laptime.records import Dropped, Rung
@@ -65,7 +65,8 @@ def _try(ladder: Ladder, climb: Climb, group: tuple[str, ...]) -> Iterator[Turn]
         return  # a second try of what joined at the first
     yield ladder.enter(variant, rung)
     first, trial = ladder.runs[-1], None
-    if climb.close(group, first):
+    by_turns = pairs.can_take_turns(ladder, climb.best, variant)
+    if climb.close(group, first, CLOSE_BY_TURNS if by_turns else CLOSE):
         yield from pairs.trial(ladder, climb.best, variant)
         trial = (ladder.trials[-2], ladder.trials[-1])
     ladder.replace_rung(climb.judge(variant, rung, first, trial))

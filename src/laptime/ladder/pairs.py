@@ -7,7 +7,7 @@ run one after the other, as they do everywhere else.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from laptime.ladder.process import Process, process_of
 from laptime.ladder.ranks import ranks_of
 from laptime.launchers.base import Hooks
-from laptime.launchers.pair import launch_by_turns, room_for
+from laptime.launchers.pair import launch_by_turns, room_for, sockets_here
 from laptime.records import RunRecord
 from laptime.variants import OPTIMIZED, Variant
 
@@ -34,7 +34,7 @@ Both = tuple[RunRecord, RunRecord]
 
 def trial(ladder: Ladder, best: Variant, variant: Variant) -> Iterator[Turn]:
     """Yields what compares a variant with the best once more; the ladder's last two trials are their records then."""
-    if _can(ladder, best, variant):
+    if can_take_turns(ladder, best, variant):
         yield ladder.pair(best, variant)
         if ladder.trials[-1].beside:
             return
@@ -51,7 +51,7 @@ def worths(ladder: Ladder) -> Iterator[Turn]:
     found: dict[str, tuple[float, ...]] = {}
     for number, part in enumerate(parts * WORTHS):
         assert whole is not None
-        if not _can(ladder, whole, part):
+        if not can_take_turns(ladder, whole, part):
             continue
         yield ladder.pair(whole, part, len(parts) * WORTHS - number)
         ratio = ratio_of((ladder.trials[-2], ladder.trials[-1]))
@@ -60,8 +60,12 @@ def worths(ladder: Ladder) -> Iterator[Turn]:
             ladder.record = ladder.record.model_copy(update={"worths": dict(found)})
 
 
-def run_pair(ladder: Ladder, turn: Turn, pair: tuple[Variant, Variant], hooks: Hooks) -> Both:
-    """Runs a turn's two processes to their records, or takes those that an earlier start of the ladder left."""
+def run_pair(ladder: Ladder, turn: Turn, pair: Sequence[Variant], hooks: Hooks) -> RunRecord:
+    """Runs a turn's two processes to their records, or takes those that an earlier start of the ladder left.
+
+    Returns:
+        The second's record; the ladder keeps both.
+    """
     first, second = (process_of(ladder, replace(turn, variant=v.name), v) for v in pair)
     found = _left(ladder, first, second)
     if found is not None:
@@ -70,15 +74,18 @@ def run_pair(ladder: Ladder, turn: Turn, pair: tuple[Variant, Variant], hooks: H
         found = launch_by_turns((first.spec, first.folder), (second.spec, second.folder), hooks)
     for process in (first, second):
         process.clear()
-    hooks.on_line(told(turn, found))
-    if not found[0].beside:
-        hooks.say(f"{turn}: they did not take turns, so from here on such trials run one after the other.")
-    return found
+    ladder.records_of(turn).extend(found)
+    hooks.on_line(told(ladder, turn))
+    if not found[0].beside and all(record.status != "wrong" for record in found):
+        ladder.no_turns = True
+        hooks.say(f"{turn}: they did not take turns, so from here on such processes run one after the other.")
+    return found[1]
 
 
-def told(turn: Turn, pair: Both) -> str:
-    """What came out of a pair, in words; nothing where they took no turns."""
-    ratio = ratio_of(pair)
+def told(ladder: Ladder, turn: Turn) -> str:
+    """What came out of a pair that has just been run, in words; nothing where its processes took no turns."""
+    first, second = ladder.records_of(turn)[-2:]
+    ratio = ratio_of((first, second))
     return "" if ratio is None else f"{turn.variant} takes {ratio:.3f} times as long as {turn.beside}"
 
 
@@ -99,23 +106,21 @@ def _left(ladder: Ladder, first: Process, second: Process) -> Both | None:
     return (found[0], found[1]) if found[0] and found[1] else None
 
 
-def _can(ladder: Ladder, *variants: Variant) -> bool:
-    """Whether two variants may take turns: two names, one rank each on this CPU, with memory for both."""
+def can_take_turns(ladder: Ladder, *variants: Variant) -> bool:
+    """Whether two variants may take turns: two names, one rank each on this CPU, with memory for both.
+
+    What has not run yet is taken to need as much as the largest that has.
+    """
     launched_here = ladder.request.launcher in ("auto", "process")
     apart = len({v.name for v in variants}) == len(variants)
     alone = all(v.device == "cpu" and not _crowded(v) for v in variants)
-    if ladder.no_turns or not (launched_here and apart and alone):
+    if ladder.no_turns or not (launched_here and apart and alone and sockets_here()):
         return False
-    peaks = [_peak_mib(ladder, v.name) for v in variants]
-    known = [peak for peak in peaks if peak]
-    return len(known) == len(peaks) and room_for(known)
+    ran = [r for r in (*ladder.runs, *ladder.trials, *ladder.verified) if r.spec and r.peak_memory_mib]
+    peaks = [[r for r in ran if r.spec and r.spec.variant == v.name] or ran for v in variants]
+    return bool(ran) and room_for([max(r.peak_memory_mib or 0.0 for r in some) for some in peaks])
 
 
 def _crowded(variant: Variant) -> bool:
     """Whether it has processes that work while the other side has its turn, or can't ask for one."""
     return ranks_of(variant) > 1 or any(o.name == _WORKS_ASIDE for o in variant.optimizations)
-
-
-def _peak_mib(ladder: Ladder, name: str) -> float | None:
-    peaks = [r.peak_memory_mib for r in (*ladder.runs, *ladder.trials) if r.spec and r.spec.variant == name]
-    return max((peak for peak in peaks if peak), default=None)

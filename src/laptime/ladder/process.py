@@ -70,7 +70,7 @@ def process_of(ladder: Ladder, turn: Turn, variant: Variant) -> Process:
     spec, folder = spec.model_copy(update={"ceilings": ceilings}), run_folder(ladder.folder, turn.variant, turn.repeat)
     if turn.kind != "round":
         # Two epochs tell a time, except where they differ by design; all but the times is the first's.
-        few = 2 if turn.kind == "pair" else min(spec.epochs, 2)  # by turns each side is once the first
+        few = 2 if turn.beside else min(spec.epochs, 2)  # by turns each side is once the first
         epochs = spec.epochs if spec.option("progressive-resizing") is not None else few
         short = {"check": False, "save_model": False, "epochs": epochs, "profile": "none"}
         spec = spec.model_copy(update=short)
@@ -82,7 +82,8 @@ def process_of(ladder: Ladder, turn: Turn, variant: Variant) -> Process:
             spec.model_copy(update={"check": new}),
             run_folder(ladder.folder / VERIFY, turn.variant, turn.number),
         )
-    if ladder.request.launcher != "kubernetes":  # pods have theirs in the run store
+    # Pods have theirs in the run store; a pair that was broken off begins anew, since its epochs belong together.
+    if ladder.request.launcher != "kubernetes" and not turn.beside:
         kept = {"checkpoints": str(folder / CHECKPOINTS), "checkpoint_share": _SHARE}
         spec = spec.model_copy(update=kept)
     return Process(turn, spec, folder)

@@ -120,7 +120,7 @@ class Ladder:
         """One process each of a variant and the best, by turns; after the rounds `left` pairs are still to come."""
         self._trying = (self._known(best), self._known(variant))
         total = self._planned + 1 if left is None else self.number + left
-        return replace(self._turn(variant.name, 0, total, "pair"), beside=best.name)
+        return replace(self._turn(variant.name, 0, total, "trial"), beside=best.name)
 
     def _known(self, variant: Variant) -> Variant:
         """A variant with what its first process chose by timing."""
@@ -128,17 +128,19 @@ class Ladder:
         same = {o.name for o in known.optimizations} == {o.name for o in variant.optimizations}
         return known if same else variant
 
-    def verify(self, variant: Variant, place: tuple[int, int], left: int) -> Turn:
-        """One process that tells what a finding's remedy brings.
+    def verify(self, variant: Variant, place: tuple[int, int], left: int, beside: Variant | None = None) -> Turn:
+        """One process that tells what a finding's remedy brings, or a pair of them.
 
         Args:
             variant: the remedy, or what it is measured against.
             place: the round, from 0, and how many there are.
             left: turns of this kind that are still to come, this one with them.
+            beside: what it is measured against, in the same turn.
         """
-        self._trying = (variant,)
+        self._trying = (beside, variant) if beside else (variant,)
         self.number += 1
-        return Turn(variant.name, place[0], self.number, self.number + left - 1, place[1], kind="verify")
+        name = beside.name if beside else ""
+        return Turn(variant.name, place[0], self.number, self.number + left - 1, place[1], "verify", name)
 
     def _turn(self, name: str, repeat: int, total: int, kind: Kind = "round") -> Turn:
         self.number += 1
@@ -146,14 +148,7 @@ class Ladder:
 
     def run(self, turn: Turn, hooks: Hooks) -> RunRecord:
         """Runs one turn to its record, whatever becomes of it; of a pair to both, and gives the second's."""
-        if turn.kind == "pair":
-            best, variant = self._trying
-            found = run_pair(self, turn, (best, variant), hooks)
-            self.no_turns = self.no_turns or not found[0].beside
-            self.trials += found
-            record = found[1]
-        else:
-            record = self._run_one(turn, hooks)
+        record = run_pair(self, turn, self._trying, hooks) if turn.beside else self._run_one(turn, hooks)
         self.record = self.record.model_copy(update={"turns": max(self.record.turns, turn.number)})
         self._save()
         self.deliver()
@@ -164,7 +159,7 @@ class Ladder:
         aside = turn.kind != "round"
         variant = self._trying[0] if aside and self._trying else self.variants[turn.variant]
         process = process_of(self, turn, variant)
-        records = {"round": self.runs, "trial": self.trials, "verify": self.verified}[turn.kind]
+        records = self.records_of(turn)
         left = None if self.before is None else process.left_before(self.before)
         if left is not None:
             hooks.say(f"{turn}: taken from its record.")
@@ -177,6 +172,10 @@ class Ladder:
                 self._tell(record)
             self._told.append(record)
         return record
+
+    def records_of(self, turn: Turn) -> list[RunRecord]:
+        """Where the records of a turn of this kind are kept, the latest last."""
+        return {"round": self.runs, "trial": self.trials, "verify": self.verified}[turn.kind]
 
     def deliver(self) -> None:
         """Sends what the journal holds, where the store answers at once; nothing is timed meanwhile."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["round", "trial", "pair", "verify"]
+Kind = Literal["round", "trial", "verify"]
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,9 @@ class Turn:
     Attributes:
         number: from 1, of `total`, which is an estimate until the first round has settled what stays.
         repeat: the round, from 0, of `repeats`.
-        kind: `round` is part of the comparison; `trial` and `pair` only help to decide what joins and stays, `verify`
-            tells what a finding's remedy brings.
-        beside: of a pair, the variant that it is compared with, which trains by turns with it.
+        kind: `round` is part of the comparison; `trial` only helps to decide what joins and stays, `verify` tells what
+            a finding's remedy brings.
+        beside: of two processes, the variant that this one is compared with and that trains by turns with it.
     """
 
     variant: str
@@ -30,9 +30,8 @@ class Turn:
 
     def __str__(self) -> str:
         """What runs, in words."""
-        if self.kind == "pair":
-            return f"{self.variant} beside {self.beside}, by turns"
+        together = f" beside {self.beside}, by turns" if self.beside else ""
         if self.kind == "trial":
-            return f"{self.variant}, trial"
+            return f"{self.variant}{together or ', trial'}"
         what = "verification, " if self.kind == "verify" else ""
-        return f"{self.variant}, {what}round {self.repeat + 1} of {self.repeats}"
+        return f"{self.variant}{together}, {what}round {self.repeat + 1} of {self.repeats}"

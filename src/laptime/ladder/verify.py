@@ -1,7 +1,8 @@
 """Runs what findings propose beside the variant that they are about: predicted gain beside measured.
 
-Each remedy and what it is measured against take turns over some rounds, every other round backwards, so that slow
-minutes of a shared machine hit both sides. The turns are short: whole warm-up, two counted epochs at most.
+Each remedy and what it is measured against run over some rounds: on a CPU that holds both by turns, an epoch of one and
+then of the other, elsewhere one process after the other, every other round backwards. So slow minutes of a shared
+machine hit both sides. All are short: whole warm-up, two counted epochs at most.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from laptime.catalogue import DEVICES, combine, parse_optimization
 from laptime.compare.quality import judge, rules_of, scores_of
-from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds
+from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, mean_ratio, median
 from laptime.devices import choose_device
 from laptime.errors import UsageError
+from laptime.ladder.pairs import Both, can_take_turns, ratio_of
 from laptime.ladder.request import check_variant
 from laptime.records import Advice, Finding, Measured, RunRecord
 from laptime.variants import Variant, resolve
@@ -34,11 +36,17 @@ Rounds = dict[int, RunRecord]
 
 @dataclass
 class Remedy:
-    """A remedy, the findings that propose it, and what its rounds produced."""
+    """A remedy, the findings that propose it, and what its rounds produced.
+
+    Attributes:
+        rounds: of processes one after the other.
+        pairs: the advised variant and the remedy, of rounds by turns.
+    """
 
     variant: Variant
     findings: list[Finding]
     rounds: Rounds = field(default_factory=dict)
+    pairs: list[Both] = field(default_factory=list)
 
 
 @dataclass
@@ -69,12 +77,30 @@ class Verification:
 
     def turns(self) -> Iterator[Turn]:
         """Yields the turns; a side that fails runs no further round, for it would fail again."""
-        planned = [(g, r, t) for g in self.groups if g.remedies for r in range(ROUNDS) for t in _in_turn(g, r)]
-        for number, (group, place, remedy) in enumerate(planned):
-            if any(_broken(side) for side in (group.rounds, remedy.rounds if remedy else {})):
-                continue
-            variant = remedy.variant if remedy else group.advised
-            yield self.ladder.verify(variant, (place, ROUNDS), len(planned) - number)
+        rounds = [(group, place) for group in self.groups if group.remedies for place in range(ROUNDS)]
+        for number, (group, place) in enumerate(rounds):
+            after = sum(1 + len(later.remedies) for later, _ in rounds[number + 1 :])
+            yield from self._round(group, place, after)
+
+    def _round(self, group: Group, place: int, after: int) -> Iterator[Turn]:
+        """One round of a group, before some more turns: pairs first, and in turn what can't be one of a pair."""
+        order = [r for r in _in_turn(group, place) if not (r and _broken(r.rounds))]
+        for number, remedy in enumerate(order):
+            left = after + len(order) - number
+            if remedy and can_take_turns(self.ladder, group.advised, remedy.variant):
+                yield self.ladder.verify(remedy.variant, (place, ROUNDS), left, beside=group.advised)
+                advised, found = self.ladder.verified[-2:]
+                if ratio_of((advised, found)) is not None:
+                    remedy.pairs.append((advised, found))
+        alone = [r for r in order if r is None or len(r.pairs) <= place]
+        if alone == [None]:
+            return
+        for number, remedy in enumerate(alone):
+            if _broken(group.rounds):
+                return
+            yield self.ladder.verify(
+                remedy.variant if remedy else group.advised, (place, ROUNDS), after + len(alone) - number
+            )
             (remedy or group).rounds[place] = self.ladder.verified[-1]
 
     def results(self) -> dict[str, dict[str, Measured]]:
@@ -97,7 +123,7 @@ class Verification:
             for group in self.groups
             for remedy in group.remedies
             for finding in remedy.findings
-            if remedy.rounds and not _broken(group.rounds)
+            if (remedy.pairs or remedy.rounds) and not _broken(group.rounds)
         }
 
     def _group(self, advised: Variant, advice: Advice) -> Group:
@@ -139,6 +165,10 @@ class Verification:
         return variant
 
     def _measured(self, group: Group, remedy: Remedy, finding: Finding) -> Measured | None:
+        if remedy.pairs:
+            return self._by_turns(remedy.pairs).model_copy(
+                update={"quality_kept": self._quality_kept(remedy.pairs, finding)}
+            )
         for name, side in ((group.advised.name, group.rounds), (remedy.variant.name, remedy.rounds)):
             broken = _broken(side)
             if broken is not None:
@@ -148,6 +178,20 @@ class Verification:
         if not timed:
             return Measured(error="no epoch was kept, since each of them compiled anew") if pairs else None
         return self._gain(timed).model_copy(update={"quality_kept": self._quality_kept(list(pairs.values()), finding)})
+
+    def _by_turns(self, pairs: Sequence[Both]) -> Measured:
+        """What the remedy brings by the ratios of epochs in turn."""
+        ratio = mean_ratio([ratio for pair in pairs if (ratio := ratio_of(pair)) is not None])
+        before = median([lap for advised, _ in pairs for lap in advised.laps])
+        steps = pairs[0][0].epochs[0].steps
+        return Measured(
+            step_ms=before * ratio.point / steps * 1000 if steps else None,
+            step_ms_before=before / steps * 1000 if steps else None,
+            gain=1 - ratio.point,
+            gain_low=None if ratio.high is None else 1 - ratio.high,
+            gain_high=None if ratio.low is None else 1 - ratio.low,
+            n=ratio.n,
+        )
 
     def _gain(self, timed: Mapping[int, tuple[RunRecord, RunRecord]]) -> Measured:
         """What epochs of the same samples took on both sides, by the rounds that both came through."""

@@ -6,6 +6,9 @@ Two processes one after the other see two different minutes of a shared machine;
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +31,13 @@ Job = tuple[RunSpec, Path]
 _LOOK_EVERY_S = 0.1
 # Of the memory that is there: what else runs needs some, and a peak can be missed.
 MOST_MEMORY = 0.7
+# Bytes; with what stands behind it a socket's path may have about a hundred.
+_LONGEST_FOLDER = 60
+
+
+def sockets_here() -> bool:
+    """Whether turns can be handed out here: a Unix socket's path is short, and a temporary folder's may not be."""
+    return hasattr(socket, "AF_UNIX") and len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER
 
 
 def room_for(peaks_mib: Sequence[float]) -> bool:

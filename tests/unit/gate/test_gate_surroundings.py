@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -82,14 +83,21 @@ def test_environments_are_shared_where_pins_agree(tmp_path):
     assert fitting(a, c, own=b) == frozenset()
 
 
-def test_base_is_where_head_left_its_target(tmp_path):
+def in_repository(folder):
+    """A function that runs git in a repository that it has made there."""
+
     def git(*arguments: str) -> str:
         who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
         return subprocess.run(
-            ["git", "-C", str(tmp_path), *who, *arguments], capture_output=True, text=True, check=True
+            ["git", "-C", str(folder), *who, *arguments], capture_output=True, text=True, check=True
         ).stdout.strip()
 
     git("init", "-q", "-b", "main")
+    return git
+
+
+def test_base_is_where_head_left_its_target(tmp_path):
+    git = in_repository(tmp_path)
     git("commit", "-q", "--allow-empty", "-m", "one")
     left = git("rev-parse", "HEAD")
     git("switch", "-q", "-c", "change")
@@ -114,6 +122,20 @@ def test_base_is_where_head_left_its_target(tmp_path):
     with worktree(tmp_path, tip, tmp_path.parent / "there") as folder:
         assert commit_of(folder) == tip
     assert not (tmp_path.parent / "there").exists()
+
+
+def test_worktrees_of_killed_gates_are_forgotten_and_the_user_s_own_are_not(tmp_path):
+    git = in_repository(tmp_path)
+    git("commit", "-q", "--allow-empty", "-m", "one")
+    for place in ("away", "laptime-scratch-gate-killed/base"):
+        git("worktree", "add", "-q", "--detach", str(tmp_path / place), "HEAD")
+        shutil.rmtree(tmp_path / place)
+    with worktree(tmp_path, "HEAD", tmp_path / "now"):
+        pass
+    listed = git("worktree", "list", "--porcelain")
+    assert str(tmp_path / "away") in listed
+    assert "laptime-scratch" not in listed
+    assert str(tmp_path / "now") not in listed
 
 
 def test_noise_comes_from_earlier_gates_of_the_same_machine(tmp_path):

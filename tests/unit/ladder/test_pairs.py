@@ -57,7 +57,7 @@ def ran(monkeypatch, timed):
     return timed
 
 
-@pytest.mark.parametrize("slow", [{"cpu-threads": 1.15}, {"cpu-resident": 1.1}])
+@pytest.mark.parametrize("slow", [{"cpu-threads": 1.15}, {"cpu-threads": 1.5}, {"cpu-resident": 1.1}])
 def test_a_slow_minute_of_either_process_decides_nothing_where_a_pair_can_be_had(tmp_path, monkeypatch, slow):
     timed = ran(monkeypatch, Timed(drift=slow))
     ladder = a_ladder(tmp_path)
@@ -69,6 +69,7 @@ def test_a_slow_minute_of_either_process_decides_nothing_where_a_pair_can_be_had
     assert "by turns" in rung.reason
     assert all(spec.epochs == 2 and not spec.check and spec.profile == "none" for pair in timed.pairs for spec in pair)
     assert all(first.variant != second.variant for first, second in timed.pairs)
+    assert all(spec.checkpoints is None for pair in timed.pairs for spec in pair)
 
 
 def test_a_rung_that_only_a_fast_minute_made_faster_stays_out(tmp_path, monkeypatch):
@@ -114,6 +115,13 @@ def test_two_that_the_memory_does_not_hold_run_one_after_the_other(tmp_path, mon
     told = through(a_ladder(tmp_path))
     assert not timed.pairs
     assert [t for t in told if t.endswith("trial")]
+
+
+def test_where_a_socket_finds_no_place_trials_run_one_after_the_other(tmp_path, monkeypatch):
+    timed = ran(monkeypatch, Timed())
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("long" * 20)))
+    assert [t for t in through(a_ladder(tmp_path)) if t.endswith("trial")]
+    assert not timed.pairs
 
 
 def test_wherever_a_ladder_with_pairs_is_cut_off_it_goes_on_to_the_same_end(tmp_path, monkeypatch):
