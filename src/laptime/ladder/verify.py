@@ -79,15 +79,24 @@ class Verification:
         """Yields the turns; a side that fails runs no further round, for it would fail again."""
         rounds = [(group, place) for group in self.groups if group.remedies for place in range(ROUNDS)]
         for number, (group, place) in enumerate(rounds):
-            after = sum(1 + len(later.remedies) for later, _ in rounds[number + 1 :])
+            after = sum(self._turns_a_round(later) for later, _ in rounds[number + 1 :])
             yield from self._round(group, place, after)
+
+    def _turns_a_round(self, group: Group) -> int:
+        """A turn for each remedy, and one for the advised variant where a remedy does not train beside it."""
+        paired = [self._paired(group, remedy) for remedy in group.remedies]
+        return len(paired) + (not all(paired))
+
+    def _paired(self, group: Group, remedy: Remedy) -> bool:
+        return can_take_turns(self.ladder, group.advised, remedy.variant)
 
     def _round(self, group: Group, place: int, after: int) -> Iterator[Turn]:
         """One round of a group, before some more turns: pairs first, and in turn what can't be one of a pair."""
         order = [r for r in _in_turn(group, place) if not (r and _broken(r.rounds))]
-        for number, remedy in enumerate(order):
-            left = after + len(order) - number
-            if remedy and can_take_turns(self.ladder, group.advised, remedy.variant):
+        left = after + self._turns_a_round(group) + 1
+        for remedy in order:
+            if remedy and self._paired(group, remedy):
+                left -= 1
                 yield self.ladder.verify(remedy.variant, (place, ROUNDS), left, beside=group.advised)
                 advised, found = self.ladder.verified[-2:]
                 if ratio_of((advised, found)) is not None:
