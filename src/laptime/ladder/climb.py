@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from laptime.catalogue import WITHOUT, batch_of, combine, find_optimization, rung_spec
 from laptime.compare.quality import (
@@ -16,7 +18,6 @@ from laptime.compare.quality import (
     noise_points,
     shown,
 )
-from laptime.ladder.pairs import ratio_of
 from laptime.ladder.plan import Plan, hopeless, rung_of, untried
 from laptime.records import Rung, RunRecord
 from laptime.variants import OPTIMIZED, Variant, without
@@ -28,6 +29,9 @@ CLOSE = 1.25
 CLOSE_BY_TURNS = 1.6
 # A statistical rung within this of the best so far is as fast: what is left to decide it is quality.
 AS_FAST = 1.03
+
+# Two records of one trial: of what is the best so far, and of what is compared with it.
+Both = tuple[RunRecord, RunRecord]
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,7 @@ class Climb:
             return False
         return best / reach <= seconds <= best * reach
 
-    def judge(
-        self, variant: Variant, rung: Rung, record: RunRecord, trial: tuple[RunRecord, RunRecord] | None = None
-    ) -> Rung:
+    def judge(self, variant: Variant, rung: Rung, record: RunRecord, trial: Both | None = None) -> Rung:
         """Decides whether the added optimizations stay.
 
         By epochs in turn where a trial had them; else by the fastest kept epoch of each side over its processes: on a
@@ -197,7 +199,7 @@ def without_time(record: RunRecord) -> str:
     return f"{record.status}: {record.error}"
 
 
-def with_trial(top: Standing, own: Standing, trial: tuple[RunRecord, RunRecord]) -> tuple[Standing, Standing, str]:
+def with_trial(top: Standing, own: Standing, trial: Both) -> tuple[Standing, Standing, str]:
     """Both sides of a comparison with their second process; a trial without a time leaves the first round's.
 
     Of two that took turns the ratio decides: what each took alone, in minutes of its own, is left out.
@@ -210,6 +212,16 @@ def with_trial(top: Standing, own: Standing, trial: tuple[RunRecord, RunRecord])
     if ratio is not None:
         return replace(top, seconds=seconds[0]), replace(own, seconds=seconds[0] * ratio), "by turns"
     return replace(top, seconds=seconds[0]), replace(own, seconds=seconds[1]), "in two processes each, in turn"
+
+
+def ratio_of(pair: Both) -> float | None:
+    """The second's epoch over the first's, by epochs that followed each other; None where they took no turns."""
+    first, second = (record.laps for record in pair)
+    if not (pair[0].beside and pair[1].beside and first and second):
+        return None
+    if len(first) != len(second):  # images that grow have one mean
+        return median(second) / median(first)
+    return math.exp(median(math.log(b / a) for a, b in zip(first, second, strict=True)))
 
 
 def _replaced(before: Variant, after: Variant) -> str:

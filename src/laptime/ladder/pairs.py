@@ -6,12 +6,11 @@ run one after the other, as they do everywhere else.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import TYPE_CHECKING
 
+from laptime.ladder.climb import Both, ratio_of
 from laptime.ladder.process import Process, process_of
 from laptime.ladder.ranks import ranks_of
 from laptime.launchers.base import Hooks
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 WORTHS = 5
 # Loader workers prepare the next epoch's batches while the other side trains.
 _WORKS_ASIDE = "workers"
-
-Both = tuple[RunRecord, RunRecord]
 
 
 def trial(ladder: Ladder, best: Variant, variant: Variant) -> Iterator[Turn]:
@@ -87,16 +84,6 @@ def told(ladder: Ladder, turn: Turn) -> str:
     first, second = ladder.records_of(turn)[-2:]
     ratio = ratio_of((first, second))
     return "" if ratio is None else f"{turn.variant} takes {ratio:.3f} times as long as {turn.beside}"
-
-
-def ratio_of(pair: Both) -> float | None:
-    """The second's epoch over the first's, by epochs that followed each other; None where they took no turns."""
-    first, second = (record.laps for record in pair)
-    if not (pair[0].beside and pair[1].beside and first and second):
-        return None
-    if len(first) != len(second):  # images that grow have one mean
-        return median(second) / median(first)
-    return math.exp(median(math.log(b / a) for a, b in zip(first, second, strict=True)))
 
 
 def _left(ladder: Ladder, first: Process, second: Process) -> Both | None:

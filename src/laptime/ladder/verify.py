@@ -16,7 +16,8 @@ from laptime.compare.quality import judge, rules_of, scores_of
 from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, mean_ratio, median
 from laptime.devices import choose_device
 from laptime.errors import UsageError
-from laptime.ladder.pairs import Both, can_take_turns, ratio_of
+from laptime.ladder.climb import Both, ratio_of
+from laptime.ladder.pairs import can_take_turns
 from laptime.ladder.request import check_variant
 from laptime.records import Advice, Finding, Measured, RunRecord
 from laptime.variants import Variant, resolve
