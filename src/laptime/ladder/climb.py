@@ -25,7 +25,8 @@ from laptime.variants import OPTIMIZED, Variant, without
 # One process against another: on a shared machine both times wander by tens of percent (docs/log.md, "a ladder in a
 # noisy hour"), so a rung this close to the best so far, on either side, is run beside it once more.
 CLOSE = 1.25
-# By turns once more costs less and tells more, and one process may be far off: then this close is enough.
+# Behind the best so far by this much it is run once more where the two can take turns: what is refused wrongly is not
+# tried again, while what joins wrongly may leave when each part is left out in turn.
 CLOSE_BY_TURNS = 1.6
 # A statistical rung within this of the best so far is as fast: what is left to decide it is quality.
 AS_FAST = 1.03
@@ -87,11 +88,11 @@ class Climb:
         )
 
     def close(self, group: tuple[str, ...], record: RunRecord, reach: float = CLOSE) -> bool:
-        """Whether a rung is so near to the best so far, by a factor on either side, that both are to run once more."""
+        """Whether a rung is so near to the best so far that both are to run once more; `reach` is how far behind it."""
         seconds, best = fastest_s(record), self.top.seconds
         if seconds is None or best is None or _only_shown(group):
             return False
-        return best / reach <= seconds <= best * reach
+        return best / CLOSE <= seconds <= best * reach
 
     def judge(self, variant: Variant, rung: Rung, record: RunRecord, trial: Both | None = None) -> Rung:
         """Decides whether the added optimizations stay.
