@@ -124,7 +124,7 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
                 "quick",
                 epochs=2,
                 repeats=2,
-                rungs=("folded-norms", "gathered-rois", "bf16"),
+                rungs=("folded-norms", "gathered-rois"),
                 warmup_steps=1,
                 limit_train=2,
                 limit_test=2,
