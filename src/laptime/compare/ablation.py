@@ -88,7 +88,7 @@ def _left(dropped: Dropped) -> PartWorth:
         variant="",
         epoch_s=dropped.without_s,
         ratio=ratio,
-        n=2,
+        n=dropped.n,
         worth="left",
         reason=dropped.reason,
     )
@@ -99,8 +99,7 @@ TITLE = "What each part is worth"
 LEAD = (
     "The optimized variant without one part at a time. Times as long: seconds without the part over seconds with all, "
     "from n pairs of processes that took turns, an epoch of one and then of the other, where it says so, and else from "
-    "the rounds of the ladder. With a part that left, the variant was slower in the first round and in a trial; it is "
-    "in no figure above."
+    "the rounds of the ladder. A part that left was not shown to make the variant faster; it is in no figure above."
 )
 HEADER = ("left out", "s/epoch", "times as long", "{quality}, points", "verdict")
 

@@ -1,20 +1,18 @@
-"""The first round: tries each rung on the best so far, then leaves each part of the optimized variant out in turn."""
+"""The first round: tries each rung on the best so far, then has `ablation` leave out each part of what is optimized."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from laptime.catalogue import find_optimization
-from laptime.compare.quality import advantage, noise_points, rules_of
+from laptime.compare.quality import rules_of
 from laptime.errors import UsageError
 from laptime.ladder import pairs
-from laptime.ladder.climb import CLOSE, CLOSE_BY_TURNS, Climb, Standing, fastest_s, standing_of, with_trial
+from laptime.ladder.ablation import Ablation
+from laptime.ladder.climb import CLOSE, CLOSE_BY_TURNS, Climb, standing_of
 from laptime.ladder.plan import rung_of
 from laptime.ladder.request import check_variant
-from laptime.records import Dropped, Rung
-from laptime.variants import Variant, on_several, without
+from laptime.variants import Variant, on_several
 
 if TYPE_CHECKING:
     from laptime.ladder.run import Ladder
@@ -70,77 +68,3 @@ def _try(ladder: Ladder, climb: Climb, group: tuple[str, ...]) -> Iterator[Turn]
         yield from pairs.trial(ladder, climb.best, variant)
         trial = (ladder.trials[-2], ladder.trials[-1])
     ladder.replace_rung(climb.judge(variant, rung, first, trial))
-
-
-class Ablation:
-    """Leaves each part of the optimized variant out in turn; a part without which it is faster leaves it.
-
-    One after another, so that of two parts that can stand for each other only one goes. What is fixed at the end, the
-    optimized variant and each of its parts' absence, has run in the first round as it is: variants that were measured
-    while a part was still there that left later are run again.
-
-    Args:
-        ladder: whose first round it is.
-        whole: the optimized variant with what it reached.
-        rung: its place.
-    """
-
-    def __init__(self, ladder: Ladder, whole: Standing, rung: Rung) -> None:
-        self.ladder, self.whole, self.rung = ladder, whole, rung
-
-    def turns(self) -> Iterator[Turn]:
-        """Yields the turns."""
-        for name in [o.name for o in self.whole.variant.optimizations]:
-            if len(self.whole.variant.optimizations) > 1:
-                yield from self._leave_out(name)
-        yield from self._run_again()
-
-    def _leave_out(self, name: str) -> Iterator[Turn]:
-        part = without(self.whole.variant, name)
-        yield self.ladder.enter(part, rung_of(part, on=None))
-        own = standing_of(part, self.ladder.runs[-1:], self.ladder.record.quality)
-        if own.seconds is None or self.whole.seconds is None or own.seconds >= self.whole.seconds:
-            return
-        if self._worse(name, own):
-            return
-        yield from pairs.trial(self.ladder, self.whole.variant, part)
-        trial = (self.ladder.trials[-2], self.ladder.trials[-1])
-        if any(fastest_s(r) is None for r in trial):
-            return
-        whole, own, said = with_trial(self.whole, own, trial)
-        assert whole.seconds is not None
-        assert own.seconds is not None
-        if own.seconds < whole.seconds:
-            self._drop(name, whole.seconds, own, said)
-        else:
-            self.whole = whole
-
-    def _worse(self, name: str, own: Standing) -> bool:
-        """Whether quality falls without a statistical part by more than noise: then it earns its place by that."""
-        if find_optimization(name).klass != "statistical" or None in (own.quality, self.whole.quality):
-            return False
-        metric, whole = self.ladder.record.quality, self.whole.quality or 0.0
-        lost = advantage(whole, own.quality or 0.0, metric)
-        rules = rules_of(self.ladder.record)
-        return rules.real_data and lost > noise_points(whole, rules.test_count, metric)
-
-    def _drop(self, name: str, with_s: float, own: Standing, said: str) -> None:
-        seconds = own.seconds or 0.0
-        reason = f"{with_s:.3g} s an epoch with it, {seconds:.3g} s without, {said}"
-        self.ladder.drop(Dropped(name=name, with_s=with_s, without_s=seconds, reason=reason))
-        self.ladder.retract(own.variant.name)
-        variant = replace(own.variant, name=self.whole.variant.name)
-        self.whole = Standing(variant, own.seconds, own.quality)
-
-    def _run_again(self) -> Iterator[Turn]:
-        whole = self.whole.variant
-        for variant in (whole, *(without(whole, o.name) for o in whole.optimizations)):
-            names = {o.name for o in variant.optimizations}
-            ran = self.ladder.variants.get(variant.name)
-            if ran is not None and {o.name for o in ran.optimizations} != names:
-                self.ladder.retract(variant.name)
-                ran = None
-            if ran is None and names:
-                left = "; ".join(f"{d.name} left: {d.reason}" for d in self.ladder.record.dropped)
-                rung = rung_of(variant, on=self.rung.on if variant is whole else None)
-                yield self.ladder.enter(variant, rung.model_copy(update={"reason": left if variant is whole else ""}))

@@ -40,21 +40,35 @@ def trial(ladder: Ladder, best: Variant, variant: Variant) -> Iterator[Turn]:
 
 
 def worths(ladder: Ladder) -> Iterator[Turn]:
-    """Yields pairs of the optimized variant with each of its parts left out; their ratios go into the record."""
+    """Yields pairs of the optimized variant with each of its parts left out, where the first round has not done so."""
     if not (ladder.preset.ablation and ladder.plan.adaptive):
         return
     whole = ladder.variants.get(f"{ladder.plan.device}-{OPTIMIZED}")
     parts = [v for name, v in ladder.variants.items() if whole and name.startswith(f"{whole.name}-without-")]
-    found: dict[str, tuple[float, ...]] = {}
-    for number, part in enumerate(parts * WORTHS):
+    open_ones = [part for part in parts if part.name not in ladder.record.worths]
+    for number, part in enumerate(open_ones):
         assert whole is not None
+        yield from worth(ladder, whole, part, (len(open_ones) - number) * WORTHS)
+
+
+def worth(ladder: Ladder, whole: Variant, part: Variant, left: int | None = None) -> Iterator[Turn]:
+    """Yields pairs of a variant with itself less a part; their ratios go into the record beside those already there.
+
+    Args:
+        ladder: whose pairs they are.
+        whole: the variant.
+        part: the variant without the part.
+        left: pairs that are still to come, these with them; None where nobody knows.
+    """
+    for number in range(WORTHS):
         if not can_take_turns(ladder, whole, part):
-            continue
-        yield ladder.pair(whole, part, len(parts) * WORTHS - number)
+            return
+        yield ladder.pair(whole, part, None if left is None else left - number)
         ratio = ratio_of((ladder.trials[-2], ladder.trials[-1]))
         if ratio is not None:
-            found[part.name] = (*found.get(part.name, ()), ratio)
-            ladder.record = ladder.record.model_copy(update={"worths": dict(found)})
+            known = ladder.record.worths
+            found = {**known, part.name: (*known.get(part.name, ()), ratio)}
+            ladder.record = ladder.record.model_copy(update={"worths": found})
 
 
 def run_pair(ladder: Ladder, turn: Turn, pair: Sequence[Variant], hooks: Hooks) -> RunRecord:

@@ -204,8 +204,8 @@ class Ladder:
         self._save()
 
     def drop(self, dropped: Dropped) -> None:
-        """Notes a part that leaves the optimized variant."""
-        self.record = self.record.model_copy(update={"dropped": (*self.record.dropped, dropped)})
+        """Notes a part that leaves the optimized variant; what the others are worth without it is not known then."""
+        self.record = self.record.model_copy(update={"dropped": (*self.record.dropped, dropped), "worths": {}})
 
     def retract(self, name: str) -> None:
         """Takes a variant back that the first round has changed or made needless; what it ran becomes a trial."""

@@ -63,16 +63,18 @@ class LeftOut(Readable):
 
 
 class Dropped(Readable):
-    """An optimization that left the optimized variant, since that is faster without it.
+    """An optimization that left the optimized variant, since nothing showed that it makes that faster.
 
     Attributes:
-        with_s, without_s: fastest epoch of both sides in the first round and in the trial; of a trial by turns the
-            ratio is the trial's.
+        with_s, without_s: fastest epoch of both sides in the first round and in a trial; where processes took turns
+            the ratio is theirs.
+        n: processes of each side, or pairs that took turns.
     """
 
     name: str
     with_s: float
     without_s: float
+    n: int = 2
     reason: str
 
 

@@ -1,7 +1,9 @@
 """Pairs by turns in a ladder: they decide where one process can't, and tell what each part is worth."""
 
+import itertools
+
 import pytest
-from tests.unit.ladder.test_resumed_ladder import Cut, Runs, a_ladder, outcome, seconds_of
+from tests.unit.ladder.test_resumed_ladder import WORTH, Cut, Runs, a_ladder, outcome, seconds_of
 from tests.unit.ladder.turning import through
 
 from laptime.ladder import pairs
@@ -17,9 +19,10 @@ SLOW = 3.0
 class Timed(Runs):
     """Processes alone, and pairs by turns; whatever `drift` says of a process alone, a pair's ratio is true."""
 
-    def __init__(self, cut=None, drift=None, peak_mib=900.0, holds=True) -> None:
+    def __init__(self, cut=None, drift=None, peak_mib=900.0, holds=True, scatter=(1.0,)) -> None:
         super().__init__(cut)
         self.drift, self.peak_mib, self.holds, self.pairs = drift or {}, peak_mib, holds, []
+        self.scatter = itertools.cycle(scatter)
 
     def __call__(self, launcher, spec, folder, hooks) -> RunRecord:
         record = super().__call__(launcher, spec, folder, hooks)
@@ -32,12 +35,12 @@ class Timed(Runs):
             raise Cut
         self.started.append((first[0].variant, second[0].variant, second[1].parent.name))
         self.pairs.append((first[0], second[0]))
-        return self.side(first, second[0]), self.side(second, first[0])
+        return self.side(first, second[0]), self.side(second, first[0], next(self.scatter))
 
-    def side(self, job, other):
+    def side(self, job, other, off=1.0):
         spec, folder = job
         (folder / "checkpoints").mkdir(parents=True)
-        seconds = seconds_of(frozenset(o.name for o in spec.optimizations))
+        seconds = seconds_of(frozenset(o.name for o in spec.optimizations)) * off
         epochs = tuple(
             EpochRecord(index=i, epoch_s=seconds * SLOW * (1 + i), samples=100, ended_at=1000.0 + i)
             for i in range(spec.epochs)
@@ -86,16 +89,51 @@ def test_each_part_is_measured_beside_the_whole(tmp_path, monkeypatch):
     ladder = a_ladder(tmp_path)
     told = through(ladder)
     (dropped,) = ladder.record.dropped
+    assert dropped.n == pairs.WORTHS
     assert (dropped.name, dropped.without_s / dropped.with_s) == ("threads", pytest.approx(1 / (1.5 * 0.95)))
     for part, worth in (("bf16", 2.5), ("dead-taps", 1 / 0.6), ("resident", 2.0)):
         name = f"cpu-optimized-without-{part}"
         assert told.count(f"{name} beside cpu-optimized, by turns") == pairs.WORTHS
         assert ladder.record.worths[name] == pytest.approx((worth,) * pairs.WORTHS)
-    assert "by turns" in told[-1]
+    assert "by turns" not in told[-1]  # nothing is measured twice
     worths = {p.part: p for p in ladder.compare().parts}
     assert worths["resident"].by_turns
     assert (worths["resident"].n, worths["resident"].worth) == (pairs.WORTHS, "earns its place")
     assert worths["resident"].ratio_high == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("worth", "scatter", "stays", "sets"),
+    [
+        (1.0, (1.0,), False, 1),  # it brings nothing
+        (1.02, (1.0, 1.005, 0.995), True, 1),
+        (1.0, (0.97, 1.01, 1.02, 1.04, 1.05), False, 2),  # it seems to, and five more pairs don't show it
+        (0.98, (1.0,), False, 1),
+    ],
+)
+def test_a_part_stays_where_it_is_shown_to_bring_something(tmp_path, monkeypatch, worth, scatter, stays, sets):
+    monkeypatch.setitem(WORTH, "threads", 1 / (1.5 * worth))  # with bf16; alone it joins by more
+    ran(monkeypatch, Timed(scatter=scatter))
+    ladder = a_ladder(tmp_path)
+    told = through(ladder)
+    pair = "cpu-optimized-without-threads beside cpu-optimized, by turns"
+    assert told.count(pair) == sets * pairs.WORTHS
+    assert [d.name for d in ladder.record.dropped] == ([] if stays else ["threads"])
+    assert ("threads" in {o.name for o in ladder.variants["cpu-optimized"].optimizations}) is stays
+    found = {p.part: p for p in ladder.compare().parts}
+    assert found["threads"].worth == ("earns its place" if stays else "left")
+    assert found["threads"].n == sets * pairs.WORTHS
+
+
+def test_what_was_measured_beside_a_part_that_left_is_measured_again(tmp_path, monkeypatch):
+    # In the minute of its first process dead-taps seems to bring least, so it is decided on before threads leaves.
+    ran(monkeypatch, Timed(drift={"cpu-optimized-without-dead-taps": 0.3}))
+    ladder = a_ladder(tmp_path)
+    told = through(ladder)
+    pair = "cpu-optimized-without-dead-taps beside cpu-optimized, by turns"
+    assert told.count(pair) == 2 * pairs.WORTHS
+    assert told[-pairs.WORTHS :] == [pair] * pairs.WORTHS
+    assert len(ladder.record.worths["cpu-optimized-without-dead-taps"]) == pairs.WORTHS
 
 
 def test_after_two_that_took_no_turns_all_trials_run_one_after_the_other(tmp_path, monkeypatch):

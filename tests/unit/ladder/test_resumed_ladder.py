@@ -78,7 +78,7 @@ def a_ladder(tmp_path, before: LadderRecord | None = None) -> Ladder:
         quality_floor=0.6,
         request=kept_request(REQUEST),
     )
-    again = {"rungs": (), "dropped": (), "left_out": plan.left_out, "status": "running"}
+    again = {"rungs": (), "dropped": (), "worths": {}, "left_out": plan.left_out, "status": "running"}
     ladder = Ladder(REQUEST, record.model_copy(update=again), plan, Places(tmp_path / "home"))
     ladder.folder = tmp_path / "ladder"
     if before is not None:
