@@ -23,6 +23,8 @@ Stage = Literal[
     "optimizer",
     "step",
 ]
+# The machine's sides that an optimization may be for.
+ANYWHERE = ("cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class OptimizationEntry:
         probe: key in `ProbeRecord.gains` that must show a gain on this machine before it enters, if it has one.
         excludes: optimizations whose place it takes, and they its: a variant holds only the one that was added last.
         only_shown: a rung that is kept for comparison and never joins the optimized variant.
-        earned: joins the optimized variant only in a ladder that measured it, never by the variant's name or untried.
+        earned: on these devices it joins the optimized variant only in a ladder that measured it, never by the
+            variant's name or untried.
         shifts: values of options that make the class a weaker one.
         alone: holds the place of the whole loop, so a variant that has it is the baseline and this, and nothing else.
         extra: the optional extra that it needs, called as the package that it brings.
@@ -72,12 +75,12 @@ class OptimizationEntry:
     stage: Stage
     title: str
     explanation: str
-    devices: tuple[str, ...] = ("cpu", "cuda")
+    devices: tuple[str, ...] = ANYWHERE
     options: tuple[OptionEntry, ...] = ()
     probe: str | None = None
     excludes: tuple[str, ...] = ()
     only_shown: bool = False
-    earned: bool = False
+    earned: tuple[str, ...] = ()
     shifts: tuple[Shift, ...] = ()
     probe_limit_s: float = 0.0
     alone: bool = False

@@ -36,6 +36,7 @@ from laptime.measure.machine import machine, with_ceilings
 from laptime.optimizations.base import Parts
 from laptime.records import ProbeRecord, write_json
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
+from laptime.variants import joins_by_name
 
 _ROUNDS = 5
 # A step at a large batch takes long and varies less.
@@ -155,7 +156,7 @@ def refused_of(workload: str) -> Collection[str]:
 def exact_before(workload: str, device: str, rung: str) -> tuple[OptimizationSpec, ...]:
     """What the exact rungs before one in its ladder come to."""
     rungs, refused = LADDERS[device], refused_of(workload)
-    chosen = map(rung_spec, rungs[: rungs.index(rung)])
+    chosen = map(rung_spec, (r for r in rungs[: rungs.index(rung)] if joins_by_name(device, r, workload)))
     return combine((), *(o for o in chosen if find_optimization(o.name).klass == "exact" and o.name not in refused))
 
 

@@ -108,7 +108,7 @@ def _lasting(device: str, left_out: tuple[str, ...], workload: str) -> tuple[str
 
 def _ablations(device: str, workload: str) -> tuple[str, ...]:
     """The optimized variant less any one optimization: too many to list, so only those of `WITHOUT` are."""
-    joining = (rung_spec(rung).name for rung in LADDERS[device] if joins_by_name(rung, workload))
+    joining = (rung_spec(rung).name for rung in LADDERS[device] if joins_by_name(device, rung, workload))
     return tuple(f"{device}-{_WITHOUT}{name}" for name in joining)
 
 
@@ -116,7 +116,7 @@ def _rungs(device: str, rung: str, workload: str) -> tuple[str, ...]:
     ladder = LADDERS[device]
     if rung == BASELINE:
         return ()
-    lasting = tuple(r for r in ladder if r == rung or joins_by_name(r, workload))
+    lasting = tuple(r for r in ladder if r == rung or joins_by_name(device, r, workload))
     if rung == OPTIMIZED:
         return lasting
     if rung.startswith(_WITHOUT):
@@ -124,10 +124,10 @@ def _rungs(device: str, rung: str, workload: str) -> tuple[str, ...]:
     return lasting[: lasting.index(rung) + 1]
 
 
-def joins_by_name(rung: str, workload: str = "") -> bool:
-    """Whether a rung is in the optimized variant, of a workload, before any ladder has measured it."""
+def joins_by_name(device: str, rung: str, workload: str = "") -> bool:
+    """Whether a rung is in a device's optimized variant, of a workload, before any ladder has measured it."""
     entry = find_optimization(rung_spec(rung).name)
-    return not (entry.only_shown or entry.earned or entry.workload not in ("", workload))
+    return not (entry.only_shown or device in entry.earned or entry.workload not in ("", workload))
 
 
 def without(whole: Variant, name: str) -> Variant:

@@ -66,6 +66,7 @@ STATISTICAL: tuple[str, ...] = ("label-smoothing", "flip", "decay", "ema", "prog
 LADDERS: dict[str, tuple[str, ...]] = {
     "cpu": (
         "parsed-once",
+        "workers",
         "resident",
         "no-reads",
         "threads",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laptime.entries import OptimizationEntry, OptionEntry
+from laptime.entries import ANYWHERE, OptimizationEntry, OptionEntry
 
 # What large-batch takes where no size is given: two cores are busy at 512; small steps use a fraction of a GPU.
 LARGE_BATCHES = {"cpu": 512, "cuda": 2048}
@@ -18,7 +18,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
             OptionEntry("lr", 0.02, "learning rate at the baseline's batch"),
             OptionEntry("momentum", 0.9, "share of the last update that goes on"),
         ),
-        earned=True,
+        earned=ANYWHERE,
     ),
     OptimizationEntry(
         "large-batch",
@@ -41,7 +41,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
         "OneCycle learning rate",
         "The learning rate rises over 30 % of the steps and then falls to nearly zero; large-batch brings it too.",
         options=(OptionEntry("factor", 1.0, "peak as a multiple of the learning rate it finds"),),
-        earned=True,
+        earned=ANYWHERE,
     ),
     OptimizationEntry(
         "decay",
@@ -53,7 +53,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
             OptionEntry("amount", 0.05, "decay, times the learning rate in each step"),
             OptionEntry("norms", False, "whether norms and biases are decayed too"),
         ),
-        earned=True,
+        earned=ANYWHERE,
     ),
     OptimizationEntry(
         "label-smoothing",
@@ -62,7 +62,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
         "label smoothing",
         "A share of each label is spread over all classes, in the training loss alone.",
         options=(OptionEntry("amount", 0.1, "share of a label that is spread"),),
-        earned=True,
+        earned=ANYWHERE,
     ),
     OptimizationEntry(
         "flip",
@@ -71,7 +71,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
         "mirrored images",
         "Mirrors half of the images in each epoch, whole batches at once.",
         options=(OptionEntry("mode", "alternating", "alternating (each image every second epoch) or random"),),
-        earned=True,
+        earned=ANYWHERE,
     ),
     OptimizationEntry(
         "progressive-resizing",
@@ -85,7 +85,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
             OptionEntry("step", 8, "sides are multiples of this"),
         ),
         excludes=("graph",),  # a graph is recorded for one shape
-        earned=True,
+        earned=ANYWHERE,
     ),
     OptimizationEntry(
         "ema",
@@ -97,6 +97,6 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
             OptionEntry("epochs", 0.25, "memory of the average, in epochs"),
             OptionEntry("every", 4, "steps between two updates"),
         ),
-        earned=True,
+        earned=ANYWHERE,
     ),
 )

@@ -19,7 +19,7 @@ from laptime.launchers import ranks_there
 from laptime.ledger import read_ledger
 from laptime.places import Places
 from laptime.records import ProbeRecord, Readable
-from laptime.variants import baseline_of, without
+from laptime.variants import baseline_of, joins_by_name, without
 
 # Start of a process: imports, data, model, one-step check.
 _STARTUP_S = 8.0
@@ -63,7 +63,8 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         variant, rung = climb.next_rung(group)
         names.append(variant.name)
         if rung.on == climb.best.name:
-            climb.top = Standing(variant)  # as if every rung joined
+            if joins_by_name(device, group[-1], entry.name):
+                climb.top = Standing(variant)  # as if every rung joined that need not earn its place
         else:
             beside.add(variant.name)
     if plan.adaptive:

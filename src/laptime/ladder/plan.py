@@ -105,7 +105,7 @@ def tried_rungs(device: str, preset: Preset) -> tuple[str, ...]:
     if own is None:
         others = _of_others(device, preset)
         return tuple(r for r in LADDERS[device] if r not in others)
-    return tuple(r for r in LADDERS[device] if r in own or joins_by_name(r))
+    return tuple(r for r in LADDERS[device] if r in own or joins_by_name(device, r))
 
 
 def _of_others(device: str, preset: Preset) -> set[str]:
@@ -199,8 +199,8 @@ def _batch(key: str) -> str:
 
 def untried(plan: Plan) -> list[str]:
     """Rungs that a short ladder does not try, which the optimized variant holds all the same."""
-    tried = {name for group in plan.rungs for name in group}
-    return [r for r in LADDERS[plan.device] if r not in tried and r not in plan.refused and joins_by_name(r)]
+    settled = {*plan.refused, *(name for group in plan.rungs for name in group)}
+    return [r for r in LADDERS[plan.device] if r not in settled and joins_by_name(plan.device, r)]
 
 
 def rung_of(variant: Variant, on: str | None, adds: str | None = None) -> Rung:

@@ -111,7 +111,7 @@ def workers(recipe: Recipe, options: Options) -> Recipe:
     asked = int(options["count"])
     if asked < -1:
         raise UsageError(f"workers:count={asked} is no number of processes: give 0 or more, or -1 to try some.")
-    most = asked if asked >= 0 else candidates(allowed_cores() // recipe.world.here)[-1]
+    most = asked if asked >= 0 else candidates(recipe)[-1]
     held, why = room_for_workers(recipe, most, recipe.batch_size // recipe.copies)
     note, count = "", held
     if asked == -1:
@@ -123,15 +123,15 @@ def workers(recipe: Recipe, options: Options) -> Recipe:
     return replace(recipe, loading=replace(recipe.loading, workers=count), settled=settled, notes=notes)
 
 
-def candidates(cores: int) -> tuple[int, ...]:
-    """The numbers of workers that are tried on this many cores."""
-    return tuple(n for n in _CANDIDATES if n <= cores)
+def candidates(recipe: Recipe) -> tuple[int, ...]:
+    """The numbers of workers that are tried: those that the cores allow, and what the baseline has."""
+    cores = allowed_cores() // recipe.world.here
+    return tuple(sorted({n for n in _CANDIDATES if n <= cores} | {recipe.loading.workers}))
 
 
 def tried(recipe: Recipe, most: int) -> dict[int, float]:
     """Samples a second by number of workers: a few batches each, timed once every worker has delivered one."""
-    counts = candidates(allowed_cores() // recipe.world.here)
-    return {count: _rate(recipe, count) for count in counts if count <= most}
+    return {count: _rate(recipe, count) for count in candidates(recipe) if count <= most}
 
 
 def _rate(recipe: Recipe, count: int) -> float:

@@ -15,7 +15,8 @@ from laptime.optimizations.dead_taps import dead_taps
 from laptime.spec import OptimizationSpec
 from laptime.variants import resolve
 
-LADDER = resolve("cpu-optimized+products:layers=all+progressive-resizing+flip+decay+ema+compile:backend=eager")
+LADDER = resolve("cpu-optimized+products:layers=all+progressive-resizing+flip+decay+ema")
+COMPILED = resolve("cpu-optimized+progressive-resizing+flip+decay+ema+compile:backend=eager")
 
 
 def sized(height: int, width: int) -> ImageData:
@@ -27,6 +28,7 @@ def sized(height: int, width: int) -> ImageData:
     return replace(data, train=cut(data.train), test=cut(data.test))
 
 
+@pytest.mark.parametrize("variant", [LADDER, COMPILED], ids=["products", "compile"])
 @pytest.mark.parametrize(
     "size",
     [
@@ -36,8 +38,8 @@ def sized(height: int, width: int) -> ImageData:
         pytest.param((90, 17), marks=pytest.mark.long),
     ],
 )
-def test_one_step_of_the_whole_ladder(size):
-    found = check_one_step(make_spec(optimizations=LADDER.optimizations, epochs=2), sized(*size), 8)
+def test_one_step_of_the_whole_ladder(size, variant):
+    found = check_one_step(make_spec(optimizations=variant.optimizations, epochs=2), sized(*size), 8)
     assert found.passed, found.findings()
 
 

@@ -13,7 +13,7 @@ from laptime.engine.build import build
 from laptime.errors import UsageError
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
-from laptime.optimizations import loader_room
+from laptime.optimizations import loader, loader_room
 from laptime.optimizations.augment import Augmented
 from laptime.optimizations.data import ItemDataset, items, no_room, settle
 from laptime.optimizations.loader import candidates, pinned, workers
@@ -95,10 +95,12 @@ def test_the_number_that_was_tried_out_is_written_down(recipe):
     assert not multiprocessing.active_children()
 
 
-def test_candidates_stay_within_the_cores():
-    assert candidates(1) == (0,)
-    assert candidates(4) == (0, 2, 4)
-    assert candidates(64) == (0, 2, 4, 8)
+@pytest.mark.parametrize(
+    ("cores", "own", "tried"), [(1, 0, (0,)), (4, 0, (0, 2, 4)), (64, 0, (0, 2, 4, 8)), (2, 4, (0, 2, 4))]
+)
+def test_candidates_are_what_the_cores_hold_and_what_the_baseline_has(recipe, monkeypatch, cores, own, tried):
+    monkeypatch.setattr(loader, "allowed_cores", lambda: cores)
+    assert candidates(replace(recipe, loading=replace(recipe.loading, workers=own))) == tried
 
 
 def test_where_memory_holds_no_more_workers_they_are_fewer_and_a_note_tells(recipe, monkeypatch):
