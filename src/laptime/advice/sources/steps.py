@@ -1,0 +1,95 @@
+"""Where a run's counted steps went: medians over its kept epochs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from laptime.records import RunRecord
+from laptime.records.breakdown import Breakdown, Quartiles
+from laptime.records.rates import middle
+
+# Quartiles of fewer steps say nothing of how much steps scatter.
+_FEWEST_STEPS = 4
+# What signals call the parts of a step.
+PARTS = {
+    "data": "wait",
+    "copy": "copy",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "read": "read",
+}
+
+
+def steps_of(record: RunRecord) -> dict[str, Any]:
+    """The step and its parts: medians over the kept epochs of each epoch's medians."""
+    broken = [e.breakdown for e in record.kept if e.breakdown is not None]
+    on_gpu = runs_on_gpu(record)
+    if not broken:
+        return _coarse(record, on_gpu)
+    epochs = _by_rank(record) if record.ranks > 1 else []
+    ranks = [middle([_compute(epoch[place], on_gpu) for epoch in epochs]) for place in range(record.ranks)]
+    return {
+        "step_ms": middle([b.step_ms.median for b in broken]),
+        "noise": middle([noise_of(b.step_ms, b.steps) for b in broken]),
+        **{f"{name}_ms": middle([_part(b, part, on_gpu) for b in broken]) for part, name in PARTS.items()},
+        "fetch_cpu_share": middle([b.fetch_cpu_share for b in broken]),
+        "process_cpu_ms": middle([b.process_cpu_ms for b in broken]),
+        "first_batch_s": middle([b.first_batch_s for b in broken]),
+        "worker_start_s": middle([b.worker_start_s for b in broken]),
+        "gc_ms": middle([b.gc_s * 1e3 / b.steps for b in broken if b.gc_s is not None and b.steps]),
+        "rank_compute_ms": None if None in ranks else tuple(r for r in ranks if r is not None),
+    }
+
+
+def _part(broken: Breakdown, part: str, on_gpu: bool) -> float | None:
+    """The device's clock is the one that counts on a GPU, but values are read by the host."""
+    if part == "data" and on_gpu:
+        return _exposed(broken)
+    places = [broken.parts_ms] if part == "read" else [broken.device_ms, broken.parts_ms]
+    found = next((p[part] for p in places if part in p), None)
+    return None if found is None else found.median
+
+
+def _exposed(broken: Breakdown) -> float | None:
+    """A GPU's wait for data: the host fetches while it works, so only what the device stands idle for is exposed."""
+    device, host = broken.device_ms.get("data"), broken.parts_ms.get("data")
+    if device is None:
+        return None
+    return device.median if host is None else min(device.median, host.median)
+
+
+def _by_rank(record: RunRecord) -> list[tuple[Breakdown, ...]]:
+    """Of each kept epoch the breakdowns of all ranks, where all are known."""
+    whole = [(e.breakdown, *e.ranks_breakdown) for e in record.kept if e.breakdown is not None]
+    return [tuple(b for b in ranks if b is not None) for ranks in whole if len(ranks) == record.ranks]
+
+
+def _compute(broken: Breakdown, on_gpu: bool) -> float | None:
+    """What a rank takes before it waits for the others, which happens in the backward pass."""
+    clock = broken.device_ms if on_gpu else broken.parts_ms
+    parts = [clock[p].median for p in ("data", "copy", "forward") if p in clock]
+    return sum(parts) if parts else None
+
+
+def _coarse(record: RunRecord, on_gpu: bool) -> dict[str, Any]:
+    """Records without breakdowns: the epoch's totals by part, over its steps; the noise is not known."""
+    kept = [e for e in record.kept if e.steps and e.step_ms_median is not None]
+    parts = {
+        f"{name}_ms": middle([e.parts_s[part] * 1e3 / e.steps for e in kept if part in e.parts_s])
+        for part, name in PARTS.items()
+        if not (part == "data" and on_gpu)  # the host's, hidden or not
+    }
+    return {"step_ms": middle([e.step_ms_median for e in kept]), **parts}
+
+
+def runs_on_gpu(record: RunRecord) -> bool:
+    """Whether a GPU trained."""
+    return record.spec is not None and record.spec.device == "cuda"
+
+
+def noise_of(step: Quartiles, steps: int) -> float | None:
+    """Quartile range over the median; None where nobody saw single steps (a mean alone has no range)."""
+    if steps < _FEWEST_STEPS or step.high <= step.low or step.median <= 0:
+        return None
+    return (step.high - step.low) / step.median

@@ -1,0 +1,64 @@
+"""What a trace says, scaled to the counted steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from laptime.advice.signals import Signals
+from laptime.advice.sources.steps import PARTS, noise_of
+from laptime.records.trace import OperatorRow, TraceSummary
+
+
+def with_trace(found: Signals, trace: TraceSummary) -> Signals:
+    """Adds a trace; what the record says already stays, since those steps were not slowed by a profiler."""
+    on_device = trace.device == "cuda" and "device" not in trace.missing
+    # A GPU's host runs ahead and waits in some step for all of them: one step of it says nothing, their mean does.
+    own = trace.step_mean_ms if on_device else trace.step_ms.median
+    step = own if found.step_ms is None else found.step_ms
+    by = step / own if own > 0 else 1.0
+    # A GPU's run of which only the host was recorded: its operators' times are those of launching them.
+    blind = found.device == "cuda" and not on_device
+    said = {k: v for k, v in vars(found).items() if v is not None}
+    whole = replace(found, **{**_of_trace(trace, by), **said, "step_ms": step})
+    return replace(
+        whole,
+        trace_steps=trace.steps or None,
+        operators=None if blind else _operators(trace, by),
+        kernels=_scaled(trace.kernels, by, "busy_ms", "idle_ms", "unexplained_idle_ms", "layout_ms"),
+        copies=tuple(_scaled(r, by, "ms") for r in trace.copies) if on_device else None,
+        syncs=tuple(_scaled(r, by, "wait_ms", "idle_after_ms") for r in trace.syncs) if on_device else None,
+        collectives=None if blind else tuple(_scaled(r, by, "ms", "exposed_ms") for r in trace.collectives),
+        elementwise_calls=None if blind else trace.elementwise_calls,
+        elementwise_ms=None if blind else _times(trace.elementwise_ms, by),
+        optimizer_calls=None if blind else trace.optimizer_calls,
+    )
+
+
+def device_of(trace: TraceSummary) -> Literal["cpu", "cuda"]:
+    """A GPU's runtime was called where its kernels are missed."""
+    return "cuda" if "device" in trace.missing else trace.device
+
+
+def _operators(trace: TraceSummary, by: float) -> tuple[OperatorRow, ...] | None:
+    return tuple(_scaled(r, by, "self_ms", "total_ms", "device_self_ms") for r in trace.operators) or None
+
+
+def _of_trace(trace: TraceSummary, by: float) -> dict[str, Any]:
+    """What a trace says of the step as a whole; the data wait is the exposed one, where it is attributed."""
+    times = {f"{PARTS[p]}_ms": ms for p, ms in trace.regions_ms.items() if p in PARTS}
+    if device_of(trace) == "cuda":
+        times.pop("wait_ms", None)  # the host's, hidden or not
+    others = {"wait_ms": trace.attribution_ms.get("data_loading"), "optimizer_ms": trace.optimizer_ms}
+    times |= {k: v for k, v in {**others, "gc_ms": trace.gc_ms}.items() if v is not None}
+    return {"noise": noise_of(trace.step_ms, trace.steps), "ranks": trace.world} | {k: v * by for k, v in times.items()}
+
+
+def _scaled(row: Any, by: float, *names: str) -> Any:
+    if row is None:
+        return None
+    return row.model_copy(update={n: getattr(row, n) * by for n in names if getattr(row, n) is not None})
+
+
+def _times(value: float | None, by: float) -> float | None:
+    return None if value is None else value * by
