@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.optim import Optimizer
 
+from laptime.engine.room import memory_of
 from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.optimizations.boxes import BoxResidentLoader
 from laptime.optimizations.data import ItemLoader, OwnResidentLoader, ResidentLoader, innermost
@@ -50,14 +51,8 @@ def describe(recipe: Recipe, parts: Parts, marks: set[str]) -> SetupRecord:
         steps=len(parts.loader),
         biased_before_norm=biased_before_norm(recipe),
         dead_parameters=dead_parameters(recipe),
-        device_memory_mib=_device_memory_mib(parts.device),
+        device_memory_mib=memory_of(parts.device) / 2**20,
     )
-
-
-def _device_memory_mib(device: torch.device) -> float | None:
-    if device.type != "cuda":
-        return None
-    return float(torch.cuda.get_device_properties(device).total_memory) / 2**20
 
 
 def samples_of_a_rank(recipe: Recipe) -> int:

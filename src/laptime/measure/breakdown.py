@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,9 @@ class Ending:
     drain_s: float
 
 
-def break_down(times: EpochTimes, gc_s: float | None = None, ending: Ending | None = None) -> Breakdown | None:
+def break_down(
+    times: EpochTimes, gc_s: float | None = None, ending: Ending | None = None, workers_cpu_s: float | None = None
+) -> Breakdown | None:
     """The steps of an epoch by part; None without steps.
 
     The first step, which waits for the first batch, stands apart; an epoch of one step is described by that one.
@@ -40,26 +43,34 @@ def break_down(times: EpochTimes, gc_s: float | None = None, ending: Ending | No
         times: what the marks saw.
         gc_s: seconds in Python's garbage collector.
         ending: how the epoch ended on a GPU; None on a CPU.
+        workers_cpu_s: CPU time of worker processes in the whole epoch, in seconds; None where not known.
     """
     if not len(times.ns):
         return None
     steps = times.ns[1:] if len(times.ns) > 1 else times.ns
     later = len(times.ns) - 1
-    step_ms, p99_ms = _whole_steps(times, steps.sum(axis=1), ending)
     return Breakdown(
         steps=len(steps),
-        step_ms=step_ms,
-        step_p99_ms=p99_ms,
+        **_whole_steps(times, steps, ending),
         parts_ms={part: Quartiles.of((steps[:, i] / 1e6).tolist()) for i, part in enumerate(times.parts)},
         mean_ms={part: float(steps[:, i].mean()) / 1e6 for i, part in enumerate(times.parts)},
         device_ms={part: Quartiles.of(found) for part, found in times.device_ms.items()},
+        device_mean_ms={part: float(np.mean(found)) for part, found in times.device_ms.items()},
         drain_s=None if ending is None else ending.drain_s,
         first_batch_s=sum(int(times.ns[0, times.parts.index(p)]) for p in _FETCH if p in times.parts) / 1e9,
         worker_start_s=None if times.worker_start_ns is None else times.worker_start_ns / 1e9,
         fetch_cpu_share=times.fetch_cpu_ns / times.fetch_wall_ns if times.fetch_wall_ns else None,
         process_cpu_ms=times.process_cpu_ns / later / 1e6 if later else None,
+        workers_cpu_ms=_workers_ms(times, workers_cpu_s),
         gc_s=gc_s,
     )
+
+
+def _workers_ms(times: EpochTimes, cpu_s: float | None) -> float | None:
+    """CPU milliseconds of the loader's workers by step: they fetch for all steps, the first one too."""
+    if cpu_s is None or times.worker_start_ns is None:
+        return None
+    return cpu_s * 1e3 / len(times.ns)
 
 
 def middle_step_ms(times: EpochTimes, found: Breakdown | None) -> float | None:
@@ -77,19 +88,31 @@ def device_steps_ms(device_ms: Mapping[str, Sequence[float]]) -> list[float]:
     return [sum(parts) for parts in zip(*device_ms.values(), strict=True)]
 
 
-def _whole_steps(
-    times: EpochTimes, host_ns: NDArray[np.int64], ending: Ending | None
-) -> tuple[Quartiles, float | None]:
-    """Quartiles and 99th percentile of the steps in milliseconds, on the clock that saw them done.
+def _whole_steps(times: EpochTimes, steps: NDArray[np.int64], ending: Ending | None) -> dict[str, Any]:
+    """What a breakdown says of the steps as a whole, on the clock that saw them done.
 
     A host that waits for nothing is through with its steps long before the GPU is.
+
+    Args:
+        times: what the marks saw.
+        steps: of these the counted steps on the host's clock, nanoseconds [steps, parts].
+        ending: how the epoch ended on a GPU.
     """
     if device := device_steps_ms(times.device_ms):
-        return Quartiles.of(device), float(np.quantile(device, 0.99))
+        return _seen(np.array(device), np.array(times.device_ms.get("data", 0.0)))
     if ending is not None and ending.drain_s > _AHEAD * ending.own_s:
         mean = _mean_step_ms(times, ending.own_s)
-        return Quartiles(low=mean, median=mean, high=mean), None
-    return Quartiles.of((host_ns / 1e6).tolist()), float(np.quantile(host_ns, 0.99)) / 1e6
+        return {"step_ms": Quartiles(low=mean, median=mean, high=mean)}
+    data = [place for place, part in enumerate(times.parts) if part == "data"]
+    return _seen(steps.sum(axis=1) / 1e6, steps[:, data].sum(axis=1) / 1e6)
+
+
+def _seen(whole_ms: NDArray[np.float64], wait_ms: NDArray[np.float64]) -> dict[str, Any]:
+    return {
+        "step_ms": Quartiles.of(whole_ms.tolist()),
+        "step_p99_ms": float(np.quantile(whole_ms, 0.99)),
+        "compute_ms": Quartiles.of((whole_ms - wait_ms).tolist()),
+    }
 
 
 def _mean_step_ms(times: EpochTimes, own_s: float) -> float:

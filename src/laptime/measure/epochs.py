@@ -17,6 +17,7 @@ from laptime.errors import RunError
 from laptime.measure.breakdown import Ending, break_down, middle_step_ms
 from laptime.measure.compiling import CompileWatch
 from laptime.measure.device_marks import device_marks
+from laptime.measure.loader_workers import cpu_s_by_worker, spent_s
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
 from laptime.measure.pauses import Pauses, watched_collector
@@ -98,11 +99,13 @@ class Session:
         parts, world = self.parts, self.recipe.world
         compiled = self.watch.events if self.watch else 0
         reset_peak(parts.device)
+        fetching = cpu_s_by_worker()
         self.wait()
         world.barrier()
         with contextlib.ExitStack() as stack:
             lap = _Counted(self, index, stack)
             drive(parts, index, lap)
+        fetched_s = spent_s(fetching, cpu_s_by_worker())
         ranks_s = world.gathered(lap.own_s)
         epoch_s = max(ranks_s)
         peak = self._peak()
@@ -121,7 +124,7 @@ class Session:
         evaluate_s = time.perf_counter() - begin
         marked = self.marks.times()
         ending = None if lap.drain_s is None else Ending(lap.own_s, lap.drain_s)
-        ranks = world.collected(break_down(marked, lap.pauses.seconds, ending))
+        ranks = world.collected(break_down(marked, lap.pauses.seconds, ending, fetched_s))
         split = marked.parts_s()
         late = self.watch.events - compiled if self.watch else 0
         return EpochRecord(

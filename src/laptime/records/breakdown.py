@@ -46,6 +46,8 @@ class Breakdown(Readable):
         step_ms: where a GPU was too far behind for its clock to be read and the epoch ended with a wait for it, the
             mean step of the epoch's own seconds in all three.
         step_p99_ms: only one step in a hundred took longer; None where only the mean is known.
+        compute_ms: the steps less their `data`, on the same clock: a wait that comes in bursts says nothing of the
+            machine. None where only the mean step is known.
         parts_ms: on the host's clock, by part: `data` (the wait that nothing hides), `copy`, `forward`, `backward`,
             `optimizer`, `read` (where the step reads values), `rest`; `data`, `copy`, `step`, `rest` where the step is
             one graph.
@@ -53,6 +55,7 @@ class Breakdown(Readable):
             A part that some steps lack counts 0 in those.
         device_ms: the same borders on the device's clock, on a GPU; empty on a CPU. Steps that the device was too far
             behind with are left out.
+        device_mean_ms: means of the same.
         drain_s: the epoch's last wait for a GPU, in none of the host's parts; None on a CPU.
         first_batch_s: from the epoch's start to the first batch.
         worker_start_s: starting loader workers, or telling those that live on what the epoch's order is; a part of
@@ -60,20 +63,25 @@ class Breakdown(Readable):
         fetch_cpu_share: CPU time of the training thread over wall time of its fetches, of each eighth step; None where
             it fetched nothing.
         process_cpu_ms: CPU time of the whole process (all threads, not its loader workers) by step, mean.
+        workers_cpu_ms: CPU time of all its loader workers by step, mean. None without any, and where one of them began
+            or ended within the epoch.
         gc_s: seconds in Python's garbage collector during the epoch.
     """
 
     steps: int
     step_ms: Quartiles
     step_p99_ms: float | None = None
+    compute_ms: Quartiles | None = None
     parts_ms: dict[str, Quartiles] = Field(default_factory=dict)
     mean_ms: dict[str, float] = Field(default_factory=dict)
     device_ms: dict[str, Quartiles] = Field(default_factory=dict)
+    device_mean_ms: dict[str, float] = Field(default_factory=dict)
     drain_s: float | None = None
     first_batch_s: float | None = None
     worker_start_s: float | None = None
     fetch_cpu_share: float | None = None
     process_cpu_ms: float | None = None
+    workers_cpu_ms: float | None = None
     gc_s: float | None = None
 
 
@@ -121,7 +129,8 @@ class SetupRecord(Readable):
         graphed: whether the whole step is one recorded graph.
         biased_before_norm: convolutions with a bias that a following BatchNorm takes away again.
         dead_parameters: those of the taps that only ever meet padding; None where nobody looked.
-        device_memory_mib: memory of the device trained on; None where not known.
+        device_memory_mib: memory of the device trained on, of a CPU what the process may use, which it shares with the
+            other ranks of its host; None where not known.
     """
 
     batch_size: int = 0

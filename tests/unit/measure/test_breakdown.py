@@ -51,6 +51,21 @@ def test_means_add_up_to_the_mean_step():
     assert sum(found.mean_ms.values()) == pytest.approx(times.ns[1:].sum(axis=1).mean() / 1e6, rel=1e-12)
 
 
+def test_the_work_of_a_step_is_told_apart_from_a_wait_that_comes_in_bursts():
+    found = break_down(times_of(*[{"data": wait, "forward": 40} for wait in (90, *(0, 0, 0, 96) * 5)]))
+    assert found.compute_ms == Quartiles.of([40])
+    assert (found.step_ms.median, found.step_ms.high) == (40, 64)
+    assert found.mean_ms == {"data": 24, "forward": 40}
+    assert break_down(times_of({"step": 3}, {"step": 5})).compute_ms == Quartiles.of([5])
+
+
+def test_the_epoch_s_workers_are_shared_out_over_all_its_steps():
+    steps = [{"data": 4}] * 5
+    assert break_down(times_of(*steps, worker_start_ns=1), workers_cpu_s=0.2).workers_cpu_ms == pytest.approx(40)
+    assert break_down(times_of(*steps, worker_start_ns=1)).workers_cpu_ms is None
+    assert break_down(times_of(*steps), workers_cpu_s=0.2).workers_cpu_ms is None  # processes of another kind
+
+
 def test_one_step_is_described_by_itself_and_none_by_nothing():
     found = break_down(times_of({"data": 4, "forward": 6}))
     assert (found.steps, found.step_ms.median, found.process_cpu_ms) == (1, 10, None)
@@ -67,6 +82,7 @@ def test_cpu_time_is_given_where_it_was_measured():
 def test_device_times_become_quartiles_by_part():
     found = break_down(times_of({"step": 1}, device_ms={"step": [3.0, 1.0, 2.0], "data": [0.0, 0.0, 0.0]}))
     assert found.device_ms == {"step": Quartiles.of([1, 2, 3]), "data": Quartiles.of([0])}
+    assert found.device_mean_ms == {"step": 2, "data": 0}
 
 
 def ahead(steps: int, **more) -> EpochTimes:
@@ -81,6 +97,8 @@ def test_a_gpu_s_step_is_on_its_own_clock():
     found = break_down(times, ending=Ending(own_s=0.3, drain_s=0.192))
     assert found.step_ms == Quartiles.of([20, 10, 30, 40])
     assert found.step_p99_ms == pytest.approx(39.7)
+    assert found.compute_ms == Quartiles.of([19.5, 10, 29.5, 39])
+    assert found.device_mean_ms == {"data": 0.5, "forward": 24.5}
     assert (found.steps, found.drain_s) == (8, 0.192)
     assert found.parts_ms["forward"].median == 0.75
     assert found.mean_ms == {"data": 0.25, "forward": 0.75}
@@ -91,6 +109,7 @@ def test_where_no_step_of_a_gpu_was_read_the_epoch_s_seconds_tell_the_mean():
     found = break_down(ahead(9), ending=Ending(own_s=0.34, drain_s=0.232))
     assert found.step_ms.low == found.step_ms.median == found.step_ms.high == pytest.approx(30)
     assert found.step_p99_ms is None
+    assert found.compute_ms is None
     one = break_down(ahead(1), ending=Ending(own_s=0.12, drain_s=0.02))
     assert one.step_ms.median == pytest.approx(120)
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tests.unit.profiling.profiling_examples import BATCH, SIZE, tiny
 
+from laptime import processes
 from laptime.engine.setup import describe
 from laptime.profiling.closer import Findings, counted_ms
 from laptime.profiling.memory import categories, traced_peak_mib
@@ -110,6 +111,13 @@ def test_a_set_up_is_described_as_it_was_built():
     assert (found.optimizer, found.optimizer_kernel, found.parameter_tensors) == ("Adam", "single", 6)
     assert (found.reads, found.graphed, found.batch_size, found.biased_before_norm) == (True, False, BATCH, 1)
     assert found.train_mib == pytest.approx(10 * SIZE * SIZE * 3 / 2**20)
+
+
+def test_the_memory_of_a_cpu_is_what_its_control_group_allows(tmp_path, monkeypatch):
+    (tmp_path / "memory.max").write_text(f"{3 * 2**30}\n")
+    monkeypatch.setattr(processes, "_GROUP", tmp_path)
+    parts, recipe = tiny()
+    assert describe(recipe, parts, set()).device_memory_mib == 3 * 1024
 
 
 def test_counted_steps_are_those_of_kept_epochs_with_images_like_the_last():
