@@ -21,9 +21,11 @@ from laptime.catalogue import (
     LADDERS,
     OPTIMIZATIONS,
     combine,
+    exact_rungs_before,
     find_optimization,
     find_workload,
     large_batch_of,
+    of_others,
     rung_spec,
 )
 from laptime.devices import EMULATED, hopeless_here
@@ -36,7 +38,6 @@ from laptime.measure.machine import machine, with_ceilings
 from laptime.optimizations.base import Parts
 from laptime.records import ProbeRecord, write_json
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
-from laptime.variants import joins_by_name
 
 _ROUNDS = 5
 # A step at a large batch takes long and varies less.
@@ -150,14 +151,12 @@ def refused_of(workload: str) -> Collection[str]:
     data = own_of(workload)
     own = data.own if data is not None else None
     refused: Collection[str] = own.refused if own is not None else find_workload(workload).refused
-    return {*refused, *(o.name for o in OPTIMIZATIONS if o.workload not in ("", workload))}
+    return {*refused, *of_others(workload)}
 
 
 def exact_before(workload: str, device: str, rung: str) -> tuple[OptimizationSpec, ...]:
     """What the exact rungs before one in its ladder come to."""
-    rungs, refused = LADDERS[device], refused_of(workload)
-    chosen = map(rung_spec, (r for r in rungs[: rungs.index(rung)] if joins_by_name(device, r, workload)))
-    return combine((), *(o for o in chosen if find_optimization(o.name).klass == "exact" and o.name not in refused))
+    return exact_rungs_before(device, rung, refused_of(workload))
 
 
 @dataclass(frozen=True)
