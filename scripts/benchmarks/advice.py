@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from statistics import mean
 
 import torch
 import torchvision
@@ -72,7 +73,9 @@ class Side:
         broken = Breakdown(
             steps=len(step),
             step_ms=Quartiles.of(step),
+            compute_ms=Quartiles.of([whole - wait for whole, wait in zip(step, data, strict=True)]),
             parts_ms={"data": Quartiles.of(data)},
+            mean_ms={"data": mean(data)},
             fetch_cpu_share=sum(own) / sum(data),
             process_cpu_ms=Quartiles.of(cpu).median,
         )
@@ -110,20 +113,21 @@ def main() -> None:
 
 
 def _line(kind: str, before: RunRecord, after: RunRecord) -> str:
-    now, then = before.epochs[0].breakdown, after.epochs[0].breakdown
+    signals, now, then = signals_of(before), before.epochs[0].breakdown, signals_of(after).step_ms
     assert now is not None
+    assert signals.step_ms is not None
     assert then is not None
-    outcome = workers(signals_of(before))
+    outcome = workers(signals)
     said, off = "no advice", "–"
     if isinstance(outcome, Proposal):
-        high, low = (now.step_ms.median - gain for gain in outcome.gain_ms)
-        said, off = f"{low:.1f} to {high:.1f}", f"{((low + high) / 2 / then.step_ms.median - 1):+.1%}"
+        high, low = (signals.step_ms - gain for gain in outcome.gain_ms)
+        said, off = f"{low:.1f} to {high:.1f}", f"{((low + high) / 2 / then - 1):+.1%}"
     elif isinstance(outcome, Abstain):
         said += f": {outcome.reason}"
-    data = now.parts_ms["data"].median
     return (
-        f"| {kind} | {now.step_ms.median:.1f} ({data:.1f} of data; {now.step_ms.low:.1f} to {now.step_ms.high:.1f}) | "
-        f"{now.fetch_cpu_share:.2f} | {now.process_cpu_ms:.1f} | {said} | {then.step_ms.median:.1f} | {off} |\n"
+        f"| {kind} | {signals.step_ms:.1f} ({signals.wait_ms:.1f} of data; {now.step_ms.low:.1f} to "
+        f"{now.step_ms.high:.1f}) | {now.fetch_cpu_share:.2f} | {now.process_cpu_ms:.1f} | {said} | {then:.1f} | "
+        f"{off} |\n"
     )
 
 

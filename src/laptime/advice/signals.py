@@ -22,27 +22,32 @@ class Signals:
         subject: the variant, or the trace's file name.
         workload, variant, optimizations: empty and None where the subject is a trace of somebody's own loop.
         options: what the command of a remedy repeats (`--limit-train 2000`).
-        step_ms: the counted median.
-        noise: quartile range of a step over its median.
+        step_ms: the counted step: the median of what it takes beside its wait for data, and the mean of that wait, so
+            that both add up; of records that don't tell the two apart the median, of a trace alone the mean.
+        noise: quartile range of a step over its median, without its wait for data where that is known.
         load: the machine's load of the last minute before the run.
         cores: those that all ranks together may use.
-        wait_ms: the data wait that nothing hides, on a GPU the device's; `copy_ms` to `read_ms`: the other parts of
-            the step.
+        wait_ms: the data wait that nothing hides, on a GPU the device's, a mean as in `step_ms`; `copy_ms` to
+            `read_ms`: the other parts of the step.
+        wait_quartiles_ms: low, median and high of the wait; None where the noise holds the wait, too.
         fetch_cpu_share: CPU time of the training thread over wall time of its fetches.
-        process_cpu_ms: CPU time of the whole process in a step, workers not included.
+        process_cpu_ms: CPU time of the whole process in a step, workers not included; `workers_cpu_ms`: of all of them.
         epoch_s: of training; with `evaluate_s` and, shared out over the epochs, `checkpoint_s`
             beside it.
         test_samples: of one evaluation.
         reads: whether the variant's own step reads values.
         dead_share: of the parameters, those that only ever meet padding.
         passes: batch size and milliseconds of a forward pass alone.
-        memory_mib: of the device.
+        batch_size: of a rank; `whole_batch`: what `large-batch` counts, the batch of all ranks together or, where each
+            brings a whole one, of a rank.
+        memory_mib: what a rank may use: a GPU, or its share of what the host allows.
         activations_mib: the peak less what does not grow with the batch.
         floor_share: the step at the machine's ceilings over the step as it is.
         layouts: its convolutions in both memory formats, each timed by itself.
         trace_steps: how many steps the trace's means rest on.
         rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
         bf16_gain, compile_gain: speed with over speed without, as a probe on this machine measured it.
+        bf16_apart, compile_apart: what was on or off in the probe's steps other than in the run's; empty for nothing.
         compile_cost_s: what the compiler took then.
         bf16_rates: bf16 over fp32 in the micro-benchmarks of this machine.
         refusals: by optimization, why it can't be had here.
@@ -60,6 +65,7 @@ class Signals:
     cores: int | None = None
     ranks: int | None = None
     wait_ms: float | None = None
+    wait_quartiles_ms: tuple[float, float, float] | None = None
     copy_ms: float | None = None
     forward_ms: float | None = None
     backward_ms: float | None = None
@@ -67,6 +73,7 @@ class Signals:
     read_ms: float | None = None
     fetch_cpu_share: float | None = None
     process_cpu_ms: float | None = None
+    workers_cpu_ms: float | None = None
     gc_ms: float | None = None
     first_batch_s: float | None = None
     worker_start_s: float | None = None
@@ -87,6 +94,7 @@ class Signals:
     biased_before_norm: int | None = None
     train_mib: float | None = None
     batch_size: int | None = None
+    whole_batch: int | None = None
     dead_share: float | None = None
     precision: str | None = None
     passes: tuple[tuple[int, float], ...] | None = None
@@ -107,7 +115,9 @@ class Signals:
     rank_compute_ms: tuple[float, ...] | None = None
     bf16_gain: float | None = None
     bf16_rates: float | None = None
+    bf16_apart: str = ""
     compile_gain: float | None = None
+    compile_apart: str = ""
     compile_cost_s: float | None = None
     refusals: Mapping[str, str] = field(default_factory=dict)
 

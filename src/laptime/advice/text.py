@@ -66,7 +66,7 @@ def _row(number: int, f: Finding) -> str:
 def _conditions(advice: Advice) -> str:
     if advice.step_ms is None:
         return ":"
-    noise = "" if advice.noise is None else f", the middle half within {percent(advice.noise, 1)} of it"
+    noise = "" if advice.noise is None else f", noise {percent(advice.noise, 1)}"
     return f" (a step takes {_ms(advice.step_ms)} ms{noise}):"
 
 

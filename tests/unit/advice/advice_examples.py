@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from advice_loading import LOADING
+
 from laptime.advice.signals import Signals
 from laptime.records import LayoutRecord
 from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow
@@ -52,6 +54,7 @@ def cpu(**changes: object) -> Signals:
         biased_before_norm=0,
         train_mib=150.0,
         batch_size=32,
+        whole_batch=32,
         dead_share=0.0,
         precision="fp32",
         passes=((32, 30.0), (512, 480.0)),
@@ -107,7 +110,6 @@ _HOT = (
 )
 _SORT = (OperatorRow(name="aten::sort", self_ms=60.0, calls=1),)
 _COLLECTIVE = CollectiveRow(name="nccl:all_reduce", calls=4, mib=40.0, ms=4.0, exposed_ms=3.0)
-_SLEEPS = {"wait_ms": 30.0, "fetch_cpu_share": 0.05, "process_cpu_ms": 141.0}
 _COPY = CopyRow(kind="HtoD", pageable=True, calls=2, mib=6.0, ms=1.2, source="train.py:31")
 _LOCKED = _COPY.model_copy(update={"pageable": False})
 _IDLE = KernelStats(calls=900, median_us=4.0, short=0.9, busy_ms=5.0, idle_ms=5.0, unexplained_idle_ms=4.0)
@@ -122,26 +124,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         (cpu(floor_share=0.8),),
         (cpu(), cpu(floor_share=0.8, wait_ms=5.0), cpu(floor_share=1.2)),
     ),
-    "workers": (
-        (
-            cpu(**_SLEEPS),
-            cpu(wait_ms=30.0, fetch_cpu_share=1.0, process_cpu_ms=100.0),
-            cpu(workers=1, wait_ms=30.0, process_cpu_ms=60.0, cores=8),
-        ),
-        (
-            cpu(),
-            cpu(wait_ms=30.0, fetch_cpu_share=1.0, process_cpu_ms=170.0),
-            cpu(**_SLEEPS, loader="resident"),
-            cpu(workers=2, wait_ms=30.0, process_cpu_ms=190.0),
-            cpu(workers=1, wait_ms=30.0, process_cpu_ms=60.0, cores=8, ranks=4),
-            cpu(wait_ms=30.0, fetch_cpu_share=1.0, process_cpu_ms=100.0, ranks=2),
-            Signals(step_ms=100.0, wait_ms=30.0),
-        ),
-    ),
-    "resident-data": (
-        (cpu(wait_ms=30.0),),
-        (cpu(), cpu(wait_ms=30.0, train_mib=20_000.0), cpu(wait_ms=30.0, loader="resident")),
-    ),
+    **{name: (tuple(cpu(**c) for c in fires), tuple(cpu(**c) for c in quiet)) for name, (fires, quiet) in LOADING},
     "worker-start": (
         (cpu(workers=2, worker_start_s=0.6, loader="theirs"), cpu(workers=2, worker_start_s=0.6, optimizations=None)),
         (
@@ -225,12 +208,13 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         ),
     ),
     "precision": (
-        (cpu(bf16_gain=1.3), gpu(bf16_rates=4.0)),
+        (cpu(bf16_gain=1.3), gpu(bf16_rates=4.0), gpu(bf16_rates=0.5, refusals={"bf16": "begins at 8.0"})),
         (
             cpu(bf16_gain=0.4),
             cpu(bf16_gain=None, bf16_rates=2.0),
             cpu(bf16_gain=1.3, precision="bf16"),
             gpu(bf16_rates=1.0),
+            gpu(refusals={"bf16": "begins at 8.0", "fp16": "begins at 7.0"}),
         ),
     ),
     "channels-last": (

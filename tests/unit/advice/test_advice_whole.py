@@ -110,7 +110,8 @@ def test_what_the_variant_has_or_can_not_have_is_not_proposed():
     assert "has no-reads already" in why(has, "reads")
     excluded = of(gpu(copies=CASES["pinned-copies"][0][0].copies, optimizations=specs("resident")))
     assert "would take the place of resident" in why(excluded, "pinned-copies")
-    refused = of(gpu(bf16_rates=4.0, refusals={"bf16": "no matrix units for it"}, operators=(_conv(6.0),)))
+    refusals = dict.fromkeys(("bf16", "fp16"), "no matrix units for it")
+    refused = of(gpu(bf16_rates=4.0, refusals=refusals, operators=(_conv(6.0),)))
     assert why(refused, "precision") == "no matrix units for it"
 
 
@@ -133,15 +134,15 @@ def test_a_probe_brings_the_ratio_of_its_batch():
     found = advise(record(), probe=probe(bf16=1.4, bf16_at_512=2.0, compile=0.8))
     both, gain = 36.0, 1 - 1 / 1.4
     best = next(f for f in found.findings if f.id == "precision")
-    assert best.gain[1] == pytest.approx(1.2 * both * gain / 59.5)
+    assert best.gain[1] == pytest.approx(1.3 * both * gain / 59.5)
     assert best.klass == "numeric"
     assert "0.80x" in why(found, "compile")
 
 
 def test_a_slower_profiled_trace_is_scaled_to_the_counted_step():
     plain = of(gpu(syncs=CASES["synchronisation"][0][0].syncs))
-    foreign = advise(trace=trace(step_mean_ms=10.0))
-    slower = advise(trace=trace(step_mean_ms=20.0))
+    foreign = advise(trace=trace(step_ms=quartiles(10.0), step_mean_ms=10.0))
+    slower = advise(trace=trace(step_ms=quartiles(20.0), step_mean_ms=20.0))
     share = {a.findings[0].gain for a in (plain, foreign)}
     assert len({round(g[1], 9) for g in share}) == 1
     assert slower.findings[0].gain[1] == pytest.approx(foreign.findings[0].gain[1] / 2)

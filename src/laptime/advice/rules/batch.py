@@ -20,9 +20,9 @@ def batch_size(s: Signals) -> Outcome:
     """
     if s.has("large-batch"):
         return None
-    step, batch = known(s.step_ms, "the step's time"), known(s.batch_size, "the batch size")
+    step, batch = known(s.step_ms, "the step's time"), known(s.whole_batch, "the batch of all ranks")
     both = known(s.forward_ms, "the forward pass") + known(s.backward_ms, "the backward pass")
-    share = _fixed_share(s, batch)
+    share = _fixed_share(s, known(s.batch_size, "the batch size"))
     updates = known(s.optimizer_ms, "the optimizer's time")
     fixed = updates + share * both
     if fixed < _LEAST_FIXED * step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laptime.advice.figures import percent
 from laptime.advice.outcome import Limit, MissingSignalError, Outcome, known
+from laptime.advice.rules.loading import LEAST_WAIT
 from laptime.advice.signals import Signals
 
 MOST_NOISE = 0.10
@@ -14,11 +15,14 @@ _NO_WAIT = 0.02
 
 
 def too_noisy(s: Signals) -> Outcome:
-    """All numbers are withheld where steps scatter, or where others used the machine."""
+    """All numbers are withheld where steps scatter, or where others used the machine.
+
+    Steps that wait for data scatter by the loader's doing, so their wait is no part of it where it was told apart.
+    """
     if s.noise is not None and s.noise > MOST_NOISE:
         return Limit(
             f"The machine was too noisy to judge: half of the steps spread over {percent(s.noise)} of the median "
-            f"(at most {percent(MOST_NOISE)}). Let nothing else run, and record again.",
+            f"(at most {percent(MOST_NOISE)}){_waits_too(s)}. Let nothing else run, and record again.",
             0.0,
         )
     if s.load is not None and s.cores and s.load > MOST_LOAD * s.cores:
@@ -30,6 +34,14 @@ def too_noisy(s: Signals) -> Outcome:
     if s.noise is None and (s.load is None or not s.cores):
         raise MissingSignalError("how much steps scatter")
     return None
+
+
+def _waits_too(s: Signals) -> str:
+    if s.step_ms is None or s.wait_ms is None or s.wait_quartiles_ms is not None:
+        return ""
+    if s.wait_ms < LEAST_WAIT * s.step_ms:
+        return ""
+    return f", of which the wait for data, {s.wait_ms:.1f} of {s.step_ms:.1f} ms, is not told apart here"
 
 
 def near_the_roof(s: Signals) -> Outcome:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from laptime.advice.figures import percent
 from laptime.advice.outcome import Abstain, Outcome, Proposal, known
+from laptime.advice.remedy import remedy_of
+from laptime.advice.rules.operators import spent
 from laptime.advice.signals import Signals
 
 LEAST_WAIT = 0.05
@@ -21,6 +24,11 @@ _HANDOVER = 0.03
 # What is left of a fetch, item by item, when whole batches come out of memory; recorded at 0.10 to 0.20.
 _RESIDENT_LEFT = (0.08, 0.22)
 _LARGEST_SHARE = 0.25
+# What of a wait goes where whole batches are transformed at once and nothing is decoded twice: anything, as long as
+# nobody has timed the transform.
+_TRANSFORMED = (0.2, 0.9)
+# Steps whose waits span more of a step than this, or whose mean wait is so far from the middle one, are told of.
+_UNEVEN = 0.1
 
 
 def workers(s: Signals) -> Outcome:
@@ -61,8 +69,7 @@ def _first(s: Signals, step: float, wait: float) -> Outcome:
         "workers",
         f"The training waits for data, and fetching {kind}: fetch in {_processes(count)} beside it.",
         (
-            f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)}), without loader "
-            "workers",
+            *_waits(s, step, wait, ", without loader workers"),
             f"{percent(share)} of the fetch is CPU time"
             + (f"; the cores have {spare:.1f} ms a step free" if spare else ""),
             *(
@@ -87,27 +94,49 @@ def _spare_ms(s: Signals, compute: float, fetch_cpu: float) -> float | None:
 
 
 def _more(s: Signals, step: float, wait: float) -> Outcome:
-    """With workers already, they deliver a batch every step; how they spend that time is not seen from here."""
-    count = s.workers or 0
-    cores = known(s.cores, "the cores") / known(s.ranks, "the number of ranks")
-    busy = known(s.process_cpu_ms, "the CPU time of the process") / step
-    free = int(cores - busy - count + 0.25)
-    if free < 1:
-        return Abstain(f"{count} workers and the training may use all {cores:g} cores already")
-    more = min(_MOST_WORKERS, count + free)
-    best = max(step - wait, step * count / more)
+    """With n workers already, each takes n steps for a batch, and all of them compute for F in a step.
+
+    No step is shorter than what training takes beside the wait, nor than what training and fetching together compute,
+    on all cores. Workers that mostly wait need no core of their own; those that compute are given free cores alone.
+    Where nobody knows what they compute, each is taken to fill a core.
+    """
+    count, cores = s.workers or 0, known(s.cores, "the cores") / known(s.ranks, "the number of ranks")
+    trains = known(s.process_cpu_ms, "the CPU time of the process")
+    fetches = count * step if s.workers_cpu_ms is None else s.workers_cpu_ms
+    least = max(step - wait, (trains + fetches) / cores)
+    needed = math.ceil(min(_MOST_WORKERS, count * step / least)) if least > 0 else _MOST_WORKERS
+    free = cores - (trains + fetches) / step
+    more = needed if fetches < IO_BOUND * count * step else min(needed, count + int(free + 0.25))
+    if more <= count:
+        return Abstain(_full(s, count, cores, (trains + fetches) / step))
+    best = max(least, step * count / more)
+    kind = "which mostly wait themselves" if fetches < IO_BOUND * count * step else "and cores are free"
     return Proposal(
         "workers",
-        f"The training waits for its {count} loader workers, and cores are free: take {more}.",
+        f"The training waits for its {count} loader workers, {kind}: take {more}.",
         (
-            f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)})",
-            f"training uses {busy:.1f} of {cores:g} cores, so about {free} are free beside {_processes(count)}",
+            *_waits(s, step, wait),
+            f"training uses {trains / step:.1f} of {cores:g} cores, "
+            + (
+                f"and each of {_processes(count)} is taken to fill one, since their CPU time was not recorded"
+                if s.workers_cpu_ms is None
+                else f"the workers {fetches / step:.1f}"
+            ),
         ),
         (0.5 * (step - best), step - best),
         0.5,
         remedy=f"workers:count={more}",
         code=f"DataLoader(..., num_workers={more}, persistent_workers=True)",
         klass="exact",
+    )
+
+
+def _full(s: Signals, count: int, cores: float, busy: float) -> str:
+    if s.workers_cpu_ms is not None:
+        return f"{count} workers and the training use {busy:.1f} of {cores:g} cores already"
+    return (
+        f"{count} workers and the training may use all {cores:g} cores already: the workers' CPU time is not known "
+        "(it is recorded where they live longer than an epoch)"
     )
 
 
@@ -120,7 +149,7 @@ def _of_trace(s: Signals, step: float, wait: float) -> Outcome:
     return Proposal(
         "workers",
         "The device waits for data: fetch in more worker processes, and keep them.",
-        (f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)})",),
+        _waits(s, step, wait),
         (0.4 * wait, wait),
         0.5,
         code="DataLoader(..., num_workers=<free cores>, persistent_workers=True, prefetch_factor=4)",
@@ -145,8 +174,8 @@ def resident_data(s: Signals) -> Outcome:
         "resident-data",
         "The training waits for single items: keep all images in memory and take whole batches out of them.",
         (
-            f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)})",
-            f"the images take {size:,.0f} MiB, the device has {memory:,.0f} MiB",
+            *_waits(s, step, wait),
+            f"the images take {size:,.0f} MiB, {_place(s)} has {memory:,.0f} MiB",
             f"indexing and normalizing whole batches should take {left[0]:.1f} to {left[1]:.1f} ms of them",
         ),
         (wait - left[1], wait - left[0]),
@@ -155,6 +184,78 @@ def resident_data(s: Signals) -> Outcome:
         code="images = torch.stack(all_items).to(device)  # once; then images[order[start:stop]] in each step",
         klass="exact",
     )
+
+
+def batch_transform(s: Signals) -> Outcome:
+    """Items transformed whole batches at once, where a loader computes and neither memory nor cores can help it."""
+    step, wait = known(s.step_ms, "the step's time"), known(s.wait_ms, "the exposed data wait")
+    if wait < LEAST_WAIT * step:
+        return None
+    if known(s.loader, "the kind of loader") != "items":
+        return None
+    closed = [_closed(rule, s) for rule in (resident_data, workers)]
+    share = _computing(s, step)
+    if not all(closed) or share < IO_BOUND:
+        return None
+    transform = _transform_ms(s)
+    timed = transform > 0
+    low, high = (part * wait for part in _TRANSFORMED)
+    return Proposal(
+        "batch-transform",
+        "The training waits for items that are computed one by one: transform whole batches at once, on the device "
+        "where there is one; decode once and keep the arrays.",
+        (
+            *_waits(s, step, wait),
+            f"{percent(share)} of the fetch is CPU time"
+            + (f", {transform:.1f} ms a step of it in operations on single items" if timed else ""),
+            f"no images in memory: {closed[0]}",
+            f"no more workers: {closed[1]}",
+        ),
+        (max(low, (1 - _RESIDENT_LEFT[1]) * min(transform, wait)), high),
+        0.5 if timed else 0.35,
+        code="images = transform(torch.from_numpy(arrays[chosen]).to(device))  # arrays: np.memmap, decoded once",
+        klass="exact",
+    )
+
+
+def _closed(rule: Callable[[Signals], Outcome], s: Signals) -> str:
+    """Why a simpler rule can't help; empty where it proposes something."""
+    outcome = rule(s)
+    if isinstance(outcome, Abstain):
+        return outcome.reason
+    return remedy_of(outcome.remedy, s).refusal if isinstance(outcome, Proposal) else ""
+
+
+def _computing(s: Signals, step: float) -> float:
+    """The share of the fetches' time that is CPU time; workers that are waited for fetch all the time."""
+    count = known(s.workers, "the number of loader workers")
+    if not count:
+        return min(1.0, known(s.fetch_cpu_share, "the CPU time of the fetches"))
+    return min(1.0, known(s.workers_cpu_ms, "the CPU time of the workers") / (count * step))
+
+
+def _transform_ms(s: Signals) -> float:
+    """Operations within the fetch, by a trace; 0 where none shows them: workers' own are in no trace."""
+    return spent((row for row in s.operators or () if row.region == "data"), on_device=False)
+
+
+def _waits(s: Signals, step: float, wait: float, more: str = "") -> tuple[str, ...]:
+    said = f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)}){more}"
+    if s.wait_quartiles_ms is None:
+        return (said,)
+    low, middle, high = s.wait_quartiles_ms
+    if max(high - low, abs(wait - middle)) <= _UNEVEN * step:
+        return (said,)
+    return (
+        said,
+        f"the wait itself scatters, so its mean counts: half of the steps wait under {middle:.1f} ms, a quarter over "
+        f"{high:.1f} ms",
+    )
+
+
+def _place(s: Signals) -> str:
+    """Whose memory it is: ranks on a CPU each keep a copy in what is theirs."""
+    return "a rank" if s.device == "cpu" and (s.ranks or 1) > 1 else "the device"
 
 
 def _cores(s: Signals) -> str:

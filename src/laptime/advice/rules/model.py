@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from laptime.advice.figures import percent
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
-from laptime.advice.rules.launches import LEAST_RATIO
+from laptime.advice.rules.launches import LEAST_RATIO, OTHER_STEPS, other_steps
 from laptime.advice.rules.operators import (
     LEAST_RATE,
     dead_parameters,
@@ -17,10 +17,16 @@ from laptime.advice.rules.operators import (
 from laptime.advice.signals import Signals
 
 _FEW_PARAMETERS = 0.05
+# What of convolutions and products should go with fp16 where nobody has timed it: matrix units run it at several times
+# the rate of fp32, casts and small shapes eat much of that.
+_IN_FP16 = (0.2, 0.7)
 
 
 def precision(s: Signals) -> Outcome:
-    """bf16, by the ratio that was measured on this machine; a CPU without fast bf16 is several times slower with it."""
+    """bf16, by the ratio that was measured on this machine; a CPU without fast bf16 is several times slower with it.
+
+    GPUs before compute capability 8 have matrix units for fp16 alone.
+    """
     if s.foreign and s.precision is None:
         return Abstain("a trace does not say which precision it ran in")
     if known(s.precision, "the precision") != "fp32":
@@ -28,6 +34,8 @@ def precision(s: Signals) -> Outcome:
     step = known(s.step_ms, "the step's time")
     if s.bf16_gain is not None:
         return _probed(s, step, s.bf16_gain)
+    if s.device == "cuda" and "bf16" in s.refusals and "fp16" not in s.refusals:
+        return _in_fp16(s, step)
     rates = known(s.bf16_rates, "the rates of fp32 and bf16 on this machine")
     if rates < LEAST_RATE:
         return Abstain(f"bf16 runs at {rates:.2f} times the rate of fp32 on this machine")
@@ -46,20 +54,39 @@ def precision(s: Signals) -> Outcome:
     )
 
 
+def _in_fp16(s: Signals, step: float) -> Outcome:
+    work = spent(filter(is_matrix_work, known(s.operators, "the operators of a trace")), on_device=True)
+    return Proposal(
+        "precision",
+        "Convolutions and matrix products run in fp32: let autocast run them in fp16, with the loss scaled.",
+        (
+            f"they take {work:.1f} of {step:.1f} ms a step; nothing has timed fp16 on this machine",
+            f"not bf16: {s.refusals['bf16']}",
+        ),
+        (_IN_FP16[0] * work, _IN_FP16[1] * work),
+        0.35,
+        remedy="fp16",
+        code='scaler = torch.amp.GradScaler("cuda"); with torch.autocast("cuda", dtype=torch.float16): ...',
+        klass="numeric",
+    )
+
+
 def _probed(s: Signals, step: float, ratio: float) -> Outcome:
     """Amdahl: the probe's ratio is of whole steps, so that of forward and backward alone is a little higher."""
     if ratio < LEAST_RATIO:
         return Abstain(f"a probe on this machine ran at {ratio:.2f}x in bf16")
     both = known(s.forward_ms, "the forward pass") + known(s.backward_ms, "the backward pass")
     gain = both * (1 - 1 / ratio)
+    wider = OTHER_STEPS if s.bf16_apart else 0.0
     return Proposal(
         "precision",
         "Forward and backward run in fp32: let autocast run convolutions and matrix products in bf16.",
         (
             f"a probe on this machine ran whole steps at {ratio:.2f}x in bf16",
+            *other_steps(s.bf16_apart),
             f"forward and backward take {both:.1f} of {step:.1f} ms a step",
         ),
-        (0.75 * gain, 1.2 * gain),
+        ((0.75 - wider) * gain, (1.2 + wider) * gain),
         0.7,
         remedy="bf16",
         code=f'with torch.autocast("{s.device}", dtype=torch.bfloat16): ...',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from laptime.advice.outcome import Note, Outcome, Proposal, known
+from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
 from laptime.advice.signals import Signals
 
 _LEAST_EXPOSED = 0.10
@@ -60,13 +60,19 @@ def small_messages(s: Signals) -> Outcome:
 
 
 def stragglers(s: Signals) -> Outcome:
-    """One rank takes longer before it meets the others, who wait for it."""
+    """One rank takes longer before it meets the others, who wait for it.
+
+    From backward on each rank's time holds its wait for the others, so who is slow there can't be told.
+    """
     if known(s.ranks, "the number of ranks") < 2:
         return None
     step, ranks = known(s.step_ms, "the step's time"), known(s.rank_compute_ms, "the step of each rank")
     late = max(ranks) - median(ranks)
     if late < _LEAST_SKEW * step:
-        return None
+        return Abstain(
+            f"up to backward (data, copy, forward) no rank is more than {max(0.0, late):.1f} ms late; one that is slow "
+            "in backward, exchange or optimizer is not seen, since all wait for each other there"
+        )
     return Proposal(
         "stragglers",
         f"Rank {ranks.index(max(ranks))} is late in each step and the others wait: look at its data, cores and device.",

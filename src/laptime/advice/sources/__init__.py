@@ -18,7 +18,7 @@ def signals_of(
 ) -> Signals:
     """Brings everything known onto the scale of the counted steps.
 
-    A trace is of profiled steps, which are slower: its times are scaled by the counted median over its own.
+    A trace is of profiled steps, which are slower: its times are scaled by the counted step over their mean.
     """
     if record is not None:
         found = of_record(record)

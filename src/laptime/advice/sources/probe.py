@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from laptime.advice.signals import Signals
 from laptime.advice.sources.record import bf16_rates
+from laptime.catalogue import OPTIMIZATIONS, WORKLOADS, exact_rungs_before, of_others
 from laptime.records import ProbeRecord
 
 # A probe at the large batch is the one that holds from here on; below, the one at the baseline's.
@@ -14,17 +15,33 @@ _LARGE = 256
 
 def with_probe(found: Signals, probe: ProbeRecord) -> Signals:
     """Adds what was measured beside the run: gains at the nearer batch, rates, what can't be had here."""
-    large = (found.batch_size or 0) >= _LARGE
-    chosen: dict[str, tuple[float | None, float | None]] = {}
-    for name in ("bf16", "compile"):
-        keys = [k for k in probe.gains if k.partition("@")[0] == name and ("@" in k) == large]
-        key = keys[0] if keys else ""
-        chosen[name] = (probe.gains.get(key), probe.costs_s.get(key))
+    bf16, compiled = (_key(name, probe, (found.batch_size or 0) >= _LARGE) for name in ("bf16", "compile"))
     return replace(
         found,
-        bf16_gain=chosen["bf16"][0],
-        compile_gain=chosen["compile"][0],
-        compile_cost_s=chosen["compile"][1],
+        bf16_gain=probe.gains.get(bf16),
+        bf16_apart=_apart(found, "bf16"),
+        compile_gain=probe.gains.get(compiled),
+        compile_apart=_apart(found, "compile"),
+        compile_cost_s=probe.costs_s.get(compiled),
         bf16_rates=found.bf16_rates or bf16_rates(probe.machine),
         refusals={**found.refusals, **probe.refusals},
     )
+
+
+def _key(name: str, probe: ProbeRecord, large: bool) -> str:
+    """The gain at the nearer batch, or the only one: a workload whose own batch is a large one is probed once."""
+    keys = [key for key in probe.gains if key.partition("@")[0] == name]
+    return next((key for key in keys if ("@" in key) == large), keys[0] if keys else "")
+
+
+def _apart(found: Signals, rung: str) -> str:
+    """How the probe's steps differ from the run's: all exact rungs before it were on; empty where they do not."""
+    if found.optimizations is None:
+        return ""
+    entry = next((w for w in WORKLOADS if w.name == found.workload), None)
+    refused = {*found.refusals, *(entry.refused if entry else ()), *of_others(found.workload)}
+    theirs = [o.name for o in exact_rungs_before(found.device, rung, refused)]
+    own = {o.name for o in found.optimizations}
+    more = [name for name in theirs if name not in own]
+    less = [o.name for o in OPTIMIZATIONS if o.klass == "exact" and o.name in own and o.name not in theirs]
+    return " and ".join(f"{word} {', '.join(names)}" for word, names in (("with", more), ("without", less)) if names)

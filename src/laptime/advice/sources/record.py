@@ -28,9 +28,9 @@ def of_record(record: RunRecord) -> Signals:
         load=record.machine.load_before,
         cores=record.machine.cores or None,
         ranks=record.ranks,
+        **_batch(record, setup),
         precision=record.precision,
         passes=tuple((i.batch_size, i.pass_ms.median) for i in record.inference) or None,
-        batch_size=setup.batch_size or (spec.batch_size if spec and record.ranks == 1 else None),
         bf16_rates=bf16_rates(record.machine),
     )
     found = replace(found, **_memory(record, setup), **_roof(record.profile))
@@ -99,14 +99,28 @@ def _setup(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
     }
 
 
+def _batch(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
+    """The batch of a rank, and the one that `large-batch` counts: of all ranks, under weak scaling of each."""
+    spec = record.spec
+    own = setup.batch_size or (spec.batch_size if spec and record.ranks == 1 else None)
+    weak = spec is not None and any(o.options.get("scaling") == "weak" for o in spec.optimizations)
+    return {"batch_size": own, "whole_batch": own if own is None or weak else own * record.ranks}
+
+
 def _memory(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
-    host = record.machine.memory_gib * 1024.0 or None
-    profile = record.profile
-    grows = [mib for name, mib in (profile.memory_mib if profile else {}).items() if name not in _FIXED_MEMORY]
-    return {
-        "memory_mib": setup.device_memory_mib or (None if runs_on_gpu(record) else host),
-        "activations_mib": sum(grows) if grows else None,
-    }
+    """What a rank may take, a share of its host or a whole GPU, and what of it grows with the batch."""
+    taken = record.profile.memory_mib if record.profile else {}
+    grows = sum(mib for name, mib in taken.items() if name not in _FIXED_MEMORY)
+    memory = setup.device_memory_mib
+    if not runs_on_gpu(record):
+        whole = memory or record.machine.memory_gib * 1024.0
+        memory = whole / _ranks_of_a_host(record) or None
+    return {"memory_mib": memory, "activations_mib": grows if "activations" in taken else None}
+
+
+def _ranks_of_a_host(record: RunRecord) -> int:
+    nodes = record.starts[-1].nodes if record.starts else 1
+    return max(1, record.ranks // max(1, nodes))
 
 
 def _roof(profile: ProfileRecord | None) -> dict[str, Any]:

@@ -9,18 +9,20 @@ from laptime.advice.signals import Signals
 from laptime.advice.sources.steps import PARTS, noise_of
 from laptime.records.trace import OperatorRow, TraceSummary
 
+# A GPU's host that runs ahead waits in one step for many: the mean is then far from the median.
+_CLOSE = 0.05
+
 
 def with_trace(found: Signals, trace: TraceSummary) -> Signals:
     """Adds a trace; what the record says already stays, since those steps were not slowed by a profiler."""
     on_device = trace.device == "cuda" and "device" not in trace.missing
-    # A GPU's host runs ahead and waits in some step for all of them: one step of it says nothing, their mean does.
-    own = trace.step_mean_ms if on_device else trace.step_ms.median
-    step = own if found.step_ms is None else found.step_ms
-    by = step / own if own > 0 else 1.0
+    # All that a trace says is a mean over its steps, so its own step is their mean, too.
+    step = trace.step_mean_ms if found.step_ms is None else found.step_ms
+    by = step / trace.step_mean_ms if trace.step_mean_ms > 0 else 1.0
     # A GPU's run of which only the host was recorded: its operators' times are those of launching them.
     blind = found.device == "cuda" and not on_device
     said = {k: v for k, v in vars(found).items() if v is not None}
-    whole = replace(found, **{**_of_trace(trace, by), **said, "step_ms": step})
+    whole = replace(found, **{**_of_trace(trace, found.device, by), **said, "step_ms": step})
     return replace(
         whole,
         trace_steps=trace.steps or None,
@@ -44,14 +46,22 @@ def _operators(trace: TraceSummary, by: float) -> tuple[OperatorRow, ...] | None
     return tuple(_scaled(r, by, "self_ms", "total_ms", "device_self_ms") for r in trace.operators) or None
 
 
-def _of_trace(trace: TraceSummary, by: float) -> dict[str, Any]:
+def _of_trace(trace: TraceSummary, device: str, by: float) -> dict[str, Any]:
     """What a trace says of the step as a whole; the data wait is the exposed one, where it is attributed."""
     times = {f"{PARTS[p]}_ms": ms for p, ms in trace.regions_ms.items() if p in PARTS}
-    if device_of(trace) == "cuda":
+    if device == "cuda":
         times.pop("wait_ms", None)  # the host's, hidden or not
     others = {"wait_ms": trace.attribution_ms.get("data_loading"), "optimizer_ms": trace.optimizer_ms}
     times |= {k: v for k, v in {**others, "gc_ms": trace.gc_ms}.items() if v is not None}
-    return {"noise": noise_of(trace.step_ms, trace.steps), "ranks": trace.world} | {k: v * by for k, v in times.items()}
+    return {"noise": _noise(trace, device), "ranks": trace.world} | {k: v * by for k, v in times.items()}
+
+
+def _noise(trace: TraceSummary, device: str) -> float | None:
+    """None where a GPU's host runs ahead: how its steps scatter says nothing of the GPU's."""
+    median = trace.step_ms.median
+    if device == "cuda" and abs(trace.step_mean_ms - median) > _CLOSE * median:
+        return None
+    return noise_of(trace.step_ms, trace.steps)
 
 
 def _scaled(row: Any, by: float, *names: str) -> Any:
