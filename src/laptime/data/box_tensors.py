@@ -28,13 +28,13 @@ class BoxItem(NamedTuple):
     """One image.
 
     Attributes:
-        about: index in its split, height, width and count of boxes, int64 [4].
+        about: index in its split, height, width and count of boxes; numbers, so that they stay on the host.
         image: float32 [3, h, w].
         boxes: xmin, ymin, xmax, ymax in its pixels, float32 [n, 4].
         labels: from 1, since 0 is the background, int64 [n].
     """
 
-    about: Tensor
+    about: tuple[int, int, int, int]
     image: Tensor
     boxes: Tensor
     labels: Tensor
@@ -44,13 +44,13 @@ class BoxBatch(NamedTuple):
     """Images of any sizes in the left upper corners of one tensor; `about` says how much of a row is the sample's.
 
     Attributes:
-        about: index, height, width and count of boxes, int64 [B, 4].
+        about: index, height, width and count of boxes of each; the host reads them in every step.
         images: float32 [B, 3, H, W].
         boxes: float32 [B, M, 4].
         labels: int64 [B, M].
     """
 
-    about: Tensor
+    about: tuple[tuple[int, int, int, int], ...]
     images: Tensor
     boxes: Tensor
     labels: Tensor
@@ -62,7 +62,7 @@ def collate(items: Sequence[BoxItem]) -> BoxBatch:
     height, width = (max(item.image.shape[side] for item in items) for side in (1, 2))
     most = max(len(item.boxes) for item in items)
     batch = BoxBatch(
-        torch.stack([item.about for item in items]),
+        tuple(item.about for item in items),
         torch.zeros(len(items), 3, height, width, device=on),
         torch.zeros(len(items), most, 4, device=on),
         torch.zeros(len(items), most, dtype=torch.int64, device=on),
@@ -75,11 +75,16 @@ def collate(items: Sequence[BoxItem]) -> BoxBatch:
 
 
 def rows(batch: BoxBatch) -> list[BoxItem]:
-    """The items of a batch, as views; reads `about`, which waits for the device."""
-    return [
-        BoxItem(batch.about[i], batch.images[i, :, :height, :width], batch.boxes[i, :count], batch.labels[i, :count])
-        for i, (_, height, width, count) in enumerate(batch.about.tolist())
-    ]
+    """The items of a batch, as views; waits for no device.
+
+    `trees.cut` cuts and repeats tensors alone, so rows and `about` are counted apart.
+    """
+    found = []
+    for row in range(len(batch.images)):
+        index, height, width, count = batch.about[row % len(batch.about)]
+        image = batch.images[row, :, :height, :width]
+        found.append(BoxItem((index, height, width, count), image, batch.boxes[row, :count], batch.labels[row, :count]))
+    return found
 
 
 class ReadAgain(Dataset[BoxItem]):
@@ -98,7 +103,7 @@ class ReadAgain(Dataset[BoxItem]):
         pixels = torch.from_numpy(read_image(self.folder / IMAGES / self.names[index]).copy())
         image = pixels.permute(2, 0, 1).contiguous().to(torch.float32).div_(255)
         values = torch.tensor(lines, dtype=torch.float32).reshape(-1, 5)
-        about = torch.tensor([index, *image.shape[1:], len(values)])
+        about = (index, image.shape[1], image.shape[2], len(values))
         return BoxItem(about, image, values[:, 1:], values[:, 0].to(torch.int64))
 
 

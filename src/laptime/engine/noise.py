@@ -28,7 +28,7 @@ def random_boxes(samples: int) -> BoxData:
     sides = torch.tensor([[width / 4, height / 4, width / 2, height / 2]])
     items = [
         BoxItem(
-            torch.tensor([number, height, width, 1]),
+            (number, height, width, 1),
             torch.rand(3, height, width, generator=generator),
             sides.clone(),
             torch.ones(1, dtype=torch.int64),

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from laptime.data.box_tensors import BoxBatch, BoxData, Boxes, BoxItem, Kept, ParsedOnce, ReadAgain, collate, rows
+from laptime.data.box_tensors import BoxData, Boxes, BoxItem, Kept, ParsedOnce, ReadAgain, collate, rows
 from laptime.errors import UsageError
 from laptime.optimizations.augment import throws
 from laptime.optimizations.base import Augment, Loading, Mark, Options, Recipe, permutation, shares, unmarked
@@ -32,9 +32,9 @@ def mirrored(recipe: Recipe) -> Augment:
         return chosen
 
     def mirror(batch: Batch, indices: Tensor, epoch: int) -> Batch:
-        thrown, items = coins(epoch), rows(batch.inputs)
-        for sample, item in zip(indices.tolist(), items, strict=True):
-            if thrown[sample]:
+        thrown = coins(epoch)
+        for item in rows(batch.inputs):
+            if thrown[item.about[0]]:  # not by `indices`, which are on the device: reading them waits for it
                 item.image.copy_(item.image.flip(2))
                 left, right = item.boxes[:, 0].clone(), item.boxes[:, 2].clone()
                 item.boxes[:, 0], item.boxes[:, 2] = item.image.shape[2] - right, item.image.shape[2] - left
@@ -99,17 +99,16 @@ def needed_bytes(recipe: Recipe) -> int:
 def ready(transform: Any, item: BoxItem) -> BoxItem:
     """An item as the net's transform (torchvision's GeneralizedRCNNTransform) leaves it."""
     image, target = transform.resize(transform.normalize(item.image), {"boxes": item.boxes})
-    about = torch.tensor([int(item.about[0]), *image.shape[1:], len(item.boxes)])
+    about = (item.about[0], image.shape[1], image.shape[2], len(item.boxes))
     return BoxItem(about, image.contiguous(), target["boxes"], item.labels)
 
 
 class BoxResidentLoader:
-    """Batches out of images that stand ready on the run's device; `about` stays on the host, where it is read."""
+    """Batches out of images that stand ready on the run's device."""
 
     def __init__(self, recipe: Recipe) -> None:
         dataset, device = boxes_of(recipe, "resident").train.dataset, recipe.device
-        found = (dataset[i] for i in range(len(dataset)))
-        self.items = [mapped(item, lambda t: t.to(device))._replace(about=item.about) for item in found]
+        self.items: list[BoxItem] = [mapped(dataset[i], lambda t: t.to(device)) for i in range(len(dataset))]
         self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.recipe = recipe
 
@@ -117,7 +116,7 @@ class BoxResidentLoader:
         """See `Loader`; what is copied is copied on the device."""
         order = permutation(len(self.items), self.recipe.seed, index)
         for share in shares(order, self.recipe.batch_size, self.recipe.world):
-            batch: BoxBatch = collate([self.items[i] for i in share.indices.tolist()])
+            batch = collate([self.items[i] for i in share.indices.tolist()])
             images = batch.images.contiguous(memory_format=self.layout)
             yield Batch(batch._replace(images=images), weight=share.weight)
 

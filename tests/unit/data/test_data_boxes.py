@@ -32,7 +32,7 @@ def test_a_folder_becomes_a_store_and_tensors(photographs: Path, home: Path):
         assert item.labels.tolist() == [1 if number % 2 else 2]
         pixels = np.asarray(Image.open(photographs / "images" / f"{number}.png"))
         assert torch.equal(item.image, torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() / 255)
-        assert item.about[1:].tolist() == [HEIGHT, WIDTH, 1]
+        assert item.about[1:] == (HEIGHT, WIDTH, 1)
 
 
 def test_what_was_stored_is_found_and_verified(photographs: Path, home: Path):
