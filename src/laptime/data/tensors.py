@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from laptime.data.limits import check_limit
@@ -16,6 +19,35 @@ from laptime.errors import DataError
 from laptime.spec import DataSpec
 
 
+class Stored:
+    """A split's images by where they stand, for other processes: by pickle go the file's name and the places in it.
+
+    Args:
+        path: of the array.
+        rows: which of its images they are, int64 [N]; None for all.
+    """
+
+    def __init__(self, path: Path, rows: NDArray[np.int64] | None = None) -> None:
+        self.path, self.rows = path, rows
+
+    def __reduce__(self) -> tuple[type[Stored], tuple[Path, NDArray[np.int64] | None]]:
+        return Stored, (self.path, self.rows)
+
+    def __getitem__(self, index: int) -> NDArray[Any]:
+        found: NDArray[Any] = self.whole[index if self.rows is None else self.rows[index]]
+        return found
+
+    @cached_property
+    def whole(self) -> NDArray[Any]:
+        """All images of the file, memory-mapped."""
+        # Mode "c" (copy on write): torch warns of arrays that can't be written to, and the file must never change.
+        return np.asarray(np.load(self.path, mmap_mode="c"))
+
+    def limited(self, chosen: NDArray[np.int64]) -> Stored:
+        """Those of them at some places."""
+        return Stored(self.path, chosen if self.rows is None else self.rows[chosen])
+
+
 @dataclass(frozen=True)
 class Split:
     """One part of the data.
@@ -23,10 +55,12 @@ class Split:
     Attributes:
         images: uint8 [N, H, W, 3] or int16 [N, H, W, bands]; whole splits are memory-mapped, copy on write.
         labels: int64 [N].
+        stored: the images on disk; None where no file holds them.
     """
 
     images: Tensor
     labels: Tensor
+    stored: Stored | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -67,15 +101,14 @@ def open_tensors(data: DataSpec | Path | str) -> ImageData:
 
 
 def _open(folder: Path, split: str, classes: int) -> Split:
-    # Mode "c" (copy on write): torch warns of arrays that can't be written to, and the file must never change.
-    images = np.load(folder / f"{split}_images.npy", mmap_mode="c")
+    stored = Stored(folder / f"{split}_images.npy")
     labels = np.load(folder / f"{split}_labels.npy")
     if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
         raise DataError(
             f"{folder / f'{split}_labels.npy'} holds labels from {labels.min()} to {labels.max()} and there are "
             f"{classes} classes: delete {folder} and fetch the data again (laptime data fetch)."
         )
-    return Split(torch.from_numpy(images), torch.from_numpy(labels))
+    return Split(torch.from_numpy(stored.whole), torch.from_numpy(labels), stored)
 
 
 def limit(split: Split, n: int | None, name: str = "train") -> Split:
@@ -87,5 +120,6 @@ def limit(split: Split, n: int | None, name: str = "train") -> Split:
     check_limit(name, len(split), n)
     if n is None or n == len(split):
         return split
-    chosen = torch.from_numpy(limited(split.labels.numpy(), n))
-    return Split(split.images[chosen], split.labels[chosen])
+    places = limited(split.labels.numpy(), n)
+    chosen = torch.from_numpy(places)
+    return Split(split.images[chosen], split.labels[chosen], split.stored and split.stored.limited(places))

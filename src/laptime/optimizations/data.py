@@ -39,8 +39,8 @@ class ItemDataset(Dataset[tuple[Tensor, int]]):
     """The map-style dataset of the tutorials: each item is an image that is converted and normalized by itself."""
 
     def __init__(self, data: ImageData) -> None:
-        self.images = data.train.images.numpy()
-        self.labels = data.train.labels.tolist()
+        self.images: Any = data.train.images.numpy()
+        self.labels, self.stored = data.train.labels.tolist(), data.train.stored
         to_tensor = transforms.ToTensor() if self.images.dtype == np.uint8 else partial(bands_to_tensor, data.scale)
         self.transform = transforms.Compose([to_tensor, transforms.Normalize(data.mean, data.std)])
 
@@ -50,6 +50,10 @@ class ItemDataset(Dataset[tuple[Tensor, int]]):
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         item = self.images[index]
         return self.transform(Image.fromarray(item) if item.dtype == np.uint8 else item), self.labels[index]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a worker that is spawned: it maps a store's file anew, instead of a copy of all pixels for each."""
+        return {**vars(self), "images": self.stored or self.images}
 
 
 def bands_to_tensor(scale: int, image: NDArray[np.int16]) -> Tensor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from laptime.data.limits import check_limits
 from laptime.data.order import limited
 from laptime.data.tensors import limit, open_tensors
 from laptime.errors import UsageError
+from laptime.optimizations.data import ItemDataset
 
 
 def test_open(make_folder: MakeFolder, home: Path) -> None:
@@ -47,6 +50,23 @@ def test_limits(make_folder: MakeFolder, home: Path) -> None:
         check_limits(data, 12, 99)
     with pytest.raises(UsageError, match="--limit-train -3"):
         check_limits(data, -3, None)
+
+
+@pytest.mark.parametrize("count", [None, 7])
+def test_the_images_of_a_store_are_not_sent_to_loader_workers(
+    make_folder: MakeFolder, home: Path, count: int | None
+) -> None:
+    data = open_tensors(fetch("cifar", str(make_folder()), home))
+    data = replace(data, train=limit(data.train, count))
+    dataset = ItemDataset(data)
+    sent = pickle.dumps(dataset)
+    assert len(sent) < data.train.images.nbytes / 8
+    there = pickle.loads(sent)
+    assert len(there) == len(dataset) == (count or 12)
+    for index in range(len(dataset)):
+        assert torch.equal(there[index][0], dataset[index][0])
+        assert there[index][1] == dataset[index][1]
+    assert len(pickle.dumps(there)) == len(sent)
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=80), st.data())

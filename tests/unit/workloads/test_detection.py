@@ -8,7 +8,6 @@ import torch
 from PIL import Image
 from tests.unit.conftest import make_spec
 from torch import nn
-from torch.utils.data import DataLoader
 from torchvision.ops import FrozenBatchNorm2d
 
 from laptime.artifacts import epoch_line
@@ -74,18 +73,6 @@ def recipe_of(data, *names):
 
 def same(one: BoxItem, other: BoxItem) -> bool:
     return one.about == other.about and all(torch.equal(a, b) for a, b in zip(one[1:], other[1:], strict=True))
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_loaders_are_safe_where_processes_are_spawned(stored):
-    """As on macOS and Windows; the tutorials' data set, its collate function and the store travel by pickle."""
-    dataset = open_boxes(stored).train.dataset
-    loader = DataLoader(
-        dataset, batch_size=2, collate_fn=collate, num_workers=1, multiprocessing_context="spawn", timeout=120
-    )
-    found = [item for batch in loader for item in rows(batch)]
-    assert len(found) == len(dataset)
-    assert all(same(item, dataset[i]) for i, item in enumerate(found))
 
 
 def test_the_table_read_once_gives_the_same_items(stored):
