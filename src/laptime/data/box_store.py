@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from laptime.data.boxes import COLUMNS, Boxed, check_inside, digits, find_csv, match, read_boxes, sides
+from laptime.data.boxes import COLUMNS, Boxed, check_inside, digits, find_csv, match, one_sided, read_boxes, sides
 from laptime.data.decode import read_image
 from laptime.data.disk import check_room, partial_folder, room_for
 from laptime.data.meta import META, Sha256, Size
@@ -194,6 +194,7 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
         bare = sum(not i.boxes for i in images)
         said = [f"{bare} image(s) without boxes are taken as background."] if bare else []
         said += [f"A fifth of the images, {in_words(told.seed)}, is kept for the test."] if told.seed else []
+        said += one_sided(images, test)
         meta = BoxMeta(
             digest="0" * 64,
             kind=told.kind,

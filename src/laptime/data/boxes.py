@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +19,13 @@ from typing import NoReturn
 import numpy as np
 
 from laptime.data.listing import IMAGE_SUFFIXES, is_text
-from laptime.data.split import parted
+from laptime.data.split import mixed, parted, tested
 from laptime.errors import DataError, shorten
 
 COLUMNS = ("filename", "class", "xmin", "ymin", "xmax", "ymax")
 _SIDES = COLUMNS[2:]
+# Classes that a notice lists.
+_NAMED = 5
 # Files and folders that are nobody's data.
 _PASSED = (".", "__MACOSX")
 _HOW = f"a CSV of boxes has the columns {', '.join(COLUMNS)}, and others as you like"
@@ -224,15 +227,45 @@ def sides(images: Sequence[Boxed], where: Path, seed: int = 0) -> tuple[tuple[st
     Raises:
         DataError: a side would be left without a box.
     """
-    train: list[str] = []
-    test: list[str] = []
-    for some in ([i.name for i in images if i.boxes], [i.name for i in images if not i.boxes]):
-        to_train, to_test = parted(some, seed)
-        train += to_train
-        test += to_test
     with_boxes = sum(bool(i.boxes) for i in images)
     if with_boxes < 2:
         raise DataError(
             f"{where} has boxes on {with_boxes} image(s), which leaves none for the test: give boxes on at least two."
         )
-    return tuple(sorted(train)), tuple(sorted(test))
+    train, test = parted([i.name for i in images if not i.boxes], seed)
+    chosen = _spared(images, seed)
+    train += [i.name for i in images if i.boxes and i.name not in chosen]
+    return tuple(sorted(train)), tuple(sorted([*test, *chosen]))
+
+
+def _spared(images: Sequence[Boxed], seed: int) -> list[str]:
+    """The images with boxes that go to the test: the first in their order without which training still has each class.
+
+    Where no image can be missed, the first ones go after all, since a test has to be.
+    """
+    labels = {i.name: {b.label for b in i.boxes} for i in images if i.boxes}
+    left = Counter(label for held in labels.values() for label in held)
+    order, count = mixed(list(labels), seed), tested(len(labels))
+    chosen: list[str] = []
+    for name in order:
+        if len(chosen) < count and all(left[label] > 1 for label in labels[name]):
+            chosen.append(name)
+            left.subtract(labels[name])
+    return chosen or order[:count]
+
+
+def one_sided(images: Sequence[Boxed], test: Sequence[str]) -> list[str]:
+    """A sentence for the classes with boxes in training alone, and one for those in the test alone."""
+    tested_on = set(test)
+    learnt = {b.label for i in images if i.name not in tested_on for b in i.boxes}
+    judged = {b.label for i in images if i.name in tested_on for b in i.boxes}
+    told = (
+        ("training", "the test says nothing of them", learnt - judged),
+        ("test", "nothing is learnt of them", judged - learnt),
+    )
+    return [f"Classes with boxes on {side} images alone, so {so}: {_listed(some)}." for side, so, some in told if some]
+
+
+def _listed(names: set[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(shorten(name, 40) for name in sorted(names)[:_NAMED]) + more

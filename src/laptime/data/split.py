@@ -11,15 +11,24 @@ _TEST_SHARE = 5
 
 
 def parted(names: Sequence[str], seed: int) -> tuple[list[str], list[str]]:
-    """Names to train and to test on, each sorted; a name that is alone trains.
+    """Names to train and to test on, each sorted; a name that is alone trains."""
+    order, cut = mixed(names, seed), tested(len(names))
+    return sorted(order[cut:]), sorted(order[:cut])
+
+
+def mixed(names: Sequence[str], seed: int) -> list[str]:
+    """The order in which names go to the test.
 
     By a hash of seed and name, so that an image stays on its side when others are added. Seed 0 is the hash of the name
     alone.
     """
     before = f"{seed}\0" if seed else ""
-    mixed = sorted(names, key=lambda n: hashlib.sha256(f"{before}{n}".encode(errors="surrogateescape")).digest())
-    cut = max(1, round(len(mixed) / _TEST_SHARE)) if len(mixed) > 1 else 0
-    return sorted(mixed[cut:]), sorted(mixed[:cut])
+    return sorted(names, key=lambda n: hashlib.sha256(f"{before}{n}".encode(errors="surrogateescape")).digest())
+
+
+def tested(count: int) -> int:
+    """How many of some names are for the test."""
+    return max(1, round(count / _TEST_SHARE)) if count > 1 else 0
 
 
 def in_words(seed: int) -> str:

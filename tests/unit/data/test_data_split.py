@@ -6,10 +6,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from box_samples import write_photographs
+from box_samples import read_lines, write_photographs, write_table
 from data_samples import MakeFolder, nobody
 
 from laptime.data.box_store import read_box_meta
+from laptime.data.boxes import Box, Boxed, one_sided, sides
 from laptime.data.choices import split_choices
 from laptime.data.fetch import fetch, verify
 from laptime.data.split import parted
@@ -56,6 +57,49 @@ def test_a_seed_of_photographs_with_boxes(home: Path, tmp_path: Path) -> None:
     assert "A fifth of the images, by seed 3, is kept for the test." in found[3].notice
     with pytest.raises(UsageError, match=r"was not written with #seed=2: give the folder that it was made of"):
         fetch("detection", f"{found[0].path}#seed=2", home)
+
+
+def boxed(labels: list[str]) -> list[Boxed]:
+    """Images with a box of each class that their letters say."""
+    return [
+        Boxed(Path(f"{n}.png"), f"{n}.png", tuple(Box(f"{n}.png", label, (0, 0, 1, 1), n) for label in some))
+        for n, some in enumerate(labels)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_last_image_of_a_class_stays_in_training(seed: int) -> None:
+    images = boxed(["a"] * 9 + ["ab", "c", "bd"] + [""] * 5)
+    plain = parted([i.name for i in images if i.boxes], seed)
+    train, test = sides(images, Path("boxes.csv"), seed)
+    assert not set(train) & set(test)
+    assert (len(train), len(test)) == (14, 3)
+    assert {"10.png", "11.png"} <= set(train)
+    if not {"10.png", "11.png"} & set(plain[1]):
+        assert set(plain[1]) < set(test)
+    found = one_sided(images, test)
+    assert found[0].startswith("Classes with boxes on training images alone, so the test says nothing of them: ")
+    assert [sentence.endswith((": b, c, d.", ": c, d.")) for sentence in found] == [True]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_images_whose_classes_are_met_elsewhere_are_split_by_the_hash_alone(seed: int) -> None:
+    images = boxed(["a", "b", "ab"] * 7)
+    train, test = sides(images, Path("boxes.csv"), seed)
+    assert parted([i.name for i in images], seed) == ([*train], [*test])
+    assert one_sided(images, test) == []
+
+
+def test_where_each_image_is_the_only_one_of_its_class_the_notice_says_so(home: Path, tmp_path: Path) -> None:
+    root = write_photographs(tmp_path / "p", count=8)
+    lines = read_lines(root)
+    for number, line in enumerate(lines[1:]):
+        line[lines[0].index("class")] = f"kind {number}"
+    write_table(root / "boxes.csv", lines)
+    found = fetch("detection", str(root), home)
+    assert (found.train_count, found.test_count) == (6, 2)
+    assert "on training images alone, so the test says nothing of them: kind 0, " in found.notice
+    assert " and 1 more. Classes with boxes on test images alone, so nothing is learnt of them: kind " in found.notice
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "4294967296", "99999999999"])
