@@ -12,8 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
+from torchvision.utils import draw_bounding_boxes, save_image
 
+from laptime.data.box_tensors import BoxData, BoxItem
 from laptime.data.tensors import ImageData
 from laptime.engine.plain import plain_state
 from laptime.errors import shorten
@@ -22,6 +25,9 @@ from laptime.records import EpochRecord
 
 _EVERY_S = 0.5
 _COLUMNS, _ROWS, _CELL, _CAPTION = 8, 4, 96, 16
+_BOX_COLUMNS, _BOX_ROWS, _BOX_CELL = 4, 3, 240
+# Of the classes in turn: light and dark ones, apart for those who see no red or no green (Okabe and Ito 2008).
+_COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 
 
 class ProgressFile:
@@ -88,6 +94,25 @@ def write_samples(data: ImageData, path: Path) -> None:
             fill="black",
         )
     sheet.save(path)
+
+
+def write_boxes(data: BoxData, path: Path) -> None:
+    """Draws a grid of training photographs, the same for the same data, each with its boxes and their classes."""
+    chosen = permutation(len(data.train), 0, 0)[: _BOX_COLUMNS * _BOX_ROWS]
+    cells = [_boxed(data.train.dataset[index], data.classes) for index in chosen.tolist()]
+    save_image(cells, path, nrow=_BOX_COLUMNS, padding=4, pad_value=1.0)
+
+
+def _boxed(item: BoxItem, classes: Sequence[str]) -> Tensor:
+    """A photograph as large as a cell holds it, with its boxes, float32 [3, cell, cell]."""
+    scale = _BOX_CELL / max(item.image.shape[1:])
+    height, width = (max(1, round(side * scale)) for side in item.image.shape[1:])
+    image = F.interpolate(item.image[None], (height, width), mode="bilinear", antialias=True)[0].clamp(0, 1)
+    if len(item.boxes):
+        labels = [label - 1 for label in item.labels.tolist()]
+        names, colours = [shorten(classes[n], 20) for n in labels], [_COLOURS[n % len(_COLOURS)] for n in labels]
+        image = draw_bounding_boxes(image, item.boxes * scale, names, colours, width=2)
+    return F.pad(image, (0, _BOX_CELL - width, 0, _BOX_CELL - height), value=1.0)
 
 
 def in_colours(image: NDArray[Any], scale: int) -> NDArray[np.uint8]:

@@ -4,8 +4,9 @@
 
 Started by torch's elastic launcher it is one rank of several (see laptime.ranks), of which the first alone writes.
 
-Beside the record it writes progress.jsonl (one JSON object a line), samples.png (of images), model_summary.txt and,
-where the spec asks for it, model.pt with a plain state dict. Needs torch, torchvision, numpy and pydantic alone.
+Beside the record it writes progress.jsonl (one JSON object a line), samples.png (images, with their boxes where they
+have some), model_summary.txt and, where the spec asks for it, model.pt with a plain state dict. Needs torch,
+torchvision, numpy and pydantic alone.
 """
 
 from __future__ import annotations
@@ -20,8 +21,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from laptime.artifacts import ProgressFile, epoch_line, times_line, write_model, write_samples, write_summary
+from laptime.artifacts import (
+    ProgressFile,
+    epoch_line,
+    times_line,
+    write_boxes,
+    write_model,
+    write_samples,
+    write_summary,
+)
 from laptime.catalogue import find_workload
+from laptime.data.box_tensors import BoxData
 from laptime.data.disk import no_room
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, make_recipe, open_data
@@ -35,7 +45,7 @@ from laptime.measure.compiling import watching
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
-from laptime.optimizations.base import Recipe
+from laptime.optimizations.base import AnyData, Recipe
 from laptime.processes import PEER_LOST, die_with_parent, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
@@ -136,7 +146,7 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
     useful = tuple(o for o in _USEFUL if o.name not in unfit)
     facts.flops = flops_per_sample(make_recipe(spec, data, (*useful, *smaller)))
     if world.first:
-        _write_artifacts(recipe, folder)
+        _write_artifacts(recipe, data, folder)
     marks = StepMarks()
     parts = build(recipe, marks)
     session = Session(parts, recipe, marks, progress.step)
@@ -188,9 +198,12 @@ def _refuse_wrong(check: CheckRecord | None) -> None:
         raise _Wrong(f"one step differs from the baseline's: {check.findings()}.")
 
 
-def _write_artifacts(recipe: Recipe, folder: Path) -> None:
-    if isinstance(recipe.data, ImageData):
-        write_samples(recipe.data, folder / "samples.png")
+def _write_artifacts(recipe: Recipe, data: AnyData, folder: Path) -> None:
+    """What a run shows of itself before it trains: its data as they were opened, whatever its recipe makes of them."""
+    if isinstance(data, ImageData):
+        write_samples(data, folder / "samples.png")
+    if isinstance(data, BoxData):
+        write_boxes(data, folder / "samples.png")
     write_summary(recipe, folder / "model_summary.txt")
 
 

@@ -111,3 +111,4 @@ def test_detection(boxes, tmp_path, monkeypatch):
         save_model=True,
     )
     train_twice(spec, tmp_path, torch.seed)
+    assert (tmp_path / "whole" / "samples.png").stat().st_size > 0
