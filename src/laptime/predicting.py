@@ -1,8 +1,9 @@
 """Images through a trained model: `python -m laptime.predicting REQUEST.json ANSWER.json`.
 
 The request holds `folder` (with `model.pt` and `spec.json`) or `run_id` (of MLflow; the store is MLFLOW_TRACKING_URI),
-`files`, `device` (auto, cpu or cuda) and `batch`. The answer is a `laptime.predictions/1`, or `error`, `kind` and
-`exit_code`. A process of its own, since whoever asks never imports torch.
+`files`, `device` (auto, cpu or cuda), `batch` and `score` (the least of a box). The answer is a
+`laptime.predictions/1`, or `error`, `kind` and `exit_code`. A process of its own, since whoever asks never imports
+torch.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,11 @@ from torch.nn import functional
 
 from laptime.catalogue import find_workload
 from laptime.data.decode import Images, read_image
+from laptime.detecting import Detector, boxes_on, load_detector
 from laptime.errors import DataError, LaptimeError, UsageError, refusal, shorten
 from laptime.logged_model import describe, load_model
 from laptime.records import Guess, Prediction, Predictions, Refused, write_json
+from laptime.scratch import scratch
 from laptime.spec import read_spec
 
 _GUESSES = 3
@@ -64,7 +68,7 @@ def main(arguments: list[str]) -> int:
 
 
 def predict(request: Mapping[str, Any]) -> Predictions:
-    """Loads the model and runs the images through it, in batches.
+    """Loads the model and runs the images through it: in batches, of a detector one by one.
 
     Raises:
         UsageError: the device does not exist here.
@@ -75,16 +79,24 @@ def predict(request: Mapping[str, Any]) -> Predictions:
     found: list[Prediction] = []
     refused: list[Refused] = []
     files = list(request["files"])
-    for start in range(0, len(files), request["batch"]):
-        names, images = [], []
-        for name, image in _decoded(files[start : start + request["batch"]], trained, refused):
-            names.append(name)
-            images.append(prepared(image, trained))
-        if images:
-            _answer(names, probabilities(trained, torch.cat(images)), trained, (found, refused))
+    if isinstance(trained, Detector):
+        for name, image in _decoded(files, read_image, refused):
+            found.append(Prediction(file=name, boxes=boxes_on(image, trained, request["score"])))
+    else:
+        for start in range(0, len(files), request["batch"]):
+            _classify(files[start : start + request["batch"]], trained, (found, refused))
     return Predictions(
         model=trained.name, device=_device_name(device), predictions=tuple(found), refused=tuple(refused)
     )
+
+
+def _classify(files: Sequence[str], trained: Trained, told: tuple[list[Prediction], list[Refused]]) -> None:
+    names, images = [], []
+    for name, image in _decoded(files, partial(_read, trained), told[1]):
+        names.append(name)
+        images.append(prepared(image, trained))
+    if images:
+        _answer(names, probabilities(trained, torch.cat(images)), trained, told)
 
 
 def best_device(asked: str) -> torch.device:
@@ -96,26 +108,29 @@ def best_device(asked: str) -> torch.device:
     return torch.device(asked)
 
 
-def load(request: Mapping[str, Any], device: torch.device) -> Trained:
+def load(request: Mapping[str, Any], device: torch.device) -> Trained | Detector:
     """The model of a run folder or of an MLflow run, in evaluation mode on a device.
 
     Raises:
         DataError: it can't be had, or nothing says how images become its inputs.
     """
     if request.get("folder"):
-        folder = Path(request["folder"])
-        spec = read_spec(folder / "spec.json")
-        if spec.data.own is None and find_workload(spec.workload).boxes:
-            raise UsageError(f"{spec.workload} finds boxes, and only classes are predicted: load its model.pt.")
-        if spec.data.own is not None:
-            raise UsageError(f"{spec.workload} is your own workload, and only images are predicted: load its model.pt.")
-        module, known = load_model(folder / "model.pt", spec), describe(spec)
-    else:
-        # MLflow takes seconds to import, which a run folder does not need.
-        from laptime.tracking.mlflow import load_logged_model
+        return _from_folder(Path(request["folder"]), device)
+    # MLflow takes seconds to import, which a run folder does not need.
+    from laptime.tracking.mlflow import load_logged_model
 
-        module, known = load_logged_model(request["run_id"], os.environ["MLFLOW_TRACKING_URI"])
-    return _trained(module, known, device)
+    with scratch("model") as folder:
+        module, known = load_logged_model(request["run_id"], os.environ["MLFLOW_TRACKING_URI"], folder)
+        return _from_folder(folder, device) if module is None else _trained(module, known, device)
+
+
+def _from_folder(folder: Path, device: torch.device) -> Trained | Detector:
+    spec = read_spec(folder / "spec.json")
+    if spec.data.own is not None:
+        raise UsageError(f"{spec.workload} is your own workload, and only images are predicted: load its model.pt.")
+    if find_workload(spec.workload).boxes:
+        return load_detector(folder, spec, device)
+    return _trained(load_model(folder / "model.pt", spec), describe(spec), device)
 
 
 def _trained(module: nn.Module, known: Mapping[str, Any], device: torch.device) -> Trained:
@@ -144,26 +159,29 @@ def _height_and_width(known: Any) -> tuple[int, int]:
     return int(height), int(width)
 
 
-def _decoded(files: Sequence[str], trained: Trained, refused: list[Refused]) -> Iterator[tuple[str, Images]]:
+def _decoded(
+    files: Sequence[str], read: Callable[[Path], Images], refused: list[Refused]
+) -> Iterator[tuple[str, Images]]:
     """The images that can be read; the others are refused, each with its reason."""
     for name in files:
         try:
-            image = read_image(Path(name), trained.bands)
-            _check_size(name, image, trained)
+            image = read(Path(name))
         except DataError as error:
             refused.append(Refused(file=name, reason=str(error)))
         else:
             yield name, image
 
 
-def _check_size(name: str, image: Images, trained: Trained) -> None:
+def _read(trained: Trained, path: Path) -> Images:
     """Measured values are not resized, here as in training: between two pixels nothing was measured."""
+    image = read_image(path, trained.bands)
     if trained.bands and image.shape[:2] != trained.size:
         height, width = trained.size
         raise DataError(
-            f"the image {name} is {image.shape[1]}x{image.shape[0]} and the model was trained on bands of "
+            f"the image {path} is {image.shape[1]}x{image.shape[0]} and the model was trained on bands of "
             f"{width}x{height}: resample it."
         )
+    return image
 
 
 def prepared(image: Images, trained: Trained) -> Tensor:

@@ -10,7 +10,7 @@ from laptime.cli.options import DEVICE, JSON
 from laptime.errors import shorten
 
 if TYPE_CHECKING:
-    from laptime.records import Predictions
+    from laptime.records import Prediction, Predictions
 
 
 def predict(
@@ -22,14 +22,18 @@ def predict(
     ],
     images: Annotated[list[str], typer.Argument(metavar="IMAGE…", help="Image files, and folders of them.")],
     device: DEVICE = "auto",
-    batch: Annotated[int, typer.Option(help="Images that go through the model at once.")] = 64,
+    batch: Annotated[int, typer.Option(help="Images that go through the model at once; a detector's one by one.")] = 64,
+    score: Annotated[float, typer.Option(help="The score that a detector's boxes have at least, 0 to 1.")] = 0.5,
     as_json: JSON = False,
 ) -> None:
-    """Says which class each image shows, with the probability and the next two; exit code 1 where one can't be read."""
+    """Says which class each image shows, with the probability and the next two, or the boxes that a detector finds.
+
+    Exit code 1 where an image can't be read.
+    """
     from laptime.ladder.predict import predict as ask
     from laptime.places import find_places
 
-    found = ask(run, images, find_places(), device, batch)
+    found = ask(run, images, find_places(), device, batch, score)
     if as_json:
         typer.echo(found.model_dump_json(by_alias=True, indent=1))
     else:
@@ -40,12 +44,27 @@ def predict(
 
 
 def _print(found: Predictions) -> None:
-    """A line for each image, in columns; names are shown without control characters."""
-    lines = []
-    for prediction in found.predictions:
-        first, *others = (f"{shorten(g.name, 60)} {g.probability * 100:.1f} %" for g in prediction.guesses)
-        lines.append((shorten(prediction.file, 200), first, ", ".join(others)))
+    """A line for each image or box, in columns; names are shown without control characters."""
+    lines = [line for prediction in found.predictions for line in _lines(prediction)]
     wide = [max((len(line[i]) for line in lines), default=0) for i in range(2)]
     for file, first, more in lines:
         typer.echo(f"{file:<{wide[0]}}  {first:<{wide[1]}}  {more}".rstrip())
-    typer.echo(f"{len(lines)} image{'s' * (len(lines) > 1)}, {shorten(found.model)} on {found.device}", err=True)
+    count = len(found.predictions)
+    typer.echo(f"{count} image{'s' * (count > 1)}, {shorten(found.model)} on {found.device}", err=True)
+
+
+def _lines(prediction: Prediction) -> list[tuple[str, str, str]]:
+    """File, answer and what else there is to it; a line for each box, whose sides are in whole pixels."""
+    file = shorten(prediction.file, 200)
+    if prediction.boxes is None:
+        first, *others = (_share(guess.name, guess.probability) for guess in prediction.guesses)
+        return [(file, first, ", ".join(others))]
+    found = [
+        (file, _share(b.name, b.score), f"xmin {b.xmin:.0f}, ymin {b.ymin:.0f}, xmax {b.xmax:.0f}, ymax {b.ymax:.0f}")
+        for b in prediction.boxes
+    ]
+    return found or [(file, "nothing found", "")]
+
+
+def _share(name: str, share: float) -> str:
+    return f"{shorten(name, 60)} {share * 100:.1f} %"

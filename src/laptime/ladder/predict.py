@@ -22,7 +22,9 @@ from laptime.tracking.publish import run_folder
 _DEVICES = ("auto", "cpu", "cuda")
 
 
-def predict(run: str, images: Sequence[str], places: Places, device: str = "auto", batch: int = 64) -> Predictions:
+def predict(
+    run: str, images: Sequence[str], places: Places, device: str = "auto", batch: int = 64, score: float = 0.5
+) -> Predictions:
     """What a run's model says of images.
 
     Args:
@@ -31,21 +33,24 @@ def predict(run: str, images: Sequence[str], places: Places, device: str = "auto
         places: where the tracking store is.
         device: auto, cpu or cuda.
         batch: images that go through the model at once.
+        score: that a detector's boxes have at least.
 
     Raises:
-        UsageError: the run, the device or the batch makes no sense, or there is no image at all.
+        UsageError: the run, the device, the batch or the score makes no sense, or there is no image at all.
         LaptimeError: the model can't be had; see `laptime.predicting`.
     """
     if device not in _DEVICES:
         raise unknown("device", device, _DEVICES)
     if batch < 1:
         raise UsageError(f"--batch {batch} is no number of images: give 1 or more.")
+    if not 0 <= score <= 1:
+        raise UsageError(f"--score {score:g} is no score: give 0 to 1.")
     model = find_run(run)
     files, refused = find_images(images)
     if not files:
         why = f": {refused[0].reason}" if refused else "."
         raise UsageError(f"there is no image to predict{why}")
-    asked = {**model, "files": files, "device": device, "batch": batch}
+    asked = {**model, "files": files, "device": device, "batch": batch, "score": score}
     found = _ask(asked, places.mlflow_uri if "run_id" in model else None)
     return found.model_copy(update={"refused": (*refused, *found.refused)})
 

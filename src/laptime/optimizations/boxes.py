@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from laptime.data.box_tensors import BoxData, Boxes, BoxItem, Kept, ParsedOnce, ReadAgain, collate, rows
 from laptime.errors import UsageError
@@ -69,13 +69,24 @@ def fixed_shapes(recipe: Recipe, options: Options) -> Recipe:
     if size < 1 or not 0.2 <= aspect <= 5:
         raise UsageError(f"fixed-shapes:batch={size}:aspect={aspect:g} is no shape: give batch >= 1, aspect 0.2 to 5.")
     model = copy.deepcopy(recipe.model)
+    width, height = fix_shape(model, aspect)
+    batch = min(size * recipe.copies, len(recipe.data.train))
+    note = f"images of {width}x{height}, {batch} a step"
+    return replace(recipe, model=model, batch_size=batch, notes=(*recipe.notes, note))
+
+
+def fix_shape(model: nn.Module, aspect: float) -> tuple[int, int]:
+    """Has a detector bring all images to one size, in place; returns its width and height.
+
+    Args:
+        model: says the height, by the shorter side of its images.
+        aspect: width over height, up to a multiple of what the net halves its maps by.
+    """
     transform: Any = model.transform
     height = int(transform.min_size[0])
     width = max(_STRIDE, round(height * aspect / _STRIDE) * _STRIDE)
     transform.fixed_size = (width, height)
-    batch = min(size * recipe.copies, len(recipe.data.train))
-    note = f"images of {width}x{height}, {batch} a step"
-    return replace(recipe, model=model, batch_size=batch, notes=(*recipe.notes, note))
+    return width, height
 
 
 def kept_boxes(recipe: Recipe) -> Recipe:

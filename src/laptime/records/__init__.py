@@ -5,7 +5,7 @@ from laptime.records.base import Readable
 from laptime.records.breakdown import Breakdown, InferenceRecord, LayoutRecord, ProfileRecord, Quartiles, SetupRecord
 from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record
 from laptime.records.ladder import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
-from laptime.records.prediction import Guess, Prediction, Predictions, Refused
+from laptime.records.prediction import Found, Guess, Prediction, Predictions, Refused
 from laptime.records.run import (
     Ceilings,
     CheckRecord,
@@ -41,6 +41,7 @@ __all__ = [
     "Dropped",
     "EpochRecord",
     "Finding",
+    "Found",
     "Guess",
     "InferenceRecord",
     "KernelStats",

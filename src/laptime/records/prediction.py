@@ -14,11 +14,31 @@ class Guess(Readable):
     probability: float
 
 
+class Found(Readable):
+    """A box on an image: the class of what is in it, how sure the model is, from 0 to 1, and its sides.
+
+    The sides are in pixels of the image as a viewer shows it, from the left and the top.
+    """
+
+    name: str
+    score: float
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
+
+
 class Prediction(Readable):
-    """One image: the likeliest classes, the first is the answer."""
+    """One image.
+
+    Attributes:
+        guesses: the likeliest classes, the first is the answer; none of a detector's.
+        boxes: what a detector finds, the surest first; None of a classifier's.
+    """
 
     file: str
-    guesses: tuple[Guess, ...]
+    guesses: tuple[Guess, ...] = ()
+    boxes: tuple[Found, ...] | None = None
 
 
 class Refused(Readable):

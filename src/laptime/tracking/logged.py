@@ -1,4 +1,4 @@
-"""Which logged model a run means, and loading it; MLflow and its client are passed in, not imported."""
+"""Which model a run means, and loading it; MLflow and its client are passed in, not imported."""
 
 from __future__ import annotations
 
@@ -11,22 +11,36 @@ from laptime.parsing import parse_json
 from laptime.scratch import scratch
 from laptime.tracking.fetch import variant_runs
 
+# A detector's, whose program takes no one batch, and a user's own.
+_FILES = ("model.pt", "spec.json")
 
-def find_model(client: Any, run: Any) -> Any:
-    """The logged model of a variant's run, or of the fastest variant of a ladder's run.
+
+def load_model(mlflow: Any, client: Any, run: Any, folder: Path) -> tuple[Any, dict[str, Any]]:
+    """The model of a variant's run, or of the fastest variant of a ladder's run.
 
     Args:
+        mlflow: the package.
         client: an MlflowClient.
         run: the run, of either kind.
+        folder: an empty one.
+
+    Returns:
+        The logged model and its metadata, see `load`; None and nothing where the run has its files instead, which are
+        then in the folder.
 
     Raises:
-        DataError: the run has none.
+        DataError: the run has neither.
     """
     for candidate in [run] if "mlflow.parentRunId" in run.data.tags else _variants(client, run):
-        held = client.search_logged_models([candidate.info.experiment_id], f"source_run_id = '{candidate.info.run_id}'")
+        run_id = candidate.info.run_id
+        held = client.search_logged_models([candidate.info.experiment_id], f"source_run_id = '{run_id}'")
         ready = [m for m in held if m.name == "model" and m.status.value == "READY"]
         if ready:
-            return ready[0]
+            return load(mlflow, ready[0])
+        if {f.path for f in client.list_artifacts(run_id)}.issuperset(_FILES):
+            for name in _FILES:
+                client.download_artifacts(run_id, name, str(folder))
+            return None, {}
     raise DataError(
         f"the run {shorten(run.info.run_id)!r} has no logged model: give a variant's run that has one, or a run folder "
         "with model.pt (laptime sync logs models that are still missing)."

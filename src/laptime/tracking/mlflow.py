@@ -11,7 +11,7 @@ from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
 from laptime.tracking.fetch import download, read_kind
 from laptime.tracking.gates import PastGate, read_gates
-from laptime.tracking.logged import find_model, load
+from laptime.tracking.logged import load_model
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
 from laptime.tracking.reach import alone, explained, require_answer, set_switches
@@ -190,8 +190,8 @@ def fetch_runs(run_id: str, uri: str) -> Path:
         return download(client, _run(client, run_id, uri))
 
 
-def load_logged_model(run_id: str, uri: str) -> tuple[Any, dict[str, Any]]:
-    """Loads the model of a variant's run, or of a ladder's fastest variant, on the CPU; see `laptime.tracking.logged`.
+def load_logged_model(run_id: str, uri: str, folder: Path) -> tuple[Any, dict[str, Any]]:
+    """Loads the model of a variant's run, or of a ladder's fastest variant, on the CPU; see `logged.load_model`.
 
     Raises:
         DataError: there is no such run, it has no model, or its model is none of laptime's.
@@ -202,7 +202,7 @@ def load_logged_model(run_id: str, uri: str) -> tuple[Any, dict[str, Any]]:
         import mlflow.pytorch
 
         mlflow.set_tracking_uri(uri)
-        return load(mlflow, find_model(client, _run(client, run_id, uri)))
+        return load_model(mlflow, client, _run(client, run_id, uri), folder)
 
 
 def _run(client: MlflowClient, run_id: str, uri: str) -> Run:

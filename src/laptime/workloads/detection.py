@@ -99,7 +99,7 @@ class Detection:
 
 def resize_to(model: nn.Module, side: int) -> None:
     """Has a detector bring the shorter side of each image to `side` pixels, the longer one to 5/3 of that at most."""
-    model.transform = Resized(side, round(side * _LONGEST), _MEAN, _STD)
+    model.transform = Resized(side, round(side * _LONGEST), _MEAN, _STD).train(model.training)
 
 
 def forward_ready(model: nn.Module, batch: Batch) -> Output:
