@@ -25,7 +25,7 @@ def found_at(boxes, labels, scores=None):
 
 def truth(boxes, labels):
     sides = torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4)
-    return BoxItem(torch.tensor([0, 50, 50, len(labels)]), torch.zeros(3, 50, 50), sides, torch.tensor(labels))
+    return BoxItem((0, 50, 50, len(labels)), torch.zeros(3, 50, 50), sides, torch.tensor(labels))
 
 
 def scored(*pairs):
