@@ -102,6 +102,8 @@ def test_the_profile_stands_beside_a_run(data, tmp_path):
     assert record.machine.ceilings.gemm_fp32_gflops == 1e-3
     assert record.profile.layout.nchw_ms > 0
     assert 0 < record.profile.layout.share <= 1
+    assert record.profile.updates.own_ms > 0
+    assert record.profile.updates.fused_ms > 0
     written = {p.name for p in (tmp_path / "run" / "profile").iterdir()}
     tables = {"self_cpu_time.txt", "total_cpu_time.txt", "by_input_shape.txt", "memory.txt", "inference.txt"}
     assert written >= tables | {"trace.json.gz", "trace_stacks.json.gz"}

@@ -14,6 +14,8 @@ from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec, Option
 
 CLASSES: tuple[Class, ...] = ("exact", "numeric", "statistical", "model")
+# An epoch of fewer is hardly a training.
+_FEWEST_STEPS = 4
 
 __all__ = [
     "CLASSES",
@@ -158,6 +160,16 @@ def batch_of(optimizations: tuple[OptimizationSpec, ...], device: str) -> int | 
 def large_batch_of(device: str) -> int | None:
     """The batch that a device's ladder comes to; None where it stays at the baseline's."""
     return batch_of(tuple(map(rung_spec, LADDERS.get(device, ()))), device)
+
+
+def larger_batch(device: str, batch: int, samples: int) -> int:
+    """The batch that a training of so many samples may grow to: the device's large one, halved while an epoch would
+    have fewer than four steps; no larger than the one it has where the samples are too few.
+    """
+    size = LARGE_BATCHES[device]
+    while size * _FEWEST_STEPS > samples and size > batch:
+        size //= 2
+    return size
 
 
 def in_stage_order(optimizations: tuple[OptimizationSpec, ...]) -> tuple[OptimizationSpec, ...]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from laptime.processes import free_memory
+
 _MIB = 1024 * 1024
 
 
@@ -19,6 +21,14 @@ def reset_peak(device: torch.device) -> None:
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         except OSError:
             return  # a hardened container forbids it: the peak of the process is still an upper bound
+
+
+def free_bytes(device: torch.device) -> int:
+    """What can still be taken: of a GPU with what its allocator keeps unused, of a host what `free_memory` says."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + unused
+    return free_memory()
 
 
 def peak_mib(device: torch.device) -> float:

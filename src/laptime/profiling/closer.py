@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import torch
 
+from laptime.catalogue import find_workload
 from laptime.engine.setup import describe, samples_of_a_rank
 from laptime.measure.ceilings import measure_ceilings
 from laptime.optimizations.base import Parts, Recipe
@@ -21,7 +22,17 @@ from laptime.profiling.capture import in_one_line
 from laptime.profiling.files import write_beside
 from laptime.profiling.roofline import Work, with_floor, work_or_none
 from laptime.profiling.segment import Asked, Segment
-from laptime.records import Ceilings, EpochRecord, InferenceRecord, LayoutRecord, ProfileRecord, RunRecord, SetupRecord
+from laptime.records import (
+    Ceilings,
+    EpochRecord,
+    InferenceRecord,
+    LayoutRecord,
+    PassRecord,
+    ProfileRecord,
+    RunRecord,
+    SetupRecord,
+    UpdateRecord,
+)
 from laptime.spec import RunSpec, read_schedule
 
 FOLDER = "profile"
@@ -111,7 +122,11 @@ def _profile(
     found.profile = Segment(parts, recipe, asked).run()
     if first:
         layout = found.tried("memory formats were not compared", lambda: _layouts(recipe), None)
-        found.profile = found.profile.model_copy(update={"layout": layout})
+        updates = found.tried("the fused optimizer was not timed", lambda: _updates(spec, parts), None)
+        none: tuple[PassRecord, ...] = ()
+        passes = found.tried("no other batch was timed", lambda: _passes(spec, built, found), none)
+        trials = {"layout": layout, "updates": updates, "passes": passes}
+        found.profile = found.profile.model_copy(update=trials)
         found.work = found.tried("the floor was not reckoned", lambda: work_or_none(recipe, parts), None)
         if not spec.ceilings:
             found.ceilings = found.tried("ceilings were not measured", lambda: own_ceilings(parts.device), Ceilings())
@@ -165,6 +180,32 @@ def _layouts(recipe: Recipe) -> LayoutRecord | None:
     from laptime.measure.layouts import measure_layouts
 
     return measure_layouts(recipe, samples_of_a_rank(recipe))
+
+
+def _updates(spec: RunSpec, parts: Parts) -> UpdateRecord | None:
+    from laptime.measure.updates import measure_updates
+
+    return measure_updates(parts.optimizer, parts.device) if _may_join(spec, "fused-optimizer") else None
+
+
+def _passes(spec: RunSpec, built: tuple[Parts, Recipe], found: Findings) -> tuple[PassRecord, ...]:
+    from laptime.measure.batches import Limits, measure_batches
+
+    if not _may_join(spec, "large-batch"):
+        return ()
+    if built[1].world.size > 1:
+        found.notes.append("no other batch was timed: in a pass ranks exchange gradients, which takes all of them")
+        return ()
+    memory_mib = found.profile.memory_mib if found.profile else {}
+    limits = Limits(found.counted_ms, memory_mib.get("activations"))
+    passes: tuple[PassRecord, ...] = measure_batches(*built, spec.epochs - 1, limits)
+    return passes
+
+
+def _may_join(spec: RunSpec, name: str) -> bool:
+    """Whether an optimization could be proposed at all: what it brings need not be known where it could not."""
+    refused = spec.data.own.refused if spec.data.own else find_workload(spec.workload).refused
+    return name not in refused and name not in {o.name for o in spec.optimizations}
 
 
 def _inference(parts: Parts, recipe: Recipe) -> tuple[InferenceRecord, ...]:

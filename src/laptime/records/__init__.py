@@ -2,7 +2,16 @@
 
 from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withheld
 from laptime.records.base import Readable
-from laptime.records.breakdown import Breakdown, InferenceRecord, LayoutRecord, ProfileRecord, Quartiles, SetupRecord
+from laptime.records.breakdown import (
+    Breakdown,
+    InferenceRecord,
+    LayoutRecord,
+    PassRecord,
+    ProfileRecord,
+    Quartiles,
+    SetupRecord,
+    UpdateRecord,
+)
 from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record
 from laptime.records.ladder import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
 from laptime.records.prediction import Found, Guess, Prediction, Predictions, Refused
@@ -51,6 +60,7 @@ __all__ = [
     "Machine",
     "Measured",
     "OperatorRow",
+    "PassRecord",
     "Prediction",
     "Predictions",
     "ProbeRecord",
@@ -66,6 +76,7 @@ __all__ = [
     "Status",
     "SyncRow",
     "TraceSummary",
+    "UpdateRecord",
     "Withheld",
     "read_ladder",
     "read_record",

@@ -112,6 +112,29 @@ class LayoutRecord(Readable):
     share: float
 
 
+class PassRecord(Readable):
+    """Forward and backward of a training step by themselves, at one batch size.
+
+    Attributes:
+        pass_ms: median, from the batch on the device to the last gradient.
+    """
+
+    batch_size: int
+    pass_ms: float
+
+
+class UpdateRecord(Readable):
+    """An update of all parameters with clearing their gradients, timed by itself on copies.
+
+    Attributes:
+        own_ms: as the run takes it.
+        fused_ms: the same optimizer with its fused kernel.
+    """
+
+    own_ms: float
+    fused_ms: float
+
+
 class SetupRecord(Readable):
     """What decides where a step's time goes, as it was built.
 
@@ -165,6 +188,9 @@ class ProfileRecord(Readable):
         floor_share: `floor_ms` over the median counted step.
         mfu: flops of the model over what the ceiling allows in a counted step; above 1 the ceiling is underestimated.
         layout: convolutions in NCHW and in NHWC; None where the net is in NHWC, compiled, or has none.
+        updates: the optimizer as it is and fused; None where it is fused, has no such kernel or finds no room for
+            copies.
+        passes: forward and backward by batch size, the run's own and another one; empty where they were not timed.
         notes: what a reader must know, such as a ceiling that was exceeded.
     """
 
@@ -178,4 +204,6 @@ class ProfileRecord(Readable):
     floor_share: float | None = None
     mfu: float | None = None
     layout: LayoutRecord | None = None
+    updates: UpdateRecord | None = None
+    passes: tuple[PassRecord, ...] = ()
     notes: tuple[str, ...] = ()

@@ -1,0 +1,156 @@
+"""What forward and backward of a training step take at the run's batch and at another one, by turns.
+
+A larger batch gains what a step takes whatever its size: backward writes the gradient of each weight once, a kernel is
+launched once. Passes in evaluation show too little of it, so it is training's own passes that are timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+import torch
+
+from laptime.catalogue import larger_batch
+from laptime.measure.memory import free_bytes
+from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.data import settle
+from laptime.optimizations.graph import GraphStep
+from laptime.records import PassRecord
+from laptime.trees import cut, tensors
+from laptime.workloads.base import Batch
+
+_ROUNDS = 3
+# Passes at the run's batch and at the other one up to the end of the first round that counts.
+_OWN, _OTHER = 4, 2
+# Of the free memory: on a CPU a process that takes too much is killed.
+_ROOM = 0.5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may be taken.
+
+    Attributes:
+        step_ms: of a counted step, which is longer than a pass; None where not known.
+        activations_mib: what a step at the run's batch takes beside what is held between steps; None where not known,
+            and then no larger batch is tried.
+        budget_s: after which no further round is begun.
+    """
+
+    step_ms: float | None
+    activations_mib: float | None = None
+    budget_s: float = 2.0
+
+
+def measure_batches(
+    parts: Parts, recipe: Recipe, epoch: int, limits: Limits, clock: Callable[[], float] = perf_counter
+) -> tuple[PassRecord, ...]:
+    """Times forward and backward at the run's batch, and at the one that `large-batch` would bring.
+
+    Where that takes too long or too much memory, at its largest power-of-two part that does not; where none does, at
+    half of the run's batch. Samples are those of the training's loader, repeated as often as needed. Buffers, gradients
+    and random numbers are put back.
+
+    Args:
+        parts: of the run.
+        recipe: what they were built from.
+        epoch: whose first batch is taken.
+        limits: of time and memory.
+        clock: seconds.
+
+    Returns:
+        By size; empty where the net is compiled (another shape would compile anew), the step is one graph (its passes
+        are no part of it), ranks exchange gradients in a pass, steps are too long, a batch does not consist of samples,
+        or none is larger.
+    """
+    if recipe.compiled or recipe.world.size > 1 or isinstance(parts.step, GraphStep):
+        return ()
+    largest = larger_batch(parts.device.type, recipe.batch_size, recipe.batch_size * len(parts.loader))
+    too_long = limits.step_ms is None or 2e-3 * limits.step_ms > limits.budget_s
+    if too_long or largest <= recipe.batch_size:
+        return ()
+    given = next(iter(parts.loader.epoch(epoch)))
+    settle(parts.loader)  # workers would fetch on beside what is timed
+    if any(len(t) != len(given) for t in tensors(given.content) if t.dim()):
+        return ()
+    with _put_back(parts):
+        seconds = _by_turns(_Passes(parts, given, clock), largest, limits)
+    return tuple(PassRecord(batch_size=n, pass_ms=1e3 * median(s)) for n, s in sorted(seconds.items()))
+
+
+def _by_turns(timed: _Passes, largest: int, limits: Limits) -> dict[int, list[float]]:
+    """Seconds of passes by size, after one of each that does not count; empty where no other size is in reach."""
+    size, begin = len(timed.given), timed.clock()
+    timed(size)
+    in_time = (limits.budget_s / timed(size) - _OWN) / _OTHER
+    other = other_size(size, largest, min(in_time, _in_memory(timed.parts.device, limits.activations_mib)))
+    if other is None:
+        return {}
+    timed(other)
+    seconds: dict[int, list[float]] = {size: [], other: []}
+    while not seconds[other] or (len(seconds[other]) < _ROUNDS and timed.clock() - begin < limits.budget_s):
+        for one in (size, other, size):
+            seconds[one].append(timed(one))
+    return seconds
+
+
+def other_size(size: int, largest: int, most: float) -> int | None:
+    """The size to try: a power-of-two part of the largest, else half of the batch; None where that is too much, too.
+
+    Args:
+        size: the run's batch.
+        largest: the one that it may grow to.
+        most: how many times the run's batch may be tried, in time and memory.
+    """
+    parts = [largest >> halvings for halvings in range(largest.bit_length())]
+    return next((n for n in (*(p for p in parts if p > size), size // 2) if 1 < n <= most * size), None)
+
+
+def _in_memory(device: torch.device, activations_mib: float | None) -> float:
+    return _ROOM * free_bytes(device) / (activations_mib * 2**20) if activations_mib else 1.0
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """Forward and backward of so many samples, timed to their end on the device."""
+
+    parts: Parts
+    given: Batch
+    clock: Callable[[], float]
+
+    def __call__(self, size: int) -> float:
+        p = self.parts
+        # A copy each time, since a user's loss may write into its batch.
+        batch = Batch(*cut(self.given.content, len(self.given), size))
+        p.net.zero_grad(set_to_none=True)  # so that backward writes them anew, as in a step
+        self._wait()
+        begin = self.clock()
+        p.scaler.scale(p.forward(p.net, batch).loss).backward()
+        self._wait()
+        return self.clock() - begin
+
+    def _wait(self) -> None:
+        if self.parts.device.type == "cuda":
+            torch.cuda.synchronize(self.parts.device)  # waits for the device
+
+
+@contextlib.contextmanager
+def _put_back(p: Parts) -> Iterator[None]:
+    """Leaves buffers (BatchNorm's statistics above all), gradients and random numbers as they were."""
+    buffers = {name: value.detach().clone() for name, value in p.net.named_buffers()}
+    gradients = [(parameter, parameter.grad) for parameter in p.net.parameters()]
+    try:
+        with torch.random.fork_rng(devices=[p.device] if p.device.type == "cuda" else []):
+            yield
+    finally:
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+        with torch.no_grad():
+            for name, value in p.net.named_buffers():
+                value.copy_(buffers[name])
+        if p.device.type == "cuda":
+            torch.cuda.empty_cache()  # what follows takes other sizes

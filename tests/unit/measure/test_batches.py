@@ -1,0 +1,179 @@
+"""Forward and backward at two batch sizes: which sizes, what a pass is, and that nothing of the run changes."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from measure_examples import tiny_recipe
+from tests.unit.conftest import make_data
+from torch import Tensor, nn
+
+from laptime.engine.build import build
+from laptime.engine.loop import train_epoch
+from laptime.measure import batches
+from laptime.measure.batches import Limits, measure_batches, other_size
+from laptime.optimizations.base import unmarked
+from laptime.workloads.base import Batch, Output
+
+WIDE = Limits(step_ms=5.0, activations_mib=0.01)
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch):
+    """A large batch of 16, which data of 64 are enough for."""
+    monkeypatch.setattr("laptime.catalogue.LARGE_BATCHES", {"cpu": 16})
+
+
+def built(*names, **changes):
+    """A run of batches of 4 after its first epoch; its net draws random numbers."""
+    recipe = replace(tiny_recipe(*names), batch_size=4, data=make_data(train=64, test=6, size=8))
+    recipe = replace(recipe, model=nn.Sequential(recipe.model, nn.Dropout(0.3)), **changes)
+    parts = build(recipe, unmarked)
+    for _ in train_epoch(parts, 0):
+        pass
+    return parts, recipe
+
+
+def ticking(seconds=0.001):
+    """A clock that goes on a little whenever it is asked."""
+    ticks = itertools.count()
+    return lambda: seconds * next(ticks)
+
+
+def sizes(found):
+    return [p.batch_size for p in found]
+
+
+@pytest.mark.parametrize("names", [(), ("resident", "channels-last"), ("no-reads", "fused-optimizer")])
+def test_two_sizes_are_timed_and_the_run_is_left_as_it_was(names):
+    parts, recipe = built(*names)
+    before = copy.deepcopy((parts.model.state_dict(), parts.optimizer.state_dict()))
+    random = torch.random.get_rng_state()
+    found = measure_batches(parts, recipe, 0, WIDE, ticking())
+    assert sizes(found) == [4, 16]
+    assert [p.pass_ms for p in found] == pytest.approx([1.0, 1.0])
+    assert all(torch.equal(v, before[0][k]) for k, v in parts.model.state_dict().items())
+    assert str(parts.optimizer.state_dict()) == str(before[1])
+    assert {p.grad for p in parts.model.parameters()} == {None}
+    assert torch.equal(torch.random.get_rng_state(), random)
+    assert parts.net.training
+
+
+def test_a_pass_is_forward_and_backward_of_so_many_samples_with_gradients_written_anew():
+    parts, recipe = built()
+    seen, plain = [], parts.forward
+
+    def forward(net, batch):
+        assert net is parts.net
+        assert {p.grad for p in net.parameters()} == {None}
+        seen.append(len(batch))
+        batch.labels.zero_()  # as a user's loss may do
+        assert batch.inputs.abs().sum() > 0
+        batch.inputs.zero_()
+        return plain(net, batch)
+
+    parts.forward = forward
+    rounds = replace(WIDE, budget_s=0.02)
+    assert sizes(measure_batches(parts, recipe, 0, rounds, ticking())) == [4, 16]
+    assert seen[:3] == [4, 4, 16]
+    assert seen[3:] in ([4, 16, 4], [4, 16, 4] * 2)
+
+
+def test_nested_batches_of_users_are_cut_as_they_are():
+    parts, recipe = built("resident")
+    given = {"picture": torch.randn(4, 3), "about": (torch.arange(4), torch.tensor(0.5)), "name": "a"}
+    net = nn.Linear(3, 1)
+    seen = []
+
+    def forward(model, batch):
+        seen.append({k: v for k, v in batch.inputs.items() if k != "picture"})
+        return Output(model(batch.inputs["picture"]).mean(), None, len(batch))
+
+    class Given:
+        def epoch(self, index, mark=unmarked):
+            yield Batch(given)
+
+        def __len__(self):
+            return 16
+
+    parts = replace(parts, net=net, model=net, loader=Given(), forward=forward)
+    assert sizes(measure_batches(parts, recipe, 0, WIDE, ticking())) == [4, 16]
+    assert {len(s["about"][0]) for s in seen} == {4, 16}
+    assert all(s["about"][1] == 0.5 and s["name"] == "a" for s in seen)
+    # Edges of a graph, say: twice as many samples are not twice as many of them.
+    given["edges"] = torch.zeros(2, 9)
+    assert measure_batches(parts, recipe, 0, WIDE, ticking()) == ()
+
+
+def test_buffers_and_gradients_are_put_back_where_a_pass_fails():
+    parts, recipe = built()
+    plain, before = parts.forward, copy.deepcopy(parts.model.state_dict())
+    kept = {name: torch.ones_like(p) for name, p in parts.model.named_parameters()}
+    for name, p in parts.model.named_parameters():
+        p.grad = kept[name]
+
+    def fails(net, batch):
+        if len(batch) == 16:
+            raise MemoryError
+        return plain(net, batch)
+
+    parts.forward = fails
+    with pytest.raises(MemoryError):
+        measure_batches(parts, recipe, 0, WIDE, ticking())
+    assert all(torch.equal(v, before[k]) for k, v in parts.model.state_dict().items())
+    assert all(p.grad is kept[name] for name, p in parts.model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("size", "largest", "most", "found"),
+    [
+        (32, 256, 8.0, 256),
+        (32, 256, 7.9, 128),
+        (32, 256, 1.9, 16),
+        (32, 256, 0.4, None),
+        (32, 256, -2.0, None),
+        (24, 512, 3.0, 64),
+        (3, 512, 1.0, None),  # BatchNorm needs more than one sample
+    ],
+)
+def test_the_other_size_is_the_largest_that_time_and_memory_hold(size, largest, most, found):
+    assert other_size(size, largest, most) == found
+
+
+def test_time_and_memory_bound_the_other_size(monkeypatch):
+    parts, recipe = built()
+    # Passes of 0.2 s: in 2 s four of 4 samples, and 1.2 s are left for two of twice as many, at the most.
+    assert sizes(measure_batches(parts, recipe, 0, WIDE, ticking(0.2))) == [4, 8]
+    monkeypatch.setattr(batches, "free_bytes", lambda _: 2**20)
+    fits_twice = replace(WIDE, activations_mib=0.25)
+    assert sizes(measure_batches(parts, recipe, 0, fits_twice, ticking())) == [4, 8]
+    # Without a larger one half of the batch tells, too; what is not known is taken for no room.
+    for limits in (replace(WIDE, activations_mib=0.5), replace(WIDE, activations_mib=None)):
+        assert sizes(measure_batches(parts, recipe, 0, limits, ticking())) == [2, 4]
+    assert measure_batches(parts, recipe, 0, WIDE, ticking(0.5)) == ()
+
+
+def test_where_there_is_nothing_to_time(monkeypatch):
+    parts, recipe = built()
+    parts.forward = no_pass
+    graphed, its_recipe = built("graph", "resident")
+    graphed.forward = no_pass
+    ranks = replace(recipe.world, size=2)
+    nothing = [
+        measure_batches(parts, replace(recipe, compiled=True), 0, WIDE),
+        measure_batches(parts, replace(recipe, world=ranks), 0, WIDE),
+        measure_batches(graphed, its_recipe, 0, WIDE),
+        measure_batches(parts, recipe, 0, replace(WIDE, step_ms=None)),
+        measure_batches(parts, recipe, 0, replace(WIDE, step_ms=1100.0)),
+    ]
+    assert nothing == [()] * len(nothing)
+    monkeypatch.setattr("laptime.catalogue.LARGE_BATCHES", {"cpu": 4})
+    assert measure_batches(parts, recipe, 0, WIDE) == ()
+
+
+def no_pass(net: nn.Module, batch: Batch) -> Tensor:
+    raise AssertionError("nothing is to be run")
