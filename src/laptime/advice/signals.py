@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from laptime.records.breakdown import LayoutRecord
+from laptime.records.breakdown import LayoutRecord, PassRecord, UpdateRecord
 from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow
 from laptime.spec import OptimizationSpec
 
@@ -44,6 +44,8 @@ class Signals:
         activations_mib: the peak less what does not grow with the batch.
         floor_share: the step at the machine's ceilings over the step as it is.
         layouts: its convolutions in both memory formats, each timed by itself.
+        updates: the optimizer's update as it is and fused, timed by itself.
+        trained: forward and backward of training at two batch sizes, timed by themselves.
         trace_steps: how many steps the trace's means rest on.
         rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
         bf16_gain, compile_gain: speed with over speed without, as a probe on this machine measured it.
@@ -103,6 +105,8 @@ class Signals:
     activations_mib: float | None = None
     floor_share: float | None = None
     layouts: LayoutRecord | None = None
+    updates: UpdateRecord | None = None
+    trained: tuple[PassRecord, ...] | None = None
     trace_steps: int | None = None
     operators: tuple[OperatorRow, ...] | None = None
     kernels: KernelStats | None = None

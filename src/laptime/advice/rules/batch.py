@@ -2,47 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from laptime.advice.figures import percent
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
 from laptime.advice.signals import Signals
-from laptime.catalogue import LARGE_BATCHES
+from laptime.catalogue import larger_batch
 
 _LEAST_FIXED = 0.10
 _FULL, _EMPTY = 0.90, 0.50
-_FEWEST_STEPS = 4
+# Around what training's own passes say: a run at the other batch meets other caches and other minutes.
+_TRIED = (0.9, 1.1)
+# Without those a share f that passes in evaluation call fixed stands for f to 1 - (1 - f)^2: backward has more of it,
+# since it writes the gradient of each weight once, however many samples. Seven remedies on an Intel Xeon, a Zen 3 and a
+# Zen 4 brought 0.75 to 2.9 times f, 1.4 times in the median (docs/log.md, 21 to 24 November 2026).
+_EVALUATED = (1, 2)
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """What a step takes whatever its batch.
+
+    Attributes:
+        middle_ms: what is known of it.
+        ends_ms: from low to high.
+        words: what forward and backward's part rests on.
+    """
+
+    middle_ms: float
+    ends_ms: tuple[float, float]
+    words: str
 
 
 def batch_size(s: Signals) -> Outcome:
-    """`step = a + k b`: a from two sizes of the forward pass, and the optimizer, which does not see the batch at all.
+    """`step = a + k b`: a from two sizes of forward and backward, and the optimizer, which does not see the batch.
 
-    Backward is taken to have forward's share of fixed time. The gain is by sample: the step of the larger batch, cut to
-    as many samples as a step has now.
+    The gain is by sample: the step of the larger batch, cut to as many samples as a step has now. Where the passes were
+    timed at the larger batch itself, nothing of it is a fit.
     """
     if s.has("large-batch"):
         return None
     step, batch = known(s.step_ms, "the step's time"), known(s.whole_batch, "the batch of all ranks")
     both = known(s.forward_ms, "the forward pass") + known(s.backward_ms, "the backward pass")
-    share = _fixed_share(s, known(s.batch_size, "the batch size"))
     updates = known(s.optimizer_ms, "the optimizer's time")
-    fixed = updates + share * both
-    if fixed < _LEAST_FIXED * step:
+    a_rank = known(s.batch_size, "the batch size")
+    fixed = (_tried if s.trained else _evaluated)(s, a_rank, both, updates)
+    if fixed.middle_ms < _LEAST_FIXED * step:
         return None
-    size = _size(s, batch)
+    size = larger_batch(s.device, batch, batch * known(s.steps, "the steps of an epoch"))
     if size <= batch:
         return Abstain("the data are too few for a larger batch")
     crowded = _crowded(s, size / batch)
     if crowded:
         return Abstain(crowded)
     saved = 1 - batch / size
+    low, high = (saved * end for end in fixed.ends_ms)
     return Proposal(
         "batch-size",
         f"Much of a step does not depend on the batch: take {size} samples a step instead of {batch}.",
         (
-            f"{fixed:.1f} of {step:.1f} ms a step are fixed: {updates:.1f} ms of optimizer, and {percent(share)} of "
-            "forward and backward by a fit of the forward pass over batch sizes",
+            f"{fixed.middle_ms:.1f} of {step:.1f} ms a step are fixed: {updates:.1f} ms of optimizer and {fixed.words}",
             f"the step is given for {batch} samples; quality needs a look, since the learning rate changes too",
         ),
-        (saved * (updates + 0.5 * share * both), saved * fixed),
+        (low, min(high, step)),
         0.5,
         remedy=f"large-batch:size={size}",
         code=f"DataLoader(..., batch_size={size}), and a learning rate scaled by the root of the ratio",
@@ -50,25 +73,37 @@ def batch_size(s: Signals) -> Outcome:
     )
 
 
-def _fixed_share(s: Signals, batch: int) -> float:
-    """The share of a forward pass at this batch that does not depend on it, by the line through two sizes."""
+def _tried(s: Signals, batch: int, both: float, updates: float) -> _Fixed:
+    """By training's own passes at two sizes; a share below zero says that more samples at once are slower each."""
+    small, large = sorted((p.batch_size, p.pass_ms) for p in s.trained or ())
+    share = _share((small, large), batch)
+    middle = updates + share * both
+    words = (
+        f"{share * both:.1f} ms of forward and backward, which by themselves take {small[1]:.1f} ms for {small[0]} "
+        f"samples and {large[1]:.1f} ms for {large[0]}"
+    )
+    return _Fixed(middle, (_TRIED[0] * middle, _TRIED[1] * middle), words)
+
+
+def _evaluated(s: Signals, batch: int, both: float, updates: float) -> _Fixed:
+    """By passes in evaluation, of which backward knows nothing."""
     passes = sorted(known(s.passes, "a forward pass at two batch sizes"))
-    (small, fast), (large, slow) = passes[0], passes[-1]
-    if small == large:
+    if passes[0][0] == passes[-1][0]:
         known(None, "a forward pass at two batch sizes")
+    share = max(0.0, _share((passes[0], passes[-1]), batch))
+    low, high = (1 - (1 - share) ** power for power in _EVALUATED)
+    middle = (low + high) / 2
+    words = f"{percent(middle)} of forward and backward, by a fit of the forward pass over batch sizes"
+    return _Fixed(updates + middle * both, (updates + low * both, updates + high * both), words)
+
+
+def _share(passes: Sequence[tuple[int, float]], batch: int) -> float:
+    """The share of a pass at this batch that does not depend on it, by the line through two sizes; 1 at most."""
+    (small, fast), (large, slow) = passes
     slope = max(0.0, (slow - fast) / (large - small))
-    fixed = max(0.0, fast - slope * small)
+    fixed = fast - slope * small
     whole = fixed + slope * batch
     return fixed / whole if whole > 0 else 0.0
-
-
-def _size(s: Signals, batch: int) -> int:
-    """The size the catalogue takes on this device, or the largest power of two that leaves a few steps an epoch."""
-    samples = batch * known(s.steps, "the steps of an epoch")
-    size = LARGE_BATCHES[s.device]
-    while size * _FEWEST_STEPS > samples and size > batch:
-        size //= 2
-    return size
 
 
 def _crowded(s: Signals, times: float) -> str:

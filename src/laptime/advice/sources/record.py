@@ -124,7 +124,8 @@ def _ranks_of_a_host(record: RunRecord) -> int:
 
 
 def _roof(profile: ProfileRecord | None) -> dict[str, Any]:
-    return {"floor_share": profile.floor_share, "layouts": profile.layout} if profile else {}
+    tried = {"updates": profile.updates, "trained": profile.passes or None} if profile else {}
+    return {"floor_share": profile.floor_share, "layouts": profile.layout, **tried} if profile else {}
 
 
 def bf16_rates(machine: Machine) -> float | None:

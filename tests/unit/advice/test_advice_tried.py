@@ -1,0 +1,96 @@
+"""Rules that were told what their remedy took in a trial, beside what they say without one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from advice_examples import cpu
+from advice_records import record
+
+from laptime.advice import signals_of
+from laptime.advice.outcome import Abstain
+from laptime.advice.rules.batch import batch_size
+from laptime.advice.rules.updates import optimizer
+from laptime.records import PassRecord, ProfileRecord, UpdateRecord
+
+
+def passes(**by_size: float) -> tuple[PassRecord, ...]:
+    """`b32=60.0` for 60 ms at 32 samples."""
+    return tuple(PassRecord(batch_size=int(name[1:]), pass_ms=ms) for name, ms in by_size.items())
+
+
+LOOP = cpu(optimizer_ms=30.0)
+SHARED = cpu(optimizer_ms=20.0, forward_ms=25.0, backward_ms=50.0, steps=40, passes=((32, 30.0), (512, 480.0)))
+
+
+def test_of_the_optimizer_goes_what_the_trial_says():
+    # By itself a loop over tensors finds its memory ready: 4 of 5 parts go there, and 5 of 6 of what a step takes.
+    found = optimizer(replace(LOOP, updates=UpdateRecord(own_ms=25.0, fused_ms=5.0)))
+    assert found.gain_ms == pytest.approx((0.95 * 24.0, 1.05 * 25.0))
+    assert "25.00 ms as it is and 5.00 ms fused" in found.evidence[1]
+    # The other way round where the trial met a slower minute than the steps.
+    slower = optimizer(replace(LOOP, updates=UpdateRecord(own_ms=50.0, fused_ms=10.0)))
+    assert slower.gain_ms == pytest.approx((0.95 * 20.0, 1.05 * 24.0))
+    nearly_all = optimizer(replace(LOOP, updates=UpdateRecord(own_ms=25.0, fused_ms=0.5)))
+    assert nearly_all.gain_ms[1] == pytest.approx(30.0)
+
+
+def test_without_a_trial_of_the_optimizer_other_machines_tell():
+    found = optimizer(LOOP)
+    assert found.gain_ms == pytest.approx((0.65 * 30.0, 0.90 * 30.0))
+    assert "where it was measured" in found.evidence[1]
+
+
+@pytest.mark.parametrize("fused_ms", [24.5, 31.0])
+def test_a_fused_kernel_that_is_no_faster_is_not_proposed(fused_ms):
+    found = optimizer(replace(LOOP, updates=UpdateRecord(own_ms=25.0, fused_ms=fused_ms)))
+    assert isinstance(found, Abstain)
+    assert f"25.00 ms as it is and {fused_ms:.2f} ms fused" in found.reason
+
+
+def test_passes_at_the_remedy_s_own_size_need_no_fit():
+    # 32 samples of the larger batch take 45 ms of 60, so of 75 ms 18.75 go, whatever passes in evaluation say.
+    found = batch_size(replace(SHARED, trained=passes(b256=360.0, b32=60.0)))
+    assert found.remedy == "large-batch:size=256"
+    gain = 20.0 * 7 / 8 + 75.0 * (1 - 45 / 60)
+    assert found.gain_ms == pytest.approx((0.9 * gain, 1.1 * gain))
+    assert "20.0 ms of optimizer and 21.4 ms of forward and backward" in found.evidence[0]
+    assert "60.0 ms for 32 samples and 360.0 ms for 256" in found.evidence[0]
+
+
+@pytest.mark.parametrize("sizes", [{"b32": 60.0, "b64": 104.0}, {"b16": 38.0, "b32": 60.0}])
+def test_from_other_sizes_it_is_the_line_through_them(sizes):
+    # 16 ms and 1.375 ms a sample: 368 ms for 256, which is 46 ms for 32 of them.
+    found = batch_size(replace(SHARED, trained=passes(**sizes)))
+    gain = 20.0 * 7 / 8 + 75.0 * (1 - 46 / 60)
+    assert sum(found.gain_ms) / 2 == pytest.approx(gain)
+
+
+def test_samples_that_are_slower_in_a_larger_batch_count_against_it():
+    alike = batch_size(replace(SHARED, trained=passes(b32=60.0, b256=480.0)))
+    slower = batch_size(replace(SHARED, trained=passes(b32=60.0, b256=504.0)))  # 63 ms for 32
+    assert sum(alike.gain_ms) / 2 == pytest.approx(20.0 * 7 / 8)
+    assert sum(slower.gain_ms) / 2 == pytest.approx(20.0 * 7 / 8 - 75.0 * 3 / 60)
+    assert batch_size(replace(SHARED, trained=passes(b32=60.0, b256=600.0))) is None
+
+
+def test_without_a_trial_evaluation_s_passes_tell_and_without_those_nobody_does():
+    found = batch_size(replace(SHARED, passes=((32, 30.0), (512, 240.0))))
+    low, high = 16 / 30, 1 - (14 / 30) ** 2
+    assert found.gain_ms == pytest.approx(tuple(7 / 8 * (20.0 + share * 75.0) for share in (low, high)))
+    assert "by a fit" in found.evidence[0]
+    assert batch_size(replace(SHARED, passes=None, trained=passes(b32=60.0, b256=360.0))) is not None
+
+
+def test_trials_come_out_of_the_record_and_old_ones_have_none():
+    plain = record()
+    assert (signals_of(plain).updates, signals_of(plain).trained) == (None, None)
+    old = plain.model_copy(update={"profile": ProfileRecord.model_validate({"schedule": "1,2,5,1"})})
+    assert (signals_of(old).updates, signals_of(old).trained) == (None, None)
+    tried = ProfileRecord(
+        schedule="1,2,5,1", updates=UpdateRecord(own_ms=9.0, fused_ms=2.0), passes=passes(b32=60.0, b256=360.0)
+    )
+    found = signals_of(plain.model_copy(update={"profile": ProfileRecord.model_validate_json(tried.model_dump_json())}))
+    assert found.updates == tried.updates
+    assert found.trained == tried.passes
