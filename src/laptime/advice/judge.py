@@ -16,6 +16,10 @@ LEAST_GAIN = 0.03
 _UNKNOWN_NOISE = 0.05
 # As many past proposals as a rule's own confidence is worth.
 _PRIOR = 4.0
+# No past makes a range more than so much smaller or larger.
+_SCALES = (0.5, 2.0)
+# Something is always left of a step.
+_MOST_GAIN = 0.99
 _NOISY = "the machine was too noisy for numbers"
 # With operations taken away the step at the ceilings falls too.
 _FEWER_OPERATIONS = ("dead-taps",)
@@ -91,18 +95,43 @@ def confidence(prior: float, history: RuleHistory) -> float:
     return (_PRIOR * prior + history.faster) / (_PRIOR + history.tried)
 
 
+def scale(history: RuleHistory) -> float:
+    """What a rule's range is multiplied with: what its past proposals brought of what it said, shrunk towards 1.
+
+    On a logarithmic scale, as a mean with `_PRIOR` imagined proposals that brought just what was said.
+    """
+    if history.ratio is None:
+        return 1.0
+    least, most = _SCALES
+    shrunk: float = min(max(history.ratio, least), most) ** (history.compared / (history.compared + _PRIOR))
+    return shrunk
+
+
+def _learnt(history: RuleHistory) -> tuple[str, ...]:
+    """One sentence where the past scales the range."""
+    factor = f"{scale(history):.2f}"
+    if history.ratio is None or factor == "1.00":
+        return ()
+    last = f"the last {history.compared} proposals" if history.compared > 1 else "the last proposal"
+    where = " on this machine" if history.here else ""
+    brought = f"{last} of this rule{where} brought {history.ratio:.1f} times what it said"
+    return (f"{brought}; the range is scaled by {factor}",)
+
+
 def _finding(p: Proposal, remedy: Remedy, s: Signals, history: Mapping[str, RuleHistory]) -> Finding:
     now = p.base_ms if p.base_ms is not None else (s.step_ms or 0.0)
-    low, high = (min(max(g, 0.0), now) for g in p.gain_ms)
     past = history.get(p.id.partition("/")[0], RuleHistory())
+    own_low, own_high = (min(max(g, 0.0), now) / now if now > 0 else 0.0 for g in p.gain_ms)
+    low, high = (min(scale(past) * share, _MOST_GAIN) for share in (own_low, own_high))
     return Finding(
         id=p.id,
         what=p.what,
-        evidence=p.evidence,
+        evidence=(*p.evidence, *_learnt(past)),
         lines=p.lines,
         step_ms_now=now,
-        step_ms_expected=(now - high, now - low),
-        gain=(low / now, high / now) if now > 0 else (0.0, 0.0),
+        step_ms_expected=(now * (1 - high), now * (1 - low)),
+        gain=(low, high),
+        own_gain=(own_low, own_high),
         confidence=confidence(p.confidence, past),
         klass=remedy.klass,
         variant=remedy.variant,

@@ -10,7 +10,7 @@ from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withh
 
 _FOOT = (
     "Each gain is of the step as it is now: gains do not add up. Confidence is the rule's own, corrected by how often "
-    "its proposals were faster."
+    "its proposals were faster and lost no quality; the range is scaled by what they brought of what it had said."
 )
 _UNKNOWN = "not known: "
 
@@ -81,7 +81,8 @@ def _expected(f: Finding) -> str:
 def _past(history: RuleHistory) -> Iterator[str]:
     if history.tried:
         off = "" if history.error is None else f", with a median error of {percent(history.error)} of the step"
-        yield f"this rule was right {history.faster} of {history.tried} times{off}"
+        where = " on this machine" if history.here else ""
+        yield f"this rule was right {history.faster} of {history.tried} times{where}{off}"
 
 
 def _after(f: Finding) -> Iterator[str]:

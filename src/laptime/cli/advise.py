@@ -18,7 +18,7 @@ from laptime.errors import DataError, RunError, UsageError, shorten
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from laptime.records import ProbeRecord, RunRecord, TraceSummary
+    from laptime.records import ProbeRecord, RuleHistory, RunRecord, TraceSummary
     from laptime.trace.reader import Told
 
     Subject = tuple[RunRecord | None, TraceSummary | None, ProbeRecord | None]
@@ -40,14 +40,19 @@ def advise(
     """Says what to change, what it should bring, and what that rests on."""
     from laptime.advice import advise as find
     from laptime.advice.text import to_text
-    from laptime.places import find_places
-    from laptime.tracking.rule_history import rule_history
 
     record, trace, probe = read_subject(subject)
     # Of a trace alone nothing has been verified, and opening the store takes longer than reading the trace.
-    history = rule_history(find_places().mlflow_uri, lambda text: typer.echo(text, err=True)) if record else {}
+    history = _history(record) if record else {}
     advice = find(record, trace, history, probe)
     sys.stdout.write((advice.model_dump_json(by_alias=True, indent=1) if as_json else to_text(advice)) + "\n")
+
+
+def _history(record: RunRecord) -> dict[str, RuleHistory]:
+    from laptime.places import find_places
+    from laptime.tracking.rule_history import rule_history
+
+    return rule_history(find_places().mlflow_uri, lambda text: typer.echo(text, err=True), record.machine.fingerprint)
 
 
 def read_subject(subject: str) -> Subject:

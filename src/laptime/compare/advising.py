@@ -53,7 +53,8 @@ def history(past: RuleHistory) -> str:
     if not past.tried:
         return "not tried yet"
     off = "" if past.error is None else f", off by {_share(past.error)} % of the step in the middle"
-    return f"faster in {past.faster} of {past.tried} runs{off}"
+    where = " on this machine" if past.here else ""
+    return f"faster in {past.faster} of {past.tried} runs{where}{off}"
 
 
 def measured(found: Measured | None) -> str:

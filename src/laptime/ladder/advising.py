@@ -111,7 +111,9 @@ class Counsel:
     def _advise(self) -> None:
         ladder = self.ladder
         self.rules = self.rules or the_rules()
-        history = rule_history(tracking_uri(ladder.request, ladder.places), ladder.say)
+        history = rule_history(
+            tracking_uri(ladder.request, ladder.places), ladder.say, ladder.record.probe.machine.fingerprint
+        )
         for name in ladder.variants:
             record = first_done(ladder.runs, name)
             if record is None:

@@ -16,13 +16,20 @@ class RuleHistory(Readable):
 
     Attributes:
         tried: proposals that were run.
-        faster: of these, those that really made the step faster.
+        faster: of these, those that really made the step faster, and lost no quality.
         error: median of |predicted gain - measured gain|, as a share of the step; None where nothing was tried.
+        ratio: median of the measured gain over the one that the rule itself said, of its last proposals; a slower
+            remedy counts as 0. None where none was measured.
+        compared: proposals that `ratio` rests on.
+        here: whether all of it is of this machine; else of all machines.
     """
 
     tried: int = 0
     faster: int = 0
     error: float | None = None
+    ratio: float | None = None
+    compared: int = 0
+    here: bool = False
 
 
 class Measured(Readable):
@@ -58,6 +65,8 @@ class Finding(Readable):
         step_ms_now: the step that is advised on.
         step_ms_expected: low and high end of the step that the remedy should bring.
         gain: share of the step that should go, low and high end; of the whole epoch's time by step.
+        own_gain: the same as the rule itself said it, before its history scaled it and the ceilings cut it; None in
+            advice of earlier versions, whose `gain` is that.
         confidence: 0 to 1; from the rule, corrected by its history.
         klass: class of the remedy: exact, numeric, statistical, model; empty where it is no optimization.
         variant: the exact variant to run; empty where the remedy is the user's to write.
@@ -73,6 +82,7 @@ class Finding(Readable):
     step_ms_now: float
     step_ms_expected: tuple[float, float]
     gain: tuple[float, float]
+    own_gain: tuple[float, float] | None = None
     confidence: float = 0.5
     klass: Literal["exact", "numeric", "statistical", "model", ""] = ""
     variant: str = ""

@@ -37,7 +37,9 @@ def download(client: Any, run: Any) -> Path:
 
 
 def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
-    """Params and last metrics of the runs with a `laptime.kind`, in all experiments, the newest first.
+    """What the runs with a `laptime.kind` hold, in all experiments, the newest first: labels and last metrics.
+
+    The labels are the params, and beside them the tags of ours.
 
     Args:
         client: an MlflowClient.
@@ -48,7 +50,12 @@ def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], d
     newest = ["attributes.start_time DESC"]
     query = f"tags.`laptime.kind` = '{kind}'"
     found = client.search_runs(experiments, query, max_results=most, order_by=newest) if experiments else []
-    return [(dict(run.data.params), dict(run.data.metrics)) for run in found]
+    return [(_labels(run), dict(run.data.metrics)) for run in found]
+
+
+def _labels(run: Any) -> dict[str, str]:
+    tags = {name: value for name, value in run.data.tags.items() if name.startswith("laptime.")}
+    return {**tags, **run.data.params}
 
 
 def variant_runs(client: Any, run: Any) -> list[Any]:

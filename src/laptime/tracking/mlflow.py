@@ -226,7 +226,7 @@ def past_gates(place: tuple[str, str], since: float, fingerprint: str = "") -> l
 
 
 def runs_of_kind(kind: str, uri: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
-    """Params and last metrics, see `read_kind`; raises TrackingError."""
+    """Labels and last metrics, see `read_kind`; raises TrackingError."""
     with explained(uri):
         return read_kind(_client(check_uri(uri)), kind, most)
 

@@ -1,8 +1,8 @@
 """How advice has fared: each remedy that was run is a run of its own in the tracking store, and read back from there.
 
 A run of kind `advice` stands below its ladder: params `advice.rule`, `advice.finding`, `variant`, `proposed`; metrics
-`advice_gain_predicted` (the middle of the range) and `advice_gain_measured`, each with `_low` and `_high`. Without the
-latter the remedy failed.
+`advice_gain_predicted` (the middle of the range), `advice_gain_own` (that of the rule's own, before its history scaled
+it) and `advice_gain_measured`, each with `_low` and `_high`. Without the last the remedy failed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,15 @@ from laptime.tracking.publish import ladder_key
 from laptime.tracking.uri import check_uri, sqlite_file
 
 KIND = "advice"
-RULE, PREDICTED, MEASURED = "advice.rule", "advice_gain_predicted", "advice_gain_measured"
+RULE, MACHINE = "advice.rule", "laptime.machine"
+PREDICTED, OWN, MEASURED = "advice_gain_predicted", "advice_gain_own", "advice_gain_measured"
+QUALITY = "advice_quality_kept"
 # Newest first: more would cost time, and rules change.
 MOST = 1000
+# What a rule said may be of a rule that has changed since: so many of the last ones tell how far it is off.
+LAST = 20
+# From so many proposals on a machine on, its own speak for it alone.
+ENOUGH = 4
 
 Told = tuple[Mapping[str, str], Mapping[str, float]]
 
@@ -47,7 +53,7 @@ def advice_verified(tracker: Tracker, ladder: LadderRecord, variant: str, findin
         "laptime.workload": ladder.workload,
         "laptime.variant": variant,
         "laptime.rule": finding.rule,
-        "laptime.machine": ladder.probe.machine.fingerprint,
+        MACHINE: ladder.probe.machine.fingerprint,
         "laptime.error": measured.error,
         **this_process().tags(),
     }
@@ -75,23 +81,26 @@ def advice_verified(tracker: Tracker, ladder: LadderRecord, variant: str, findin
 
 
 def _figures(finding: Finding) -> dict[str, float]:
-    measured, (low, high) = finding.measured, finding.gain
+    measured = finding.measured
     assert measured is not None
     found = {
-        PREDICTED: (low + high) / 2,
-        f"{PREDICTED}_low": low,
-        f"{PREDICTED}_high": high,
+        **_range(PREDICTED, finding.gain),
+        **_range(OWN, finding.own_gain or finding.gain),
         MEASURED: measured.gain,
         f"{MEASURED}_low": measured.gain_low,
         f"{MEASURED}_high": measured.gain_high,
-        "advice_quality_kept": measured.quality_kept,
+        QUALITY: measured.quality_kept,
         "advice_rounds": measured.n,
     }
     return {name: float(value) for name, value in found.items() if value is not None}
 
 
-def rule_history(uri: str, say: Callable[[str], None]) -> dict[str, RuleHistory]:
-    """Each rule's record over the verified advice that a tracking store holds, of all workloads and machines.
+def _range(name: str, ends: tuple[float, float]) -> dict[str, float]:
+    return {name: sum(ends) / 2, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+
+
+def rule_history(uri: str, say: Callable[[str], None], machine: str = "") -> dict[str, RuleHistory]:
+    """Each rule's record over the verified advice that a tracking store holds, of all workloads; see `histories`.
 
     Costs one query; a store that does not exist yet costs nothing, and one that does not answer leaves all rules
     without a record, which is said.
@@ -99,6 +108,7 @@ def rule_history(uri: str, say: Callable[[str], None]) -> dict[str, RuleHistory]
     Args:
         uri: the tracking URI.
         say: takes a sentence.
+        machine: fingerprint of the one that is advised on.
     """
     try:
         checked = check_uri(uri)
@@ -107,30 +117,43 @@ def rule_history(uri: str, say: Callable[[str], None]) -> dict[str, RuleHistory]
             return {}
         from laptime.tracking.mlflow import runs_of_kind
 
-        return histories(runs_of_kind(KIND, checked, MOST))
+        return histories(runs_of_kind(KIND, checked, MOST), machine)
     except LaptimeError as error:
         say(f"Advice is given without its rules' record: {error}")
         return {}
 
 
-def histories(told: Iterable[Told]) -> dict[str, RuleHistory]:
-    """Counts by rule.
+def histories(told: Iterable[Told], machine: str = "") -> dict[str, RuleHistory]:
+    """Counts by rule: over the proposals on a machine where there are enough of them, else over those on all.
 
     Args:
-        told: params and metrics of each verified finding; a remedy that failed has no measured gain, counts as tried
-            and says nothing about the error.
+        told: labels and metrics of each verified finding, the newest first; a remedy that failed has no measured gain,
+            counts as tried and says nothing about the error.
+        machine: the fingerprint.
     """
-    by_rule: dict[str, list[Mapping[str, float]]] = {}
-    for params, metrics in told:
-        if RULE in params:
-            by_rule.setdefault(params[RULE], []).append(metrics)
-    return {rule: _history(rows) for rule, rows in sorted(by_rule.items())}
+    by_rule: dict[str, list[Told]] = {}
+    for labels, metrics in told:
+        if RULE in labels:
+            by_rule.setdefault(labels[RULE], []).append((labels, metrics))
+    return {rule: _of_machine(rows, machine) for rule, rows in sorted(by_rule.items())}
+
+
+def _of_machine(rows: list[Told], machine: str) -> RuleHistory:
+    own = [metrics for labels, metrics in rows if machine and labels.get(MACHINE) == machine]
+    if len(own) >= ENOUGH:
+        return _history(own).model_copy(update={"here": True})
+    return _history([metrics for _, metrics in rows])
 
 
 def _history(rows: list[Mapping[str, float]]) -> RuleHistory:
-    gains = [(row[PREDICTED], row[MEASURED]) for row in rows if PREDICTED in row and MEASURED in row]
+    ran = [row for row in rows if PREDICTED in row and MEASURED in row]
+    # Runs of earlier versions hold no other prediction than the rule's own.
+    said = [(row.get(OWN, row[PREDICTED]), row[MEASURED]) for row in ran]
+    ratios = [max(measured, 0.0) / own for own, measured in said if own > 0][:LAST]
     return RuleHistory(
         tried=len(rows),
-        faster=sum(measured > 0 for _, measured in gains),
-        error=median(abs(predicted - measured) for predicted, measured in gains) if gains else None,
+        faster=sum(row[MEASURED] > 0 and row.get(QUALITY) != 0 for row in ran),
+        error=median(abs(row[PREDICTED] - row[MEASURED]) for row in ran) if ran else None,
+        ratio=median(ratios) if ratios else None,
+        compared=len(ratios),
     )

@@ -10,7 +10,7 @@ from tracking_samples import a_ladder, a_record, write_run
 
 from laptime.compare.load import load
 from laptime.places import Places
-from laptime.records import Finding, Measured, RuleHistory, Rung, write_json
+from laptime.records import Finding, Machine, Measured, ProbeRecord, RuleHistory, Rung, write_json
 from laptime.tracking import Journal
 from laptime.tracking.mlflow import fetch_runs
 from laptime.tracking.publish import ladder_finished, ladder_started, variant_recorded
@@ -25,8 +25,9 @@ pytestmark = [
 ]
 
 
-def a_finding(name: str, gain: float, measured: Measured) -> Finding:
+def a_finding(name: str, gain: float, measured: Measured, own: float | None = None) -> Finding:
     return Finding(
+        own_gain=None if own is None else (own, own),
         id=name,
         what="It waits.",
         step_ms_now=100,
@@ -37,8 +38,9 @@ def a_finding(name: str, gain: float, measured: Measured) -> Finding:
     )
 
 
-def write_verified(places: Places, ladder_id: str, findings: list[Finding]) -> str:
+def write_verified(places: Places, ladder_id: str, findings: list[Finding], machine: str = "") -> str:
     ladder = a_ladder(ladder_id, VARIANTS)
+    ladder = ladder.model_copy(update={"probe": ProbeRecord(machine=Machine(fingerprint=machine))})
     folder = places.runs / ladder.id
     write_json(folder / "ladder.json", ladder)
     with Journal(places.journal / f"{ladder.id}.jsonl") as journal:
@@ -54,6 +56,18 @@ def write_verified(places: Places, ladder_id: str, findings: list[Finding]) -> s
     return ladder.id
 
 
+def test_a_machine_has_a_record_of_its_own_once_there_is_enough_of_it(tmp_path: Path, sqlite_uri: str) -> None:
+    places = Places(tmp_path)
+    names = [f"local/{n}" for n in range(4)]
+    for machine, gain in (("a", 0.3), ("b", 0.1)):
+        verified = [a_finding(name, 0.25, Measured(gain=gain, n=3), own=0.2) for name in names]
+        write_verified(places, f"verified-{machine}", verified, machine)
+    sync(places, sqlite_uri, quiet)
+    found = {machine: rule_history(sqlite_uri, quiet, machine)["local"] for machine in ("a", "b", "c")}
+    assert [(h.tried, h.here) for h in found.values()] == [(4, True), (4, True), (8, False)]
+    assert [h.ratio for h in found.values()] == pytest.approx([1.5, 0.5, 1.0])
+
+
 def test_what_was_verified_comes_back_as_each_rule_s_record(tmp_path: Path, sqlite_uri: str) -> None:
     places = Places(tmp_path)
     first = write_verified(
@@ -64,13 +78,14 @@ def test_what_was_verified_comes_back_as_each_rule_s_record(tmp_path: Path, sqli
             a_finding("hot", 0.2, Measured(error="wrong: gradients")),
         ],
     )
-    write_verified(places, "verified-2", [a_finding("waiting", 0.3, Measured(gain=-0.05, n=3))])
+    write_verified(places, "verified-2", [a_finding("waiting", 0.3, Measured(gain=-0.05, n=3), own=0.2)])
     sync(places, sqlite_uri, quiet)
     said: list[str] = []
     found = rule_history(sqlite_uri, said.append)
     assert (found["waiting"].tried, found["waiting"].faster) == (2, 1)
     assert found["waiting"].error == pytest.approx(0.2)
     assert found["hot"] == RuleHistory(tried=1, faster=0, error=None)
+    assert (found["waiting"].ratio, found["waiting"].compared) == (pytest.approx((0.25 / 0.3 + 0) / 2), 2)
     assert not said
     client = client_of(sqlite_uri)
     experiment = client.get_experiment_by_name("cifar").experiment_id
@@ -83,6 +98,7 @@ def test_what_was_verified_comes_back_as_each_rule_s_record(tmp_path: Path, sqli
     assert advice.data.tags["mlflow.parentRunId"] == runs[first].info.run_id
     assert advice.data.params["advice.rule"] == "waiting"
     assert advice.data.metrics["advice_gain_predicted"] == pytest.approx(0.3)
+    assert advice.data.metrics["advice_gain_own"] == pytest.approx(0.3)
     # A ladder with advice below it is compared as before.
     _, records = load(fetch_runs(runs[first].info.run_id, sqlite_uri))
     assert sorted(r.spec.variant for r in records if r.spec) == sorted(VARIANTS)

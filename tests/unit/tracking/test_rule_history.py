@@ -5,7 +5,18 @@ from tracking_samples import MemoryStore, a_ladder
 
 from laptime.records import Finding, Measured, RuleHistory
 from laptime.tracking.publish import ladder_key, ladder_started
-from laptime.tracking.rule_history import MEASURED, PREDICTED, RULE, advice_verified, histories, rule_history
+from laptime.tracking.rule_history import (
+    LAST,
+    MACHINE,
+    MEASURED,
+    OWN,
+    PREDICTED,
+    QUALITY,
+    RULE,
+    advice_verified,
+    histories,
+    rule_history,
+)
 
 FOUND = Finding(
     id="hot-operator/aten::conv 2d",
@@ -35,14 +46,66 @@ def test_rules_are_counted_apart_and_a_failed_remedy_was_tried_without_being_fas
     assert (found["workers"].tried, found["workers"].faster) == (4, 2)
     assert found["workers"].error == pytest.approx(0.1)
     assert found["compile"] == RuleHistory(tried=1, faster=0, error=None)
+    assert (found["workers"].compared, found["workers"].here) == (3, False)
     assert set(found) == {"workers", "compile"}
+
+
+def scaled(own: float, predicted: float, measured: float, machine: str = "") -> tuple[dict[str, str], dict[str, float]]:
+    """A proposal whose range had been scaled by its rule's past."""
+    return {RULE: "workers", MACHINE: machine}, {OWN: own, PREDICTED: predicted, MEASURED: measured}
+
+
+def test_the_ratio_is_of_what_the_rule_itself_said() -> None:
+    # Of what was shown after the past had scaled it the ratio would be 1, and what was learnt would be forgotten.
+    found = histories([scaled(0.2, 0.26, 0.26), scaled(0.3, 0.4, 0.42), scaled(0.1, 0.13, 0.12)])["workers"]
+    assert (found.ratio, found.compared) == (pytest.approx(1.3), 3)
+    assert found.error == pytest.approx(0.01)
+
+
+def test_runs_of_earlier_versions_hold_the_rule_s_own_prediction_alone() -> None:
+    found = histories([scaled(0.2, 0.3, 0.2), told("workers", 0.2, 0.3), told("workers", 0.4, 0.8)])["workers"]
+    assert (found.ratio, found.compared) == (pytest.approx(1.5), 3)
+
+
+def test_what_was_slower_brought_nothing_and_what_failed_says_nothing() -> None:
+    found = histories([told("workers", 0.2, -0.4), told("workers", 0.2, 0.2), told("workers", 0.2, None)])["workers"]
+    assert (found.ratio, found.compared) == (pytest.approx(0.5), 2)
+    only = histories([told("compile", 0.2, None), told("zero", 0.0, 0.1)])
+    assert [(h.ratio, h.compared) for h in only.values()] == [(None, 0), (None, 0)]
+
+
+def test_a_rule_that_has_changed_is_judged_by_its_last_proposals() -> None:
+    rows = [told("workers", 0.2, 0.2)] * LAST + [told("workers", 0.2, 0.4)] * 100
+    found = histories(rows)["workers"]
+    assert (found.ratio, found.compared, found.tried) == (pytest.approx(1.0), LAST, LAST + 100)
+
+
+def test_a_remedy_that_lost_quality_is_no_success() -> None:
+    def judged(kept: float | None) -> tuple[dict[str, str], dict[str, float]]:
+        labels, figures = told("batch-size", 0.3, 0.4)
+        return labels, figures | ({} if kept is None else {QUALITY: kept})
+
+    found = histories([judged(0.0), judged(1.0), judged(None)])["batch-size"]
+    assert (found.tried, found.faster) == (3, 2)
+    assert (found.ratio, found.compared) == (pytest.approx(4 / 3), 3)  # its time is as good as any
+
+
+def test_a_machine_s_own_proposals_speak_for_it_from_four_on() -> None:
+    others = [scaled(0.2, 0.2, 0.1, "b")] * 6
+    few = histories([*[scaled(0.2, 0.2, 0.3, "a")] * 3, *others], "a")["workers"]
+    assert (few.tried, few.ratio, few.here) == (9, pytest.approx(0.5), False)
+    enough = histories([*[scaled(0.2, 0.2, 0.3, "a")] * 4, *others], "a")["workers"]
+    assert (enough.tried, enough.ratio, enough.here) == (4, pytest.approx(1.5), True)
+    nobody = histories([scaled(0.2, 0.2, 0.3)] * 5)["workers"]
+    assert (nobody.tried, nobody.here) == (5, False)
 
 
 def test_a_verified_finding_is_a_run_below_its_ladder() -> None:
     store, ladder = MemoryStore(), a_ladder()
     ladder_started(store, ladder)
     measured = Measured(gain=0.25, gain_low=0.2, gain_high=0.3, n=3, quality_kept=True)
-    advice_verified(store, ladder, "cpu-a", FOUND.model_copy(update={"measured": measured}))
+    own = {"measured": measured, "own_gain": (0.15, 0.31)}
+    advice_verified(store, ladder, "cpu-a", FOUND.model_copy(update=own))
     (key,) = [k for k in store.created if k != ladder_key(ladder)]
     assert key == f"{ladder.id}/advice/cpu-a/hot-operator/aten::conv_2d"
     run = store.runs[f"id-{key}"]
@@ -52,6 +115,9 @@ def test_a_verified_finding_is_a_run_below_its_ladder() -> None:
     assert start.params[RULE] == "hot-operator"
     figures = {name: float(value) for name, value, *_ in run["metrics"]}
     assert figures[PREDICTED] == pytest.approx(0.3)
+    assert figures[OWN] == pytest.approx(0.23)
+    ends = [figures[f"{name}_{end}"] for name in (PREDICTED, OWN) for end in ("low", "high")]
+    assert ends == pytest.approx([0.2, 0.4, 0.15, 0.31])
     assert (figures[MEASURED], figures[f"{MEASURED}_low"], figures["advice_quality_kept"]) == (0.25, 0.2, 1.0)
     assert run["status"] == "FINISHED"
 
