@@ -71,11 +71,16 @@ def advice_table(ladder: Ladder) -> list[dict[str, str]]:
 
 
 def _finding(found: Finding) -> dict[str, str]:
+    seen, figure = (*found.evidence[:2], "", "")[:2]  # where it was seen stands before the figures
     return {
         "finding": found.what,
-        "on": found.evidence[0] if found.evidence else "",
+        "on": seen,
+        "rests on": figure,
+        "at": ", ".join(found.lines),
+        "expected step": advising.expected(found),
         "expected gain": advising.gain(found),
-        "measured gain": advising.measured(found.measured),
+        "measured": advising.measured(found.measured),
+        "class": found.klass,
         "confidence": advising.confidence(found),
         "command": found.command,
     }

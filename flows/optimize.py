@@ -132,6 +132,7 @@ def optimize(
     profile: Literal["full", "simple", "none"] = "full",
     profile_schedule: str = "1,2,5,1",
     verify_advice: bool = False,
+    verify_most: Positive | Literal["all"] | None = None,
     launcher: Literal["auto", "process", "torchrun", "kubernetes", "inline"] = "auto",
     tracking_uri: str | None = None,
     out: str | None = None,
@@ -156,7 +157,8 @@ def optimize(
         ablation: Whether each part of the optimized variant is left out in turn; empty for the preset's.
         profile: What follows the counted epochs of a variant's first process - full (torch's profiler), simple or none.
         profile_schedule: Steps of the profiler, as wait,warmup,active,repeat.
-        verify_advice: Whether what the advice proposes is run beside what it is given on, and compared.
+        verify_advice: Whether the first three remedies of the baseline and of the fastest variant run beside it.
+        verify_most: Remedies of every variant to run so, a number for each or all; empty for what verify_advice says.
         launcher: How processes are started - auto (torchrun for several), process, torchrun, kubernetes or inline.
         tracking_uri: MLflow's tracking URI; empty for MLFLOW_TRACKING_URI, else the embedded store.
         out: Folder for the ladder's files; empty for one under LAPTIME_HOME.

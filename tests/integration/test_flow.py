@@ -29,6 +29,7 @@ def test_prefect_s_server_can_be_imported(tmp_path: Path) -> None:
         ("--device", "abacus", "device"),
         ("--launcher", "catapult", "launcher"),
         ("--timeout", "0", "timeout"),
+        ("--verify-most", "many", "verify_most"),
     ],
 )
 def test_the_main_job_refuses_nonsense_in_one_sentence(tmp_path: Path, option: str, value: str, expected: str) -> None:
@@ -87,8 +88,9 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
         from flows.artifacts import advice_table
         from laptime.records import Advice, Finding, Measured
         measured = Measured(gain=0.25, gain_low=0.2, gain_high=0.3, n=3)
-        found = Finding(id="f", what="It waits.", evidence=("Seen on cpu-a.",), step_ms_now=10, step_ms_expected=(6, 8),
-                        gain=(0.2, 0.4), command="laptime run", measured=measured)
+        found = Finding(id="f", what="It waits.", evidence=("Seen on cpu-a.", "4.0 of 10.0 ms are wait", "more"),
+                        lines=("train.py:31", "train.py:40"), step_ms_now=10, step_ms_expected=(6, 8), gain=(0.2, 0.4),
+                        klass="exact", command="laptime run", measured=measured)
         counsel = SimpleNamespace(merged=lambda: Advice(findings=(found,) * 12))
         print(json.dumps(advice_table(SimpleNamespace(counsel=counsel))))
         print(advice_table(SimpleNamespace(counsel=SimpleNamespace(merged=lambda: None))))
@@ -101,8 +103,12 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
     assert json.loads(rows)[0] == {
         "finding": "It waits.",
         "on": "Seen on cpu-a.",
+        "rests on": "4.0 of 10.0 ms are wait",
+        "at": "train.py:31, train.py:40",
+        "expected step": "6.00–8.00 ms instead of 10.0 ms",
         "expected gain": "20–40 %",
-        "measured gain": "25 % less (+20 to +30 %), n = 3, quality not judged",
+        "measured": "25 % less (+20 to +30 %), n = 3, quality not judged",
+        "class": "exact",
         "confidence": "50 %",
         "command": "laptime run",
     }
@@ -204,7 +210,7 @@ def test_the_flow_verifies_its_advice(tmp_path: Path) -> None:
     (shown,) = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("ARTIFACT ")]
     (row,) = json.loads(shown)
     assert (row["finding"], row["expected gain"]) == ("Images come one by one.", "10–50 %")
-    assert "n = 3" in row["measured gain"]
+    assert "n = 3" in row["measured"]
 
 
 def test_a_data_folder_that_is_not_there_fails_the_flow_in_one_sentence(tmp_path: Path) -> None:

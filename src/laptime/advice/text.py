@@ -100,7 +100,7 @@ def _measured(f: Finding, m: Measured) -> str:
     if m.step_ms is not None and m.step_ms_before is not None:
         steps = f" ({_ms(m.step_ms)} instead of {_ms(m.step_ms_before)} ms a step, n = {m.n})"
     quality = {True: "quality kept", False: "quality not kept", None: "quality not judged"}[m.quality_kept]
-    return f"{predicted}, measured {found}{steps}; {quality}"
+    return f"{predicted}, measured {found}{steps}; {m.quality or quality}"
 
 
 def _withheld(withheld: tuple[Withheld, ...]) -> list[str]:

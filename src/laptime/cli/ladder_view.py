@@ -185,8 +185,19 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
         seconds = f"{row.seconds:6.0f} s" if row.seconds is not None else "unknown"
         typer.echo(f"  {row.variant:<36} {preset.repeats} x {preset.epochs} epochs   {seconds}")
     typer.echo(_expectation(found))
-    if request.verify_advice:
-        typer.echo(f"Not counted: up to {2 * ROUNDS * (MOST + 1)} short processes that verify the advice.")
+    if request.verifies:
+        typer.echo(_uncounted(request))
+
+
+def _uncounted(request: LadderRequest) -> str:
+    """What verifying the advice adds: how much is known only once there is advice, and told then."""
+    most = MOST if request.verify_most is None else request.verify_most
+    which = "all remedies" if most == "all" else f"the first {most} remedies"
+    where = "of the baseline and of the fastest" if request.verify_most is None else "of every variant"
+    return (
+        f"Not counted: {ROUNDS} short turns, of one process or two, for each of {which} {where}; how many turns and "
+        "minutes that makes is said before they begin."
+    )
 
 
 def _expectation(found: Expected) -> str:

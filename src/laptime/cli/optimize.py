@@ -55,8 +55,15 @@ def optimize(
     profile_schedule: PROFILE_SCHEDULE = "1,2,5,1",
     verify_advice: Annotated[
         bool,
-        typer.Option("--verify-advice", help="Run what the advice proposes beside what it is given on, and compare."),
+        typer.Option(
+            "--verify-advice",
+            help="Run what the advice proposes on the baseline and the fastest, three remedies each, beside them.",
+        ),
     ] = False,
+    verify_most: Annotated[
+        str | None,
+        typer.Option(metavar="N|all", help="The same on every variant: so many remedies each, or all of them."),
+    ] = None,
     launcher: LAUNCHER = "auto",
     tracking_uri: TRACKING = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the ladder; default: <home>/runs/<id>.")] = None,
@@ -92,6 +99,7 @@ def optimize(
         profile=chosen_profile(profile, no_profile),
         profile_schedule=profile_schedule,
         verify_advice=verify_advice,
+        verify_most=verify_most,
         launcher=launcher,
         tracking_uri=tracking_uri,
         out=str(out) if out else None,

@@ -71,7 +71,7 @@ def measured(found: Measured | None) -> str:
         before = "" if found.step_ms_before is None else f" instead of {words.milliseconds(found.step_ms_before)} ms"
         text = f"{words.milliseconds(found.step_ms)} ms{before}, {text}"
     kept = {True: "quality kept", False: "quality lost", None: "quality not judged"}[found.quality_kept]
-    return f"{text}, n = {found.n}, {kept}"
+    return f"{text}, n = {found.n}, {found.quality or kept}"
 
 
 def worth(finding: Finding) -> float:

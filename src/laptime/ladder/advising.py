@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from laptime.compare.advising import worth
 from laptime.errors import DataError, shorten
 from laptime.ladder.climb import standing_of
 from laptime.ladder.request import tracking_uri
-from laptime.ladder.verify import Verification
+from laptime.ladder.verify import MOST, Verification
 from laptime.records import Advice, Finding, Measured, RunRecord, TraceSummary, write_json
 from laptime.records.trace import TRACE_SCHEMA
 from laptime.spec import Versioned, read_versioned
@@ -69,17 +70,25 @@ class Counsel:
             self._advise()
         with self._guarded("the advice can't be written"):
             self._write()
-        if not self.ladder.request.verify_advice or self.best is None:
+        if not self.ladder.request.verifies or self.best is None:
             return
         self.ladder.compare()  # whoever interrupts from here on has a report
-        baseline = self.ladder.plan.fixed[0].name
-        chosen = {name: self.advice[name] for name in (baseline, self.best) if name in self.advice}
         self._given = dict(self.advice)
         with self._guarded("the advice can't be verified"):
-            self._verification = Verification(self.ladder, chosen)
+            verification = Verification(self.ladder, *self._chosen(self.best))
+            for text in verification.told():
+                self.ladder.say(text)
+            self._verification = verification
         if self._verification is not None:
             yield from self._verification.turns()
         self.settle()
+
+    def _chosen(self, best: str) -> tuple[dict[str, Advice], int | None]:
+        """The advice to verify, and how many remedies of each variant; with a number it is that of all variants."""
+        most = self.ladder.request.verify_most
+        names = (self.ladder.plan.fixed[0].name, best, *(() if most is None else self.advice))
+        chosen = {name: self.advice[name] for name in names if name in self.advice}
+        return chosen, MOST if most is None else None if most == "all" else most
 
     def settle(self) -> None:
         """Adds what has been measured to the findings and writes them anew; safe to repeat."""
@@ -122,7 +131,8 @@ class Counsel:
             if trace is not None:
                 self.traces[name] = trace
             with self._guarded(f"no advice can be given on {name}"):
-                advice = self.rules.advise(record, trace, history, ladder.record.probe)
+                whole = over_rounds(record, mine_of(ladder.runs, name))
+                advice = self.rules.advise(whole, trace, history, ladder.record.probe)
                 self.advice[name] = advice.model_copy(update={"subject": name})
         times = {n: standing_of(ladder.variants[n], mine_of(ladder.runs, n), "").seconds for n in self.advice}
         known = {name: seconds for name, seconds in times.items() if seconds is not None}
@@ -163,6 +173,29 @@ def mine_of(runs: list[RunRecord], variant: str) -> list[RunRecord]:
 def first_done(runs: list[RunRecord], variant: str) -> RunRecord | None:
     """The record of a variant's first process, which was checked and profiled; None where it is not done."""
     return next((r for r in mine_of(runs, variant) if r.spec and r.spec.repeat == 0 and r.status == "done"), None)
+
+
+def over_rounds(first: RunRecord, runs: Sequence[RunRecord]) -> RunRecord:
+    """The record of a variant's first process as if it had trained the epochs of all rounds.
+
+    So the step and its parts are medians over the rounds, and no slow minute of the first decides. What the first alone
+    has (set-up, inference, profile) stays; its share of the step at the ceilings becomes one of that step.
+    """
+    done = [r for r in runs if r.status == "done"]
+    whole = first.model_copy(update={"epochs": tuple(e for r in done for e in r.epochs)})
+    loads = [r.machine.load_before for r in done if r.machine.load_before is not None]
+    machine = first.machine.model_copy(update={"load_before": median(loads) if loads else None})
+    profile, before, now = first.profile, _step_ms(first), _step_ms(whole)
+    if profile is not None and profile.floor_share is not None and before and now:
+        profile = profile.model_copy(update={"floor_share": profile.floor_share * before / now})
+    return whole.model_copy(update={"machine": machine, "profile": profile})
+
+
+def _step_ms(record: RunRecord) -> float | None:
+    """The median over kept epochs, as the rules take it."""
+    steps = [e.breakdown.step_ms.median if e.breakdown else e.step_ms_median for e in record.kept]
+    known = [s for s in steps if s is not None]
+    return median(known) if known else None
 
 
 def with_measured(advice: Advice, measured: Mapping[str, Measured]) -> Advice:

@@ -18,7 +18,7 @@ from laptime.ladder.request import LadderRequest, profile_of, settled_preset
 from laptime.launchers import ranks_there
 from laptime.ledger import read_ledger
 from laptime.places import Places
-from laptime.records import ProbeRecord, Readable
+from laptime.records import ProbeRecord, Readable, RunRecord
 from laptime.variants import baseline_of, joins_by_name, without
 
 # Start of a process: imports, data, model, one-step check.
@@ -91,6 +91,12 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         rows.append(ExpectedRow(variant=name, seconds=seconds))
     known = [r.seconds for r in rows if r.seconds is not None]
     return Expected(rows=tuple(rows), source=source, seconds=sum(known) if len(known) == len(rows) else None)
+
+
+def process_s(record: RunRecord, epochs: int) -> float:
+    """Seconds that a process as this one takes for so many counted epochs, with neither check nor profile."""
+    lap = median(e.epoch_s + (e.evaluate_s or 0.0) for e in record.epochs)
+    return (record.startup_s or _STARTUP_S) + (record.warmup_s or 0.0) + epochs * lap
 
 
 def _rates(entry: WorkloadEntry, places: Places) -> tuple[dict[str, float], str]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # At most so many seconds of writing checkpoints for each second of training: with epochs of seconds that is one after
 # each, and only where a checkpoint takes twice as long as an epoch are some left out; and the last, unless it is cheap.
 _SHARE = 2.0
+# Counted epochs of a process that only tells a time.
+SHORT = 2
 
 
 @dataclass(frozen=True)
@@ -69,24 +71,23 @@ def process_of(ladder: Ladder, turn: Turn, variant: Variant) -> Process:
     ceilings = ladder.record.probe.machine.ceilings.model_dump(exclude_none=True)
     spec, folder = spec.model_copy(update={"ceilings": ceilings}), run_folder(ladder.folder, turn.variant, turn.repeat)
     if turn.kind != "round":
-        # Two epochs tell a time, except where they differ by design; all but the times is the first's.
-        few = 2 if turn.beside else min(spec.epochs, 2)  # by turns each side is once the first
-        epochs = spec.epochs if spec.option("progressive-resizing") is not None else few
-        short = {"check": False, "save_model": False, "epochs": epochs, "profile": "none"}
-        spec = spec.model_copy(update=short)
-        folder = run_folder(ladder.folder / TRIALS, turn.variant, turn.number)
-    if turn.kind == "verify":
         # A remedy that no turn of the ladder has checked against the baseline is checked in its first round.
-        new = turn.repeat == 0 and turn.variant not in ladder.variants
-        spec, folder = (
-            spec.model_copy(update={"check": new}),
-            run_folder(ladder.folder / VERIFY, turn.variant, turn.number),
-        )
+        new = turn.kind == "verify" and turn.repeat == 0 and turn.variant not in ladder.variants
+        short = {"check": new, "save_model": False, "epochs": _epochs(turn, spec), "profile": "none"}
+        spec = spec.model_copy(update=short)
+        folder = run_folder(ladder.folder / (TRIALS if turn.kind == "trial" else VERIFY), turn.variant, turn.number)
     # Pods have theirs in the run store; a pair that was broken off begins anew, since its epochs belong together.
     if ladder.request.launcher != "kubernetes" and not turn.beside:
         kept = {"checkpoints": str(folder / CHECKPOINTS), "checkpoint_share": _SHARE}
         spec = spec.model_copy(update=kept)
     return Process(turn, spec, folder)
+
+
+def _epochs(turn: Turn, spec: RunSpec) -> int:
+    """Few tell a time, except where they differ by design; by turns each side is once the first. Quality takes all."""
+    if turn.kind == "training" or spec.option("progressive-resizing") is not None:
+        return spec.epochs
+    return SHORT if turn.beside else min(spec.epochs, SHORT)
 
 
 def retracted(ladder: Path, variant: str, number: int | None = None) -> list[Path]:

@@ -44,6 +44,7 @@ class LadderRequest(Frozen):
     profile: ProfileMode = "full"
     profile_schedule: ScheduleText = "1,2,5,1"
     verify_advice: bool = False
+    verify_most: Positive | Literal["all"] | None = None
     launcher: str = AUTO
     tracking_uri: str | None = None
     out: str | None = None
@@ -57,12 +58,26 @@ class LadderRequest(Frozen):
             return tuple(part.strip() for part in value.split(",") if part.strip()) or None
         return value
 
+    @field_validator("verify_most", mode="before")
+    @classmethod
+    def _all_or_some(cls, value: Any) -> Any:
+        """One sentence where a union's would be one for each of its types."""
+        digits = str(value)
+        if value not in (None, "all") and not (digits.isascii() and digits.isdigit() and int(digits) > 0):
+            raise ValueError("must be all or a number from 1")
+        return value
+
     @field_validator("launcher")
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in NAMES:
             raise ValueError(f"launcher must be one of {', '.join(NAMES)}")
         return value
+
+    @property
+    def verifies(self) -> bool:
+        """Whether remedies are run: either option asks for it."""
+        return self.verify_advice or self.verify_most is not None
 
 
 def make_request(**options: Any) -> LadderRequest:

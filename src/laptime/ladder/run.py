@@ -128,19 +128,20 @@ class Ladder:
         same = {o.name for o in known.optimizations} == {o.name for o in variant.optimizations}
         return known if same else variant
 
-    def verify(self, variant: Variant, place: tuple[int, int], left: int, beside: Variant | None = None) -> Turn:
+    def verify(self, variant: Variant, place: tuple[int, int] | None, left: int, beside: Variant | None = None) -> Turn:
         """One process that tells what a finding's remedy brings, or a pair of them.
 
         Args:
             variant: the remedy, or what it is measured against.
-            place: the round, from 0, and how many there are.
+            place: the round, from 0, and how many there are; None for a whole training.
             left: turns of this kind that are still to come, this one with them.
             beside: what it is measured against, in the same turn.
         """
         self._trying = (beside, variant) if beside else (variant,)
         self.number += 1
-        name = beside.name if beside else ""
-        return Turn(variant.name, place[0], self.number, self.number + left - 1, place[1], "verify", name)
+        (repeat, repeats), name = place or (0, 1), beside.name if beside else ""
+        kind: Kind = "verify" if place else "training"
+        return Turn(variant.name, repeat, self.number, self.number + left - 1, repeats, kind, name)
 
     def _turn(self, name: str, repeat: int, total: int, kind: Kind = "round") -> Turn:
         self.number += 1
@@ -175,7 +176,7 @@ class Ladder:
 
     def records_of(self, turn: Turn) -> list[RunRecord]:
         """Where the records of a turn of this kind are kept, the latest last."""
-        return {"round": self.runs, "trial": self.trials, "verify": self.verified}[turn.kind]
+        return {"round": self.runs, "trial": self.trials}.get(turn.kind, self.verified)
 
     def deliver(self) -> None:
         """Sends what the journal holds, where the store answers at once; nothing is timed meanwhile."""

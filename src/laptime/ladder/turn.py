@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["round", "trial", "verify"]
+Kind = Literal["round", "trial", "verify", "training"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Turn:
         number: from 1, of `total`, which is an estimate until the first round has settled what stays.
         repeat: the round, from 0, of `repeats`.
         kind: `round` is part of the comparison; `trial` only helps to decide what joins and stays, `verify` tells what
-            a finding's remedy brings.
+            a finding's remedy brings, and `training` at what quality, by all epochs.
         beside: of two processes, the variant that this one is compared with and that trains by turns with it.
     """
 
@@ -33,5 +33,7 @@ class Turn:
         together = f" beside {self.beside}, by turns" if self.beside else ""
         if self.kind == "trial":
             return f"{self.variant}{together or ', trial'}"
+        if self.kind == "training":
+            return f"{self.variant}, verification, a whole training for its quality"
         what = "verification, " if self.kind == "verify" else ""
         return f"{self.variant}{together}, {what}round {self.repeat + 1} of {self.repeats}"

@@ -40,7 +40,8 @@ class Measured(Readable):
         step_ms_before: of the advised variant in the same rounds.
         gain: share of the step that went; negative where it became slower. With its interval of 95 %, where known.
         n: rounds.
-        quality_kept: None where quality could not be judged.
+        quality_kept: None where quality could not be judged, or the interval holds both.
+        quality: what that rests on, in words.
         error: why it was not measured.
     """
 
@@ -51,6 +52,7 @@ class Measured(Readable):
     gain_high: float | None = None
     n: int = 0
     quality_kept: bool | None = None
+    quality: str = ""
     error: str = ""
 
 

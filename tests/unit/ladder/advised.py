@@ -74,7 +74,7 @@ def make_ladder(tmp_path, monkeypatch, rules: Rules | None, run=a_run, report=Fa
     if not report:
         monkeypatch.setattr(ladder_module, "write_comparison", lambda *_: {})
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    request = LadderRequest(preset="full", epochs=3, repeats=1, **{"verify_advice": True, **options})
+    request = LadderRequest(**{"preset": "full", "epochs": 3, "repeats": 1, "verify_advice": True, **options})
     plan = make_plan("cpu", find_preset(find_workload("cifar"), "full"), ["cpu-resident"], ProbeRecord())
     record = LadderRecord(
         id="l",

@@ -3,12 +3,24 @@
 import json
 
 import pytest
-from tests.unit.ladder.advised import a_finding, make_ladder, the_advice, through
+from tests.unit.ladder.advised import STEPS, a_finding, a_run, make_ladder, the_advice, through
 
+from laptime.advice import signals_of
 from laptime.cli.ladder_view import closing_words
 from laptime.compare.advising import next_step, worth
 from laptime.ladder.advising import MARKDOWN, Rules, merged
-from laptime.records import Advice, Measured, Quartiles, TraceSummary, write_json
+from laptime.records import (
+    Advice,
+    Breakdown,
+    Machine,
+    Measured,
+    ProfileRecord,
+    Quartiles,
+    RunRecord,
+    SetupRecord,
+    TraceSummary,
+    write_json,
+)
 
 BASELINE, RESIDENT = "cpu-baseline", "cpu-resident"
 
@@ -62,13 +74,16 @@ def test_advice_that_crashes_is_a_notice_and_the_others_go_on(tmp_path, monkeypa
     def advise(record, trace, history, probe):
         if record.spec.variant == BASELINE:
             raise ZeroDivisionError("no steps")
-        return Advice(findings=(a_finding("f"),))
+        return Advice(findings=(a_finding("f"),), verdict="Look elsewhere.")
 
     said = []
     ladder = make_ladder(tmp_path, monkeypatch, Rules(advise, lambda _: "text"))
     ladder.say = said.append
     through(ladder)
-    assert said == [f"NOTICE: no advice can be given on {BASELINE}: ZeroDivisionError: no steps"]
+    assert said == [
+        f"NOTICE: no advice can be given on {BASELINE}: ZeroDivisionError: no steps",
+        f"Nothing to verify on {RESIDENT}: Look elsewhere.",
+    ]
     assert list(ladder.counsel.advice) == [RESIDENT]
     assert ladder.comparison is not None
     assert ladder.record.status == "done"
@@ -100,8 +115,6 @@ def test_a_damaged_breakdown_is_named_and_left_out(tmp_path, monkeypatch):
 
 
 def test_a_ladder_without_a_run_that_is_done_has_no_advice(tmp_path, monkeypatch):
-    from laptime.records import RunRecord
-
     ladder = make_ladder(
         tmp_path, monkeypatch, the_advice({}), lambda spec: RunRecord(status="failed", error="boom", spec=spec)
     )
@@ -173,3 +186,38 @@ def test_without_a_finding_that_helps_the_verdict_is_said(tmp_path, monkeypatch)
     ladder = make_ladder(tmp_path, monkeypatch, the_advice({RESIDENT: (a_finding("slow", f"{RESIDENT}+keep-pages"),)}))
     through(ladder)
     assert "Look at cpu-resident. Verified: 0 of 1 remedies" in next_step(ladder.compare())
+
+
+def test_advice_rests_on_the_epochs_of_all_rounds(tmp_path, monkeypatch):
+    given = {}
+
+    def advise(record, *_):
+        given[record.spec.variant] = signals_of(record)
+        return Advice()
+
+    def run(spec):
+        """The first process fell into a slow minute of a machine that somebody else used."""
+        step_ms = (130.0, 100.0, 104.0)[spec.repeat]
+        broken = Breakdown(
+            steps=STEPS,
+            step_ms=Quartiles(low=step_ms, median=step_ms, high=step_ms + 1),
+            parts_ms={"data": Quartiles(low=1, median=step_ms / 2, high=3)},
+        )
+        epochs = tuple(e.model_copy(update={"breakdown": broken}) for e in a_run(spec).epochs)
+        first = spec.repeat == 0
+        return RunRecord(
+            status="done",
+            spec=spec,
+            epochs=epochs,
+            machine=Machine(cores=2, load_before=(9.0, 1.0, 2.0)[spec.repeat]),
+            profile=ProfileRecord(schedule="1,2,5,1", floor_ms=52.0, floor_share=0.4) if first else None,
+            setup=SetupRecord(loader="items") if first else None,
+        )
+
+    ladder = make_ladder(tmp_path, monkeypatch, Rules(advise, str), run, verify_advice=False, repeats=3)
+    through(ladder)
+    found = given[BASELINE]
+    assert (found.step_ms, found.wait_ms, found.load) == (104.0, 52.0, 2.0)
+    assert found.floor_share == pytest.approx(0.5)
+    assert found.loader == "items"
+    assert found.noise == pytest.approx(1 / 104, rel=0.1)

@@ -124,24 +124,6 @@ def test_a_remedy_that_can_not_be_run_here_says_why_and_costs_no_turn(tmp_path, 
     assert not advice_runs(ladder)
 
 
-@pytest.mark.parametrize(
-    ("klass", "reached", "kept"),
-    [("exact", 0.8, True), ("exact", 0.5, False), ("statistical", 0.8, None), ("model", 0.5, None)],
-)
-def test_quality_is_judged_where_the_turns_are_long_enough(tmp_path, monkeypatch, klass, reached, kept):
-    def run(spec):
-        record = a_run(spec)
-        if not any(o.name == "dead-taps" for o in spec.optimizations):
-            return record
-        epochs = tuple(e.model_copy(update={"test_accuracy": reached}) for e in record.epochs)
-        return record.model_copy(update={"epochs": epochs})
-
-    finding = a_finding("taps", f"{BASELINE}+dead-taps", klass=klass)
-    ladder = make_ladder(tmp_path, monkeypatch, the_advice({BASELINE: (finding,)}), run)
-    through(ladder)
-    assert measured_of(ladder, BASELINE)["taps"].quality_kept is kept
-
-
 def test_an_interruption_keeps_what_was_measured(tmp_path, monkeypatch):
     ran = []
 
