@@ -99,7 +99,7 @@ def _epoch(index: int, steps: list[Step]) -> EpochRecord:
 def main() -> int:
     """Prints predicted beside measured, as Markdown, and below it what the advice as a whole says."""
     parser = argparse.ArgumentParser(prog="scripts/bench advice", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=18)
     parser.add_argument("--item-ms", type=float, default=0.5)
     asked = parser.parse_args()

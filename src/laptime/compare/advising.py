@@ -84,6 +84,16 @@ def worth(finding: Finding) -> float:
     return sum(finding.gain) / 2 * finding.confidence
 
 
+def verified(comparison: Comparison) -> list[str]:
+    """What became of each finding that was to be verified, predicted beside measured, the fastest variant's first."""
+    ran = [(a.subject, f, f.measured) for a in advised(comparison) for f in a.findings if f.measured is not None]
+    return [
+        f"{finding.variant} beside {subject}: predicted {gain(finding)} less, "
+        f"{'' if found.gain is None else 'measured '}{measured(found)}."
+        for subject, finding, found in ran
+    ]
+
+
 def next_step(comparison: Comparison) -> str:
     """The finding most worth doing on the fastest variant, in one line; without one, the verdict."""
     some = advised(comparison)

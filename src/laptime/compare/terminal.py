@@ -76,6 +76,8 @@ def to_terminal(comparison: Comparison, width: int) -> RenderableType:
     parts += [_text(h.sentence, "bold" if h.kind == "fastest" else "") for h in comparison.headlines]
     best = comparison.headline("fastest")
     parts.append(_text(words.conditions(given, best.n if best else 0), "dim"))
+    verified = advising.verified(comparison)
+    parts += [Text(), _text("Verified advice", "bold"), *(_text(text, "") for text in verified)] if verified else []
     following = advising.next_step(comparison)
     parts += [Text(), _text(following, "bold")] if following else []
     return Group(*parts)

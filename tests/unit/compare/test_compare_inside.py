@@ -203,6 +203,21 @@ def test_the_next_step_goes_on_from_the_fastest(example: Comparison) -> None:
     assert advising.next_step(compare(ladder(), records())) == ""
 
 
+def test_the_terminal_lists_each_remedy_that_was_run() -> None:
+    seen = Measured(gain=0.2, n=3, quality_kept=True, quality="quality better: +3.0 pp")
+    ran = [a_finding(variant="cpu-x", measured=seen), a_finding(variant="cpu-y", measured=Measured(error="it failed"))]
+    told = {"cpu-optimized": Advice(findings=(a_finding(variant="cpu-z"), *ran))}
+    out = io.StringIO()
+    Console(width=200, file=out).print(to_terminal(compare(ladder(), records(), advice=told), 200))
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    first = lines.index("Verified advice") + 1
+    assert lines[first : first + 3] == [
+        "cpu-x beside cpu-optimized: predicted 22–30 % less, measured 20 % less, n = 3, quality better: +3.0 pp.",
+        "cpu-y beside cpu-optimized: predicted 22–30 % less, not measured: it failed.",
+        "",
+    ]
+
+
 def test_the_terminal_ends_with_it(example: Comparison) -> None:
     out = io.StringIO()
     Console(width=110, file=out).print(to_terminal(example, 110))
