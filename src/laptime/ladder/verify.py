@@ -57,13 +57,14 @@ class Verification:
 
     def _expected(self, some: list[Group]) -> str:
         """By what the advised variants took."""
-        turns, seconds = 0, 0.0
+        turns, seconds, whole = 0, 0.0, self.ladder.record.epochs
         for group in some:
             pairs, alone = self._sides(group)
             turns += ROUNDS * (len(pairs) + len(alone))
-            seconds += ROUNDS * (2 * len(pairs) + len(alone)) * self._process_s(group, SHORT)
+            seconds += ROUNDS * 2 * len(pairs) * self._process_s(group, SHORT)
+            seconds += ROUNDS * len(alone) * self._process_s(group, min(whole, SHORT))
         trainings = self._untrained()
-        seconds += sum(self._process_s(group, self.ladder.record.epochs) for group, _ in trainings)
+        seconds += sum(self._process_s(group, whole) for group, _ in trainings)
         more = f" (whole trainings among them: up to {len(trainings)})" if trainings else ""
         what = ", ".join(f"{len(group.remedies)} on {group.advised.name}" for group in some)
         return (
@@ -140,7 +141,7 @@ class Verification:
         done = next(
             r for r in self.ladder.runs if r.spec and r.spec.variant == group.advised.name and r.status == "done"
         )
-        return process_s(done, min(epochs, self.ladder.record.epochs))
+        return process_s(done, epochs)
 
     def results(self) -> dict[str, dict[str, Measured]]:
         """What has been measured so far, by variant and finding; nothing for a finding whose turns were cut off."""
