@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from laptime.advice import advise
+from laptime.advice.sources import signals_of
 from laptime.measure.machine import machine
 from laptime.processes import allowed_cores
 from laptime.records import Advice, EpochRecord, Finding, RunRecord
@@ -139,7 +140,12 @@ def report(pairs: dict[str, tuple[RunRecord, RunRecord]]) -> int:
 
 def _off(found: Finding | None, after: RunRecord) -> float | None:
     """How far the middle of the step that is promised is off; None without a promise."""
-    return None if found is None else sum(found.step_ms_expected) / 2 / _middle(after, "step") - 1
+    return None if found is None else sum(found.step_ms_expected) / 2 / _step_ms(after) - 1
+
+
+def _step_ms(record: RunRecord) -> float:
+    """A step as advice takes it, which is what its promise is of."""
+    return signals_of(record).step_ms or 0.0
 
 
 def _withheld(given: Advice) -> list[str]:
@@ -154,19 +160,13 @@ def _line(kind: str, pair: tuple[RunRecord, RunRecord], found: Finding | None, o
     if found is not None and off is not None:
         low, high = found.step_ms_expected
         said, shown = f"{low:.1f} to {high:.1f} ms", f"{off:+.1%}"
-    step, data = _middle(before, "step"), _middle(before, "data")
+    signals = signals_of(before)
     shares = [e.breakdown.fetch_cpu_share or 0.0 for e in before.epochs if e.breakdown]
     cpu = [e.breakdown.process_cpu_ms or 0.0 for e in before.epochs if e.breakdown]
     return (
-        f"| {kind} | {step:.1f} ({data:.1f} of data) | {median(shares):.2f} | {median(cpu):.1f} | {said} | "
-        f"{_middle(after, 'step'):.1f} | {shown} |"
+        f"| {kind} | {_step_ms(before):.1f} ({signals.wait_ms or 0.0:.1f} of data) | {median(shares):.2f} | {median(cpu):.1f} | {said} | "
+        f"{_step_ms(after):.1f} | {shown} |"
     )
-
-
-def _middle(record: RunRecord, part: str) -> float:
-    """Milliseconds of a step, or of a part: the median over epochs of their medians, as advice takes it."""
-    broken = [e.breakdown for e in record.epochs if e.breakdown]
-    return median((b.step_ms if part == "step" else b.parts_ms[part]).median for b in broken)
 
 
 if __name__ == "__main__":
