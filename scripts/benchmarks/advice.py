@@ -160,13 +160,10 @@ def _line(kind: str, pair: tuple[RunRecord, RunRecord], found: Finding | None, o
     if found is not None and off is not None:
         low, high = found.step_ms_expected
         said, shown = f"{low:.1f} to {high:.1f} ms", f"{off:+.1%}"
-    signals = signals_of(before)
     shares = [e.breakdown.fetch_cpu_share or 0.0 for e in before.epochs if e.breakdown]
     cpu = [e.breakdown.process_cpu_ms or 0.0 for e in before.epochs if e.breakdown]
-    return (
-        f"| {kind} | {_step_ms(before):.1f} ({signals.wait_ms or 0.0:.1f} of data) | {median(shares):.2f} | {median(cpu):.1f} | {said} | "
-        f"{_step_ms(after):.1f} | {shown} |"
-    )
+    step = f"{_step_ms(before):.1f} ({signals_of(before).wait_ms or 0.0:.1f} of data)"
+    return f"| {kind} | {step} | {median(shares):.2f} | {median(cpu):.1f} | {said} | {_step_ms(after):.1f} | {shown} |"
 
 
 if __name__ == "__main__":
