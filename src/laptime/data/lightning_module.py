@@ -16,7 +16,8 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 from laptime.data.lightning_optimizer import optimizer_of
 from laptime.data.lightning_refused import is_lightning, left_out, line_of, overridden, refuse_what_needs_a_trainer
-from laptime.errors import RunError, UsageError, shorten
+from laptime.data.lightning_steps import Steps
+from laptime.errors import UsageError, shorten
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
 # A class, a function that gives it: as for other workloads.
@@ -156,64 +157,6 @@ class LightningWorkload:
                 "sampler out."
             )
         return found
-
-
-class Steps(nn.Module):
-    """A LightningModule whose `forward` is its step: what wraps a net (a compiler, DDP) then wraps the step.
-
-    In training it is training_step(); in evaluation validation_step() where that has a loss, else training_step().
-    """
-
-    def __init__(self, module: Any) -> None:
-        super().__init__()
-        self.module = module
-        self.said: dict[str, Any] = {}
-        self.validates = overridden(module, "validation_step") is not None
-        steps = ("training_step", "validation_step") if self.validates else ("training_step",)
-        self.indexed = {name: len(inspect.signature(getattr(module, name)).parameters) > 1 for name in steps}
-        module.log = self.note  # log_dict() calls it too; without a Trainer Lightning's own only warns
-
-    def to(self, *args: Any, **kwargs: Any) -> Steps:
-        """Moves the module by its own method too, which notes its `device`."""
-        self.module.to(*args, **kwargs)
-        return super().to(*args, **kwargs)
-
-    def note(self, name: str, value: Any, *_: Any, **__: Any) -> None:
-        """Takes what the module logs; without its graph, which nobody could copy."""
-        self.said[name] = value.detach() if isinstance(value, Tensor) else value
-
-    def forward(self, batch: Any) -> tuple[Tensor, Tensor | None]:
-        """The loss of a batch, and what the step logs as accuracy, if it does."""
-        loss = None
-        if not self.training and self.validates:
-            loss = self._step("validation_step", batch)
-            loss = self._said("loss") if loss is None else loss
-        if loss is None:
-            loss = self._step("training_step", batch)
-        if loss is None:
-            raise RunError(
-                f"training_step() ({line_of(overridden(self.module, 'training_step'))}) gave no loss: return it, a "
-                "scalar tensor, or a dictionary with it as 'loss'."
-            )
-        accuracy = self._said("acc")
-        return loss, None if accuracy is None else accuracy.float()
-
-    def _step(self, name: str, batch: Any) -> Tensor | None:
-        """Takes a step and returns its loss; None where it gives none."""
-        self.said.clear()
-        step = getattr(self.module, name)
-        given = step(batch, 0) if self.indexed[name] else step(batch)
-        if isinstance(given, dict):
-            given = given.get("loss")
-        return given if _scalar(given) else None
-
-    def _said(self, part: str) -> Tensor | None:
-        """The first value that was logged under a name with a part in it."""
-        return next((v for k, v in self.said.items() if part in k.lower() and _scalar(v)), None)
-
-
-def _scalar(value: object) -> bool:
-    return isinstance(value, Tensor) and value.dim() == 0
 
 
 def of_lightning(given: Any, data_name: str, module: Any, file: Path) -> LightningWorkload:

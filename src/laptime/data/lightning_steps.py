@@ -1,0 +1,105 @@
+"""The steps of a LightningModule behind `forward`, and what they log."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch import Tensor, nn
+
+from laptime.data.lightning_refused import line_of, overridden
+from laptime.errors import RunError
+
+
+class Steps(nn.Module):
+    """A LightningModule whose `forward` is its step: what wraps a net (a compiler, DDP) then wraps the step.
+
+    In training it is training_step(); in evaluation validation_step() where that has a loss, else training_step().
+    """
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.module = module
+        self.said: dict[str, Any] = {}
+        self.validates = overridden(module, "validation_step") is not None
+        steps = ("training_step", "validation_step") if self.validates else ("training_step",)
+        self.indexed = {name: len(inspect.signature(getattr(module, name)).parameters) > 1 for name in steps}
+        self.metrics = [(name, found) for name, found in module.named_modules() if is_metric(found)]
+        for _, metric in self.metrics:
+            metric.distributed_available_fn = _alone
+        module.log = self.note  # log_dict() calls it too; without a Trainer Lightning's own only warns
+
+    def to(self, *args: Any, **kwargs: Any) -> Steps:
+        """Moves the module by its own method too, which notes its `device`."""
+        self.module.to(*args, **kwargs)
+        return super().to(*args, **kwargs)
+
+    def note(self, name: str, value: Any, *_: Any, **__: Any) -> None:
+        """Takes what the module logs; without its graph, which nobody could copy."""
+        self.said[name] = value.detach() if isinstance(value, Tensor) else value
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor | None]:
+        """The loss of a batch, and what the step logs as accuracy, if it does."""
+        loss = accuracy = None
+        if not self.training and self.validates:
+            loss = self._step("validation_step", batch)
+            loss, accuracy = self._said("loss") if loss is None else loss, self._accuracy()
+        if loss is None:
+            loss = self._step("training_step", batch)
+            accuracy = self._accuracy() if accuracy is None else accuracy
+        if loss is None:
+            raise RunError(
+                f"training_step() ({line_of(overridden(self.module, 'training_step'))}) gave no loss: return it, a "
+                "scalar tensor, or a dictionary with it as 'loss'."
+            )
+        return loss, accuracy
+
+    def _step(self, name: str, batch: Any) -> Tensor | None:
+        """Takes a step and returns its loss; None where it gives none.
+
+        Metrics begin anew with each step: what they then hold is that of the batch, and lists in them do not grow.
+        """
+        self.said.clear()
+        for _, metric in self.metrics:
+            if metric.update_called:
+                metric.reset()
+        step = getattr(self.module, name)
+        given = step(batch, 0) if self.indexed[name] else step(batch)
+        if isinstance(given, dict):
+            given = given.get("loss")
+        return given if _scalar(given) else None
+
+    def _said(self, part: str) -> Tensor | None:
+        """The first value that was logged under a name with a part in it."""
+        named = (_value_of(v) for k, v in self.said.items() if part in k.lower())
+        return next((v for v in named if _scalar(v)), None)
+
+    def _accuracy(self) -> Tensor | None:
+        """The accuracy that the step logs, else that of a metric of such a name, which a hook would log later."""
+        found = self._said("acc")
+        if found is None:
+            named = (_value_of(m) for name, m in self.metrics if "acc" in name.rpartition(".")[2].lower())
+            found = next((v for v in named if _scalar(v)), None)
+        return None if found is None else found.float()
+
+
+def is_metric(value: object) -> bool:
+    """Whether a value is a metric of torchmetrics, which comes with Lightning; imports nothing."""
+    return any(c.__name__ == "Metric" and c.__module__ == "torchmetrics.metric" for c in type(value).__mro__)
+
+
+def _value_of(logged: Any) -> Any:
+    """What was logged, of a metric its value over the batch; None where it has seen nothing of the batch."""
+    metric: Any = logged
+    if not isinstance(logged, nn.Module):
+        return logged
+    return metric.compute() if metric.update_called else None
+
+
+def _alone() -> bool:
+    """Told to metrics, so that none waits for the other ranks: some steps are taken by one of them alone."""
+    return False
+
+
+def _scalar(value: object) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 0
