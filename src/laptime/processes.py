@@ -28,6 +28,10 @@ PEER_LOST = 75
 ENDPOINT_LOST = 76
 
 
+class Terminated(SystemExit):
+    """A process was asked to end (SIGTERM), which what a user's own code raises to leave is not."""
+
+
 def child_command(module: str, *arguments: str) -> list[str]:
     """The command of a module of ours that ends with this process, even during imports; for `child_environment`."""
     return [sys.executable, "-m", "laptime.child", module, *arguments]

@@ -46,7 +46,7 @@ from laptime.measure.epochs import Plan, Session
 from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.base import AnyData, Recipe
-from laptime.processes import PEER_LOST, die_with_parent, leave, use_own_log
+from laptime.processes import PEER_LOST, Terminated, die_with_parent, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
@@ -95,8 +95,8 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
             raise
         except LaptimeError as known:
             status, error = "failed", str(known)
-        except Exception as unexpected:  # a variant that crashes becomes a failed run; the ladder goes on
-            _pass_on_a_loss(unexpected, world)
+        except (Exception, SystemExit) as unexpected:  # a variant that crashes becomes a failed run; the ladder goes on
+            _pass_on(unexpected, world)
             traceback.print_exc()
             own = Path(spec.data.path) if spec.data.own else None
             status, error = "failed", no_room(unexpected, folder) or explain(unexpected, own)
@@ -106,7 +106,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
     return finished(spec, facts, (status, error), folder)
 
 
-def explain(error: Exception, own: Path | None = None) -> str:
+def explain(error: BaseException, own: Path | None = None) -> str:
     """One sentence for an unexpected error: out of memory by its name, everything else by type and place.
 
     Args:
@@ -128,7 +128,10 @@ class PeerLostError(LaptimeError):
     exit_code = PEER_LOST
 
 
-def _pass_on_a_loss(error: Exception, world: World) -> None:
+def _pass_on(error: BaseException, world: World) -> None:
+    """Raises what is no failure of this run's own: its end by SIGTERM, the loss of another rank."""
+    if isinstance(error, Terminated):
+        raise error
     if world.size > 1 and lost_a_peer(error):
         raise PeerLostError(" ".join(str(error).split())[:300]) from error
 
@@ -208,7 +211,7 @@ def _write_artifacts(recipe: Recipe, data: AnyData, folder: Path) -> None:
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + signal.SIGTERM)
+    raise Terminated(128 + signal.SIGTERM)
 
 
 def main(arguments: list[str]) -> int:

@@ -150,6 +150,8 @@ def _is_made(found: Any) -> bool:
 
 def _imported(file: Path) -> Any:
     name, folder = file.stem, str(file.parent)
+    # As by `python train.py`: a parser of the user's finds no arguments of laptime's, in spawned loader workers either.
+    sys.argv = [str(file)]
     known = sys.modules.get(name)
     if known is not None:
         if getattr(known, "__file__", None) == str(file):

@@ -1,34 +1,40 @@
-"""Whether worker processes can fetch a user's items; where not, the line of the user's code that is in the way."""
+"""Worker processes that fetch a user's items: whether they can, and the line of the user's code that is in the way."""
 
 from __future__ import annotations
 
 import faulthandler
 import multiprocessing
+import os
 import pickle
-import tempfile
+import signal
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, Dataset, Subset
 
 from laptime.data.own import OwnData, OwnSplit
+from laptime.errors import RunError
+from laptime.processes import Terminated
 from laptime.trees import Tree, leaves
 from laptime.user_code import complaint, place_in, stack_in
 
 PATIENCE_S = 20
-# A worker says where it stands that long before it is given up.
-_BEFORE_S = 2
-# The watchdog writes to its descriptor.
-_open: list[IO[str]] = []
+# A worker that is asked where it stands writes it within so long, or not at all.
+_ANSWER_S = 0.5
+# What a worker answers through, open for as long as it lives.
+_open: list[Connection] = []
 
 
 def refused_workers(data: OwnData) -> dict[str, str]:
     """Why worker processes can't fetch the training items: one is started and asked for a batch."""
     split, file = data.train, data.file
-    makers = _makers(split, data)
+    makers = _makers(data)
     if multiprocessing.get_start_method() != "fork":
         try:
             pickle.dumps(split.dataset)
@@ -37,25 +43,22 @@ def refused_workers(data: OwnData) -> dict[str, str]:
             return {"workers": f"its data set can't be sent to worker processes ({told})"}
     few = Subset(split.dataset, range(min(2, len(split))))
     batch: Tree = None
-    with tempfile.TemporaryDirectory(prefix="laptime-") as folder:
-        stack = Path(folder) / "stack"
-        try:
-            batch = split.batch(range(len(few)))
-            ForkingPickler.dumps(batch)
-            _one_batch(few, split, stack)
-        except Exception as error:  # a worker's own errors come through as they were raised there
-            if "timed out" in str(error):
-                reason = (
-                    f"it gave nothing for {PATIENCE_S} s{_where(stack, file, makers)}: a lock or a thread of before?"
-                )
-            else:
-                reason = complaint(error, file, (_unsent(batch), split.collate, *makers))
-            return {"workers": f"a worker process can't fetch its items: {reason}"}
+    watch = Watch(data, PATIENCE_S)
+    try:
+        batch = split.batch(range(len(few)))
+        ForkingPickler.dumps(batch)
+        _one_batch(few, split, watch)
+    except Exception as error:  # a worker's own errors come through as they were raised there
+        if _silent(error):
+            reason = f"it {watch.silence()}"
+        else:
+            reason = complaint(error, file, (_unsent(batch), split.collate, *makers))
+        return {"workers": f"a worker process can't fetch its items: {reason}"}
     return {}
 
 
-def _one_batch(few: Subset[Any], split: OwnSplit, stack: Path) -> None:
-    with warnings.catch_warnings():
+def _one_batch(few: Subset[Any], split: OwnSplit, watch: Watch) -> None:
+    with warnings.catch_warnings(), watch.over_started():
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         loader: DataLoader[Any] = DataLoader(
             few,
@@ -63,28 +66,99 @@ def _one_batch(few: Subset[Any], split: OwnSplit, stack: Path) -> None:
             num_workers=1,
             collate_fn=split.collate,
             timeout=PATIENCE_S,
-            worker_init_fn=partial(_tell_later, str(stack), max(1, PATIENCE_S - _BEFORE_S)),
+            worker_init_fn=watch.init,
         )
-        next(iter(loader))
+        batches = iter(loader)
+    next(batches)
 
 
-def _tell_later(path: str, seconds: float, _worker: int) -> None:
-    """Has a worker write where it stands if it still does after some seconds, whatever lock it waits for."""
-    _open.append(Path(path).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as the worker lives
-    faulthandler.dump_traceback_later(seconds, file=_open[-1])
+class Watch:
+    """Workers that say where they stand when they are asked, whatever lock they wait for.
+
+    Each answers a signal with its stack, by a handler in C that needs no turn of Python's; nothing is done before.
+
+    Args:
+        data: whose items they fetch.
+        patience_s: after which their loader gives them up.
+    """
+
+    def __init__(self, data: OwnData, patience_s: int) -> None:
+        self.data, self.patience_s = data, patience_s
+        self._hears, self._says = multiprocessing.Pipe(duplex=False)
+        self._workers: list[BaseProcess] = []
+
+    @property
+    def init(self) -> Callable[[int], None]:
+        """For DataLoader's `worker_init_fn`."""
+        return partial(_answering, self._says)
+
+    @contextmanager
+    def over_started(self) -> Iterator[None]:
+        """Takes the processes that start within it for workers."""
+        before = multiprocessing.active_children()
+        yield
+        self._workers += [p for p in multiprocessing.active_children() if p not in before]
+
+    def told(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Passes batches on; raises RunError with the line where workers stand that gave none in time."""
+        try:
+            yield from batches
+        except RuntimeError as error:
+            if not _silent(error):
+                raise
+            raise RunError(
+                f"a loader worker of {self.data.file.name} {self.silence()} Leave workers out of this variant."
+            ) from error
+
+    def silence(self) -> str:
+        """What is said of workers that gave nothing, with the user's line."""
+        text = "".join(map(self._stack_of, self._workers))
+        place = place_in(self.data.file, stack_in(text), _makers(self.data))
+        return f"gave nothing for {self.patience_s} s{place}: a lock or a thread of before?"
+
+    def _stack_of(self, worker: BaseProcess) -> str:
+        if worker.pid is None or not worker.is_alive():
+            return ""
+        os.kill(worker.pid, signal.SIGUSR1)
+        parts = []
+        while self._hears.poll(_ANSWER_S):
+            parts.append(os.read(self._hears.fileno(), 1 << 16))
+        return b"".join(parts).decode(errors="replace")
 
 
-def _where(stack: Path, file: Path, makers: tuple[object, ...]) -> str:
-    try:
-        text = stack.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # it never came to start
-        text = ""
-    return place_in(file, stack_in(text), makers)
+def _answering(says: Connection, _worker: int) -> None:
+    _open.append(says)
+    faulthandler.register(signal.SIGUSR1, file=says.fileno())
 
 
-def _makers(split: OwnSplit, data: OwnData) -> tuple[object, ...]:
-    """Functions of the user's that made items and data sets."""
-    return (*item_makers(split), data.workload.data)
+def _silent(error: Exception) -> bool:
+    """Whether an error is that of a DataLoader whose workers gave nothing in time."""
+    return "DataLoader timed out" in str(error)
+
+
+class Staying(Dataset[Any]):
+    """A data set for workers: an item that calls sys.exit() is an error with its line, not the end of a worker."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        """The items of some indices."""
+        many = getattr(self.items, "__getitems__", None)
+        try:
+            return many(indices) if many else [self.items[index] for index in indices]
+        except Terminated:
+            raise
+        except SystemExit as left:
+            raise RuntimeError(f"sys.exit({left.code!r}) was called") from left
+
+
+def _makers(data: OwnData) -> tuple[object, ...]:
+    """Functions of the user's that made training items and data sets."""
+    return (*item_makers(data.train), data.workload.data)
 
 
 def item_makers(split: OwnSplit) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -18,9 +19,13 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / SPEC, spec)
     worker = importlib.import_module("laptime.worker")
-    with run_locks(spec, hooks.say) as locks:
-        cautions = others_on(spec.device, len(locks))
-        record = with_cautions(cast(RunRecord, worker.run(spec, folder)), cautions)
+    given = sys.argv  # a file of the user's has it for its own
+    try:
+        with run_locks(spec, hooks.say) as locks:
+            cautions = others_on(spec.device, len(locks))
+            record = with_cautions(cast(RunRecord, worker.run(spec, folder)), cautions)
+    finally:
+        sys.argv = given
     for event in ProgressReader(folder / PROGRESS).events():
         hooks.on_event(event)
     write_record(folder / RECORD, record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from torchvision import transforms
 
 from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
+from laptime.data.own_workers import Staying, Watch
 from laptime.data.tensors import ImageData, Split
 from laptime.draws import SeededItems
 from laptime.optimizations.augment import Augmented
@@ -107,18 +109,20 @@ class ItemLoader:
         self.own = not isinstance(data, ImageData)
         count = recipe.loading.workers
         items = ItemDataset(data) if isinstance(data, ImageData) else data.train.dataset
+        self.watch = Watch(data, _SILENCE_S) if count and isinstance(data, OwnData) else None
         # In this process the run's own generators draw, which a checkpoint holds.
-        self.sampler.keyed = count > 0 and isinstance(data, OwnData)
+        self.sampler.keyed = self.watch is not None
         with warnings.catch_warnings():
             # More processes than cores are what the tutorials ask for; the comparison shows what they cost.
             warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
             self.loader: DataLoader[Any] = DataLoader(
-                SeededItems(items) if self.sampler.keyed else items,
+                SeededItems(Staying(items)) if self.watch else items,
                 batch_sampler=self.sampler,
                 collate_fn=None if isinstance(data, ImageData) else data.train.collate,
                 # Of its own: an epoch draws a number, and what dropout draws must not depend on the loader.
                 generator=torch.Generator().manual_seed(recipe.seed),
                 timeout=_SILENCE_S if count else 0,
+                worker_init_fn=self.watch.init if self.watch else None,
                 num_workers=count,
                 persistent_workers=count > 0,
                 pin_memory=page_locked(recipe),
@@ -136,11 +140,12 @@ class ItemLoader:
     def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
         """See `Loader`; on a CPU a change of the memory format is the only copy."""
         self.sampler.epoch, self.sampler.stopped = index, False
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), self.watch.over_started() if self.watch else nullcontext():
             # Python 3.12 warns of forks beside threads; a worker runs one thread and none of this process's locks.
             warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
             warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
-            self.fetched = iter(self.loader)
+            fetched = iter(self.loader)
+        self.fetched = self.watch.told(fetched) if self.watch else fetched
         if self.loader.num_workers:
             mark("workers")
         copied = self.device.type != "cpu" or self.format is torch.channels_last
