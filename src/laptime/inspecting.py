@@ -7,26 +7,30 @@ what was found), or `error`, `kind` and `exit_code`. What the user's code prints
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own, told_with_line
+from laptime.data.own_refused import gathering, layout, not_resident, same, shapes, turned
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
-from laptime.trees import Tree, leaves, mapped, samples, tensors
+from laptime.trees import Tree, samples, tensors
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered, probe_optimizer, takes
@@ -50,12 +54,13 @@ def inspect(name: str) -> DataSpec:
     batch = _batch(data, data.train, indices)
     again = _batch(data, data.train, list(reversed(indices)))
     judged_on = _batch(data, data.test, range(min(_ITEMS, len(data.test))))
-    model, judged = _step(data, batch, judged_on)
+    stepped = _step(data, batch, judged_on)
     refused = {
         **dict.fromkeys(("flip", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
-        **_not_resident(data.train, batch, again),
-        **_layout(model, batch),
-        **_shapes(data, batch, again),
+        **not_resident(data.train, batch, again),
+        **layout(stepped.model, batch),
+        **shapes(batch, itertools.chain([again], _others(data, samples(batch)))),
+        **gathering(stepped.outputs, samples(batch)),
         **_optimizer(data, rate),
         **refused_workers(data),
     }
@@ -72,7 +77,7 @@ def inspect(name: str) -> DataSpec:
             name=own_name,
             batch_size=batch_size,
             learning_rate=rate,
-            quality="accuracy" if judged else "loss",
+            quality="accuracy" if stepped.judged else "loss",
             refused=refused,
             file=digest_of(file),
             lightning=isinstance(data.workload, LightningWorkload),
@@ -128,15 +133,36 @@ def _made(data: OwnData, split: OwnSplit) -> str:
     return place_in(data.file, (), (split.collate, *item_makers(split), data.workload.data))
 
 
-def _step(data: OwnData, batch: Tree, test_batch: Tree) -> tuple[nn.Module, bool]:
-    """The model, and whether the loss gives an accuracy in evaluation; one step forward and back has been taken."""
+def _others(data: OwnData, count: int) -> Iterator[Tree]:
+    """A batch of the middle of the training data, and one of their end."""
+    whole = len(data.train)
+    return (_batch(data, data.train, range(begin, begin + count)) for begin in ((whole - count) // 2, whole - count))
+
+
+@dataclass(frozen=True)
+class _Stepped:
+    """What one step forward and back has shown.
+
+    Attributes:
+        model: the net, in training mode.
+        outputs: what it gave, each time that the loss called it.
+        judged: whether the loss gives an accuracy in evaluation.
+    """
+
+    model: nn.Module
+    outputs: Sequence[Tree]
+    judged: bool
+
+
+def _step(data: OwnData, batch: Tree, test_batch: Tree) -> _Stepped:
     torch.manual_seed(0)
     with told_with_line("model()", data.file):
         model = data.workload.model()
         if not isinstance(model, nn.Module):
             made = place_in(data.file, (), (data.workload.model,))
             raise RunError(f"model() of {data.file.name} gave {type(model).__name__}{made}: return a torch.nn.Module.")
-    with told_with_line("loss()", data.file):
+    outputs: list[Tree] = []
+    with told_with_line("loss()", data.file), _noted(model, outputs):
         loss, accuracy = answered(data.workload, model.train(), Batch(batch), data.file)
         value, share = loss.item(), 0.0 if accuracy is None else accuracy.item()
     line = f"loss() of {data.file.name}{place_in(data.file, (), (data.workload.loss,))}"
@@ -150,76 +176,25 @@ def _step(data: OwnData, batch: Tree, test_batch: Tree) -> tuple[nn.Module, bool
         loss.backward()
     with told_with_line("loss() on the test data", data.file), torch.no_grad():
         _, judged = answered(data.workload, model.eval(), Batch(test_batch), data.file)
-    return model.train(), judged is not None
+    return _Stepped(model.train(), outputs, judged is not None)
+
+
+def _noted(model: nn.Module, outputs: list[Tree]) -> RemovableHandle:
+    """Within it, what a net gives is noted."""
+    return model.register_forward_hook(lambda _net, _given, output: outputs.append(output))
 
 
 def _digest(data: OwnData, batch: Tree, again: Tree) -> str:
     """SHA-256 of counts and shapes, and of some values where two readings agree: the file itself is no data."""
     found = [(len(data.train), len(data.test)), *((tuple(t.shape), str(t.dtype)) for t in tensors(batch))]
-    alike = _same(_turned(again, samples(batch)), batch)
+    alike = same(turned(again, samples(batch)), batch)
     values = _bytes(batch) + _bytes(data.train.batch([len(data.train) - 1])) if alike else b""
     return hashlib.sha256(repr(found).encode() + values).hexdigest()
-
-
-def _turned(batch: Tree, count: int) -> Tree:
-    """A batch with its samples in the other order."""
-    return mapped(batch, lambda t: t.flip(0) if t.dim() and len(t) == count else t)
 
 
 def _bytes(batch: Tree) -> bytes:
     flat = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in tensors(batch)]
     return b"".join(t.numpy().tobytes() for t in flat)
-
-
-def _same(a: Tree, b: Tree) -> bool:
-    pairs = list(zip(tensors(a), tensors(b), strict=False))
-    return len(tensors(a)) == len(tensors(b)) and all(x.shape == y.shape and torch.equal(x, y) for x, y in pairs)
-
-
-def _not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
-    """Why training samples can't be read once and kept."""
-    count = samples(batch)
-    if not _only_tensors(batch):
-        return {"resident": "its batches hold something besides tensors"}
-    if not all(t.dim() and len(t) == count for t in tensors(batch)):
-        return {"resident": "not all tensors of its batches are [B, ...]"}
-    turned = _turned(again, count)
-    if _shapes_of(turned) != _shapes_of(batch):
-        return {"resident": "its items differ in shape from one reading to the next"}
-    if not _same(turned, batch):
-        return {"resident": "its items differ when they are read twice (a random augmentation, perhaps)"}
-    alone = split.batch([0])
-    if not _same(alone, mapped(batch, lambda t: t[:1])):
-        return {"resident": "the shape or the values of an item depend on what else is in its batch"}
-    return {}
-
-
-def _only_tensors(batch: Tree) -> bool:
-    return all(isinstance(leaf, Tensor) for leaf in leaves(batch) if leaf is not None)
-
-
-def _shapes_of(batch: Tree) -> list[tuple[int, ...]]:
-    return [tuple(t.shape) for t in tensors(batch)]
-
-
-def _shapes(data: OwnData, batch: Tree, again: Tree) -> dict[str, str]:
-    """Why a recorded step can't be fed: a replay copies tensors of one shape into buffers, and nothing else."""
-    if not _only_tensors(batch):
-        return {"graph": "a replayed step takes tensors alone, and its batches hold something besides"}
-    count, whole = samples(batch), len(data.train)
-    others = (_batch(data, data.train, range(begin, begin + count)) for begin in ((whole - count) // 2, whole - count))
-    if any(_shapes_of(other) != _shapes_of(batch) for other in (again, *others)):
-        return {"graph": "a graph is recorded for one shape, and its batches come in several"}
-    return {}
-
-
-def _layout(model: nn.Module, batch: Tree) -> dict[str, str]:
-    images = [t for t in tensors(batch) if t.dim() == 4 and t.is_floating_point()]
-    if not any(isinstance(m, nn.Conv2d) for m in model.modules()):
-        return dict.fromkeys(("channels-last", "dead-taps", "products"), "its model has no 2-D convolutions")
-    if not images:
-        return dict.fromkeys(("channels-last", "dead-taps", "products"), "its batches hold no images [B, C, H, W]")
-    return {}
 
 
 def _optimizer(data: OwnData, rate: float) -> dict[str, str]:

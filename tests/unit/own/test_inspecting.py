@@ -89,6 +89,24 @@ def pad(items):
     assert (reason is None and "graph" not in found) or reason in found["graph"]
 
 
+GIVES = "return SimpleNamespace(loss=F.cross_entropy(logits, labels), logits=logits)"
+
+
+@pytest.mark.parametrize(
+    ("gives", "loss", "reason"),
+    [
+        (GIVES, "model(**batch).loss", "can't gather what its model gives, a SimpleNamespace"),
+        ("return {'loss': F.cross_entropy(logits, labels)}", "model(**batch)['loss']", "gives a loss"),
+        ("return F.cross_entropy(logits, labels)", "model(**batch)", "gives a loss or more of a whole batch"),
+        ("return logits, None", "F.cross_entropy(model(**batch)[0], batch['labels'])", None),
+    ],
+)
+def test_a_net_that_gives_its_loss_is_not_for_data_parallel(file, gives, loss, reason):
+    """It would gather one loss from each GPU, and the user's mean would be blamed for its shape."""
+    found = inspect(write(file, DICTIONARY, (GIVES, gives), ("model(**batch).loss", loss))).own.refused
+    assert (reason is None and "dp" not in found) or reason in found["dp"]
+
+
 @pytest.mark.parametrize(("kind", "there"), [("SGD", True), ("AdamW", True), ("NAdam", False), ("Rprop", False)])
 def test_an_optimizer_that_does_not_start_from_zeros_is_not_recorded(file, kind, there):
     name = write(file, DICTIONARY, ("SGD(parameters, lr=lr, momentum=0.9)", f"{kind}(parameters, lr=lr)"))

@@ -1,0 +1,78 @@
+"""What of a user's batches and net is not for an optimization, each with the reason that a ladder shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from laptime.data.own import OwnSplit
+from laptime.trees import Tree, leaves, mapped, samples, tensors
+
+
+def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
+    """Why training samples can't be read once and kept."""
+    count = samples(batch)
+    if not _only_tensors(batch):
+        return {"resident": "its batches hold something besides tensors"}
+    if not all(t.dim() and len(t) == count for t in tensors(batch)):
+        return {"resident": "not all tensors of its batches are [B, ...]"}
+    again = turned(again, count)
+    if _shapes_of(again) != _shapes_of(batch):
+        return {"resident": "its items differ in shape from one reading to the next"}
+    if not same(again, batch):
+        return {"resident": "its items differ when they are read twice (a random augmentation, perhaps)"}
+    alone = split.batch([0])
+    if not same(alone, mapped(batch, lambda t: t[:1])):
+        return {"resident": "the shape or the values of an item depend on what else is in its batch"}
+    return {}
+
+
+def _only_tensors(batch: Tree) -> bool:
+    return all(isinstance(leaf, Tensor) for leaf in leaves(batch) if leaf is not None)
+
+
+def _shapes_of(batch: Tree) -> list[tuple[int, ...]]:
+    return [tuple(t.shape) for t in tensors(batch)]
+
+
+def shapes(batch: Tree, others: Iterable[Tree]) -> dict[str, str]:
+    """Why a recorded step can't be fed: a replay copies tensors of one shape into buffers, and nothing else."""
+    if not _only_tensors(batch):
+        return {"graph": "a replayed step takes tensors alone, and its batches hold something besides"}
+    if any(_shapes_of(other) != _shapes_of(batch) for other in others):
+        return {"graph": "a graph is recorded for one shape, and its batches come in several"}
+    return {}
+
+
+def layout(model: nn.Module, batch: Tree) -> dict[str, str]:
+    """Why there is nothing to lay out or to crop."""
+    images = [t for t in tensors(batch) if t.dim() == 4 and t.is_floating_point()]
+    if not any(isinstance(m, nn.Conv2d) for m in model.modules()):
+        return dict.fromkeys(("channels-last", "dead-taps", "products"), "its model has no 2-D convolutions")
+    if not images:
+        return dict.fromkeys(("channels-last", "dead-taps", "products"), "its batches hold no images [B, C, H, W]")
+    return {}
+
+
+def gathering(outputs: Sequence[Tree], count: int) -> dict[str, str]:
+    """Why DataParallel can't put together what the net gives for parts of a batch of `count` samples."""
+    found = [leaf for output in outputs for leaf in leaves(output) if leaf is not None]
+    other = next((leaf for leaf in found if not isinstance(leaf, Tensor)), None)
+    if other is not None:
+        return {"dp": f"DataParallel can't gather what its model gives, a {type(other).__name__}"}
+    if not all(leaf.dim() and len(leaf) == count for leaf in found):
+        return {"dp": "its model gives a loss or more of a whole batch, and DataParallel gathers one from each GPU"}
+    return {}
+
+
+def turned(batch: Tree, count: int) -> Tree:
+    """A batch with its samples in the other order."""
+    return mapped(batch, lambda t: t.flip(0) if t.dim() and len(t) == count else t)
+
+
+def same(a: Tree, b: Tree) -> bool:
+    """Whether two batches hold the same values."""
+    pairs = list(zip(tensors(a), tensors(b), strict=False))
+    return len(tensors(a)) == len(tensors(b)) and all(x.shape == y.shape and torch.equal(x, y) for x, y in pairs)
