@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
@@ -134,6 +134,19 @@ def opened(device: str) -> Iterator[World]:
         dist.init_process_group("gloo", timeout=PATIENCE)
     yield World(rank, size, True, place, size // beside)
     dist.destroy_process_group()  # not where a rank failed: NCCL would wait for the others
+
+
+def once(work: Callable[[], object], each_machine: bool = True) -> None:
+    """Has the first rank of each machine, or of all, do something while the others wait; alone a process does it.
+
+    # all ranks
+    """
+    if not dist.is_initialized():
+        work()
+        return
+    if os.environ["LOCAL_RANK" if each_machine else "RANK"] == "0":
+        work()
+    dist.barrier()
 
 
 def threads_of(ranks: int) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
@@ -18,6 +19,7 @@ from laptime.data.lightning_optimizer import optimizer_of
 from laptime.data.lightning_refused import is_lightning, left_out, line_of, overridden, refuse_what_needs_a_trainer
 from laptime.data.lightning_steps import Steps
 from laptime.errors import UsageError, shorten
+from laptime.world import once
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
 # A class, a function that gives it: as for other workloads.
@@ -29,18 +31,22 @@ class LightningWorkload:
 
     Args:
         module: a LightningModule, its class, or a function that makes it.
-        data: a LightningDataModule likewise; None where the module has its own loaders.
         file: the user's.
     """
 
-    def __init__(self, module: Any, data: Any, file: Path) -> None:
+    def __init__(self, module: Any, file: Path) -> None:
         self._given, self.file = module, file
         with torch.random.fork_rng(devices=[]):  # the weights of the run are drawn from its seed alone
-            self._first = self._made()
-            self._loads = self._first if data is None else _called(data, DATA)
-            for owner in (self._first, self._loads):
-                refuse_what_needs_a_trainer(owner, file)
+            self._first = self._loads = self._made()
+            refuse_what_needs_a_trainer(self._first, file)
             self._optimizer, self._schedule = optimizer_of(self._first)
+
+    def loading_from(self, data: Any) -> LightningWorkload:
+        """Takes the loaders of a LightningDataModule, of its class or of a function that makes it."""
+        with torch.random.fork_rng(devices=[]):
+            self._loads = _called(data, DATA)
+        refuse_what_needs_a_trainer(self._loads, self.file)
+        return self
 
     @property
     def title(self) -> str:
@@ -83,7 +89,7 @@ class LightningWorkload:
 
     def model(self) -> nn.Module:
         """See `laptime.Workload`: a fresh module, its steps behind `forward`."""
-        return Steps(self._made())
+        return Steps(self._made(again=True))
 
     def loss(self, model: nn.Module, batch: Any) -> Any:
         """See `laptime.Workload`."""
@@ -114,10 +120,10 @@ class LightningWorkload:
         pairs = zip(own.param_groups, rated, strict=True)
         return kind([{**o, "params": [given[place[id(p)]] for p in g["params"]]} for g, o in pairs], **known)
 
-    def _made(self) -> Any:
+    def _made(self, again: bool = False) -> Any:
         """A fresh module, set up as a fit would."""
         ready = is_lightning(self._given, MODULE) and not isinstance(self._given, type)
-        return _set_up(copy.deepcopy(self._given) if ready else _called(self._given, MODULE))
+        return _set_up(copy.deepcopy(self._given) if ready else _called(self._given, MODULE), again)
 
     @cached_property
     def _loaders(self) -> tuple[DataLoader[Any], DataLoader[Any]]:
@@ -173,9 +179,9 @@ def of_lightning(given: Any, data_name: str, module: Any, file: Path) -> Lightni
     """
     if data_name and not hasattr(module, data_name):
         raise UsageError(f"{file.name} has no {shorten(data_name)!r}: name its {DATA} behind the comma.")
+    workload = LightningWorkload(given, file)
     if data_name:
-        return LightningWorkload(given, getattr(module, data_name), file)
-    workload = LightningWorkload(given, None, file)
+        return workload.loading_from(getattr(module, data_name))
     if workload.has_loaders:
         return workload
     mine = {n: v for n, v in vars(module).items() if is_lightning(v, DATA) and _of(v) == module.__name__}
@@ -185,7 +191,7 @@ def of_lightning(given: Any, data_name: str, module: Any, file: Path) -> Lightni
             f"{workload.title} has no train_dataloader(), so its data come from a {DATA}, of which {file.name} {said}: "
             f"name one behind a comma, {file.name}:NAME,DATA."
         )
-    return LightningWorkload(given, next(iter(mine.values())), file)
+    return workload.loading_from(next(iter(mine.values())))
 
 
 def _of(value: object) -> str:
@@ -203,9 +209,14 @@ def _called(given: Any, name: str) -> Any:
     return found
 
 
-def _set_up(owner: Any) -> Any:
-    """Calls what a Trainer calls of a module or its data before a fit."""
-    for name, arguments in (("prepare_data", ()), ("setup", ("fit",)), ("configure_model", ())):
+def _set_up(owner: Any, again: bool = False) -> Any:
+    """Calls what a Trainer calls of a module or its data before a fit: prepare_data() by one rank of each machine.
+
+    Ranks do not call it `again` for another module: not all of them make one.
+    """
+    if overridden(owner, "prepare_data") is not None and not (again and dist.is_initialized()):
+        once(owner.prepare_data, each_machine=owner.prepare_data_per_node)
+    for name, arguments in (("setup", ("fit",)), ("configure_model", ())):
         if overridden(owner, name) is not None:
             getattr(owner, name)(*arguments)
     return owner

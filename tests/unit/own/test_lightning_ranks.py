@@ -1,0 +1,84 @@
+"""prepare_data() is called by one rank of each machine before the others go on, as under Lightning's Trainer."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.own_files import write
+from tests.unit.own.test_lightning_module import LIT, STEP
+
+from laptime.data.own import open_own
+from laptime.processes import free_port
+
+ROOT = Path(__file__).parents[3]
+DATA = "class Points(LightningDataModule):\n"
+PREPARES = """\
+    def __init__(self):
+        super().__init__()
+        self.prepare_data_per_node = PER_NODE
+
+    def prepare_data(self):
+        CALLS.append(f"prepared by {os.environ.get('LOCAL_RANK')}")
+        time.sleep(1)
+        Path(__file__).with_suffix(".txt").write_text("there")
+
+"""
+LOOKS = '    def setup(self, stage):\n        CALLS.append(Path(__file__).with_suffix(".txt").read_text())\n'
+MODULE = "    def prepare_data(self):\n        CALLS.append('module')\n\n"
+
+
+PREPARED, WAITED = ["module", "prepared by 0", "there"], ["there"]
+# By the file's name: whether each machine prepares, how many ranks stand on one, and what each of both did.
+CASES = {
+    "lit_one_machine": (True, 2, (PREPARED, WAITED)),
+    "lit_two_machines": (True, 1, (PREPARED, PREPARED)),
+    "lit_shared_disk": (False, 1, (PREPARED, ["module", *WAITED])),
+}
+
+
+def lit(file: Path, per_node: bool) -> Path:
+    top = "import os\nimport time\nfrom pathlib import Path\n\nCALLS = []\n" + LIT
+    data = (DATA, DATA + PREPARES.replace("PER_NODE", str(per_node)))
+    write(file, top, data, ("    def setup(self, stage):\n", LOOKS), (STEP, MODULE + STEP))
+    return file
+
+
+def test_one_rank_of_each_machine_prepares_and_the_others_wait(tmp_path):
+    result = tmp_path / "result.json"
+    asked = [f"{here}:{lit(tmp_path / f'{name}.py', per_node)}" for name, (per_node, here, _) in CASES.items()]
+    shared = {
+        "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("src", ".")),
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "TORCHELASTIC_RUN_ID": "test",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+    command = [sys.executable, str(Path(__file__).with_name("rank_of_lightning.py")), str(result), *asked]
+    started = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [process.communicate(timeout=200)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [p.returncode for p in started] == [0, 0], "\n".join(said)
+    assert json.loads(result.read_text()) == {name: list(seen) for name, (_, _, seen) in CASES.items()}
+
+
+def test_alone_each_module_is_prepared_before_it_is_set_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = lit(tmp_path / "lit_alone.py", True)
+    data = open_own(file, "Lit")
+    data.workload.model()
+    assert sys.modules[file.stem].CALLS == ["module", "prepared by None", "there", "module"]
