@@ -76,6 +76,40 @@ class Workload:
 """
 )
 
+# As the batches of transformers' tokenizers: a UserDict whose values are attributes too, and which pickles by itself.
+ENCODED = (
+    DICTIONARY.replace(
+        '    name = "rows"',
+        """\
+    name = "encoded"
+
+    def collate_fn(self, items):
+        return Encoding(default_collate(items), encodings=[None] * len(items))
+""",
+    )
+    + """
+from collections import UserDict
+from torch.utils.data import default_collate
+
+class Encoding(UserDict):
+    def __init__(self, data, encodings):
+        super().__init__(data)
+        self.encodings = encodings
+
+    def __getattr__(self, name):
+        try:
+            return self.data[name]
+        except KeyError:
+            raise AttributeError(name)
+
+    def __getstate__(self):
+        return {"data": self.data, "encodings": self.encodings}
+
+    def __setstate__(self, state):
+        self.data, self.encodings = state["data"], state["encodings"]
+"""
+)
+
 # Draws from all three generators of a process: for the split, for each item, in the net and in the loss.
 AUGMENTED = (
     "import random\n\nimport numpy as np\n"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import DICTIONARY, TUPLE, write
+from tests.own_files import DICTIONARY, ENCODED, TUPLE, write
 
 from laptime import worker
 from laptime.inspecting import inspect
@@ -21,7 +21,8 @@ EXACT = "+no-reads+resident+threads:count=1+keep-pages+fused-optimizer"
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory):
     root = tmp_path_factory.mktemp("own")
-    names = {"tuple": write(root / "own_tuple.py", TUPLE), "dictionary": write(root / "own_rows.py", DICTIONARY)}
+    texts = {"tuple": TUPLE, "dictionary": DICTIONARY, "encoded": ENCODED}
+    names = {kind: write(root / f"own_{kind}.py", text) for kind, text in texts.items()}
     return {kind: inspect(name) for kind, name in (names | {"characters": f"{EXAMPLE}:workload"}).items()}
 
 
@@ -41,7 +42,7 @@ def train(data, variant, folder, **changes):
     return worker.run(spec, folder)
 
 
-@pytest.mark.parametrize("kind", ["tuple", "dictionary", "characters"])
+@pytest.mark.parametrize("kind", ["tuple", "dictionary", "encoded", "characters"])
 def test_exact_changes_train_to_the_same_losses(specs, kind, tmp_path):
     data = specs[kind]
     layout = "" if "channels-last" in data.own.refused else "+channels-last+dead-taps"
