@@ -181,7 +181,28 @@ def choose_device(asked: str) -> str:
 
 def device_count(device: str) -> int:
     """How many ranks this machine holds: its GPUs that CUDA_VISIBLE_DEVICES allows, or its allowed cores."""
-    return len(visible_gpus()) if device == "cuda" else allowed_cores()
+    if device != "cuda":
+        return allowed_cores()
+    return len(visible_gpus() or chosen(gpus_by_files(), os.environ.get("CUDA_VISIBLE_DEVICES")))
+
+
+def gpus_by_files(root: Path = Path("/")) -> tuple[Gpu, ...]:
+    """The GPUs that this system may open, by the files of the driver, for want of its library.
+
+    What the driver tells of them may lie in a container that was given none, so their nodes count.
+    """
+    numbers = (node.name.removeprefix("nvidia") for node in (root / "dev").glob("nvidia*"))
+    nodes = sorted(int(number) for number in numbers if number.isdecimal())
+    told = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
+    if len(told) != len(nodes):
+        return tuple(Gpu("", f"nvidia{number}") for number in nodes)
+    texts = [file.read_text(encoding="utf-8", errors="replace") for file in told]
+    return tuple(Gpu(_told(text, "GPU UUID"), _told(text, "Model")) for text in texts)
+
+
+def _told(text: str, key: str) -> str:
+    lines = (line.partition(":") for line in text.splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() == key), "")
 
 
 def missing_extra(extra: str) -> str | None:

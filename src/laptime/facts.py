@@ -26,6 +26,7 @@ class Facts:
     Attributes:
         optimizations: the spec's, with what an earlier start of a resumed run chose by timing.
         turns: in which it trains beside another one.
+        cautions: what puts its times in doubt.
     """
 
     started_at: float
@@ -43,6 +44,7 @@ class Facts:
     checkpoint_s: float | None = None
     epochs: list[EpochRecord] = field(default_factory=list)
     found: Findings = field(default_factory=Findings)
+    cautions: tuple[str, ...] = ()
 
     def settled(self) -> tuple[OptimizationSpec, ...]:
         """The optimizations with what transforms chose by timing written out; none before the recipe is made."""
@@ -122,5 +124,5 @@ def _record(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None]) -> 
         commit=os.environ.get("LAPTIME_COMMIT") or None,
         notes=(*(recipe.notes if recipe else ()), *facts.checkpoints.notes),
         starts=starts,
-        cautions=_broken_off(starts),
+        cautions=(*facts.cautions, *_broken_off(starts)),
     )

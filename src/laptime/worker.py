@@ -34,17 +34,19 @@ from laptime.catalogue import find_workload
 from laptime.data.box_tensors import BoxData
 from laptime.data.disk import no_room
 from laptime.data.tensors import ImageData
-from laptime.engine.build import build, make_recipe, open_data
+from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.checkpoint import Checkpoints, CheckpointsAwayError, Found
 from laptime.engine.fits import explain_memory, out_of_memory
 from laptime.engine.flops import flops_per_sample
+from laptime.engine.recorded import check_recording, with_recording
 from laptime.errors import LaptimeError, UsageError, in_words, shorten
 from laptime.facts import Facts, finished, keep
 from laptime.measure.compiling import watching
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
+from laptime.measure.memory import cautions_of_others
 from laptime.optimizations.base import AnyData, Recipe
 from laptime.processes import PEER_LOST, Terminated, die_with_parent, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
@@ -142,6 +144,7 @@ class _Wrong(Exception):  # noqa: N818 - a verdict, not an error
 
 def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) -> Iterator[EpochRecord]:
     data, world = open_data(spec), facts.world
+    facts.cautions = cautions_of_others(find_device(spec.device, world), world)  # before any tensor of ours is there
     found = _resumed(facts)
     recipe = facts.recipe = make_recipe(spec, data, facts.optimizations, world)
     smaller = tuple(o for o in spec.optimizations if o.name in _COUNTED)
@@ -179,9 +182,14 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         # After the timed part, whose memory and allocator it would disturb; before the time is shown to anybody.
         progress.write({"event": "phase", "phase": "check"})
         keep(spec, facts, folder)
-        settled = spec.model_copy(update={"optimizations": facts.settled()})
-        facts.check = check_one_step(settled, data, recipe.batch_size, world)
+        recording = check_recording(parts, recipe)  # before the nets of the other check set modes of their own
+        facts.check = with_recording(_compared(spec, facts, data, recipe), recording)
         _refuse_wrong(facts.check)
+
+
+def _compared(spec: RunSpec, facts: Facts, data: AnyData, recipe: Recipe) -> CheckRecord | None:
+    settled = spec.model_copy(update={"optimizations": facts.settled()})
+    return check_one_step(settled, data, recipe.batch_size, facts.world)
 
 
 def _resumed(facts: Facts) -> Found | None:

@@ -1,14 +1,18 @@
 """Which GPUs a process means, and what they lack; decided without one."""
 
+import os
 import sys
 import types
 from pathlib import Path
 
 import pytest
+import torch
 
-from laptime.devices import Gpu, chosen, hopeless_here, lock_name, others_on
+from laptime.devices import Gpu, chosen, device_count, gpus_by_files, hopeless_here, lock_name, others_on
 from laptime.gate.validity import Watch
+from laptime.measure.memory import cautions_of_others, in_use
 from laptime.probe import lacks
+from laptime.world import ALONE
 
 GPUS = (Gpu("GPU-aa11", "first"), Gpu("GPU-bb22", "second"), Gpu("GPU-bb33", "third"))
 
@@ -36,8 +40,19 @@ def test_the_cpu_is_locked_by_its_name_and_nobody_is_asked_about_it():
     assert others_on("cpu") == ()
 
 
+def process(pid, memory):
+    return types.SimpleNamespace(pid=pid, usedGpuMemory=memory)
+
+
+# By GPU: this process itself, and two others of which the driver may not tell all.
+RUNNING = {
+    "GPU-0": [process(os.getpid(), 2**30), process(4321, 3 * 2**30), process(77, None)],
+    "GPU-1": [],
+}
+
+
 class Driver(types.ModuleType):
-    """Two GPUs, of which the second is hot; not a driver's answers, but its form."""
+    """Two GPUs, of which the second is hot and the first in use; not a driver's answers, but its form."""
 
     class NVMLError(Exception):
         pass
@@ -49,10 +64,59 @@ class Driver(types.ModuleType):
             "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
             "nvmlDeviceGetUUID": lambda handle: handle,
             "nvmlDeviceGetName": lambda handle: "H200",
-            "nvmlDeviceGetComputeRunningProcesses": lambda handle: [],
+            "nvmlDeviceGetComputeRunningProcesses": RUNNING.get,
+            "nvmlSystemGetProcessName": self.name_of,
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: {"GPU-0": 0x04, "GPU-1": 0x04 | 0x20}[handle],
         }
         return answers.get(name, lambda: None)
+
+    def name_of(self, pid):
+        if pid == 77:
+            raise self.NVMLError("not found")
+        return b"/usr/bin/python3"
+
+
+def test_each_other_process_on_a_gpu_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", Driver("pynvml"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert others_on("cuda") == (
+        "H200 was in use by another process at the start: /usr/bin/python3 (process 4321, 3,072 MiB)",
+        "H200 was in use by another process at the start: unknown (process 77, unknown memory)",
+    )
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    assert others_on("cuda") == ()
+    assert len(others_on("cuda", ranks=2)) == 2
+
+
+def test_without_the_library_memory_that_others_hold_is_said(monkeypatch):
+    whole = 80 * 2**30
+    assert in_use("H200", whole - 600 * 2**20, whole) == ()
+    (said,) = in_use("H200", whole - 5 * 2**30, whole)
+    assert said == "H200 was in use by another process at the start: 5,120 MiB of its memory were taken"
+    assert cautions_of_others(torch.device("cpu"), ALONE) == ()
+
+
+def test_without_the_library_gpus_are_counted_by_their_files(monkeypatch, tmp_path):
+    def write(name, text=""):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    for number, uuid in enumerate(("GPU-aa11", "GPU-bb22")):
+        told = f"Model: \t\t H200\nIRQ:   \t\t 7\nGPU UUID: \t {uuid}\n"
+        write(f"proc/driver/nvidia/gpus/0000:0{number}:00.0/information", told)
+    assert gpus_by_files(tmp_path) == ()  # as in a container that was given none
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        write(f"dev/{name}")
+    assert gpus_by_files(tmp_path) == (Gpu("GPU-aa11", "H200"), Gpu("GPU-bb22", "H200"))
+    write("dev/nvidia10")
+    found = gpus_by_files(tmp_path)
+    assert [g.name for g in found] == ["nvidia0", "nvidia1", "nvidia10"]
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr("laptime.devices.gpus_by_files", lambda: found)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert device_count("cuda") == 3
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    assert device_count("cuda") == 2
 
 
 @pytest.mark.parametrize(("visible", "slow"), [("0", False), ("1", True), ("1,0", True), ("7", False)])

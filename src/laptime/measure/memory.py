@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
 from laptime.processes import free_memory
+from laptime.world import World
 
 _MIB = 1024 * 1024
+# What a process that has touched a GPU holds of it before its first tensor: half a GiB is usual.
+_OWN_MIB = 1536
 
 
 def reset_peak(device: torch.device) -> None:
@@ -46,3 +50,22 @@ def peak_mib(device: torch.device) -> float:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / _MIB if sys.platform == "darwin" else peak / 1024
+
+
+def cautions_of_others(device: torch.device, world: World) -> tuple[str, ...]:
+    """One sentence where others hold memory of a GPU of which this process has taken none yet.
+
+    For machines without NVIDIA's library, by which the launcher names such processes. Ranks have exchanged something
+    before, which takes memory of its own, so of them nothing is said.
+    """
+    if device.type != "cuda" or world.grouped or find_spec("pynvml") is not None:
+        return ()
+    return in_use(torch.cuda.get_device_name(device), *torch.cuda.mem_get_info(device))
+
+
+def in_use(name: str, free: int, whole: int) -> tuple[str, ...]:
+    """What is said of a GPU with `free` of `whole` bytes at a run's start; nothing where the rest is the run's own."""
+    held_mib = (whole - free) / _MIB
+    if held_mib <= _OWN_MIB:
+        return ()
+    return (f"{name} was in use by another process at the start: {held_mib:,.0f} MiB of its memory were taken",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -80,17 +80,19 @@ def ema(recipe: Recipe, options: Options) -> Recipe:
     def make(model: nn.Module, steps: int) -> Average:
         return Average(model, math.exp(-every / max(epochs * steps, 1.0)), every)
 
-    return replace(recipe, make_average=make, step=averaged(recipe.step))
+    return replace(recipe, make_average=make, step=Averaged(recipe.step))
 
 
-def averaged(step: Callable[[Parts, Batch], Counts]) -> Callable[[Parts, Batch], Counts]:
+@dataclass(frozen=True)
+class Averaged:
     """A step that ends with an update of the average."""
 
-    def stepped(p: Parts, batch: Batch) -> Counts:
-        counts = step(p, batch)
+    step: Callable[[Parts, Batch], Counts]
+
+    def __call__(self, p: Parts, batch: Batch) -> Counts:
+        """The step, then the update."""
+        counts = self.step(p, batch)
         assert p.average is not None
         p.average.update(p.model)
         p.mark("optimizer")
         return counts
-
-    return stepped

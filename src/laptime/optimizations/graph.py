@@ -14,9 +14,11 @@ import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 
+from laptime.optimizations.average import Averaged
 from laptime.optimizations.base import Options, Parts, Recipe, shares
 from laptime.trees import mapped, tensors
 from laptime.workloads.base import Batch, Counts
@@ -24,6 +26,7 @@ from laptime.workloads.base import Batch, Counts
 # Eager steps before the capture: lazy state of optimizer, cuDNN and allocator has to be there by then.
 _EAGER_STEPS = 3
 
+T = TypeVar("T")
 Work = Callable[[], Counts]
 Record = Callable[[Work], Work]
 """Records work that reads and writes fixed tensors, without doing it; calling the result does it."""
@@ -70,6 +73,11 @@ class GraphStep:
         self._parts: weakref.ref[Parts] | None = None
         self._eager, self._tape = 0, None  # type: int, Tape | None
 
+    @property
+    def recorded(self) -> bool:
+        """Whether steps are replayed by now."""
+        return self._tape is not None
+
     def __call__(self, p: Parts, batch: Batch) -> Counts:
         """One step; the counts are copies that no later step overwrites."""
         if self._parts is None or self._parts() is not p:
@@ -109,20 +117,26 @@ def _played(tape: Tape, batch: Batch) -> Counts:
     return Counts(torch.as_tensor(found.loss_sum).clone(), correct, found.count)
 
 
+def recording_of(step: Callable[[Parts, Batch], Counts]) -> GraphStep | None:
+    """The recording within a run's step; None where none is replayed."""
+    inner = step.step if isinstance(step, Averaged) else step
+    return inner if isinstance(inner, GraphStep) else None
+
+
 def eager_record(work: Work) -> Work:
     """Where there are no graphs: the work itself, on the same buffers."""
     return work
 
 
-def cuda_record(work: Work) -> Work:
-    """Captures work into a CUDA graph."""
+def cuda_record(work: Callable[[], T]) -> Callable[[], T]:
+    """Captures work into a CUDA graph; each call runs it, into the same result."""
     torch.cuda.synchronize()  # waits for the device
     graph = torch.cuda.CUDAGraph()
     # Other threads may go on: a loader's thread that pins memory would end a capture that watches all of them.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         result = work()
 
-    def replay() -> Counts:
+    def replay() -> T:
         graph.replay()
         return result
 
@@ -140,16 +154,16 @@ def _side_stream() -> torch.cuda.Stream:
     return torch.cuda.Stream()
 
 
-def on_side_stream(work: Work) -> Counts:
+def on_side_stream(work: Callable[[], T]) -> T:
     """Runs work on another stream, as the steps before a capture must be; neither waits on the host."""
     side, current = _side_stream(), torch.cuda.current_stream()
     side.wait_stream(current)
     with torch.cuda.stream(side), warnings.catch_warnings():
         # Meant: an optimizer that can be captured has to have stepped before.
         warnings.filterwarnings("ignore", "This instance was constructed with capturable=True", UserWarning)
-        counts = work()
+        result = work()
     current.wait_stream(side)
-    return counts
+    return result
 
 
 def graph(recipe: Recipe, options: Options) -> Recipe:

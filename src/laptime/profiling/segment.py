@@ -14,7 +14,7 @@ from torch.profiler import profile, record_function
 from laptime.engine.setup import samples_of_a_rank
 from laptime.measure.inference import inference_sizes
 from laptime.optimizations.base import Parts, Recipe
-from laptime.optimizations.graph import GraphStep
+from laptime.optimizations.graph import recording_of
 from laptime.optimizations.samples import first
 from laptime.profiling.capture import (
     Recorder,
@@ -155,7 +155,7 @@ class Segment:
 
     def _gpu_peak_mib(self) -> float | None:
         """None where a step is replayed: a graph's memory is taken when it is recorded, and kept."""
-        if self.held is None or isinstance(self.parts.step, GraphStep):
+        if self.held is None or recording_of(self.parts.step) is not None:
             return None
         return (torch.cuda.max_memory_allocated(self.parts.device) - self.held) / 2**20
 
