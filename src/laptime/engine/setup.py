@@ -14,14 +14,15 @@ from torch.optim import Optimizer
 from laptime.engine.room import memory_of
 from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.optimizations.boxes import BoxResidentLoader
-from laptime.optimizations.data import ItemLoader, OwnResidentLoader, ResidentLoader, innermost
+from laptime.optimizations.data import ItemLoader, innermost
 from laptime.optimizations.dead_taps import dead_parameters
+from laptime.optimizations.resident import NormalizedLoader, OwnResidentLoader, ResidentLoader
 from laptime.optimizations.shapes import ShapesUnknownError, guarded, runs_of, shadow_of
 from laptime.records import SetupRecord
 
 _LOADERS = {
     ItemLoader: "items",
-    **dict.fromkeys((ResidentLoader, OwnResidentLoader, BoxResidentLoader), "resident"),
+    **dict.fromkeys((ResidentLoader, NormalizedLoader, OwnResidentLoader, BoxResidentLoader), "resident"),
 }
 
 

@@ -8,7 +8,6 @@ from laptime.optimizations.average import ema
 from laptime.optimizations.base import Recipe, Transform
 from laptime.optimizations.boxes import fixed_shapes, parsed_once
 from laptime.optimizations.compiling import compiled, compiled_graphed
-from laptime.optimizations.data import resident
 from laptime.optimizations.dead_taps import dead_taps
 from laptime.optimizations.folding import folded_norms
 from laptime.optimizations.graph import graph
@@ -22,6 +21,7 @@ from laptime.optimizations.pooling import gathered_rois
 from laptime.optimizations.precision import bf16, fp16
 from laptime.optimizations.process import cudnn_benchmark, evaluate_on_cpu, keep_pages, tf32, threads
 from laptime.optimizations.products import products
+from laptime.optimizations.resident import resident
 from laptime.optimizations.schedule import large_batch, onecycle
 from laptime.optimizations.step import no_reads
 from laptime.spec import OptimizationSpec

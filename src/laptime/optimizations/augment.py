@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
 from laptime.errors import RunError, UsageError
-from laptime.optimizations.base import Augment, Loader, Mark, Options, Recipe, permutation, shares, unmarked
+from laptime.optimizations.base import Augment, Loader, Mark, Options, Recipe, unmarked
+from laptime.optimizations.placed import placed_shares
 from laptime.workloads.base import Batch
 
 # Apart from the seeds of the permutations, so that no coin follows from the order.
@@ -28,8 +29,7 @@ class Augmented:
     def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
         """See `Loader.epoch`."""
         # One copy an epoch: indices that came from the host with each batch would make each step wait for the device.
-        order = permutation(len(self.recipe.data.train), self.recipe.seed, index).to(self.recipe.device)
-        held = shares(order, self.recipe.batch_size, self.recipe.world)
+        held = placed_shares(self.recipe, index)
         for batch, share in zip(self.inner.epoch(index, mark), held, strict=True):
             indices = share.indices
             if len(batch) != len(indices):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,21 +18,17 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.data.own_workers import Staying, Watch
-from laptime.data.tensors import ImageData, Split
+from laptime.data.tensors import ImageData
 from laptime.draws import SeededItems
 from laptime.optimizations.augment import Augmented
-from laptime.optimizations.base import Loader, Mark, Options, Recipe, permutation, shares, unmarked
-from laptime.optimizations.boxes import kept_boxes, needed_bytes
+from laptime.optimizations.base import Loader, Mark, Recipe, permutation, shares, unmarked
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
-from laptime.processes import free_memory
-from laptime.trees import Tree, mapped, sent
+from laptime.trees import sent
 from laptime.workloads.base import Batch
 from laptime.world import ALONE, World
 
-_RESERVED_SHARE = 0.25
 # A worker that is silent for so long waits for a lock or a thread that its process does not have.
 _SILENCE_S = 120
 
@@ -176,50 +172,6 @@ def settle(loader: Loader) -> None:
         below.settle()
 
 
-class ResidentLoader:
-    """Whole batches out of one tensor of whole numbers on the run's device, normalized in one pass."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        split = images_of(recipe).train
-        self.split, self.recipe = Split(split.images.to(recipe.device), split.labels.to(recipe.device)), recipe
-        self.normalize = Normalizer(recipe)
-
-    def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
-        """See `Loader`; batches are on the device already, so they are not copied there."""
-        # Made on the CPU for every variant alike; one copy an epoch.
-        order = permutation(len(self.split.labels), self.recipe.seed, index).to(self.recipe.device)
-        for share in shares(order, self.recipe.batch_size, self.recipe.world):
-            chosen = share.indices
-            yield Batch(self.normalize(self.split.images[chosen]), self.split.labels[chosen], share.weight)
-
-    def __len__(self) -> int:
-        return len(shares(torch.arange(len(self.split.labels)), self.recipe.batch_size, self.recipe.world))
-
-
-class OwnResidentLoader:
-    """Whole batches out of a user's own training data, read once and kept on the run's device."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        assert isinstance(recipe.data, OwnData)
-        self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
-        self.whole: Tree = sent(recipe.data.train.whole, recipe.device, self.layout)
-        self.count, self.recipe = len(recipe.data.train), recipe
-
-    def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
-        """See `Loader`; batches are on the device already, so they are not copied there."""
-        order = permutation(self.count, self.recipe.seed, index).to(self.recipe.device)
-        for share in shares(order, self.recipe.batch_size, self.recipe.world):
-            chosen = mapped(self.whole, _rows(share.indices))
-            yield Batch(sent(chosen, self.recipe.device, self.layout), weight=share.weight)
-
-    def __len__(self) -> int:
-        return len(shares(torch.arange(self.count), self.recipe.batch_size, self.recipe.world))
-
-
-def _rows(indices: Tensor) -> Callable[[Tensor], Tensor]:
-    return lambda tensor: tensor[indices]
-
-
 class Normalizer:
     """Stored images [B, H, W, C] to normalized float32 images [B, C, H, W] in the run's memory format."""
 
@@ -251,40 +203,7 @@ def items(recipe: Recipe) -> Loader:
     return Ahead(ItemLoader(replace(recipe, device=torch.device("cpu"), channels_last=False)), lane)
 
 
-def resident(recipe: Recipe, options: Options) -> Recipe:
-    """Takes whole batches out of memory.
-
-    On a CPU images are the memory-mapped store, which the page cache holds. On a GPU they are copied there once. A
-    user's own samples are read once; images with boxes are decoded and resized once. Where they leave too little room,
-    the loader stays as it is.
-    """
-    own, on_gpu = not isinstance(recipe.data, ImageData), recipe.device.type == "cuda"
-    boxes = isinstance(recipe.data, BoxData)
-    if own or on_gpu:  # images on a CPU are the page cache's
-        # Of a host, whatever else it does, a quarter of what is free stays free.
-        free, whole = torch.cuda.mem_get_info(recipe.device) if on_gpu else (free_memory() // recipe.world.here,) * 2
-        needed = needed_bytes(recipe) if boxes else recipe.data.train.nbytes
-        if (note := no_room(needed, free, whole)) is not None:
-            return replace(recipe, notes=(*recipe.notes, note))
-    if boxes:
-        return kept_boxes(recipe)
-    return replace(recipe, make_loader=OwnResidentLoader if own else ResidentLoader)
-
-
 def images_of(recipe: Recipe) -> ImageData:
     """The recipe's data, for what works on images of our own alone."""
     assert isinstance(recipe.data, ImageData)
     return recipe.data
-
-
-def no_room(needed: int, free: int, whole: int) -> str | None:
-    """Why samples of `needed` bytes stay off a device with `free` of `whole` bytes; None where they fit.
-
-    A quarter of the whole is left to the training.
-    """
-    if needed <= free - _RESERVED_SHARE * whole:
-        return None
-    return (
-        f"samples stay where they are: {needed / 2**30:.1f} GiB do not fit beside a training into "
-        f"{free / 2**30:.1f} GiB of free memory"
-    )

@@ -12,8 +12,8 @@ from laptime.engine.loop import train_epoch
 from laptime.engine.reset import reset, snapshot
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
-from laptime.optimizations.data import resident
 from laptime.optimizations.graph import GraphStep, directly, eager_record, graph
+from laptime.optimizations.resident import resident
 from laptime.optimizations.schedule import large_batch
 from laptime.optimizations.step import no_reads
 from laptime.spec import OptimizationSpec

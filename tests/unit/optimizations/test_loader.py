@@ -15,8 +15,9 @@ from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations import loader, loader_room
 from laptime.optimizations.augment import Augmented
-from laptime.optimizations.data import ItemDataset, items, no_room, settle
+from laptime.optimizations.data import ItemDataset, items, settle
 from laptime.optimizations.loader import candidates, pinned, workers
+from laptime.optimizations.resident import NormalizedLoader, ResidentLoader, image_loader, no_room, resident
 
 
 def all_batches(recipe, epochs=2):
@@ -132,6 +133,12 @@ def test_images_that_leave_no_room_stay_on_the_host():
     assert "do not fit" in no_room(needed=61, free=80, whole=80)
 
 
+def test_images_are_normalized_once_where_that_leaves_room(recipe):
+    needed = 4 * recipe.data.train.images.numel()
+    assert image_loader(recipe, needed, 0) is NormalizedLoader
+    assert image_loader(recipe, needed - 1, 0) is ResidentLoader
+
+
 def test_what_files_left_in_the_cache_counts_as_free(tmp_path, monkeypatch):
     assert psutil.virtual_memory().total > processes.free_memory() > 0
     monkeypatch.setattr(processes, "_GROUP", tmp_path)
@@ -147,8 +154,6 @@ def test_what_files_left_in_the_cache_counts_as_free(tmp_path, monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["pinned", "resident"])
 def test_on_a_gpu_the_images_are_equal_to_the_last_bit(recipe, name):
-    from laptime.optimizations.data import resident
-
     expected, _ = all_batches(recipe)
     on_gpu = replace(recipe, device=torch.device("cuda"))
     changed = pinned(on_gpu, {}) if name == "pinned" else resident(on_gpu, {})

@@ -1,11 +1,18 @@
 """All variants of a seed see the same samples in the same order, whatever the loader."""
 
+import importlib
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laptime.optimizations.augment import Augmented, flip
 from laptime.optimizations.base import batches, permutation
+from laptime.optimizations.data import ItemLoader
+from laptime.optimizations.layout import channels_last
+from laptime.optimizations.resident import NormalizedLoader, ResidentLoader
 
 
 @given(count=st.integers(1, 200), size=st.integers(1, 64))
@@ -26,14 +33,11 @@ def test_order_depends_on_seed_and_epoch_alone():
 
 
 @pytest.mark.parametrize("batch_size", [7, 16])
-def test_resident_batches_equal_item_batches(recipe, batch_size):
-    from dataclasses import replace
-
-    from laptime.optimizations.data import ItemLoader, ResidentLoader
-
+@pytest.mark.parametrize("loader", [ResidentLoader, NormalizedLoader])
+def test_resident_batches_equal_item_batches(recipe, batch_size, loader):
     sized = replace(recipe, batch_size=batch_size)
-    pairs = list(zip(ItemLoader(sized).epoch(1), ResidentLoader(sized).epoch(1), strict=True))
-    assert len(pairs) == len(ItemLoader(sized)) == len(ResidentLoader(sized))
+    pairs = list(zip(ItemLoader(sized).epoch(1), loader(sized).epoch(1), strict=True))
+    assert len(pairs) == len(ItemLoader(sized)) == len(loader(sized))
     for one, other in pairs:
         assert one.labels.equal(other.labels)
         assert one.inputs.equal(other.inputs)
@@ -41,10 +45,31 @@ def test_resident_batches_equal_item_batches(recipe, batch_size):
 
 
 def test_channels_last_reaches_the_images(recipe):
-    from laptime.optimizations.data import ItemLoader, ResidentLoader
-    from laptime.optimizations.layout import channels_last
-
     changed = channels_last(recipe, {})
-    for loader in (ItemLoader(changed), ResidentLoader(changed)):
+    expected = next(iter(ItemLoader(recipe).epoch(0))).inputs
+    for loader in (ItemLoader(changed), ResidentLoader(changed), NormalizedLoader(changed)):
         images = next(iter(loader.epoch(0))).inputs
         assert images.is_contiguous(memory_format=torch.channels_last)
+        assert images.equal(expected)
+
+
+def test_images_are_normalized_alike_however_many_at_once(recipe, monkeypatch):
+    whole = NormalizedLoader(recipe)
+    monkeypatch.setattr(importlib.import_module("laptime.optimizations.resident"), "_AT_ONCE", 5)
+    assert NormalizedLoader(recipe).rows.equal(whole.rows)
+
+
+def test_the_next_epoch_s_order_is_made_once_and_before_it_begins(recipe, monkeypatch):
+    made = []
+
+    def noted(count, seed, epoch):
+        made.append(epoch)
+        return permutation(count, seed, epoch)
+
+    monkeypatch.setattr("laptime.optimizations.placed.permutation", noted)
+    flipped = flip(replace(recipe, seed=4711), {"mode": "random"})  # of no order that is known already
+    loader = Augmented(ResidentLoader(flipped), flipped)
+    assert [len(b) for b in loader.epoch(0)] == [16, 16, 16]
+    assert made == [0, 1]
+    next(iter(loader.epoch(1)))
+    assert made == [0, 1]

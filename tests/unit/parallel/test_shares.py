@@ -13,8 +13,9 @@ from laptime.catalogue import as_checked, class_of, parse_optimization
 from laptime.engine.build import build, make_recipe
 from laptime.errors import UsageError
 from laptime.optimizations.base import batches, permutation, shares
-from laptime.optimizations.data import EpochBatches, ItemLoader, ResidentLoader
+from laptime.optimizations.data import EpochBatches, ItemLoader
 from laptime.optimizations.parallel import FlatReduce, dp
+from laptime.optimizations.resident import ResidentLoader
 from laptime.world import World
 
 
