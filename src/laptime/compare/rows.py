@@ -9,7 +9,7 @@ from typing import Any
 
 from laptime.compare.model import VariantRow
 from laptime.compare.parts import parts_of
-from laptime.compare.quality import Rules, Scores, judge, scores_of, strict_mean, time_to_quality
+from laptime.compare.quality import Judgement, Rules, Scores, judge, scores_of, strict_mean, time_to_quality
 from laptime.compare.statistics import Bootstrap, Laps
 from laptime.records import Ceilings, Rung, RunRecord, Status
 from laptime.records.rates import ceiling_share, counts, middle, rate
@@ -126,6 +126,9 @@ def _quality(runs: Runs, context: Context) -> dict[str, Any]:
     if not runs.done:
         return {"verdict_reason": "it did not finish"}
     found = judge(base, own, context.rules)
+    trained, compared = _trained(runs.done), _trained(context.baseline.done)
+    if trained != compared and base and own:  # how far each has come says nothing of which comes further
+        found = Judgement("not judged", f"it trained for {_epochs(trained)}, the baseline for {compared}", found.value)
     reached = time_to_quality(runs.done, context.quality, base.mean) if base and own else None
     return {
         **beside,
@@ -137,6 +140,14 @@ def _quality(runs: Runs, context: Context) -> dict[str, Any]:
         "verdict_reason": found.reason,
         "time_to_accuracy_s": reached,
     }
+
+
+def _trained(records: Sequence[RunRecord]) -> int:
+    return max((len(r.epochs) for r in records), default=0)
+
+
+def _epochs(count: int) -> str:
+    return f"{count} epoch" if count == 1 else f"{count} epochs"
 
 
 def _costs(runs: Runs) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import math
 import pytest
 from compare_examples import record
 
+from laptime.compare import compare_records
 from laptime.compare.quality import (
     Rules,
     Scores,
@@ -88,6 +89,18 @@ def test_final_quality_is_that_of_the_last_epoch_and_missing_ones_are_passed_ove
     found = scores_of([record("a", 10, 0.66, 0), record("a", 10, None, 1)], "accuracy")
     assert found == Scores((0,), (pytest.approx(0.66),))
     assert scores_of([record("a", 10, None)], "accuracy") is None
+
+
+def test_another_number_of_epochs_is_not_judged() -> None:
+    short = record("cpu-quick", 5, 0.50)
+    short = short.model_copy(update={"epochs": short.epochs[:1]})
+    found = compare_records([record("cpu-baseline", 85, 0.66), short, record("cpu-fine", 40, 0.70)])
+    rows = {r.variant: r for r in found.rows}
+    assert rows["cpu-quick"].verdict == "not judged"
+    assert rows["cpu-quick"].verdict_reason == "it trained for 1 epoch, the baseline for 4"
+    assert rows["cpu-quick"].quality == pytest.approx(short.epochs[0].test_accuracy)
+    assert rows["cpu-quick"].speedup > 10
+    assert rows["cpu-fine"].verdict == "better"
 
 
 def test_time_to_quality() -> None:
