@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -13,36 +12,33 @@ from pathlib import Path
 from laptime.devices import lock_name
 from laptime.launchers.lock import device_lock
 from laptime.records import EpochRecord
+from laptime.spec import RunSpec
 
 PEERS = Path(__file__).with_name("peers")
 
 
-def run_peer(
-    name: str, asked: argparse.Namespace, data: str, timeout_s: float, say: Callable[[str], None]
-) -> dict[str, object]:
+def run_peer(spec: RunSpec, say: Callable[[str], None]) -> dict[str, object]:
     """What a peer's own process gives a record.
 
     Args:
-        name: of its script.
-        asked: the bench's options.
-        data: a store's folder.
-        timeout_s: seconds after which it is ended.
+        spec: whose variant is named after the script; its data is a store.
         say: takes sentences.
     """
-    command = [sys.executable, str(PEERS / f"{name}.py"), data, "--device", asked.device]
-    command += ["--epochs", str(asked.epochs)]
-    if asked.limit_train:
-        command += ["--images", str(asked.limit_train)]
-    if asked.limit_test:
-        command += ["--test-images", str(asked.limit_test)]
-    if name == "expert" and asked.device == "cpu":
+    name = spec.variant.removeprefix("peer-")
+    command = [sys.executable, str(PEERS / f"{name}.py"), spec.data.path, "--device", spec.device]
+    command += ["--epochs", str(spec.epochs)]
+    if spec.limit_train:
+        command += ["--images", str(spec.limit_train)]
+    if spec.limit_test:
+        command += ["--test-images", str(spec.limit_test)]
+    if name == "expert" and spec.device == "cpu":
         command += ["--mode", "none", "--batch-size", "512"]
     begin = time.time()
     try:
-        with device_lock(lock_name(asked.device), say):
-            epochs = peer_epochs(command, timeout_s)
+        with device_lock(lock_name(spec.device), say):
+            epochs = peer_epochs(command, spec.timeout_s)
     except subprocess.TimeoutExpired:
-        return {"status": "failed", "error": f"ran past the {timeout_s:.0f} s that were left"}
+        return {"status": "failed", "error": f"ran past its time-out of {spec.timeout_s:.0f} s"}
     except subprocess.CalledProcessError as error:
         words = error.stderr.strip().splitlines() or ["nothing"]
         return {"status": "failed", "error": f"the peer ended with {error.returncode}; last words: {words[-1]}"}

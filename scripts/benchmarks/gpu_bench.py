@@ -1,0 +1,234 @@
+"""Runs the steps of `scripts/bench gpu` within its budget, and keeps the ladder's record with what they showed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from gpu_plan import Step, plan_of, planned, rung_step
+from peer_runs import run_peer
+
+from laptime.catalogue import find_workload
+from laptime.compare.quality import Rules, quality_floor
+from laptime.errors import DataError, UsageError
+from laptime.ladder.climb import Climb, fastest_s, standing_of
+from laptime.ladder.request import make_request, make_spec, settled_preset
+from laptime.ladder.surroundings import commit
+from laptime.launchers import launch
+from laptime.launchers.base import RECORD, Hooks
+from laptime.records import (
+    LadderRecord,
+    LeftOut,
+    ProbeRecord,
+    Rung,
+    RunRecord,
+    read_ladder,
+    read_record,
+    write_json,
+    write_record,
+)
+from laptime.spec import DataSpec, OptimizationSpec, RunSpec
+from laptime.variants import Variant, baseline_of
+
+_LEAST_S = 5.0
+# Seconds of imports, and of a profile.
+_AROUND_S, _PROFILE_S = 8.0, 20.0
+# One epoch says nothing of quality, so rungs are judged by their times alone.
+_BY_TIME = Rules(floor=0.0, real_data=False, test_count=0)
+
+
+def say(text: str) -> None:
+    """Prints a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+class Bench:
+    """One go of the bench, or the next one in the same folder, which takes what is there as it is.
+
+    Attributes:
+        runs: by variant.
+        settled: the optimizations of a variant with what its first process chose by timing.
+        not_run: variants for which no time was left.
+    """
+
+    def __init__(self, asked: argparse.Namespace, data: DataSpec, probe: ProbeRecord, begin: float) -> None:
+        self.asked, self.data, self.begin, self.folder = asked, data, begin, Path(asked.out)
+        self.request = make_request(
+            workload=asked.workload,
+            preset="full",
+            device=asked.device,
+            epochs=asked.final_epochs,
+            limit_train=asked.limit_train,
+            limit_test=asked.limit_test,
+        )
+        self.plan, self.probe = plan_of(asked, probe)
+        self.runs: dict[str, list[RunRecord]] = {}
+        self.settled: dict[str, tuple[OptimizationSpec, ...]] = {}
+        self.not_run: dict[str, str] = {}
+        self.record = self._ladder_record()
+        self._refuse_another()
+        self._save()
+
+    def _ladder_record(self) -> LadderRecord:
+        entry, preset = find_workload(self.asked.workload), settled_preset(self.request)
+        return LadderRecord(
+            id=f"{time.strftime('%Y%m%d-%H%M%S')}-{entry.name}-gpu",
+            workload=entry.name,
+            preset="full",
+            device=self.asked.device,
+            data=self.data,
+            probe=self.probe,
+            epochs=self.asked.final_epochs,
+            limit_train=preset.limit_train,
+            limit_test=preset.limit_test,
+            quality=entry.quality,
+            quality_floor=quality_floor(entry.name, len(self.data.classes)),
+            commit=os.environ.get("LAPTIME_COMMIT") or commit(),
+            started_at=time.time(),
+        )
+
+    def _refuse_another(self) -> None:
+        """Refuses a folder with another ladder in it, or with one of another machine."""
+        path = self.folder / "ladder.json"
+        if not path.is_file():
+            return
+        before, own = read_ladder(path), self.record
+        said: tuple[tuple[str, Callable[[LadderRecord], object]], ...] = (
+            ("workload", lambda r: (r.workload, r.device, r.limit_train, r.limit_test, r.data.digest)),
+            ("machine", lambda r: r.probe.machine.fingerprint),
+            ("commit", lambda r: r.commit),
+        )
+        for what, of in said:
+            if of(before) != of(own):
+                raise UsageError(f"--out {self.folder} holds a ladder of another {what}: give another folder.")
+
+    def run(self) -> None:
+        """The planned steps, then rung by rung."""
+        steps = planned(self.asked, self.plan.refused)
+        for step in sorted(steps, key=self._failed_before):  # what may fail again comes last
+            self.take(step)
+        if "rungs" in self.asked.phases:
+            self._climb()
+
+    def left_s(self) -> float:
+        """Seconds of the budget that are left."""
+        return float(self.asked.budget_s) - (time.monotonic() - self.begin)
+
+    def _climb(self) -> None:
+        baseline, quality = baseline_of(self.asked.device), self.record.quality
+        standing = standing_of(baseline, self.runs.get(baseline.name, []), quality)
+        climb = Climb(self.plan, standing, _BY_TIME, quality)
+        for group in self.plan.rungs:
+            variant, rung = climb.next_rung(group)
+            if variant.optimizations == climb.best.optimizations:
+                continue  # a second try of what joined at the first
+            record = self.take(rung_step(variant, rung))
+            if record is not None:
+                chosen = replace(variant, optimizations=record.settled or variant.optimizations)
+                self._put(climb.judge(chosen, rung, record))
+
+    def take(self, step: Step) -> RunRecord | None:
+        """The record of a step, from this go or an earlier one; None where no time is left for it."""
+        name = step.variant.name
+        record = self._kept(step)
+        if record is None:
+            needed = self._needs_s(step)
+            if self.left_s() < needed:
+                why = f"not run: of the budget {max(0.0, self.left_s()):.0f} s were left for some {needed:.0f} s"
+                self.not_run[name] = why
+                say(f"{name} #{step.repeat}: {why}")
+                return None
+            record = self._started(step)
+        if name not in self.runs:
+            self._put(step.rung)
+        self.runs.setdefault(name, []).append(record)
+        if record.settled:
+            self.settled.setdefault(name, record.settled)
+        self._save()
+        self._tell(step, record)
+        return record
+
+    def _needs_s(self, step: Step) -> float:
+        """What a step takes, by an earlier process of its variant, whose check and profile are no part of it."""
+        before = next((r for r in self.runs.get(step.variant.name, ()) if r.epochs), None)
+        if before is None:
+            return max(step.needs_s, _LEAST_S)
+        epochs = sum(e.epoch_s + (e.evaluate_s or 0.0) for e in before.epochs) / len(before.epochs)
+        once = (before.startup_s or 0.0) + (before.warmup_s or 0.0) + _AROUND_S + _PROFILE_S * step.profile
+        return once + step.epochs * epochs
+
+    def _kept(self, step: Step) -> RunRecord | None:
+        """What an earlier go left of a step; what failed there is tried again."""
+        before = self._before(step)
+        return before if before is not None and before.status in ("done", "wrong") else None
+
+    def _failed_before(self, step: Step) -> bool:
+        return self._before(step) is not None and self._kept(step) is None
+
+    def _before(self, step: Step) -> RunRecord | None:
+        try:
+            return read_record(self._folder_of(step) / RECORD)
+        except DataError:
+            return None
+
+    def _folder_of(self, step: Step) -> Path:
+        return Path(self.folder, step.variant.name, str(step.repeat))
+
+    def _started(self, step: Step) -> RunRecord:
+        spec, folder = self._spec(step), self._folder_of(step)
+        if step.phase != "peers":
+            return launch("process", spec, folder, Hooks(say=say))
+        record = RunRecord(status="done", spec=spec, machine=self.probe.machine, commit=self.record.commit)
+        record = record.model_copy(update=run_peer(spec, say))
+        write_record(folder / RECORD, record)
+        return record
+
+    def _spec(self, step: Step) -> RunSpec:
+        variant = replace(step.variant, optimizations=self.chosen(step.variant))
+        update = {
+            "epochs": step.epochs,
+            "check": step.check,
+            "save_model": False,
+            "profile": "full" if step.profile else "none",
+            "ceilings": self.probe.machine.ceilings.model_dump(exclude_none=True),
+            "timeout_s": max(_LEAST_S, min(step.limit_s, self.left_s())),
+        }
+        return make_spec(self.request, variant, self.data, step.repeat).model_copy(update=update)
+
+    def chosen(self, variant: Variant) -> tuple[OptimizationSpec, ...]:
+        """A variant's optimizations with what its first process chose, or the optimized variant that it is made of."""
+        whole = f"{self.asked.device}-optimized"
+        of = variant.name if variant.name in self.settled else whole if variant.name.startswith(whole) else ""
+        known = {o.name: o for o in self.settled.get(of, ())}
+        return tuple(known.get(o.name, o) for o in variant.optimizations)
+
+    def _put(self, rung: Rung) -> None:
+        others = [r for r in self.record.rungs if r.variant != rung.variant]
+        place = next((i for i, r in enumerate(self.record.rungs) if r.variant == rung.variant), len(others))
+        self.record = self.record.model_copy(update={"rungs": (*others[:place], rung, *others[place:])})
+        self._save()
+
+    def _tell(self, step: Step, record: RunRecord) -> None:
+        best = fastest_s(record.model_copy(update={"status": "done"}))
+        found = f"{best * 1000:,.1f} ms an epoch" if best is not None else ""
+        if record.status != "done":
+            found = f"{record.status}: {record.error}" + (f" ({found})" if found else "")
+        say(f"[{self.asked.budget_s - self.left_s():4.0f} s] {step.variant.name} #{step.repeat}: {found}")
+
+    def finish(self, status: str) -> None:
+        """Writes the end into the ladder's record."""
+        repeats = max((len(r) for r in self.runs.values()), default=1)
+        self.record = self.record.model_copy(update={"status": status, "ended_at": time.time(), "repeats": repeats})
+        self._save()
+
+    def _save(self) -> None:
+        not_run = (LeftOut(variant=name, reason=why) for name, why in self.not_run.items() if name not in self.runs)
+        left_out = (*(o for o in self.plan.left_out if o.variant not in self.runs), *not_run)
+        self.record = self.record.model_copy(update={"left_out": left_out})
+        write_json(self.folder / "ladder.json", self.record)
