@@ -147,9 +147,9 @@ def _of_machine(rows: list[Told], machine: str) -> RuleHistory:
 
 def _history(rows: list[Mapping[str, float]]) -> RuleHistory:
     ran = [row for row in rows if PREDICTED in row and MEASURED in row]
-    # Runs of earlier versions hold no other prediction than the rule's own.
-    said = [(row.get(OWN, row[PREDICTED]), row[MEASURED]) for row in ran]
-    ratios = [max(measured, 0.0) / own for own, measured in said if own > 0][:LAST]
+    # Runs of earlier versions lack it: their rules said less, and would scale what is said now.
+    said = [(row[OWN], row[MEASURED]) for row in ran if row.get(OWN, 0.0) > 0]
+    ratios = [max(measured, 0.0) / own for own, measured in said][:LAST]
     return RuleHistory(
         tried=len(rows),
         faster=sum(row[MEASURED] > 0 and row.get(QUALITY) != 0 for row in ran),

@@ -29,7 +29,8 @@ FOUND = Finding(
 
 
 def told(rule: str, predicted: float, measured: float | None) -> tuple[dict[str, str], dict[str, float]]:
-    return {RULE: rule}, {PREDICTED: predicted} | ({} if measured is None else {MEASURED: measured})
+    figures = {OWN: predicted, PREDICTED: predicted}
+    return {RULE: rule}, figures | ({} if measured is None else {MEASURED: measured})
 
 
 def test_rules_are_counted_apart_and_a_failed_remedy_was_tried_without_being_faster() -> None:
@@ -62,9 +63,12 @@ def test_the_ratio_is_of_what_the_rule_itself_said() -> None:
     assert found.error == pytest.approx(0.01)
 
 
-def test_runs_of_earlier_versions_hold_the_rule_s_own_prediction_alone() -> None:
-    found = histories([scaled(0.2, 0.3, 0.2), told("workers", 0.2, 0.3), told("workers", 0.4, 0.8)])["workers"]
-    assert (found.ratio, found.compared) == (pytest.approx(1.5), 3)
+def test_what_rules_of_earlier_versions_said_scales_nothing() -> None:
+    labels, figures = told("workers", 0.2, 0.3)
+    old = labels, {name: value for name, value in figures.items() if name != OWN}
+    found = histories([old, scaled(0.2, 0.3, 0.2), old])["workers"]
+    assert (found.ratio, found.compared, found.tried, found.faster) == (pytest.approx(1.0), 1, 3, 3)
+    assert histories([old])["workers"].ratio is None
 
 
 def test_what_was_slower_brought_nothing_and_what_failed_says_nothing() -> None:
