@@ -17,15 +17,14 @@ from statistics import median
 
 import torch
 
+from laptime import variants
 from laptime.catalogue import (
     LADDERS,
     OPTIMIZATIONS,
     combine,
-    exact_rungs_before,
     find_optimization,
     find_workload,
     large_batch_of,
-    of_others,
     rung_spec,
 )
 from laptime.devices import EMULATED, hopeless_here
@@ -151,12 +150,12 @@ def refused_of(workload: str) -> Collection[str]:
     data = own_of(workload)
     own = data.own if data is not None else None
     refused: Collection[str] = own.refused if own is not None else find_workload(workload).refused
-    return {*refused, *of_others(workload)}
+    return {*refused, *(o.name for o in OPTIMIZATIONS if o.workload not in ("", workload))}
 
 
 def exact_before(workload: str, device: str, rung: str) -> tuple[OptimizationSpec, ...]:
     """What the exact rungs before one in its ladder come to."""
-    return exact_rungs_before(device, rung, refused_of(workload))
+    return variants.exact_before(device, rung, workload, refused_of(workload))
 
 
 @dataclass(frozen=True)

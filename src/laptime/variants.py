@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from laptime.catalogue import (
@@ -128,6 +129,14 @@ def joins_by_name(device: str, rung: str, workload: str = "") -> bool:
     """Whether a rung is in a device's optimized variant, of a workload, before any ladder has measured it."""
     entry = find_optimization(rung_spec(rung).name)
     return not (entry.only_shown or device in entry.earned or entry.workload not in ("", workload))
+
+
+def exact_before(device: str, rung: str, workload: str, refused: Collection[str]) -> tuple[OptimizationSpec, ...]:
+    """What the exact rungs before one in its ladder come to, less the refused ones: a probe's steps have them."""
+    rungs = LADDERS[device]
+    joining = (r for r in rungs[: rungs.index(rung)] if joins_by_name(device, r, workload))
+    chosen = (o for o in map(rung_spec, joining) if o.name not in refused)
+    return combine((), *(o for o in chosen if find_optimization(o.name).klass == "exact"))
 
 
 def without(whole: Variant, name: str) -> Variant:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from laptime.catalogue.ladders import COMPILE_RUNGS, DEVICES, LADDERS, PARALLEL, RUNGS, STAGES, STATISTICAL, WITHOUT
 from laptime.catalogue.optimizations import OPTIMIZATIONS
 from laptime.catalogue.own import is_own, own_entry
@@ -129,20 +127,6 @@ def combine(chosen: tuple[OptimizationSpec, ...], *added: OptimizationSpec) -> t
 
 def _exclude(one: OptimizationEntry, other: OptimizationEntry) -> bool:
     return one.alone or other.alone or one.name in other.excludes or other.name in one.excludes
-
-
-def exact_rungs_before(device: str, rung: str, refused: Collection[str]) -> tuple[OptimizationSpec, ...]:
-    """What the exact rungs before one in a device's ladder come to, without those refused or yet to be earned."""
-    rungs = LADDERS[device]
-    chosen = [o for o in map(rung_spec, rungs[: rungs.index(rung)]) if o.name not in refused]
-    entries = [find_optimization(o.name) for o in chosen]
-    exact = [o for o, e in zip(chosen, entries, strict=True) if e.klass == "exact" and device not in e.earned]
-    return combine((), *exact)
-
-
-def of_others(workload: str) -> set[str]:
-    """Optimizations that are for another workload alone."""
-    return {o.name for o in OPTIMIZATIONS if o.workload not in ("", workload)}
 
 
 def options_of(spec: OptimizationSpec) -> dict[str, Option]:

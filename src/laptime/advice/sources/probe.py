@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from laptime.advice.signals import Signals
 from laptime.advice.sources.record import bf16_rates
-from laptime.catalogue import OPTIMIZATIONS, WORKLOADS, exact_rungs_before, of_others
+from laptime.catalogue import OPTIMIZATIONS, WORKLOADS
 from laptime.records import ProbeRecord
+from laptime.variants import exact_before
 
 # A probe at the large batch is the one that holds from here on; below, the one at the baseline's.
 _LARGE = 256
@@ -39,8 +40,8 @@ def _apart(found: Signals, rung: str) -> str:
     if found.optimizations is None:
         return ""
     entry = next((w for w in WORKLOADS if w.name == found.workload), None)
-    refused = {*found.refusals, *(entry.refused if entry else ()), *of_others(found.workload)}
-    theirs = [o.name for o in exact_rungs_before(found.device, rung, refused)]
+    refused = {*found.refusals, *(entry.refused if entry else ())}
+    theirs = [o.name for o in exact_before(found.device, rung, found.workload, refused)]
     own = {o.name for o in found.optimizations}
     more = [name for name in theirs if name not in own]
     less = [o.name for o in OPTIMIZATIONS if o.klass == "exact" and o.name in own and o.name not in theirs]
