@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.ladder.advised import a_finding, a_run, make_ladder, the_advice, through
 
-from laptime.records import RunRecord
+from laptime.records import RunRecord, read_ladder
 
 BASELINE, RESIDENT, TAPS = "cpu-baseline", "cpu-resident", "cpu-baseline+dead-taps"
 TRAINING = "verification, a whole training for its quality"
@@ -118,3 +118,25 @@ def test_a_ladder_as_short_as_the_turns_needs_no_training(tmp_path, monkeypatch)
     measured = ladder.counsel.advice[BASELINE].findings[0].measured
     assert measured.quality_kept is True
     assert measured.quality.startswith("quality better: accuracy 83.0 %")
+
+
+def test_a_ladder_that_was_interrupted_in_the_training_goes_on_with_it_alone(tmp_path, monkeypatch):
+    started = []
+
+    def run(spec):
+        started.append(spec.variant)
+        if spec.epochs == 3 and spec.variant == TAPS and len(started) == 9:
+            raise KeyboardInterrupt
+        return reaching(0.83)(spec)
+
+    with pytest.raises(KeyboardInterrupt):
+        judged(tmp_path, monkeypatch, run)
+    ended = read_ladder(tmp_path / "ladder" / "ladder.json").turns
+    assert (ended, len(started)) == (8, 9)  # two of the ladder, three rounds of two; and the training
+    finding = a_finding("taps", TAPS, klass="statistical")
+    ladder = make_ladder(tmp_path, monkeypatch, the_advice({BASELINE: (finding,)}), run)
+    ladder.before = ended
+    told = through(ladder)
+    assert (len(told), len(started)) == (9, 10)
+    measured = ladder.counsel.advice[BASELINE].findings[0].measured
+    assert (measured.n, measured.quality_kept) == (3, True)
