@@ -33,6 +33,32 @@ class Workload:
 """
 )
 
+# The pieces that everybody's training has: a bound for the gradient, an optimizer and a schedule of its own.
+NORM = 0.05
+SCHEDULE = "return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / whole)"
+PIECES = TUPLE.replace("nn.Dropout(), ", "").replace(
+    "    batch_size = 16\n",
+    f"""    batch_size = 16
+    learning_rate = 0.1
+    clip_norm = {NORM}
+
+    def optimizer(self, parameters, lr):
+        return torch.optim.SGD(parameters, lr=lr, momentum=0.9)
+
+    def schedule(self, optimizer, steps_per_epoch, epochs):
+        whole = steps_per_epoch * epochs
+        {SCHEDULE}
+""",
+)
+# A file that is a script, too, and asks for its arguments where it is imported.
+ARGUMENTS = """\
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int, default=8)
+WIDTH = parser.parse_args().width
+"""
+
 # As the models of Hugging Face's transformers: called with the batch's names, the loss in what they return.
 DICTIONARY = (
     IMPORTS

@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.hooks import RemovableHandle
 
 from laptime.catalogue import WORKLOADS
@@ -33,9 +35,11 @@ from laptime.spec import DataSpec, OwnSpec
 from laptime.trees import Tree, samples, tensors
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch
-from laptime.workloads.own import answered, probe_optimizer, takes
+from laptime.workloads.own import answered, clip_norm, probe_optimizer, takes
 
 _ITEMS = 8
+# Steps that a schedule is walked for.
+_STEPS = 4
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
 
 
@@ -62,6 +66,7 @@ def inspect(name: str) -> DataSpec:
         **shapes(batch, itertools.chain([again], _others(data, samples(batch)))),
         **gathering(stepped.outputs, samples(batch)),
         **_optimizer(data, rate),
+        **_schedule(data, rate, -(-len(data.train) // batch_size)),
         **refused_workers(data),
     }
     return DataSpec(
@@ -81,6 +86,8 @@ def inspect(name: str) -> DataSpec:
             refused=refused,
             file=digest_of(file),
             lightning=isinstance(data.workload, LightningWorkload),
+            clip_norm=None if clip_norm(data.workload) is None else _number(data, "clip_norm", 1.0, float),
+            schedule=hasattr(data.workload, "schedule"),
         ),
     )
 
@@ -218,6 +225,29 @@ def _optimizer(data: OwnData, rate: float) -> dict[str, str]:
     if hasattr(data.workload, "optimizer"):
         refused["decay"] = "its own optimizer settles the decay"
     return refused
+
+
+def _schedule(data: OwnData, rate: float, steps: int) -> dict[str, str]:
+    """What goes with no schedule of the user's own over some steps, which is walked for a few; nothing without one."""
+    if not hasattr(data.workload, "schedule"):
+        return {}
+    optimizer = probe_optimizer(data.workload, rate)
+    fixed = _beside_the_rate(optimizer)
+    with told_with_line("schedule()", data.file):
+        made: Any = data.workload.schedule(optimizer, steps, 1)
+        for _ in range(min(_STEPS, steps)):
+            optimizer.step()
+            made.step()
+    refused = {"onecycle": "its own schedule settles the learning rate"}
+    if not isinstance(made, LRScheduler) or _beside_the_rate(optimizer) != fixed:
+        refused["graph"] = "its schedule changes more than the learning rate, or in ways of its own"
+    return refused
+
+
+def _beside_the_rate(optimizer: Optimizer) -> list[tuple[Any, ...]]:
+    """What a recorded step holds as numbers; momentum, which some schedules cycle, above all."""
+    names = ("momentum", "betas", "weight_decay")
+    return [tuple(group.get(name) for name in names) for group in optimizer.param_groups]
 
 
 def main(arguments: list[str]) -> int:

@@ -17,6 +17,9 @@ class Workload(Protocol):
 
     - `batch_size` (default 32) and `learning_rate` (default 1e-3);
     - `optimizer(parameters, lr)`, which makes an optimizer of torch.optim's interface (default: Adam);
+    - `clip_norm`, the largest norm (L2) of the whole gradient, to which it is scaled down (default: any);
+    - `schedule(optimizer, steps_per_epoch, epochs)`, which makes a schedule of torch.optim.lr_scheduler's interface,
+      moved on after each step of the optimizer (default: none);
     - `collate_fn`, as DataLoader takes it (default: torch's);
     - `name`, for the experiment in MLflow (default: the file's name).
     """

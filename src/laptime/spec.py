@@ -48,6 +48,8 @@ class OwnSpec(Frozen):
         refused: optimizations that are not for it, each with the reason.
         file: SHA-256 of the file, so that no run trains another version of it.
         lightning: whether it is a LightningModule.
+        clip_norm: the largest norm of its gradient; None for any.
+        schedule: whether it has a schedule of its own.
     """
 
     attribute: str
@@ -58,6 +60,8 @@ class OwnSpec(Frozen):
     refused: dict[str, str] = Field(default_factory=dict)
     file: str = ""
     lightning: bool = False
+    clip_norm: Annotated[float, Field(gt=0)] | None = None
+    schedule: bool = False
 
 
 class DataSpec(Frozen):

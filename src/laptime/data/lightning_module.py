@@ -87,6 +87,12 @@ class LightningWorkload:
         """That of the optimizer's first group, before a schedule."""
         return float(self._optimizer.param_groups[0]["lr"])
 
+    @property
+    def clip_norm(self) -> float | None:
+        """The module's own, where it says what is the Trainer's `gradient_clip_val` otherwise."""
+        found: float | None = getattr(self._first, "clip_norm", None)
+        return found
+
     def model(self) -> nn.Module:
         """See `laptime.Workload`: a fresh module, its steps behind `forward`."""
         return Steps(self._made(again=True))

@@ -18,15 +18,26 @@ from laptime.engine.scores import require_scoring
 from laptime.errors import UsageError
 from laptime.optimizations import apply
 from laptime.optimizations.augment import Augmented
-from laptime.optimizations.base import AnyData, ConstantRate, Loader, Loading, Mark, Parts, Recipe, adam
+from laptime.optimizations.base import (
+    AnyData,
+    ConstantRate,
+    Loader,
+    Loading,
+    Mark,
+    Parts,
+    Recipe,
+    adam,
+    constant,
+    unclipped,
+)
 from laptime.optimizations.boxes import mirrored
 from laptime.optimizations.data import items
 from laptime.optimizations.optimizer import build_optimizer, sgd
-from laptime.optimizations.step import tutorial_step
+from laptime.optimizations.step import clipping, tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.workloads import find
 from laptime.workloads.detection import resize_to
-from laptime.workloads.own import OwnWorkload, own_optimizer, workload_name
+from laptime.workloads.own import OwnWorkload, clip_norm, own_optimizer, own_schedule, workload_name
 from laptime.world import ALONE, World
 
 
@@ -55,7 +66,7 @@ def make_recipe(
     copies = world.size if any(options_of(o).get("scaling") == "weak" for o in exchanges) else 1
     workload = OwnWorkload(workload_name(spec), data) if isinstance(data, OwnData) else find(spec.workload)
     seed_all(spec.seed)
-    own = own_optimizer(data.workload) if isinstance(data, OwnData) else None
+    user = data.workload if isinstance(data, OwnData) else None
     channels, height, width = _image_shape(data)
     model = workload.make_model(len(data.classes), spec.weights, channels)
     baseline = Recipe(
@@ -73,7 +84,9 @@ def make_recipe(
         step=tutorial_step,
         world=world,
         copies=copies,
-        make_optimizer=own or adam,
+        make_optimizer=own_optimizer(user) or adam,
+        make_schedule=own_schedule(user, spec.epochs) or constant,
+        clip_norm=clip_norm(user),
         notes=data.notes if isinstance(data, OwnData) else (),
     )
     if isinstance(data, BoxData):
@@ -150,4 +163,5 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         average=recipe.make_average(model, len(loader)) if recipe.make_average else None,
         scaler=GradScaler(recipe.device.type, enabled=recipe.loss_scaling),
         driver=recipe.driver,
+        clip=unclipped if recipe.clip_norm is None else clipping(recipe.clip_norm),
     )

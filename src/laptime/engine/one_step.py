@@ -23,7 +23,8 @@ from laptime.engine.build import build, make_recipe
 from laptime.engine.loop import driven_step
 from laptime.engine.plain import plain_gradients
 from laptime.engine.still import silence, still
-from laptime.optimizations.base import AnyData, Loading, Modes, Parts, Recipe, batches, permutation, shares
+from laptime.optimizations.base import AnyData, Loading, Parts, Recipe, batches, permutation, shares, unclipped
+from laptime.optimizations.modes import Modes
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.trees import Tree, mapped, samples, sent
 from laptime.workloads.base import Batch
@@ -116,6 +117,7 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> 
     if side.strict:
         recipe = replace(recipe, modes=replace(_STRICT, benchmark=recipe.modes.benchmark))
     parts: Parts = build(recipe, mark=lambda _: None)
+    parts.clip = unclipped  # gradients are compared as the backward pass leaves them, also where a trainer would clip
     silence(parts.model, side.frozen)
     recipe.workload.steady(parts.model)
     if side.rounded:

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData
+from laptime.optimizations.modes import AS_TORCH, Modes
 from laptime.spec import Option
 from laptime.workloads.base import Batch, Counts, Output, Workload
 from laptime.world import ALONE, World
@@ -79,6 +80,10 @@ def no_exchange(model: nn.Module) -> None:
     """The gradients of one process are whole as they are."""
 
 
+def unclipped(parts: Parts) -> None:
+    """Gradients go to the optimizer as they are."""
+
+
 @dataclass
 class Parts:
     """What the loop works with; built fresh for each run from a recipe.
@@ -89,6 +94,7 @@ class Parts:
         forward: net and batch to loss and right answers, with the precision of the run.
         step: one training step, from batch to counts.
         exchange: called between backward and optimizer; where ranks exchange gradients by themselves.
+        clip: called after the exchange, before the optimizer; where gradients are bounded.
         average: the moving average of the weights, where the recipe has one.
         scaler: scales the loss for fp16 gradients; switched off, it hands everything through.
         driver: see `Recipe.driver`.
@@ -108,6 +114,7 @@ class Parts:
     scaler: GradScaler
     average: Average | None = None
     driver: Driver | None = None
+    clip: Callable[[Parts], None] = unclipped
 
     @property
     def evaluated(self) -> nn.Module:
@@ -128,26 +135,6 @@ def one_group(model: nn.Module) -> Groups:
 def constant(optimizer: Optimizer, steps: int) -> Schedule:
     """No schedule."""
     return ConstantRate()
-
-
-@dataclass(frozen=True)
-class Modes:
-    """Number modes of the process on NVIDIA GPUs, as torch has them by default.
-
-    Attributes:
-        matmul_tf32, cudnn_tf32: products and convolutions of fp32 tensors with 10 bits of mantissa.
-        benchmark: cuDNN times its kernels for each new shape.
-    """
-
-    matmul_tf32: bool = False
-    cudnn_tf32: bool = True
-    benchmark: bool = False
-
-    def apply(self) -> None:
-        """Sets them in this process."""
-        torch.set_float32_matmul_precision("high" if self.matmul_tf32 else "highest")
-        torch.backends.cudnn.allow_tf32 = self.cudnn_tf32
-        torch.backends.cudnn.benchmark = self.benchmark
 
 
 @dataclass(frozen=True)
@@ -178,6 +165,7 @@ class Recipe:
         make_optimizer: optimizer from parameter groups, learning rate and `optimizer_options`.
         make_groups: parameter groups of the finished model, with what is special about each.
         optimizer_options: further arguments of the optimizer.
+        clip_norm: the largest norm (L2) of the whole gradient; None for any.
         augments: applied in turn to each training batch, on the run's device: batch, the samples' indices [B], epoch.
         epoch_sizes: height and width of the training images by epoch; empty where they are `image_size` in all.
         make_average: moving average of a model's weights, from the model and the steps of an epoch.
@@ -214,6 +202,7 @@ class Recipe:
     make_optimizer: MakeOptimizer = adam
     make_groups: Callable[[nn.Module], Groups] = one_group
     optimizer_options: dict[str, Any] = field(default_factory=dict)
+    clip_norm: float | None = None
     augments: tuple[Augment, ...] = ()
     epoch_sizes: tuple[tuple[int, int], ...] = ()
     make_average: MakeAverage | None = None
@@ -224,7 +213,7 @@ class Recipe:
     copies: int = 1
     precision: str = "fp32"
     loading: Loading = Loading()
-    modes: Modes = Modes()
+    modes: Modes = AS_TORCH
     loss_scaling: bool = False
     rate_on_device: bool = False
     evaluate_on: torch.device | None = None

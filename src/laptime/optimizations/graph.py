@@ -40,6 +40,7 @@ def device_work(p: Parts, batch: Batch) -> Counts:
     output = p.forward(p.net, batch)
     p.scaler.scale(output.loss).backward()
     p.exchange(p.model)
+    p.clip(p)
     p.scaler.step(p.optimizer)
     p.scaler.update()
     p.optimizer.zero_grad(set_to_none=True)

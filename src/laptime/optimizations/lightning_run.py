@@ -58,8 +58,13 @@ class Run(LightningModule):
         """See LightningModule."""
         self.p.mark("backward")
 
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """See LightningModule."""
+        self.p.clip(self.p)
+
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         """See LightningModule."""
+        self.p.schedule.step()
         self.p.mark("optimizer")
 
     def on_train_epoch_end(self) -> None:

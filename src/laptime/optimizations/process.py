@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from laptime.optimizations.base import Modes, Options, Recipe
+from laptime.optimizations.base import Options, Recipe
+from laptime.optimizations.modes import Modes
 from laptime.world import threads_of
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3

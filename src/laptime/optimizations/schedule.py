@@ -16,6 +16,8 @@ from laptime.optimizations.base import MakeSchedule, Options, Recipe, Schedule, 
 def large_batch(recipe: Recipe, options: Options) -> Recipe:
     """Takes larger steps, with the learning rate scaled by the root of the batch (the rule for Adam) and OneCycle.
 
+    A schedule of the user's own stays, over fewer steps.
+
     Sources: square-root scaling for adaptive optimizers, Malladi et al. 2022 (arXiv:2205.10287); OneCycle, Smith and
     Topin 2018 (arXiv:1708.07120).
     """
@@ -28,8 +30,11 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
     kinds: dict[str, MakeSchedule] = {"onecycle": one_cycle, "constant": constant}
     if options["schedule"] not in kinds:
         raise UsageError(f"large-batch:schedule={options['schedule']} is unknown: give onecycle or constant.")
-    make_schedule = kinds[str(options["schedule"])]
-    return replace(recipe, batch_size=size, learning_rate=peak, make_schedule=make_schedule, settled=settled)
+    if recipe.make_schedule is constant:
+        recipe = replace(recipe, make_schedule=kinds[str(options["schedule"])])
+    else:
+        recipe = replace(recipe, notes=(*recipe.notes, "the larger batch trains by the workload's own schedule"))
+    return replace(recipe, batch_size=size, learning_rate=peak, settled=settled)
 
 
 def onecycle(recipe: Recipe, options: Options) -> Recipe:

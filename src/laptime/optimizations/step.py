@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+
+from torch import nn
 
 from laptime.optimizations.base import Options, Parts, Recipe
 from laptime.workloads.base import Batch, Counts
@@ -15,6 +18,7 @@ def tutorial_step(p: Parts, batch: Batch) -> Counts:
     p.scaler.scale(output.loss).backward()
     p.exchange(p.model)
     p.mark("backward")
+    p.clip(p)
     p.scaler.step(p.optimizer)
     p.scaler.update()
     p.schedule.step()
@@ -33,12 +37,26 @@ def plain_step(p: Parts, batch: Batch) -> Counts:
     p.scaler.scale(output.loss).backward()
     p.exchange(p.model)
     p.mark("backward")
+    p.clip(p)
     p.scaler.step(p.optimizer)
     p.scaler.update()
     p.schedule.step()
     p.optimizer.zero_grad()
     p.mark("optimizer")
     return output.detached()
+
+
+def clipping(norm: float) -> Callable[[Parts], None]:
+    """Bounds the whole gradient's norm (L2), of all ranks' mean; does not wait for the device.
+
+    Source: Pascanu et al. 2013 (arXiv:1211.5063).
+    """
+
+    def clip(p: Parts) -> None:
+        p.scaler.unscale_(p.optimizer)  # of fp16; elsewhere nothing
+        nn.utils.clip_grad_norm_(p.model.parameters(), norm)
+
+    return clip
 
 
 def no_reads(recipe: Recipe, options: Options) -> Recipe:

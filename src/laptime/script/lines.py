@@ -29,13 +29,15 @@ class Fit:
 
 @dataclass(frozen=True)
 class Base:
-    """What the baseline of a workload trains with."""
+    """What the baseline of a workload trains with; `clipped` and `schedule` are the user's own."""
 
     batch_size: int
     learning_rate: float
     device: str
     own: bool
     boxes: bool = False
+    clipped: bool = False
+    schedule: bool = False
     sgd: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -66,9 +68,9 @@ def rate_lines(o: Chosen, base: Base) -> list[str]:
     return lines
 
 
-def has_onecycle(o: Chosen) -> bool:
+def has_onecycle(o: Chosen, base: Base) -> bool:
     """Whether the learning rate follows OneCycle."""
-    large = o["large_batch"]
+    large = o["large_batch"] if not base.schedule else None
     return o["onecycle"] is not None or (large is not None and large["schedule"] == "onecycle")
 
 

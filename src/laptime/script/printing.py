@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,8 @@ class _Subject:
         """The baseline that the variant changes."""
         device, own = DEVICES[self.variant.device], self.data.own if self.data else None
         if own is not None:
-            return lines.Base(own.batch_size, own.learning_rate, device, own=True)
+            base = lines.Base(own.batch_size, own.learning_rate, device, own=True)
+            return replace(base, clipped=own.clip_norm is not None, schedule=own.schedule)
         entry = find_workload(self.workload)
         size = self.fit.batch_size if self.fit else entry.batch_size
         return lines.Base(size, entry.learning_rate, device, own=False, boxes=entry.boxes, sgd=entry.sgd)
@@ -131,11 +132,13 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "autocast": autocast,
         "loader": loader,
         "wrapped": bool(nets),
-        "steps_needed": o["ema"] is not None or lines.has_onecycle(o),
+        "steps_needed": o["ema"] is not None or lines.has_onecycle(o, base) or base.schedule,
         "needs_size": any(o[name] is not None for name in ("dead_taps", "products", "progressive_resizing")),
         "rate_lines": rates,
         "rate_name": rate,
-        "onecycle": lines.has_onecycle(o),
+        "onecycle": lines.has_onecycle(o, base),
+        "schedule": base.schedule,
+        "clipped": base.clipped,
         "optimizer_lines": lines.optimizer_lines(o, base, rate),
         "process_lines": lines.process_lines(o),
         "model_lines": lines.model_lines(o, timed, own),

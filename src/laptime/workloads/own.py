@@ -79,7 +79,7 @@ def _line(user: Protocol) -> int | str:
     return code.co_firstlineno if code else "unknown"
 
 
-def own_optimizer(user: Protocol) -> Callable[..., Optimizer] | None:
+def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:
     """The user's factory of optimizers, taking further arguments as far as its class knows them; None without one."""
     factory = getattr(user, "optimizer", None)
     if factory is None:
@@ -97,6 +97,18 @@ def own_optimizer(user: Protocol) -> Callable[..., Optimizer] | None:
         return type(made)([{**g, **wanted} for g in made.param_groups], **{**known, **wanted})
 
     return make
+
+
+def own_schedule(user: Protocol | None, epochs: int) -> Callable[[Optimizer, int], Any] | None:
+    """The user's schedule over the steps of so many epochs; None without one."""
+    factory = getattr(user, "schedule", None)
+    return factory and (lambda optimizer, steps: factory(optimizer, steps // epochs, epochs))
+
+
+def clip_norm(user: Protocol | None) -> float | None:
+    """The largest norm of the user's gradient; None for any."""
+    found: float | None = getattr(user, "clip_norm", None)
+    return found
 
 
 def takes(kind: type[Optimizer], option: str) -> bool:

@@ -150,6 +150,17 @@ def test_a_part_that_is_not_trained_stays_as_it_is(file):
     assert torch.equal(parts.model.module.net[0].weight, recipe.data.workload.model().module.net[0].weight)
 
 
+def test_the_gradient_is_bounded_where_the_module_says_so(file):
+    name = lit(file, ("class Lit(LightningModule):\n", "class Lit(LightningModule):\n    clip_norm = 1e-4\n\n"))
+    _, parts, recipe, spec = trained(name)
+    parts.step(parts, next(iter(parts.loader.epoch(0))))
+    assert (recipe.clip_norm, spec.data.own.clip_norm) == (1e-4, 1e-4)
+    parts.forward(parts.net, next(iter(parts.loader.epoch(0)))).loss.backward()
+    parts.clip(parts)
+    norm = torch.cat([p.grad.flatten() for p in parts.model.parameters()]).norm()
+    assert float(norm) == pytest.approx(1e-4, rel=1e-3)
+
+
 def test_a_schedule_and_hooks_between_epochs_are_left_out_with_a_note(file):
     two = f"made = {ADAMW[7:]}\n        return [made], [torch.optim.lr_scheduler.StepLR(made, 1)]"
     hook = "    def on_train_epoch_end(self):\n        raise ValueError\n\n"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.own_files import DICTIONARY, write
+from tests.own_files import ARGUMENTS, DICTIONARY, write
 
 from laptime import worker
 from laptime.inspecting import inspect
@@ -18,8 +18,6 @@ from laptime.spec import RunSpec
 from laptime.variants import resolve
 
 _NUMBER = itertools.count()
-PARSES = "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--width', type=int, default=8)\n"
-ARGUMENTS = PARSES + "WIDTH = parser.parse_args().width\n"
 
 
 @pytest.fixture

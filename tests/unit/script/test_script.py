@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import AUGMENTED, DICTIONARY, TUPLE, write
+from tests.own_files import ARGUMENTS, AUGMENTED, DICTIONARY, PIECES, TUPLE, write
 from tests.samples import write_folder
 from tests.unit.script.script_runs import EPOCHS, run_laptime, run_scripts
 
@@ -43,6 +43,7 @@ OWN = {
     "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
     "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
+    "pieces_file": (ARGUMENTS + PIECES, ("cpu-baseline", "cpu-baseline+large-batch:size=32+ema:every=1+no-reads")),
     "augmented_file": (AUGMENTED, ("cpu-baseline", "cpu-baseline+workers:count=2")),
 }
 
@@ -94,7 +95,7 @@ def test_what_is_printed_is_tidy(tmp_path):
             (tmp_path / f"{workload}_{name}.py").write_text(printed_with(name, workload), encoding="utf-8")
         for name in names:
             (tmp_path / f"{workload}_{name}.py").write_text(print_script(resolve(name), workload), encoding="utf-8")
-    for text in (TUPLE, DICTIONARY):
+    for text in (TUPLE, DICTIONARY, PIECES):
         data = inspect(write(tmp_path / "own_tidy.py", text))
         sys.modules.pop("own_tidy")
         for name in ("cpu-baseline", "cpu-baseline+workers", "cpu-baseline+resident+fused-optimizer+bf16"):
