@@ -96,7 +96,8 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
 def process_s(record: RunRecord, epochs: int) -> float:
     """Seconds that a process as this one takes for so many counted epochs, with neither check nor profile."""
     lap = median(e.epoch_s + (e.evaluate_s or 0.0) for e in record.epochs)
-    return (record.startup_s or _STARTUP_S) + (record.warmup_s or 0.0) + epochs * lap
+    # A record's start-up begins after the imports.
+    return max(_STARTUP_S, record.startup_s or 0.0) + (record.warmup_s or 0.0) + epochs * lap
 
 
 def _rates(entry: WorkloadEntry, places: Places) -> tuple[dict[str, float], str]:

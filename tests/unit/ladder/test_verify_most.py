@@ -83,16 +83,16 @@ def test_what_verification_takes_is_told_by_what_the_advised_variants_took(tmp_p
     def run(spec):
         record = a_run(spec)
         epochs = tuple(e.model_copy(update={"epoch_s": 10 * e.epoch_s, "evaluate_s": 2.0}) for e in record.epochs)
-        return record.model_copy(update={"epochs": epochs, "startup_s": 5.0, "warmup_s": 1.0})
+        return record.model_copy(update={"epochs": epochs, "startup_s": 10.0, "warmup_s": 1.0})
 
     findings = (a_finding("taps", f"{BASELINE}+dead-taps", klass="statistical"),)
     ladder = make_ladder(tmp_path, monkeypatch, the_advice({}), run)
     through(ladder)
     found = Verification(ladder, {BASELINE: Advice(findings=findings)})
-    # Three rounds of two processes of 5 + 1 + 2 x 12 seconds, and one training of 5 + 1 + 3 x 12.
+    # Three rounds of two processes of 10 + 1 + 2 x 12 seconds, and one training of 10 + 1 + 3 x 12.
     assert list(found.told()) == [
         f"Verifying what advice proposes (1 on {BASELINE}): 7 turns (whole trainings among them: up to 1), "
-        f"about {(6 * 30 + 42) / 60:.1f} minutes."
+        f"about {(6 * 35 + 47) / 60:.1f} minutes."
     ]
     turns = []
     for turn in found.turns():
