@@ -101,7 +101,7 @@ class Bench:
         before, own = read_ladder(path), self.record
         said: tuple[tuple[str, Callable[[LadderRecord], object]], ...] = (
             ("workload", lambda r: (r.workload, r.device, r.limit_train, r.limit_test, r.data.digest)),
-            ("machine", lambda r: r.probe.machine.fingerprint),
+            ("machine", lambda r: (r.probe.machine.gpus, r.probe.machine.cpu, r.probe.machine.torch)),
             ("commit", lambda r: r.commit),
         )
         for what, of in said:

@@ -41,7 +41,8 @@ def main(arguments: list[str]) -> int:
     # The places of the data and of this checkout are those of some machine.
     place = f"--data {shlex.quote(ladder.data.asked)}"
     table = (folder / "comparison.md").read_text(encoding="utf-8").replace(place, "--data DIR").replace(f"{ROOT}/", "")
-    made = f"Made by `scripts/bench ladder --workload {ladder.workload} {_asked(ladder)}`."
+    how = f"gpu --workload {ladder.workload}" if ladder.id.endswith("-gpu") else f"ladder --workload {ladder.workload}"
+    made = f"Made by `scripts/bench {how} {_asked(ladder)}`."
     (BENCHMARKS / f"{name}.md").write_text(f"{table}\n{made}\n", encoding="utf-8")
     sys.stdout.write(f"\nWrote docs/benchmarks/{name}.md and the ledger.\n")
     return code
@@ -51,7 +52,8 @@ def _asked(ladder: LadderRecord) -> str:
     """What the ladder was asked for."""
     usual = kept_request(LadderRequest())
     words = ["--data DIR" if Path(ladder.data.asked).exists() else f"--data {ladder.data.asked}"]
-    words.append(f"--preset {ladder.preset}")
+    if ladder.request is not None:
+        words.append(f"--preset {ladder.preset}")
     for name, value in (ladder.request or {}).items():
         if name in ("workload", "data", "preset", "tracking_uri") or value == usual[name]:
             continue

@@ -96,7 +96,7 @@ def _entry(ladder: LadderRecord, variant: str, runs: list[RunRecord]) -> LedgerE
         date=datetime.fromtimestamp(last.ended_at or 0, UTC).date().isoformat(),
         data=f"{ladder.data.kind} {ladder.data.digest[:12]}",
         samples=last.kept[-1].samples,
-        epochs=ladder.epochs,
+        epochs=len(last.epochs),
         n=len(runs),
         epoch_s=round(epoch_s, 4),
         samples_per_s=round(last.kept[-1].samples / epoch_s, 1),

@@ -23,7 +23,7 @@ from laptime.spec import OptimizationSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts" / "benchmarks"
-H200 = ProbeRecord(machine=Machine(fingerprint="h200"))
+H200 = ProbeRecord(machine=Machine(gpus=("NVIDIA H200",)))
 
 
 def run_script(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -243,7 +243,7 @@ def test_the_same_command_again_goes_on(gpu, tmp_path, started, monkeypatch):
     assert started[-1].variant == "cuda-optimized"  # what failed comes last
     assert len(again.runs["cuda-baseline"]) == 1
     with pytest.raises(UsageError, match="another machine"):
-        bench_of(gpu, tmp_path, probe=ProbeRecord(machine=Machine(fingerprint="h100")))
+        bench_of(gpu, tmp_path, probe=ProbeRecord(machine=Machine(gpus=("NVIDIA H100",))))
     with pytest.raises(UsageError, match="another workload"):
         bench_of(gpu, tmp_path, "--limit-train", "40")
 

@@ -19,13 +19,16 @@ def records(samples: int, times: tuple[float, ...], variant: str = "cpu-bf16") -
     ]
 
 
-LADDER = LadderRecord(id="x", workload="cifar", preset="full", device="cpu", data=make_data_spec(), commit="abc")
+LADDER = LadderRecord(
+    id="x", workload="cifar", preset="full", device="cpu", data=make_data_spec(), commit="abc", epochs=8
+)
 
 
 def test_medians_and_where_it_ran():
     entry = with_ladder(Ledger(), LADDER, records(100, (2.0, 3.0, 7.0))).find("cifar", "cpu-bf16")
     assert (entry.epoch_s, entry.n, entry.commit, entry.machine) == (3.0, 3, "abc", "a CPU, 2 cores")
     assert (entry.samples_per_s, entry.quality, entry.date) == (33.3, 0.5, "1970-01-01")
+    assert entry.epochs == 1  # its own, whatever the ladder's others trained
 
 
 def test_shortened_epochs_do_not_replace_whole_ones():

@@ -146,7 +146,8 @@ def dense_route(geometry: Geometry, largest: int) -> Route | None:
 def in_precision(product: Callable[..., Tensor], images: Tensor, *rest: Any) -> Tensor:
     """Custom functions are unknown to autocast, so its precision is applied here, as for a convolution."""
     device = images.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    # On shapes alone there is none. Asking torch whether there is breaks a compiled graph in 2.11.
+    if not images.is_meta and torch.is_autocast_enabled(device):
         images = images.to(torch.get_autocast_dtype(device))
     return product(images, *rest)
 
