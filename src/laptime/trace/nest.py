@@ -17,6 +17,7 @@ class Node:
     """An event of the host with what is around it.
 
     Attributes:
+        end: the event's.
         op: the nearest operator around it.
         source: the user's line that it comes from; empty where the trace has no stacks.
         inner_us: time in operators that it calls.
@@ -27,6 +28,7 @@ class Node:
     """
 
     event: Event
+    end: float
     op: Node | None
     source: str
     inner_us: float = 0.0
@@ -71,8 +73,8 @@ def nest(events: Iterable[Event]) -> list[Node]:
     stacks: dict[str, list[Node]] = defaultdict(list)
     nodes = []
     for event in events:
-        stack = stacks[event.lane]
-        while stack and stack[-1].event.end <= event.begin + _ROUNDING_US:
+        stack, ended = stacks[event.lane], event.begin + _ROUNDING_US
+        while stack and stack[-1].end <= ended:
             stack.pop()
         node = _below(event, stack[-1] if stack else None)
         stack.append(node)
@@ -84,11 +86,11 @@ def nest(events: Iterable[Event]) -> list[Node]:
 def _below(event: Event, around: Node | None) -> Node:
     own = event.name if event.kind == FRAME else ""
     if around is None:
-        return Node(event, None, own)
+        return Node(event, event.end, None, own)
     op = around if around.event.kind == OP else around.op
-    node = Node(event, op, own or around.source)
+    node = Node(event, event.end, op, own or around.source)
     if op is not None and event.kind == OP:
-        op.inner_us += min(event.dur, max(0.0, op.event.end - event.begin))
+        op.inner_us += event.dur if node.end <= op.end else max(0.0, op.end - event.begin)
         if op.heaviest is None or event.dur > op.heaviest.event.dur:
             op.heaviest = node
     return node

@@ -56,17 +56,18 @@ class Operators:
     def add(self, step: Step) -> None:
         places = step.places()
         for node in step.ops:
-            group = self.groups[_key(node.event), _key(node.target().event)]
-            region = places.at(node.event.begin)
+            event, self_us = node.event, node.self_us
+            group = self.groups[_key(event), _key(node.target().event)]
+            region = places.at(event.begin)
             group.calls += 1
-            group.self_us += node.self_us
-            group.total_us += node.event.dur
+            group.self_us += self_us
+            group.total_us += event.dur
             group.regions[region] += 1
             if node.source:
                 group.sources[node.source] += 1
-            if node.leaf and region not in ("data", "optimizer") and is_elementwise(node.event.name):
+            if node.leaf and region not in ("data", "optimizer") and is_elementwise(event.name):
                 self.elementwise_calls += 1
-                self.elementwise_us += node.self_us
+                self.elementwise_us += self_us
 
     def add_kernel(self, launcher: Node, region: str, duration_us: float) -> None:
         """Counts a kernel for the operator that launched it."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
-from laptime.trace.events import DEVICE, NOTE, OP, RUNTIME, Event, is_step
+from laptime.trace.events import DEVICE, NOTE, OP, RUNTIME, Event
 from laptime.trace.intervals import Span, gaps, merge
 from laptime.trace.nest import Node, nest
 from laptime.trace.store import Store
@@ -37,15 +38,15 @@ class Step:
     nodes: list[Node]
     regions: dict[str, list[Span]]
 
-    @property
+    @cached_property
     def ops(self) -> list[Node]:
         return [n for n in self.nodes if n.event.kind == OP and n.event.begin >= self.begin]
 
-    @property
+    @cached_property
     def device(self) -> list[Event]:
         return [r for r in self.rows if r.kind in DEVICE]
 
-    @property
+    @cached_property
     def runtime(self) -> list[Node]:
         return [n for n in self.nodes if n.event.kind == RUNTIME and n.event.begin >= self.begin]
 
@@ -84,7 +85,7 @@ def read_steps(store: Store, marks: Iterable[Event]) -> Iterator[Step]:
     carried: list[Event] = []
     since = float("-inf")
     for mark in marks:
-        rows = carried + [row for row in store.between(since, mark.end) if not is_step(row)]
+        rows = carried + store.between(since, mark.end)
         yield _step(mark, since, rows)
         since = mark.end
         carried = [row for row in rows if row.end > since]

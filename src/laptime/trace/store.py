@@ -14,8 +14,8 @@ from laptime.trace.events import Event
 
 # Rows in memory take about 200 bytes each; a trace has one for each 400 to 1000 bytes.
 IN_MEMORY = 200_000
-_COLUMNS = "begin, dur, kind, lane, name, shapes, external, correlation, size"
-_INSERT = f"INSERT INTO rows VALUES ({', '.join('?' * 9)})"  # noqa: S608  # no value from outside
+_COLUMNS = ", ".join(Event._fields)
+_INSERT = f"INSERT INTO rows VALUES ({', '.join('?' * len(Event._fields))})"  # noqa: S608  # no value from outside
 _BETWEEN = f"SELECT {_COLUMNS} FROM rows WHERE begin >= ? AND begin < ? ORDER BY begin, dur DESC"  # noqa: S608
 
 
@@ -64,8 +64,8 @@ class Store:
             return self._rows[start : bisect_left(self._rows, end, key=attrgetter("begin"))]
         share = self._strings.setdefault
         return [
-            Event(b, d, kind, share(lane, lane), share(name, name), share(shapes, shapes), *rest)
-            for b, d, kind, lane, name, shapes, *rest in self._asked(_BETWEEN, (begin, end))
+            Event(b, d, kind, share(lane, lane), external, correlation, share(name, name), share(shapes, shapes), size)
+            for b, d, kind, lane, external, correlation, name, shapes, size in self._asked(_BETWEEN, (begin, end))
         ]
 
     def _spill(self) -> None:

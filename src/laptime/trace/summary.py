@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +41,8 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
     """
     file, reducer = TraceFile(path, told), Reducer()
     with Store(in_memory) as store:
-        marks, kinds = _fill(store, file, reducer)
+        with _uncollected():
+            marks, kinds = _fill(store, file, reducer)
         if not kinds:
             raise file.no_trace("a trace of another tool, without events that torch records")
         if not marks:
@@ -54,17 +58,31 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
     return _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Switches the garbage collector off: events and rows hold no cycles, and it walks all rows again and again."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
 def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event], Counter[int]]:
-    """Moves the file's rows into the store; returns the marks of steps and how many rows of each kind."""
+    """Moves the file's rows into the store; returns the marks of steps apart, and how many rows of each kind."""
     marks: list[Event] = []
     kinds: Counter[int] = Counter()
     for raw in file.read():
         row = reducer.row(raw)
-        if row is not None:
-            kinds[row.kind] += 1
+        if row is None:
+            continue
+        kinds[row.kind] += 1
+        if is_step(row):
+            marks.append(row)
+        else:
             store.add(row)
-            if is_step(row):
-                marks.append(row)
     store.close()
     return sorted(marks), kinds
 

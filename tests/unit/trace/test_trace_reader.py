@@ -1,5 +1,7 @@
 """Reading: whatever stands where a chunk ends, and every file that is no trace."""
 
+import contextlib
+import gc
 import gzip
 import json
 import subprocess
@@ -40,6 +42,57 @@ def test_chunks_may_end_anywhere(tmp_path, monkeypatch, chunk):
     assert [e["name"] for e in events] == ['it\'s }]{[ "quoted" é', "b"]
     assert (file.events, file.meta["schemaVersion"], file.meta["last"]) == (3, 12345, 678)
     assert file.meta["distributedInfo"] == {"rank": 1}
+
+
+ODD = {
+    "control characters": '{"name": "\x01"}, {}, {"a": 1}',
+    "half a character": '{"name": "\\ud800"}, {}, {"a": 1}',
+    "commas too many": '{},, {}, {"a": 1}',
+    "commas too few": '{} {"a": 1}, {}',
+    "lists of objects": '{"a": [{"b": 1}, {"b": 2}]}, {"a": 1}',
+    "no objects": "7, 8, [1], null, [{}, {}], {}",
+    "what looks like a border in a string": '{"a": "}, {"}, {"b": "}]"}, {}',
+    "another list behind it": '{}, {"a": 1}], "more": [{"b": 1}, {"c": 2}',
+    "broken": '{}, {"a": 1}, {"b" 1}, {}',
+    "cut off": '{}, {"a": 1}, {"b": ',
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("batch", [1, 200])
+def test_events_that_are_decoded_together_are_what_each_alone_is(tmp_path, monkeypatch, odd, batch):
+    path = tmp_path / "t.json"
+    plain = ", ".join(json.dumps({"name": f"op{n}", "ts": n, "args": {"dims": [[n, 8], []]}}) for n in range(30))
+    path.write_text(f'{{"traceEvents": [{plain}, {ODD[odd]}, {plain}], "last": 1}}')
+
+    def read(size):
+        monkeypatch.setattr(reader, "BATCH", size)
+        file, events = TraceFile(path), []
+        try:
+            events += file.read()
+        except DataError as error:
+            events.append(str(error))
+        return events, file.events, file.meta
+
+    assert read(batch) == read(1 << 30)
+    assert len(read(batch)[0]) > 30
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize("share", [1.0, 0.9])
+def test_the_garbage_collector_rests_while_a_trace_is_read_and_is_then_as_it_was(tmp_path, on, share):
+    path = training().write(tmp_path / "t.json")
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    was, seen = gc.isenabled(), {}
+    (gc.enable if on else gc.disable)()
+    try:
+        with contextlib.suppress(DataError):
+            summarize(path, told=lambda what, _: seen.update({what: gc.isenabled()}))
+        assert gc.isenabled() is on
+    finally:
+        (gc.enable if was else gc.disable)()
+    assert seen["reading"] is False
+    assert seen.get("adding up steps", on) is on
 
 
 def test_a_bare_list_and_bytes_that_are_no_text(tmp_path):
