@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -43,12 +43,11 @@ def advise(
 
     record, trace, probe = read_subject(subject)
     # Of a trace alone nothing has been verified, and opening the store takes longer than reading the trace.
-    history = _history(record) if record else {}
-    advice = find(record, trace, history, probe)
+    advice = find(record, trace, _history(record) if record else {}, probe)
     sys.stdout.write((advice.model_dump_json(by_alias=True, indent=1) if as_json else to_text(advice)) + "\n")
 
 
-def _history(record: RunRecord) -> dict[str, RuleHistory]:
+def _history(record: RunRecord) -> Mapping[str, RuleHistory]:
     from laptime.places import find_places
     from laptime.tracking.rule_history import rule_history
 
