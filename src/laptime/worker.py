@@ -174,8 +174,7 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         facts.checkpoint_s = time.perf_counter() - begin
     if spec.check or spec.profile != "none":  # else times alone are wanted, by the gate above all
         look_first(spec, (parts, recipe), facts.epochs, facts.found)
-    if spec.profile != "none":
-        progress.write({"event": "phase", "phase": "profile"})
+        progress.write({"event": "phase", "phase": "inference" if spec.profile == "none" else "profile"})
         keep(spec, facts, folder)
         look_closer(spec, (parts, recipe), facts.epochs, folder, facts.found)
     if spec.check:

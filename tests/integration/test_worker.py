@@ -62,6 +62,10 @@ def test_a_run_leaves_a_whole_record_and_its_artifacts(data, tmp_path):
     assert record.removed_parameters == 6_946_816
     assert record.flops_per_sample > 1e8
     assert record.machine.fingerprint
+    assert [i.batch_size for i in record.inference] == [1], "thirty test images are no batch of 32"
+    assert all(i.samples_per_s > 0 and i.pass_ms.median > 0 for i in record.inference)
+    assert record.profile is None
+    assert not (tmp_path / "run" / "profile").exists()
     for name in ("spec.json", "log.txt", "samples.png", "model_summary.txt", "model.pt", "progress.jsonl"):
         assert (tmp_path / "run" / name).stat().st_size > 0
     assert [e["event"] for e in events if e["event"] == "epoch"] == ["epoch", "epoch"]
@@ -132,6 +136,7 @@ def test_inline_gives_the_same_losses_as_a_process(data, tmp_path):
     spec = spec_of(data, "cpu-resident", epochs=1, limit_train=64, check=False)
     records = [launch(name, spec, tmp_path / name, Hooks()) for name in ("inline", "process")]
     assert records[0].status == records[1].status == "done"
+    assert records[0].inference == records[1].inference == (), "neither checked nor profiled"
     assert records[0].kept[0].train_loss == pytest.approx(records[1].kept[0].train_loss, rel=1e-4)
 
 

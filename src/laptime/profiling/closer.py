@@ -107,12 +107,12 @@ def look_closer(
 def _profile(
     spec: RunSpec, built: tuple[Parts, Recipe], epochs: Sequence[EpochRecord], folder: Path, found: Findings
 ) -> None:
-    """What the options of the profile ask for; see `look_closer`.  # all ranks"""
+    """Inference in any case, then what the options of the profile ask for; see `look_closer`.  # all ranks"""
     parts, recipe = built
     first = recipe.world.first
     if first:
         found.inference = found.tried("inference was not measured", lambda: _inference(parts, recipe), ())
-    if spec.profile == "simple":
+    if spec.profile != "full":
         return
     found.counted_ms = counted_ms(epochs)
     if parts.driver is not None:
