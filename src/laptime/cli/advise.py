@@ -130,16 +130,21 @@ def _read_run(path: Path) -> Subject:
             f"({shorten(record.error or 'no reason given')}): run the variant again."
         )
     summary = path.parent / (record.profile.folder if record.profile else "profile") / "breakdown.json"
-    return record, (_read_file(summary)[1] if summary.is_file() else None), _probe(path.parent)
+    return record, (_read_file(summary)[1] if summary.is_file() else None), _probe(path.parent, record)
 
 
-def _probe(folder: Path) -> ProbeRecord | None:
-    """What the ladder of a run's folder knows of the machine; it stands beside the folder, or in it where fetched."""
+def _probe(folder: Path, record: RunRecord) -> ProbeRecord | None:
+    """What the ladder of a run's folder knows of the machine; it stands beside the folder, or in it where fetched.
+
+    Of a run alone it is what an earlier ladder of this home has found out about the machine and the workload.
+    """
+    from laptime.ladder.probing import known_probe
+    from laptime.places import find_places
     from laptime.records import read_ladder
 
     found = next((p for p in (folder.parent / LADDER, folder / LADDER) if p.is_file()), None)
     try:
-        return read_ladder(found).probe if found else None
+        return read_ladder(found).probe if found else known_probe(record, find_places())
     except DataError:
         return None
 

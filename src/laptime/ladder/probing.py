@@ -1,4 +1,7 @@
-"""Rungs whose probe takes minutes: each in a process of its own, with a time limit, and once for each machine."""
+"""Rungs whose probe takes minutes: each in a process of its own, with a time limit, and once for each machine.
+
+What earlier ladders have probed is known to whoever asks later, too.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ from pathlib import Path
 from laptime.catalogue import LADDERS, find_optimization, large_batch_of, rung_spec
 from laptime.devices import lock_name, missing_compiler
 from laptime.entries import Preset
+from laptime.errors import DataError
 from laptime.ladder.plan import LEAST_GAIN, tried_rungs
 from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
 from laptime.places import Places
-from laptime.records import ProbeRecord, write_json
+from laptime.records import LadderRecord, ProbeRecord, RunRecord, read_ladder, write_json
 
 Say = Callable[[str], None]
 
@@ -42,23 +46,66 @@ def probe_slow_rungs(
         else:
             # A GPU's rungs need no slow probe: its compiler takes tens of seconds, and the climb times the rung itself.
             continue
-        probe = probe.model_copy(
-            update={
-                "gains": {**probe.gains, **found.gains},
-                "costs_s": {**probe.costs_s, **found.costs_s},
-                "refusals": {**probe.refusals, **found.refusals},
-                "seconds": probe.seconds + found.seconds,
-            }
-        )
+        probe = _with(probe, found)
     return probe
 
 
+def known_probe(record: RunRecord, places: Places) -> ProbeRecord | None:
+    """What ladders of a home have probed for a run's machine and workload; None where none has. Nothing is run for it.
+
+    The newest probe that measured a gain counts, with what is kept of slow rungs.
+    """
+    spec, found = record.spec, None
+    if spec is None or not record.machine.fingerprint:
+        return None
+    for path in sorted(places.runs.glob("*/ladder.json"), reverse=True):  # their names begin with the time
+        ladder = _ladder_of(path, record)
+        if ladder is not None and (found is None or ladder.probe.gains):
+            found = ladder
+            if found.probe.gains:
+                break
+    return None if found is None else _with_slow(found, places)
+
+
+def _ladder_of(path: Path, record: RunRecord) -> LadderRecord | None:
+    """A ladder whose probe holds for a run; one that can't be read does not."""
+    try:
+        ladder = read_ladder(path)
+    except DataError:
+        return None
+    spec = record.spec
+    assert spec is not None
+    alike = (ladder.workload, ladder.device) == (spec.workload, spec.device)
+    if ladder.data.own or spec.data.own:  # a user's file may hold another net by now
+        alike = alike and ladder.data == spec.data
+    return ladder if alike and ladder.probe.machine.fingerprint == record.machine.fingerprint else None
+
+
+def _with_slow(ladder: LadderRecord, places: Places) -> ProbeRecord:
+    probe = ladder.probe
+    workload = ladder.data.model_dump_json() if ladder.data.own else ladder.workload
+    for rung in LADDERS[ladder.device]:
+        if find_optimization(rung_spec(rung).name).probe_limit_s:
+            kept = read_kept(_place(ladder.probe, (workload, ladder.device, rung), places)[0])
+            probe = probe if kept is None else _with(probe, kept)
+    return probe
+
+
+def _with(probe: ProbeRecord, found: ProbeRecord) -> ProbeRecord:
+    """A probe with what another one found out."""
+    return probe.model_copy(
+        update={
+            "gains": {**probe.gains, **found.gains},
+            "costs_s": {**probe.costs_s, **found.costs_s},
+            "refusals": {**probe.refusals, **found.refusals},
+            "seconds": probe.seconds + found.seconds,
+        }
+    )
+
+
 def _kept_or_new(probe: ProbeRecord, what: tuple[str, str, str], places: Places, say: Say) -> ProbeRecord:
-    _, device, rung = what
-    with_too = _numeric_before(probe, device, rung)
-    key = [probe.machine.fingerprint, probe.machine.torch, *what, LADDERS[device], with_too, large_batch_of(device)]
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-    kept = places.home / "probes" / f"{rung}-{digest}.json"
+    rung = what[2]
+    kept, with_too = _place(probe, what, places)
     known = read_kept(kept)
     if known is not None:
         return known
@@ -70,6 +117,15 @@ def _kept_or_new(probe: ProbeRecord, what: tuple[str, str, str], places: Places,
     found = found.model_copy(update={"refusals": again})
     write_json(kept, found)
     return found
+
+
+def _place(probe: ProbeRecord, what: tuple[str, str, str], places: Places) -> tuple[Path, list[str]]:
+    """Where a slow rung's result is kept, and the numeric rungs that it was probed on."""
+    _, device, rung = what
+    with_too = _numeric_before(probe, device, rung)
+    key = [probe.machine.fingerprint, probe.machine.torch, *what, LADDERS[device], with_too, large_batch_of(device)]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    return places.home / "probes" / f"{rung}-{digest}.json", with_too
 
 
 def read_kept(path: Path) -> ProbeRecord | None:

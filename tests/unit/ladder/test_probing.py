@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.unit.conftest import make_data_spec, make_spec
 
 from laptime.catalogue import COMPILE_RUNGS, find_preset, find_workload
 from laptime.ladder import probing, surroundings
@@ -12,7 +13,8 @@ from laptime.ladder.plan import make_plan
 from laptime.launchers.process import run_child
 from laptime.places import Places
 from laptime.probe import exact_before
-from laptime.records import Machine, ProbeRecord
+from laptime.records import LadderRecord, Machine, ProbeRecord, RunRecord, write_json
+from laptime.spec import OwnSpec
 
 FULL = find_preset(find_workload("cifar"), "full")
 QUICK = find_preset(find_workload("cifar"), "quick")
@@ -124,3 +126,46 @@ def test_a_quick_probe_is_told_which_optimizations_are_of_interest(monkeypatch, 
     for wanted in (None, {"resident", "bf16"}, ()):
         surroundings.run_probe(("cifar", "cpu"), Places(tmp_path), print, wanted)
     assert started == [[], ["--only=bf16,resident"], ["--only="]]
+
+
+def ladder_left(places, name, probe, **changes):
+    data = make_data_spec()
+    fields = {"id": name, "workload": "cifar", "preset": "quick", "device": "cpu", "data": data, "probe": probe}
+    write_json(places.runs / name / "ladder.json", LadderRecord(**{**fields, **changes}))
+
+
+def a_run_alone(fingerprint="f1", **changes):
+    return RunRecord(status="done", spec=make_spec(**changes), machine=Machine(fingerprint=fingerprint))
+
+
+def test_a_run_alone_knows_what_ladders_of_its_machine_and_workload_have_probed(children, tmp_path):
+    places = Places(tmp_path)
+    assert probing.known_probe(a_run_alone(), places) is None
+    older = QUICKLY.model_copy(update={"gains": {"bf16": 1.2}})
+    nothing = QUICKLY.model_copy(update={"gains": {}, "refusals": {"tf32": "it is for a GPU"}})
+    other = QUICKLY.model_copy(update={"machine": Machine(fingerprint="f2")})
+    (places.runs / "0-broken").mkdir(parents=True)
+    (places.runs / "0-broken" / "ladder.json").write_text("{")
+    ladder_left(places, "1", older)
+    ladder_left(places, "2", QUICKLY)
+    ladder_left(places, "3", nothing)  # of named variants: it was asked for no gain
+    ladder_left(places, "4", other)
+    ladder_left(places, "5", QUICKLY.model_copy(update={"gains": {"bf16": 9.0}}), workload="eurosat")
+    assert probing.known_probe(a_run_alone(), places) == QUICKLY
+    assert probing.known_probe(a_run_alone("f2"), places) == other
+    assert probing.known_probe(a_run_alone("f3"), places) is None
+    assert probing.known_probe(a_run_alone(""), places) is None
+    children.answers = [{"gains": {"compile": 1.3}, "costs_s": {"compile": 40.0}}]
+    probed(tmp_path)
+    assert probing.known_probe(a_run_alone(), places).gains == {"bf16": 1.4, "compile": 1.3}
+    assert len(children.started) == 1, "nothing is run for it"
+
+
+def test_of_a_user_s_file_only_a_probe_of_the_same_net_is_known(tmp_path):
+    places = Places(tmp_path)
+    own = OwnSpec(attribute="w", name="mine", file="1" * 64, batch_size=4, learning_rate=0.1, quality="loss")
+    data = make_data_spec().model_copy(update={"kind": "own", "own": own})
+    changed = data.model_copy(update={"own": own.model_copy(update={"file": "2" * 64})})
+    ladder_left(places, "1", QUICKLY, workload="mine", data=data)
+    assert probing.known_probe(a_run_alone(workload="mine", data=data), places) == QUICKLY
+    assert probing.known_probe(a_run_alone(workload="mine", data=changed), places) is None

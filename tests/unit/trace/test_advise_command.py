@@ -13,7 +13,7 @@ from laptime.cli import app
 from laptime.cli.advise import read_subject
 from laptime.console import main
 from laptime.errors import DataError, RunError, UsageError
-from laptime.records import RunRecord, write_json
+from laptime.records import LadderRecord, Machine, ProbeRecord, RunRecord, write_json
 from laptime.trace import summarize
 
 has_advice = pytest.mark.skipif(not hasattr(laptime.advice, "advise"), reason="no advice to print")
@@ -68,6 +68,20 @@ def test_names_that_mean_nothing(tmp_path, trace):
     write_json(tmp_path / "spec.json", {"schema": "laptime.spec/1"})
     with pytest.raises(DataError, match=r"laptime\.spec/1"):
         read_subject(str(tmp_path / "spec.json"))
+
+
+def test_a_run_alone_comes_with_what_an_earlier_ladder_probed(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAPTIME_HOME", str(tmp_path / "home"))
+    machine = Machine(fingerprint="f1")
+    record = RunRecord(status="done", spec=make_spec(), machine=machine)
+    write_json(tmp_path / "alone" / "record.json", record)
+    assert read_subject(str(tmp_path / "alone"))[2] is None
+    probe = ProbeRecord(machine=machine, gains={"bf16": 1.5})
+    ladder = LadderRecord(id="1", workload="cifar", preset="quick", device="cpu", data=make_spec().data, probe=probe)
+    write_json(tmp_path / "home" / "runs" / "1" / "ladder.json", ladder)
+    assert read_subject(str(tmp_path / "alone"))[2] == probe
+    write_json(tmp_path / "ladder.json", ladder.model_copy(update={"probe": ProbeRecord(gains={"bf16": 1.1})}))
+    assert read_subject(str(tmp_path / "alone"))[2].gains == {"bf16": 1.1}, "its own ladder's comes first"
 
 
 def test_a_failed_run_has_nothing_to_advise_on(tmp_path):
