@@ -257,9 +257,9 @@ def summarized(trace: Path) -> TraceSummary:
 
 def with_sources(summary: TraceSummary, stacks: TraceSummary) -> TraceSummary:
     """Takes the source lines of operators from a recording with stacks, which the one of times has none of."""
-    lines = {(row.name, row.shapes): row.source for row in stacks.operators if row.source}
+    lines = {(row.name, row.shapes, row.window): row.source for row in stacks.operators if row.source}
     rows = tuple(
-        row if row.source else row.model_copy(update={"source": lines.get((row.name, row.shapes), "")})
+        row if row.source else row.model_copy(update={"source": lines.get((row.name, row.shapes, row.window), "")})
         for row in summary.operators
     )
     missing = tuple(m for m in summary.missing if m != "stacks" or not lines)

@@ -5,6 +5,7 @@ Milliseconds and counts are means over the recorded steps unless another thing i
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field
@@ -26,12 +27,21 @@ CATEGORIES = (
     "other",
 )
 
+# Convolutions and matrix products by name: what matrix units and short precisions are for.
+MATRIX_WORK = re.compile(r"conv|(^|[:_])(b?addb?mm|mm|bmm|matmul|linear|gemm)\b|scaled_dot|_mm$", re.IGNORECASE)
+# The window of a transposed convolution.
+TRANSPOSED = "transposed"
+
 
 class OperatorRow(Readable):
     """An operator, by name and shapes of its inputs where the trace has them.
 
     Attributes:
         shapes: of the inputs, empty where the trace has none.
+        dtype: type of the operands of a convolution or matrix product (`fp32`, `bf16`, `fp16`, else torch's name for
+            it); empty of other operators, and where the trace does not say.
+        window: how a convolution's kernel moves, such as `stride [2, 2] padding [1, 1] dilation [1, 1]`, or
+            `transposed`; empty as `dtype` is.
         chain: operators above it that only pass the call on (their time is all its own): `aten::linear`, ...
         calls: in a step.
         self_ms, total_ms: on the host, without and with what it calls, in a step.
@@ -42,6 +52,8 @@ class OperatorRow(Readable):
 
     name: str
     shapes: str = ""
+    dtype: str = ""
+    window: str = ""
     chain: tuple[str, ...] = ()
     calls: float = 0.0
     self_ms: float = 0.0
@@ -123,6 +135,9 @@ class TraceSummary(Readable):
     Attributes:
         source: the file, by its name alone.
         device: `cuda` where the trace holds kernels.
+        compute_major: the first number of the GPU's compute capability; None where the trace does not say.
+        precision: the operands' type in which convolutions and matrix products spend most of their time (under TF32
+            `fp32`, as the operands are); None where the trace does not say.
         steps: recorded steps, from `ProfilerStep` marks.
         step_ms: on the host's clock. Where a GPU's host runs ahead and waits in one step for all, `step_mean_ms` is the
             step, and this is not.
@@ -142,6 +157,8 @@ class TraceSummary(Readable):
     source: str = ""
     device: Literal["cpu", "cuda"] = "cpu"
     device_name: str = ""
+    compute_major: int | None = None
+    precision: str | None = None
     torch: str = ""
     steps: int = 0
     step_ms: Quartiles

@@ -1,4 +1,4 @@
-"""What is kept of a trace's events: a row of nine values, or nothing."""
+"""What is kept of a trace's events: a row of a few values, or nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from laptime.trace.operands import dtype_of, is_matrix_work, window_of
 
 OP, NOTE, FRAME, RUNTIME, KERNEL, COPY, FILL = range(7)
 DEVICE = frozenset((KERNEL, COPY, FILL))
@@ -34,9 +36,9 @@ _FILLS = (
     "randn_like empty lift_fresh"
 )
 FILLS = frozenset(f"aten::{name}" for name in _FILLS.split())
-# What a row says beside time, place and name: shapes and size.
-Detail = tuple[str, int]
-_NONE: Detail = ("", -1)
+# What a row says beside time, place and name: its last four values.
+Detail = tuple[str, str, str, int]
+_NONE: Detail = ("", "", "", -1)
 # Its own class's `__new__` takes twice as long, by name.
 _new = tuple.__new__
 # What values of other types than torch writes lead to.
@@ -67,6 +69,7 @@ class Event(NamedTuple):
         external, correlation: 0 where there is none.
         name: of a `FRAME` the user's line.
         shapes: of the inputs; of an operator in FILLS the shape that it makes.
+        dtype, window: of convolutions and matrix products, see `OperatorRow`.
         size: bytes of a copy or a collective; -1 where not known.
     """
 
@@ -78,6 +81,8 @@ class Event(NamedTuple):
     correlation: int
     name: str
     shapes: str
+    dtype: str
+    window: str
     size: int
 
     @property
@@ -149,13 +154,16 @@ class Reducer:
             concrete = args.get("Concrete Inputs")
             made = concrete[0] if concrete else ""
             made = made if isinstance(made, str) and made.startswith("[") else str(dims[0] if dims else "")
-            return self._share(made), -1
+            return self._share(made), "", "", -1
         # The same bytes are the same shapes, and are had in a third of the time that their text takes.
         packed = marshal.dumps(dims, 0)
         shapes = self._shapes.get(packed)
         if shapes is None:
             shapes = self._shapes[packed] = self._share(" ".join(str(d) for d in dims if d))
-        return shapes, -1
+        if not is_matrix_work(name):
+            return shapes, "", "", -1
+        dtype, window = dtype_of(dims, args.get("Input type")), window_of(name, args.get("Concrete Inputs"))
+        return shapes, self._share(dtype), self._share(window), -1
 
     def _lane(self, place: tuple[object, object]) -> str:
         lane = self._lanes[place] = self._share(f"{place[0]}/{place[1]}")
@@ -205,7 +213,7 @@ def _device(_: str, args: dict[str, Any]) -> Detail:
 
 
 def _sized(size: int) -> Detail:
-    return "", min(size, _63_BITS)
+    return "", "", "", min(size, _63_BITS)
 
 
 def _elements(dims: object) -> int:

@@ -1,4 +1,4 @@
-"""Operators by name and shapes, with chains that only pass a call on folded into the one that does the work."""
+"""Operators by name and inputs, with chains that only pass a call on folded into the one that does the work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from laptime.trace.events import Event
 from laptime.trace.nest import Node
 from laptime.trace.steps import Step
 
-Key = tuple[str, str]
+# Name, shapes, type of the operands, window.
+Key = tuple[str, str, str, str]
 # An operator passes its call on when it and its other callees keep at most this share of its time.
 _PASSES = 0.10
 # More rows than anybody reads; each is some 200 bytes of a summary.
@@ -84,6 +85,15 @@ class Operators:
             return tuple(found[:MOST_ROWS])
         return tuple(sorted(found, key=lambda row: (-row.self_ms, row.name))[:MOST_ROWS])
 
+    def precision(self, on_device: bool) -> str | None:
+        """The type of operands in which convolutions and matrix products spend most of their time."""
+        spent: dict[str, float] = defaultdict(float)
+        for ((_, _, dtype, _), _), group in self.groups.items():
+            if dtype:
+                spent[dtype] += group.device_us if on_device else group.self_us
+        most = max(spent, key=lambda dtype: spent[dtype], default=None)
+        return most if most is not None and spent[most] > 0 else None
+
     def _folded(self) -> dict[Key, tuple[Group, tuple[str, ...]]]:
         whole: dict[Key, Group] = {}
         for (key, _), group in self.groups.items():
@@ -127,13 +137,15 @@ def is_elementwise(name: str) -> bool:
 
 
 def _key(event: Event) -> Key:
-    return event.name, event.shapes
+    return event.name, event.shapes, event.dtype, event.window
 
 
 def _row(key: Key, group: Group, chain: tuple[str, ...], steps: int) -> OperatorRow:
     return OperatorRow(
         name=key[0],
         shapes=key[1],
+        dtype=key[2],
+        window=key[3],
         chain=chain,
         calls=group.calls / steps,
         self_ms=group.self_us / steps / 1e3,

@@ -64,8 +64,14 @@ class Store:
             return self._rows[start : bisect_left(self._rows, end, key=attrgetter("begin"))]
         share = self._strings.setdefault
         return [
-            Event(b, d, kind, share(lane, lane), external, correlation, share(name, name), share(shapes, shapes), size)
-            for b, d, kind, lane, external, correlation, name, shapes, size in self._asked(_BETWEEN, (begin, end))
+            Event(
+                *(b, d, kind, share(lane, lane), external, correlation),
+                *(share(name, name), share(shapes, shapes), share(dtype, dtype), share(window, window)),
+                size,
+            )
+            for b, d, kind, lane, external, correlation, name, shapes, dtype, window, size in self._asked(
+                _BETWEEN, (begin, end)
+            )
         ]
 
     def _spill(self) -> None:

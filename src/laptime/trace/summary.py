@@ -142,7 +142,9 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
     return TraceSummary(
         source=path.name,
         device="cuda" if device is not None else "cpu",
-        device_name=_device_name(meta),
+        device_name=str(_gpu(meta).get("name", "")),
+        compute_major=_whole(_gpu(meta).get("computeMajor")),
+        precision=operators.precision(totals.on_device),
         torch=str(meta.get("torch_version", meta.get("pytorch_version", ""))),
         steps=steps,
         step_ms=Quartiles.of([us / 1e3 for us in totals.steps_us]),
@@ -177,10 +179,10 @@ def _missing(reducer: Reducer, kinds: Counter[int], totals: Totals) -> tuple[str
     return tuple(name for name, is_absent in absent.items() if is_absent)
 
 
-def _device_name(meta: dict[str, Any]) -> str:
+def _gpu(meta: dict[str, Any]) -> dict[str, Any]:
+    """What the trace says of the first GPU."""
     devices = meta.get("deviceProperties")
-    first = devices[0] if isinstance(devices, list) and devices else None
-    return str(_fields(first).get("name", ""))
+    return _fields(devices[0] if isinstance(devices, list) and devices else None)
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 PID, MAIN, BACKWARD, DEFAULT, SIDE = 100, 100, 101, 7, 20
-DEVICE = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84929347584, "numSms": 132}
+DEVICE = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84929347584, "computeMajor": 9}
 
 
 class Trace:

@@ -6,18 +6,19 @@ import math
 import re
 from collections.abc import Iterable
 
-from laptime.records.trace import OperatorRow
+from laptime.records.trace import MATRIX_WORK, TRANSPOSED, OperatorRow
 
 LEAST_RATE = 1.1
-_MATRIX = re.compile(r"conv|(^|[:_])(b?addb?mm|mm|bmm|matmul|linear|gemm)\b|scaled_dot|_mm$", re.IGNORECASE)
 _CONVOLUTION = re.compile(r"conv", re.IGNORECASE)
 _LAYOUT = re.compile(r"reorder|nchwtonhwc|nhwctonchw|convert_layout", re.IGNORECASE)
-_LIST = re.compile(r"\[([\d,\s]+)\]")
+_LIST = re.compile(r"\[\s*(\d{1,18}(?:\s*,\s*\d{1,18})*)\s*\]")
+# No kernel has as many taps on a side: what a trace says that does is not gone through tap by tap.
+_MOST_TAPS = 4096
 
 
 def is_matrix_work(row: OperatorRow) -> bool:
     """Convolutions and matrix products: what matrix units and short precisions are for."""
-    return bool(_MATRIX.search(row.name))
+    return bool(MATRIX_WORK.search(row.name))
 
 
 def is_convolution(row: OperatorRow) -> bool:
@@ -45,7 +46,7 @@ def map_and_kernel(row: OperatorRow) -> tuple[tuple[int, int], tuple[int, int]] 
 
     The kernel is the four-dimensional input behind the map; backward has the gradient before both.
     """
-    found = [[int(n) for n in text.split(",") if n.strip()] for text in _LIST.findall(row.shapes)]
+    found = _lists(row.shapes)
     four = [sizes for sizes in found if len(sizes) == 4]
     if len(four) < 2:
         return None
@@ -57,8 +58,7 @@ def dead_parameters(rows: Iterable[OperatorRow]) -> float | None:
     """Share of the weights of all convolutions and linear layers that are dead taps; None where no shapes are known."""
     whole, dead = 0.0, 0.0
     for row in _forward(rows):
-        found = [[int(n) for n in text.split(",") if n.strip()] for text in _LIST.findall(row.shapes)]
-        weights = [sizes for sizes in found if len(sizes) == (2 if row.name.endswith("addmm") else 4)]
+        weights = [sizes for sizes in _lists(row.shapes) if len(sizes) == (2 if row.name.endswith("addmm") else 4)]
         if len(weights) >= 2:
             size = row.calls * math.prod(weights[1])
             whole, dead = whole + size, dead + size * dead_taps_of(row)
@@ -77,15 +77,45 @@ def _forward(rows: Iterable[OperatorRow]) -> list[OperatorRow]:
 
 
 def dead_taps_of(row: OperatorRow) -> float:
-    """Share of a kernel's taps that only ever meet padding, at stride 1 with the padding that keeps the map's size.
+    """Share of a kernel's taps that a crop takes away, since they only ever meet padding; 0 where shapes don't say.
 
-    Output o of tap t reads o + t - k // 2, so of k taps on a side of n pixels min(k, 2n - 1) meet a pixel. 0 where the
-    shapes don't say.
+    Where the trace has neither stride nor padding, the stride is taken for 1 and the map for one that keeps its size.
     """
     found = map_and_kernel(row)
-    if found is None:
+    if found is None or "transpose" in row.name or row.window == TRANSPOSED:
         return 0.0
-    live = 1.0
-    for side, taps in zip(*found, strict=True):
-        live *= min(taps, 2 * side - 1) / taps if side > 0 and taps > 0 else 1.0
-    return 1 - live
+    rows, columns = (
+        _live_taps(side, taps, *_window(row, axis)) for axis, (side, taps) in enumerate(zip(*found, strict=True))
+    )
+    return 1 - rows * columns / math.prod(found[1]) if rows and columns else 0.0
+
+
+def _window(row: OperatorRow, axis: int) -> tuple[int, int | None, int]:
+    """Stride, padding and dilation along an axis; the padding None where the trace does not say."""
+    found = _lists(row.window)
+    if len(found) != 3:
+        return 1, None, 1
+    stride, padding, dilation = (sizes[axis] if axis < len(sizes) else sizes[0] for sizes in found)
+    return stride, padding, dilation
+
+
+def _live_taps(side: int, taps: int, stride: int, padding: int | None, dilation: int) -> int | None:
+    """Taps that a crop leaves along an axis, as `live_axis` of `laptime.optimizations` counts them; None for no crop.
+
+    Output o of tap t reads `o * stride - before + t * dilation`.
+    """
+    if not (0 < taps <= _MOST_TAPS and side > 0 < stride and dilation > 0):
+        return None
+    before, after = ((taps - 1) // 2, taps // 2) if padding is None else (padding, padding)
+    outputs = (side + before + after - dilation * (taps - 1) - 1) // stride + 1
+    live = []
+    for tap in range(taps):
+        offset = tap * dilation - before
+        first = max(0, -(offset // stride))
+        if first < outputs and first * stride + offset < side:
+            live.append(tap)
+    return live[-1] - live[0] + 1 if live and live[0] * dilation <= before else None
+
+
+def _lists(text: str) -> list[list[int]]:
+    return [[int(n) for n in sizes.split(",")] for sizes in _LIST.findall(text)]
