@@ -44,6 +44,7 @@ class Signals:
         activations_mib: the peak less what does not grow with the batch.
         floor_share: the step at the machine's ceilings over the step as it is.
         layouts: its convolutions in both memory formats, each timed by itself.
+        compute_major: the first number of a GPU's compute capability, as a trace has it.
         updates: the optimizer's update as it is and fused, timed by itself.
         trained: forward and backward of training at two batch sizes, timed by themselves.
         trace_steps: how many steps the trace's means rest on.
@@ -99,6 +100,7 @@ class Signals:
     whole_batch: int | None = None
     dead_share: float | None = None
     precision: str | None = None
+    compute_major: int | None = None
     passes: tuple[tuple[int, float], ...] | None = None
     peak_mib: float | None = None
     memory_mib: float | None = None

@@ -20,6 +20,12 @@ _FEW_PARAMETERS = 0.05
 # What of convolutions and products should go with fp16 where nobody has timed it: matrix units run it at several times
 # the rate of fp32, casts and small shapes eat much of that.
 _IN_FP16 = (0.2, 0.7)
+# Ampere, the first generation with units for bf16.
+_HAS_BF16 = 8
+# bf16 over fp32 on a GPU that nobody measured: over TF32, which torch allows convolutions by default, and over fp32
+# proper, to which large products alone gain more than this.
+_RATES = (2.0, 4.0)
+_ONLY_A_PROBE = "on a CPU only a probe says what bf16 brings to a step (laptime optimize runs one)"
 
 
 def precision(s: Signals) -> Outcome:
@@ -28,7 +34,7 @@ def precision(s: Signals) -> Outcome:
     GPUs before compute capability 8 have matrix units for fp16 alone.
     """
     if s.foreign and s.precision is None:
-        return Abstain("a trace does not say which precision it ran in")
+        return Abstain("the trace does not say which precision it ran in: record it with record_shapes=True")
     if known(s.precision, "the precision") != "fp32":
         return None
     step = known(s.step_ms, "the step's time")
@@ -36,11 +42,13 @@ def precision(s: Signals) -> Outcome:
         return _probed(s, step, s.bf16_gain)
     if s.device == "cuda" and "bf16" in s.refusals and "fp16" not in s.refusals:
         return _in_fp16(s, step)
+    if s.foreign and s.bf16_rates is None:
+        return _unmeasured(s, step)
     rates = known(s.bf16_rates, "the rates of fp32 and bf16 on this machine")
     if rates < LEAST_RATE:
         return Abstain(f"bf16 runs at {rates:.2f} times the rate of fp32 on this machine")
     if s.device == "cpu":
-        return Abstain("on a CPU only a probe says what bf16 brings to a step (laptime optimize runs one)")
+        return Abstain(_ONLY_A_PROBE)
     work = spent(filter(is_matrix_work, known(s.operators, "the operators of a trace")), on_device=True)
     return Proposal(
         "precision",
@@ -49,7 +57,7 @@ def precision(s: Signals) -> Outcome:
         in_bf16(work, rates),
         0.6,
         remedy="bf16",
-        code='with torch.autocast("cuda", dtype=torch.bfloat16): ...',
+        code=_autocast(s),
         klass="numeric",
     )
 
@@ -71,6 +79,34 @@ def _in_fp16(s: Signals, step: float) -> Outcome:
     )
 
 
+def _unmeasured(s: Signals, step: float) -> Outcome:
+    """On somebody's machine, of which a trace tells no more than the GPU's generation: a wide range."""
+    if s.device == "cpu":
+        return Abstain(_ONLY_A_PROBE)
+    major = known(s.compute_major, "the GPU's compute capability")
+    if major < _HAS_BF16:
+        return Abstain(f"a GPU of compute capability {major} has no units for bf16")
+    rows = [r for r in known(s.operators, "the operators of a trace") if is_matrix_work(r) and r.dtype in ("", "fp32")]
+    work = spent(rows, on_device=True)
+    return Proposal(
+        "precision",
+        "Convolutions and matrix products run in fp32: let autocast run them in bf16.",
+        (
+            f"they take {work:.1f} of {step:.1f} ms a step",
+            "the rates of this GPU were not measured: bf16's is taken for 2 (over TF32) to 4 times that of fp32",
+        ),
+        (in_bf16(work, _RATES[0])[0], in_bf16(work, _RATES[1])[1]),
+        0.3,
+        remedy="bf16",
+        code=_autocast(s),
+        klass="numeric",
+    )
+
+
+def _autocast(s: Signals) -> str:
+    return f'with torch.autocast("{s.device}", dtype=torch.bfloat16): ...'
+
+
 def _probed(s: Signals, step: float, ratio: float) -> Outcome:
     """Amdahl: the probe's ratio is of whole steps, so that of forward and backward alone is a little higher."""
     if ratio < LEAST_RATIO:
@@ -89,7 +125,7 @@ def _probed(s: Signals, step: float, ratio: float) -> Outcome:
         ((0.75 - wider) * gain, (1.2 + wider) * gain),
         0.7,
         remedy="bf16",
-        code=f'with torch.autocast("{s.device}", dtype=torch.bfloat16): ...',
+        code=_autocast(s),
         klass="numeric",
     )
 

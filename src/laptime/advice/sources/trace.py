@@ -53,7 +53,8 @@ def _of_trace(trace: TraceSummary, device: str, by: float) -> dict[str, Any]:
         times.pop("wait_ms", None)  # the host's, hidden or not
     others = {"wait_ms": trace.attribution_ms.get("data_loading"), "optimizer_ms": trace.optimizer_ms}
     times |= {k: v for k, v in {**others, "gc_ms": trace.gc_ms}.items() if v is not None}
-    return {"noise": _noise(trace, device), "ranks": trace.world} | {k: v * by for k, v in times.items()}
+    plain = {"ranks": trace.world, "precision": trace.precision, "compute_major": trace.compute_major}
+    return {"noise": _noise(trace, device), **plain} | {k: v * by for k, v in times.items()}
 
 
 def _noise(trace: TraceSummary, device: str) -> float | None:
