@@ -60,6 +60,10 @@ def epoch_line(epoch: EpochRecord, timed: bool) -> str:
     if epoch.test_map50 is not None:
         strict = "" if epoch.test_map is None else f" (0.5:0.95: {epoch.test_map:.3f})"
         test = [f"mAP@0.5 {epoch.test_map50:.3f}{strict}"]
+    elif epoch.test_score is not None:
+        test = [f"test score {epoch.test_score:.3f}"]
+    elif epoch.test_error is not None:
+        test = [f"test error {epoch.test_error:.4g}"]
     elif epoch.test_accuracy is None or epoch.train_accuracy is None:
         test = [] if epoch.test_loss is None else [f"test loss {epoch.test_loss:.3f}"]
     else:

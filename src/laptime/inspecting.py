@@ -35,9 +35,11 @@ from laptime.spec import DataSpec, OwnSpec
 from laptime.trees import Tree, samples, tensors
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch
-from laptime.workloads.own import answered, clip_norm, probe_optimizer, takes
+from laptime.workloads.own import Kind, answered, clip_norm, evaluated, has_evaluation, probe_optimizer, takes
 
 _ITEMS = 8
+# Test samples that an evaluation is tried on, at most.
+_EVALUATED = 256
 # Steps that a schedule is walked for.
 _STEPS = 4
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
@@ -82,7 +84,7 @@ def inspect(name: str) -> DataSpec:
             name=own_name,
             batch_size=batch_size,
             learning_rate=rate,
-            quality="accuracy" if stepped.judged else "loss",
+            quality=_evaluation(data, stepped.model) or ("accuracy" if stepped.judged else "loss"),
             refused=refused,
             file=digest_of(file),
             lightning=isinstance(data.workload, LightningWorkload),
@@ -189,6 +191,18 @@ def _step(data: OwnData, batch: Tree, test_batch: Tree) -> _Stepped:
 def _noted(model: nn.Module, outputs: list[Tree]) -> RemovableHandle:
     """Within it, what a net gives is noted."""
     return model.register_forward_hook(lambda _net, _given, output: outputs.append(output))
+
+
+def _evaluation(data: OwnData, model: nn.Module) -> Kind | None:
+    """What the user's own evaluation gives, tried on samples spread over the test data; None without one."""
+    if not has_evaluation(data.workload):
+        return None
+    count = len(data.test)
+    chosen = torch.arange(0, count, -(-count // _EVALUATED)).split(data.batch_size)
+    with told_with_line("evaluate()", data.file), torch.inference_mode():
+        kind, _ = evaluated(data.workload, model.eval(), (data.test.batch(c.tolist()) for c in chosen), data.file)
+    model.train()
+    return kind
 
 
 def _digest(data: OwnData, batch: Tree, again: Tree) -> str:

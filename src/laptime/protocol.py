@@ -20,6 +20,8 @@ class Workload(Protocol):
     - `clip_norm`, the largest norm (L2) of the whole gradient, to which it is scaled down (default: any);
     - `schedule(optimizer, steps_per_epoch, epochs)`, which makes a schedule of torch.optim.lr_scheduler's interface,
       moved on after each step of the optimizer (default: none);
+    - `evaluate(model, batches)`, which gives what the training is judged by in place of accuracy and loss: one number
+      over all test data, of which more is better and 1 is perfect; with `higher_is_better = False` less is better;
     - `collate_fn`, as DataLoader takes it (default: torch's);
     - `name`, for the experiment in MLflow (default: the file's name).
     """

@@ -44,7 +44,8 @@ class OwnSpec(Frozen):
     Attributes:
         attribute: the file's name for the workload.
         name: the workload's own.
-        quality: `accuracy` where the loss gives one, else `loss`.
+        quality: `score` or `error` where it has an evaluation of its own, of which more or less is better; else
+            `accuracy` where the loss gives one, else `loss`.
         refused: optimizations that are not for it, each with the reason.
         file: SHA-256 of the file, so that no run trains another version of it.
         lightning: whether it is a LightningModule.
@@ -56,7 +57,7 @@ class OwnSpec(Frozen):
     name: str
     batch_size: Annotated[int, Field(ge=1)]
     learning_rate: Annotated[float, Field(gt=0)]
-    quality: Literal["accuracy", "loss"]
+    quality: Literal["accuracy", "loss", "score", "error"]
     refused: dict[str, str] = Field(default_factory=dict)
     file: str = ""
     lightning: bool = False

@@ -77,6 +77,10 @@ def _reached(epoch: EpochRecord) -> str:
     if epoch.test_map50 is not None:
         strict = "" if epoch.test_map is None else f" (0.5:0.95: {epoch.test_map * 100:.1f} %)"
         return f"mAP@0.5 {epoch.test_map50 * 100:.1f} %{strict}"
+    if epoch.test_score is not None:
+        return f"test score {epoch.test_score * 100:.1f} %"
+    if epoch.test_error is not None:
+        return f"test error {epoch.test_error:.4g}"
     if epoch.test_accuracy is None:
         return f"test loss {epoch.test_loss:.4g}" if epoch.test_loss is not None else "not evaluated"
     return f"test accuracy {epoch.test_accuracy * 100:.1f} %"

@@ -19,7 +19,7 @@ Verdict = Literal["kept", "better", "worse", "unclear", "not judged"]
 MARGIN_POINTS = 1.0
 
 # The quality metrics of which less is better; differences are then in percent of the baseline's value.
-LOWER_IS_BETTER = ("loss",)
+LOWER_IS_BETTER = ("loss", "error")
 # Names that are no words; of a mean average precision the binomial error over the test images stands for its noise.
 _NAMES = {"map50": "mAP@0.5"}
 # What is measured beside a quality metric, and not judged.

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import copy
+import math
+from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from laptime.data.box_tensors import BoxData, rows
 from laptime.data.own import OwnData, OwnSplit
 from laptime.data.tensors import Split
 from laptime.engine.scores import Scorer
 from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.samples import in_order
 from laptime.workloads.base import Counts
+from laptime.workloads.own import evaluated, has_evaluation
+from laptime.world import ALONE
 
 # By device; a GPU of which a small batch uses a fraction takes larger ones.
 EVALUATION_BATCH = {"cpu": 500, "cuda": 2000}
@@ -29,7 +34,8 @@ def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
         split: of the recipe's data.
 
     Returns:
-        Summed loss, hits (None without any) and count of the part, on the evaluation's device; a detector's scores.
+        Summed loss, hits (None without any) and count of the part, on the evaluation's device; the scores of a
+        detector, and what an evaluation of the user's own gives.
     """
     elsewhere = recipe.evaluate_on is not None and recipe.evaluate_on != p.device
     device = recipe.evaluate_on or p.device
@@ -55,5 +61,22 @@ def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
             if counts.correct is not None:
                 found = torch.as_tensor(counts.correct)
                 correct = found if correct is None else correct + found
+        scores = scorer.scores() if scorer is not None else _own_scores(recipe, model, split, device)
     model.train()
-    return Counts(loss, correct, count, scorer.scores() if scorer is not None else {})
+    return Counts(loss, correct, count, scores)
+
+
+def _own_scores(
+    recipe: Recipe, model: nn.Module, split: Split | OwnSplit, device: torch.device
+) -> dict[str, float | None]:
+    """What the user's own evaluation gives on all of a split; the first rank looks.  # all ranks"""
+    data = recipe.data
+    if not isinstance(data, OwnData) or not has_evaluation(data.workload):
+        return {}
+    found = "", 0.0
+    if recipe.world.first:
+        batches = (b.inputs for b in in_order(replace(recipe, world=ALONE), split, data.batch_size, device))
+        with torch.autocast(recipe.device.type, AUTOCAST.get(recipe.precision), enabled=recipe.precision in AUTOCAST):
+            found = evaluated(data.workload, model, batches, data.file)
+    kind, value = recipe.world.agreed(found)
+    return {f"test_{kind}": value if math.isfinite(value) else None}

@@ -34,8 +34,12 @@ class Quality:
     of: Of
 
 
-LOSS = Quality("test loss", lambda p: p.test_loss)
+LOSS, ERROR = Quality("test loss", lambda p: p.test_loss), Quality("test error", lambda p: p.test_error)
+# Of these less is better, and they have no scale of their own.
+_LESS = (LOSS, ERROR)
 QUALITIES = (
+    Quality("test score", lambda p: p.test_score),
+    ERROR,
     Quality("test accuracy", lambda p: p.test_accuracy),
     Quality("test mAP at 0.5", lambda p: p.test_map50),
     LOSS,
@@ -74,9 +78,9 @@ def find_cause(pairs: Sequence[PairRecord]) -> Cause | None:
 def quality_loss(pairs: Sequence[PairRecord]) -> str | None:
     """One sentence where head's quality is shown to be worse by more than the tolerance, or gone; else None.
 
-    Quality is the first of accuracy, mean average precision and loss that all processes have; it is gone where base has
-    one of them and both together have none. The mean of what is lost, pair by pair, must exceed the tolerance, and a
-    bound at 1 % must exclude that nothing is.
+    Quality is the first of an own score or error, accuracy, mean average precision and loss that all processes have; it
+    is gone where base has one of them and both together have none. The mean of what is lost, pair by pair, must exceed
+    the tolerance, and a bound at 1 % must exclude that nothing is.
     """
     found = _qualities(pairs)
     if found is None:
@@ -89,7 +93,7 @@ def quality_loss(pairs: Sequence[PairRecord]) -> str | None:
     low = mean - quantile(_CERTAIN, len(losses) - 1) * stdev(losses) / math.sqrt(len(losses))
     if mean <= QUALITY_TOLERANCE or low <= 0:
         return None
-    by = f"{mean * 100:.1f} % above" if quality is LOSS else f"{mean * 100:.1f} percentage points below"
+    by = f"{mean * 100:.1f} % above" if quality in _LESS else f"{mean * 100:.1f} percentage points below"
     return (
         f"head is not slower, but its {quality.name} is {by} base's over {len(losses)} pairs, more than the tolerance "
         f"of {QUALITY_TOLERANCE * 100:g}: see what it no longer learns."
@@ -119,7 +123,7 @@ def _known(value: float | None) -> bool:
 
 
 def _lost(quality: Quality, base: float, head: float) -> float:
-    if quality is not LOSS:
+    if quality not in _LESS:
         return base - head
     return (head - base) / base if base > 0 else head - base
 
@@ -129,7 +133,7 @@ def _quality(pairs: Sequence[PairRecord]) -> CheckRecord | None:
     if found is None:
         return None
     quality, (base, head) = found
-    scale, unit = (1, "") if quality is LOSS else (100, "%")
+    scale, unit = (1, "") if quality in _LESS else (100, "%")
     return CheckRecord(name=quality.name, unit=unit, base=scale * median(base), head=scale * median(head))
 
 

@@ -133,6 +133,8 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
         peak_memory_mib=found.peak_memory_mib,
         test_accuracy=kept[-1].test_accuracy,
         test_map50=kept[-1].test_map50,
+        test_score=kept[-1].test_score,
+        test_error=kept[-1].test_error,
         test_loss=kept[-1].test_loss,
         parts_s={name: _median([e.parts_s.get(name, 0.0) for e in kept]) or 0.0 for name in kept[0].parts_s},
     )

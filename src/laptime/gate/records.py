@@ -104,6 +104,8 @@ class ProcessRecord(Readable):
     peak_memory_mib: float | None = None
     test_accuracy: float | None = None
     test_map50: float | None = None
+    test_score: float | None = None
+    test_error: float | None = None
     test_loss: float | None = None
     parts_s: dict[str, float] = Field(default_factory=dict)
 

@@ -69,6 +69,7 @@ class EpochRecord(Readable):
         train_s_so_far: training seconds from the start of the first counted epoch to the end of this one.
         train_accuracy, test_accuracy: shares from 0 to 1.
         test_map50, test_map: a detector's mean average precision at an overlap of 0.5, and the mean over 0.5 to 0.95.
+        test_score, test_error: what an evaluation of the user's own gave, of which more or less is better.
         image_side: height of the training images where it grows with the epochs; None where all are alike.
         ranks_s: seconds of each rank where there are several; the largest is `epoch_s`.
         skew_s: the slowest rank's seconds less the fastest's.
@@ -94,6 +95,8 @@ class EpochRecord(Readable):
     test_accuracy: float | None = None
     test_map50: float | None = None
     test_map: float | None = None
+    test_score: float | None = None
+    test_error: float | None = None
     data_wait_s: float | None = None
     evaluate_s: float | None = None
     peak_memory_mib: float | None = None

@@ -11,7 +11,10 @@ from laptime.tracking.base import MetricRow
 from laptime.tracking.steps import inference_metrics, step_metrics
 
 # Curves of quality are comparable between processes only one by one: the first repeat's are shown.
-QUALITY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "test_map50", "test_map")
+QUALITY = (
+    *("train_loss", "train_accuracy", "test_loss", "test_accuracy"),
+    *("test_map50", "test_map", "test_score", "test_error"),
+)
 # Times of all repeats stand behind one another, so that a slow process can be seen.
 TIMING = ("epoch_s", "samples_per_s", "data_wait_s", "evaluate_s", "checkpoint_s", "peak_memory_mib")
 # Figures of a run that its records hold; the others come from the comparison.

@@ -13,6 +13,8 @@ SCALARS = (
     "test_accuracy",
     "test_map50",
     "test_map",
+    "test_score",
+    "test_error",
     "epoch_s",
     "samples_per_s",
     "step_ms_median",

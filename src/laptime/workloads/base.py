@@ -50,7 +50,7 @@ class Counts:
     loss_sum: Tensor | float
     correct: Tensor | int | float | None
     count: int
-    scores: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +17,12 @@ from laptime.data.own import OwnData
 from laptime.errors import RunError
 from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
+from laptime.trees import Tree
+from laptime.user_code import place_in
 from laptime.workloads.base import Batch, Output
+
+Kind = Literal["score", "error"]
+"""What an evaluation of the user's own gives: of a score more is better, and 1 is perfect; of an error less."""
 
 
 class OwnWorkload:
@@ -77,6 +84,31 @@ def _shown(value: object) -> str:
 def _line(user: Protocol) -> int | str:
     code = getattr(inspect.unwrap(user.loss), "__code__", None)
     return code.co_firstlineno if code else "unknown"
+
+
+def has_evaluation(user: Protocol) -> bool:
+    """Whether a workload says itself what it is judged by."""
+    return hasattr(user, "evaluate")
+
+
+def evaluated(user: Protocol, model: nn.Module, batches: Iterator[Tree], file: Path) -> tuple[Kind, float]:
+    """What the user's own evaluation gives: which kind it is, and the number.
+
+    Raises:
+        RunError: it gives no number, or a score above 1.
+    """
+    function: Any = user.evaluate  # type: ignore[attr-defined]
+    kind: Kind = "score" if getattr(user, "higher_is_better", True) else "error"
+    given = function(model, batches)
+    number = isinstance(given, Real) or (isinstance(given, Tensor) and given.numel() == 1)
+    value = float(given) if number else math.nan
+    if not number or (kind == "score" and value > 1):
+        shown = f"{value:g}" if number else _shown(given)
+        place = place_in(file, (), (inspect.unwrap(function),))
+        raise RunError(
+            f"evaluate() gave {shown}{place}: return one number, 1 at best, or set higher_is_better = False."
+        )
+    return kind, value
 
 
 def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:

@@ -85,6 +85,9 @@ def test_lost_quality_is_parity_only_where_it_is_shown():
     assert kind(pairs=with_quality("test_map50", 0.4, 0.395)) == "not_regressed"
     assert kind(pairs=with_quality("test_loss", 2.0, 2.1)) == "parity"
     assert kind(pairs=with_quality("test_loss", 2.0, 1.5)) == "not_regressed"
+    assert kind(pairs=with_quality("test_score", 0.4, 0.3)) == "parity"
+    assert kind(pairs=with_quality("test_error", 20.0, 21.0)) == "parity"
+    assert kind(pairs=with_quality("test_error", 20.0, 15.0)) == "not_regressed"
     scattered = [p.model_copy(update={"head": p.head.model_copy(update={"test_accuracy": a})})
                  for p, a in zip(pairs(SAME), (0.2, 0.6, 0.45, 0.6), strict=True)]  # fmt: skip
     assert kind(pairs=tuple(scattered)) == "not_regressed"

@@ -13,6 +13,8 @@ from laptime.records import EpochRecord, RunRecord
         ({"test_map50": 0.301, "test_map": 0.1234}, "mAP@0.5 30.1 % (0.5:0.95: 12.3 %)"),
         ({"test_accuracy": 0.66, "test_loss": 1.0}, "test accuracy 66.0 %"),
         ({"test_loss": 1.25}, "test loss 1.25"),
+        ({"test_loss": 1.25, "test_score": 0.301}, "test score 30.1 %"),
+        ({"test_accuracy": 0.66, "test_error": 12.5}, "test error 12.5"),
         ({}, "not evaluated"),
     ],
 )

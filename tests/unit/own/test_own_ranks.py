@@ -1,4 +1,4 @@
-"""prepare_data() is called by one rank of each machine before the others go on, as under Lightning's Trainer."""
+"""Two ranks on users' files: one prepares Lightning's data before the others go on, one evaluates for all."""
 
 import json
 import os
@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.own_files import write
+import pytest
+from tests.own_files import JUDGED, write
 from tests.unit.own.test_lightning_module import LIT, STEP
 
 from laptime.data.own import open_own
@@ -45,8 +46,12 @@ def lit(file: Path, per_node: bool) -> Path:
     return file
 
 
-def test_one_rank_of_each_machine_prepares_and_the_others_wait(tmp_path):
-    result = tmp_path / "result.json"
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("own-ranks")
+    result, judged = tmp_path / "result.json", tmp_path / "judged.py"
+    # The number of samples that it sees, in hundreds.
+    write(judged, JUDGED, ("return 2 * hits / (found.sum() + true.sum())", "return len(found) / 100"))
     asked = [f"{here}:{lit(tmp_path / f'{name}.py', per_node)}" for name, (per_node, here, _) in CASES.items()]
     shared = {
         "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("src", ".")),
@@ -57,7 +62,7 @@ def test_one_rank_of_each_machine_prepares_and_the_others_wait(tmp_path):
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
     }
-    command = [sys.executable, str(Path(__file__).with_name("rank_of_lightning.py")), str(result), *asked]
+    command = [sys.executable, str(Path(__file__).with_name("rank_of_own.py")), str(result), str(judged), *asked]
     started = [
         subprocess.Popen(
             command,
@@ -73,7 +78,16 @@ def test_one_rank_of_each_machine_prepares_and_the_others_wait(tmp_path):
         for process in started:
             process.kill()
     assert [p.returncode for p in started] == [0, 0], "\n".join(said)
-    assert json.loads(result.read_text()) == {name: list(seen) for name, (_, _, seen) in CASES.items()}
+    return json.loads(result.read_text())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_rank_of_each_machine_prepares_and_the_others_wait(found, name):
+    assert found[name] == list(CASES[name][2])
+
+
+def test_one_rank_evaluates_all_of_the_test_data_and_tells_the_others(found):
+    assert found["scores"] == [{"test_score": 0.32}] * 2
 
 
 def test_alone_each_module_is_prepared_before_it_is_set_up(tmp_path, monkeypatch):

@@ -1,0 +1,48 @@
+"""One rank of two that opens LightningModules and makes their models, and evaluates a workload.
+
+python rank_of_own.py RESULT.json WORKLOAD.py RANKS_A_MACHINE:LIT.py..., with the environment of torch's launcher.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from tests.unit.conftest import make_spec
+
+from laptime.data.own import open_own
+from laptime.engine.build import build, make_recipe
+from laptime.engine.evaluate import evaluate
+from laptime.spec import OptimizationSpec
+from laptime.world import World, opened
+
+
+def found_in(file: Path, world: World) -> tuple[list[str], ...]:
+    data = open_own(file, "Lit")
+    if world.first:  # as for a comparison's baseline, which the first rank takes alone
+        data.workload.model()
+    return world.collected(sys.modules[file.stem].CALLS)
+
+
+def scored(file: Path, world: World) -> tuple[dict[str, float | None], ...]:
+    data = open_own(file, "Workload")
+    chosen = (OptimizationSpec(name="flat-reduce"),)
+    recipe = make_recipe(make_spec(optimizations=chosen, batch_size=16), data, chosen, world)
+    return world.collected(dict(evaluate(build(recipe, lambda _: None), recipe, data.test).scores))
+
+
+def main(result: Path, workload: str, asked: list[str]) -> None:
+    seen = {}
+    with opened("cpu") as world:
+        seen["scores"] = scored(Path(workload), world)
+        for here, _, file in (a.partition(":") for a in asked):
+            os.environ["LOCAL_RANK"] = str(world.rank % int(here))
+            seen[Path(file).stem] = found_in(Path(file), world)
+        if world.first:
+            result.write_text(json.dumps(seen), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

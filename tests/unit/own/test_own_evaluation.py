@@ -1,0 +1,119 @@
+"""An evaluation of the user's own: in the record, in the comparison with its direction, among MLflow's metrics."""
+
+import itertools
+import sys
+
+import pytest
+import torch
+from tests.own_files import JUDGED, write
+from tests.unit.compare.compare_examples import ladder, records
+
+from laptime import worker
+from laptime.artifacts import epoch_line
+from laptime.compare import compare
+from laptime.compare.markdown import to_markdown
+from laptime.compare.quality import advantage, scores_of, time_to_quality
+from laptime.data.own import open_own
+from laptime.engine.build import build, make_recipe, open_data
+from laptime.errors import LaptimeError
+from laptime.inspecting import inspect
+from laptime.measure.epochs import Plan, Session
+from laptime.measure.marks import StepMarks
+from laptime.spec import OptimizationSpec, RunSpec
+from laptime.tracking.rows import curves
+
+_NUMBER = itertools.count()
+RETURNS = "return 2 * hits / (found.sum() + true.sum())"
+ERROR = ("    batch_size = 16\n", "    batch_size = 16\n    higher_is_better = False\n")
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / f"judged_{next(_NUMBER)}.py"
+    yield path
+    sys.modules.pop(path.stem, None)
+
+
+def spec_of(name: str, *chosen: str) -> RunSpec:
+    data = inspect(name)
+    optimizations = tuple(OptimizationSpec(name=n) for n in chosen)
+    few = {"batch_size": 16, "epochs": 2, "warmup_epochs": 0, "check": False, "profile": "none"}
+    return RunSpec(workload=data.own.name, variant="tried", optimizations=optimizations, data=data, **few)
+
+
+@pytest.mark.parametrize("chosen", [(), ("bf16", "ema")])
+def test_it_sees_all_test_data_and_stands_in_the_record(file, chosen):
+    spec = spec_of(write(file, JUDGED), *chosen)
+    assert spec.data.own.quality == "score"
+    opened, marks = open_data(spec), StepMarks()
+    recipe = make_recipe(spec, opened, spec.optimizations)
+    parts = build(recipe, marks)
+    *_, last = Session(parts, recipe, marks, lambda *_: None).counted(Plan(2, 0, None))
+    inputs, labels = opened.test.whole
+    parts.evaluated.eval()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled="bf16" in chosen):
+        found = parts.evaluated(inputs).argmax(1)
+    hits = int((found * labels).sum())
+    assert last.test_score == pytest.approx(2 * hits / int(found.sum() + labels.sum()))
+    assert last.test_accuracy is not None
+    assert f"test score {last.test_score:.3f}" in epoch_line(last, timed=True)
+
+
+def test_a_run_is_judged_by_an_error_of_which_less_is_better(file, tmp_path):
+    record = worker.run(spec_of(write(file, JUDGED, ERROR, (RETURNS, "return 40.0 + hits"))), tmp_path / "run")
+    assert record.status == "done", record.error
+    assert record.spec.data.own.quality == "error"
+    reached = [e.test_error for e in record.epochs]
+    assert min(reached) >= 40
+    assert scores_of([record], "error").values == (reached[-1],)
+    assert time_to_quality([record], "error", max(reached)) == record.epochs[reached.index(max(reached))].train_s_so_far
+    assert advantage(40, 50, "error") == pytest.approx(20)
+    rows = [r for r in curves(ladder(), [record]) if r.name == "test_error"]
+    assert [(r.step, r.value) for r in rows] == list(enumerate(reached))
+
+
+@pytest.mark.parametrize(("quality", "factor", "verdict"), [("score", 1.0, "better"), ("error", 100.0, "worse")])
+def test_the_report_says_its_direction(quality, factor, verdict):
+    """The optimized variant's numbers are higher by 8 points, or 12 % of an error."""
+    changed = [
+        run.model_copy(
+            update={
+                "epochs": tuple(
+                    e.model_copy(update={"test_accuracy": None, f"test_{quality}": factor * e.test_accuracy})
+                    for e in run.epochs
+                )
+            }
+        )
+        for run in records()
+    ]
+    comparison = compare(ladder().model_copy(update={"quality": quality, "quality_floor": 0.0}), changed)
+    row, base = comparison.row("cpu-optimized"), comparison.row("cpu-baseline")
+    assert row.verdict == verdict
+    text = to_markdown(comparison)
+    assert f"test {quality}" in text
+    better = f"{row.quality * 100:.1f} % | +8.0 better" if quality == "score" else f"{row.quality:.4g} | "
+    assert better in text
+    assert row.quality > base.quality
+
+
+@pytest.mark.parametrize(
+    ("returns", "said"),
+    [
+        ("return 1.5", r"evaluate\(\) gave 1\.5 \(.*line \d+: def evaluate.*: return one number, 1 at best"),
+        ("return [0.5]", r"evaluate\(\) gave list .*return one number"),
+        ("return found", r"evaluate\(\) gave a int64 tensor of shape \(32,\)"),
+        ("return 1 / 0", r"evaluate\(\) failed: ZeroDivisionError.*line \d+: return 1 / 0"),
+    ],
+)
+def test_a_mistake_in_it_is_told_with_its_line(file, returns, said):
+    with pytest.raises(LaptimeError, match=said):
+        inspect(write(file, JUDGED, (RETURNS, returns)))
+
+
+def test_what_is_no_number_is_not_judged(file):
+    spec = spec_of(write(file, JUDGED, (RETURNS, "return float('nan')")))
+    opened, marks = open_own(file, "Workload"), StepMarks()
+    recipe = make_recipe(spec, opened, ())
+    (epoch,) = Session(build(recipe, marks), recipe, marks, lambda *_: None).counted(Plan(1, 0, None))
+    assert (epoch.test_score, spec.data.own.quality) == (None, "score")
