@@ -70,7 +70,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "exact",
         "data",
         "resident data",
-        "Keeps all images in memory, those of one size as one uint8 tensor, and takes whole batches out of it, "
+        "Keeps all images in memory, those of one size as one tensor, and takes whole batches out of it, "
         "instead of item by item.",
         excludes=("workers", "pinned"),
     ),

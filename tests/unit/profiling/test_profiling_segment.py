@@ -10,6 +10,8 @@ import torch
 from tests.unit.profiling.profiling_examples import BATCH, tiny
 
 from laptime.measure.inference import inference_sizes
+from laptime.optimizations.average import Averaged
+from laptime.optimizations.graph import GraphStep, directly, eager_record
 from laptime.profiling.capture import Recorder, fitted, record_steps, undisturbed, waiting_steps
 from laptime.profiling.files import write_trace
 from laptime.profiling.segment import Asked, Segment, absent, with_sources
@@ -170,6 +172,15 @@ def test_lines_come_from_the_recording_with_stacks():
 
 def replace_operators(summary: TraceSummary) -> TraceSummary:
     return summary.model_copy(update={"operators": ()})
+
+
+def test_a_replayed_step_has_no_peak_of_its_own_also_below_an_average(tmp_path, monkeypatch):
+    parts, recipe = tiny()
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: 3 * 2**20)
+    segment = Segment(parts, recipe, Asked(TWO, 0, None, tmp_path), held=2**20)
+    assert segment._gpu_peak_mib() == 2
+    parts.step = Averaged(GraphStep((BATCH, 1.0), eager_record, directly))
+    assert segment._gpu_peak_mib() is None
 
 
 @pytest.mark.gpu
