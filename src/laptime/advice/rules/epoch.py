@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from laptime.advice.outcome import Outcome, Proposal, known
 from laptime.advice.signals import Signals
 
@@ -86,20 +88,41 @@ def worker_start(s: Signals) -> Outcome:
     if start < _LEAST_START * epoch:
         return None
     step, by_step = known(s.step_ms, "the step's time"), 1e3 / known(s.steps, "the steps of an epoch")
-    idle = s.wait_ms is not None and s.wait_ms < _NO_WAIT * step
+    enough = _enough(s, step)
+    fewer = f", and {enough} instead of {s.workers} would do" if enough else ""
     return Proposal(
         "worker-start",
-        f"Each epoch starts its {s.workers} workers anew: keep them" + (", or take fewer." if idle else "."),
+        f"Each epoch starts its {s.workers} workers anew: keep them{fewer}.",
         (
             f"starting them takes {start:.2f} of {epoch:.2f} s an epoch",
-            *(["the steps wait for no data, so fewer would do"] if idle else []),
+            *([_keeping_up(s, step)] if enough else []),
         ),
         (0.8 * start * by_step, start * by_step),
         0.8,
-        code="DataLoader(..., persistent_workers=True)",
+        code=f"DataLoader(..., {f'num_workers={enough}, ' if enough else ''}persistent_workers=True)",
         klass="exact",
         base_ms=epoch * by_step,
     )
+
+
+def _enough(s: Signals, step: float) -> int | None:
+    """Workers that keep up with the steps, where nothing waits and they are fewer than there are; None where not known.
+
+    One worker alone fetches the first batch, after all have been started; n of them hand one over n times as often.
+    """
+    if s.wait_ms is None or s.wait_ms >= _NO_WAIT * step or s.first_batch_s is None:
+        return None
+    enough = max(1, math.ceil(_fetch_ms(s) / step))
+    return enough if enough < (s.workers or 0) else None
+
+
+def _fetch_ms(s: Signals) -> float:
+    return 1e3 * max(0.0, (s.first_batch_s or 0.0) - (s.worker_start_s or 0.0))
+
+
+def _keeping_up(s: Signals, step: float) -> str:
+    fetch = f"the first batch took one worker {_fetch_ms(s):.0f} ms"
+    return f"the steps wait for no data; {fetch}, and a step takes {step:.0f} ms"
 
 
 def first_batch(s: Signals) -> Outcome:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from laptime.advice.outcome import Abstain, Outcome, Proposal, known
+import contextlib
+from dataclasses import replace
+
+from laptime.advice.outcome import Abstain, MissingSignalError, Outcome, Proposal, known
+from laptime.advice.remedy import remedy_of
+from laptime.advice.rules.batch import batch_size
 from laptime.advice.signals import Signals
 
 _LEAST_IDLE = 0.15
@@ -12,6 +17,8 @@ _FEW_CALLS = 20
 LEAST_RATIO = 1.05
 # By how much wider the range is, at both ends, where a probe's ratio is of other steps than the run's.
 OTHER_STEPS = 0.1
+# Of what a graph of the whole step brings, where the optimizer stays outside of it.
+_COMPILED = (0.6, 0.9)
 
 
 def launch_bound(s: Signals) -> Outcome:
@@ -23,7 +30,7 @@ def launch_bound(s: Signals) -> Outcome:
     if idle < _LEAST_IDLE * step or median_us >= _SHORT_US:
         return None
     best = max(kernels.busy_ms, step - idle)
-    return Proposal(
+    found = Proposal(
         "launch-bound",
         "The device waits for launches: record the whole step as a CUDA graph, or take a larger batch.",
         (
@@ -36,6 +43,30 @@ def launch_bound(s: Signals) -> Outcome:
         code='torch.cuda.graph(...) around the whole step, or torch.compile(model, mode="reduce-overhead")',
         klass="exact",
     )
+    refusal = "" if s.foreign else remedy_of(found.remedy, s).refusal
+    return _without_graph(s, found, refusal) if refusal else found
+
+
+def _without_graph(s: Signals, found: Proposal, refusal: str) -> Outcome:
+    """Where no graph of the whole step can be had: one of forward and backward alone, else more samples a launch."""
+    evidence, (low, high) = (*found.evidence, f"no graph of the whole step: {refusal}"), found.gain_ms
+    other = remedy_of("compile-graphed", s).refusal
+    if not other:
+        return replace(
+            found,
+            what="The device waits for launches: compile the net and launch what comes of it as CUDA graphs.",
+            evidence=evidence,
+            gain_ms=(_COMPILED[0] * low, _COMPILED[1] * high),
+            confidence=0.5,
+            remedy="compile-graphed",
+            klass="numeric",
+        )
+    with contextlib.suppress(MissingSignalError):
+        larger = batch_size(s)
+        if isinstance(larger, Proposal):
+            what = "The device waits for launches: take more samples a step, for as many launches."
+            return replace(larger, id=found.id, what=what, evidence=(*evidence, f"nor by the compiler: {other}"))
+    return Abstain(f"the device waits for launches, but {refusal}, {other}, and no larger batch is known to help")
 
 
 def compiling(s: Signals) -> Outcome:
