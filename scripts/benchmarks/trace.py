@@ -1,4 +1,4 @@
-"""What a long trace costs `laptime advise`: seconds and memory by size; its steps are a short trace's, repeated.
+"""What a long trace costs `laptime advise`: seconds, also of CPU, and memory by size; its steps are a short trace's.
 
 Each reading is a process of its own, its start included; sizes in turn, medians and the highest memory.
 """
@@ -57,8 +57,8 @@ def _moved(event: dict[str, Any], by_us: float, by_id: int) -> dict[str, Any]:
     return moved
 
 
-def advised(path: Path) -> tuple[float, float]:
-    """Seconds and MiB of one `laptime advise`."""
+def advised(path: Path) -> tuple[float, float, float]:
+    """Seconds, seconds of CPU and MiB of one `laptime advise`."""
     begin = time.perf_counter()
     running = subprocess.Popen([sys.executable, "-m", "laptime", "advise", str(path), "--json"], stdout=subprocess.PIPE)
     assert running.stdout is not None
@@ -67,7 +67,7 @@ def advised(path: Path) -> tuple[float, float]:
     running.returncode = os.waitstatus_to_exitcode(code)
     if running.returncode:
         sys.exit(f"laptime advise {path} ended with {running.returncode}")
-    return time.perf_counter() - begin, used.ru_maxrss / 1024
+    return time.perf_counter() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--mib", type=float, nargs="+", default=[20.0, 100.0, 500.0])
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
-    found: dict[float, list[tuple[float, float]]] = {mib: [] for mib in asked.mib}
+    found: dict[float, list[tuple[float, float, float]]] = {mib: [] for mib in asked.mib}
     with tempfile.TemporaryDirectory() as name:
         paths = {mib: Path(name) / f"{mib:g}.json" for mib in asked.mib}
         for mib, path in paths.items():
@@ -86,9 +86,10 @@ def main() -> None:
             found[mib].append(advised(paths[mib]))
         sizes = {mib: path.stat().st_size / _MIB for mib, path in paths.items()}
     sys.stdout.write(f"Steps of {asked.trace.name}, medians of {asked.rounds}, the highest memory.\n\n")
-    sys.stdout.write("| MiB of text | s | MiB of memory |\n|---|---|---|\n")
+    sys.stdout.write("| MiB of text | s | s of CPU | MiB of memory |\n|---|---|---|---|\n")
     for mib, runs in found.items():
-        sys.stdout.write(f"| {sizes[mib]:,.0f} | {median(s for s, _ in runs):.2f} | {max(m for _, m in runs):.0f} |\n")
+        seconds, cpu, memory = zip(*runs, strict=True)
+        sys.stdout.write(f"| {sizes[mib]:,.0f} | {median(seconds):.2f} | {median(cpu):.2f} | {max(memory):.0f} |\n")
 
 
 if __name__ == "__main__":

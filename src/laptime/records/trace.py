@@ -68,6 +68,7 @@ class KernelStats(Readable):
 
     Attributes:
         short: share of kernels below 10 microseconds.
+        graphed: share of kernels that a recorded CUDA graph launched; None of older records.
         busy_ms: the device at work on anything; overlaps count once.
         idle_ms: the rest of the step.
         unexplained_idle_ms: idle time in which the host waited for no data and no synchronisation.
@@ -77,6 +78,7 @@ class KernelStats(Readable):
     calls: float = 0.0
     median_us: float | None = None
     short: float | None = None
+    graphed: float | None = None
     busy_ms: float = 0.0
     idle_ms: float = 0.0
     unexplained_idle_ms: float = 0.0
@@ -141,6 +143,8 @@ class TraceSummary(Readable):
         steps: recorded steps, from `ProfilerStep` marks.
         step_ms: on the host's clock. Where a GPU's host runs ahead and waits in one step for all, `step_mean_ms` is the
             step, and this is not.
+        device_step_ms: on the GPU's own clock, from the first kernel that a step launched to that of the next; None on
+            a CPU, and where no two steps in a row have kernels.
         attribution_ms: a step by category, see CATEGORIES; adds up to the mean step.
         regions_ms: host time of the named regions `data`, `forward`, `backward`, `optimizer`, where they are recorded.
         elementwise_calls: small element-wise operators in a step, which a compiler would fuse; None where not known.
@@ -163,6 +167,7 @@ class TraceSummary(Readable):
     steps: int = 0
     step_ms: Quartiles
     step_mean_ms: float
+    device_step_ms: Quartiles | None = None
     attribution_ms: dict[str, float] = Field(default_factory=dict)
     regions_ms: dict[str, float] = Field(default_factory=dict)
     operators: tuple[OperatorRow, ...] = ()

@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal, cast
 
-from laptime.records import CopyRow, KernelStats
+from laptime.records import CopyRow, KernelStats, Quartiles
 from laptime.trace.attribution import waiting_for_data
 from laptime.trace.collectives import is_collective
 from laptime.trace.events import COPY, KERNEL, WAY, Event
 from laptime.trace.intervals import Span, gaps, length, merge, subtract
 from laptime.trace.launches import Launches, root
+from laptime.trace.nest import Node
 from laptime.trace.operators import Operators
 from laptime.trace.steps import Step
 from laptime.trace.syncs import Syncs
 
 SHORT_US = 10.0
+_GRAPH = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 # cuDNN's and TensorRT's names for kernels that only bring memory into another order.
 _LAYOUT = re.compile(r"nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|transposekernel|tensortransform", re.IGNORECASE)
 
@@ -43,6 +45,8 @@ class Device:
 
     Attributes:
         kernel_us: of each kernel, four bytes each: the one thing here that grows with the trace's kernels.
+        graphed: kernels that a recorded graph launched.
+        begins: where the first kernel of each step begins, by the number of the step that launched it.
         updates: from the first kernel to the last that an optimizer's step launched, by number of the step.
     """
 
@@ -54,6 +58,8 @@ class Device:
     idle_us: float = 0.0
     unexplained_us: float = 0.0
     layout_us: float = 0.0
+    graphed: int = 0
+    begins: dict[int, float] = field(default_factory=dict)
     copies: dict[CopyKey, Copies] = field(default_factory=lambda: defaultdict(Copies))
     updates: dict[int, Span] = field(default_factory=dict)
     optimizer_kernels: int = 0
@@ -76,15 +82,26 @@ class Device:
                 self._copy(row)
 
     def _kernel(self, row: Event) -> None:
-        self._update(row)
+        call = self.launches.call(row)
+        if call is not None:
+            self._launched(row, call)
         if is_collective(row):
             return
         self.kernel_us.append(row.dur)
+        self.graphed += call is not None and call.event.name.startswith(_GRAPH)
         if _LAYOUT.search(row.name):
             self.layout_us += row.dur
         op = self.launches.operator(row)
         if op is not None:
             self.operators.add_kernel(op, op.region, row.dur)
+
+    def _launched(self, row: Event, call: Node) -> None:
+        """Counts a kernel for the step that launched it, and for that step's optimizer if it did."""
+        self.begins.setdefault(call.step, row.begin)
+        if call.update:
+            begin, end = self.updates.get(call.step, (row.begin, row.end))
+            self.updates[call.step] = min(begin, row.begin), max(end, row.end)
+            self.optimizer_kernels += 1
 
     def _copy(self, row: Event) -> None:
         kind = WAY.match(row.name)
@@ -101,24 +118,22 @@ class Device:
         if source:
             copies.sources[source] += 1
 
-    def _update(self, row: Event) -> None:
-        """Counts a kernel for the optimizer's step that launched it, if one did."""
-        call = self.launches.call(row)
-        if call is not None and call.update:
-            begin, end = self.updates.get(call.update, (row.begin, row.end))
-            self.updates[call.update] = min(begin, row.begin), max(end, row.end)
-            self.optimizer_kernels += 1
-
     @property
     def optimizer_us(self) -> float:
         """From the first kernel of each optimizer's step to its last, idle time between them included."""
         return length(self.updates.values())
+
+    def step_ms(self) -> Quartiles | None:
+        """Steps on the device's own clock, from the first kernel of one to that of the next."""
+        times = [self.begins[n + 1] - begin for n, begin in self.begins.items() if n + 1 in self.begins]
+        return Quartiles.of([us / 1e3 for us in times]) if times else None
 
     def kernels(self, steps: int) -> KernelStats:
         count = len(self.kernel_us)
         return KernelStats(
             calls=count / steps,
             median_us=median(self.kernel_us) if count else None,
+            graphed=self.graphed / count if count else None,
             short=sum(us < SHORT_US for us in self.kernel_us) / count if count else None,
             busy_ms=self.busy_us / steps / 1e3,
             idle_ms=self.idle_us / steps / 1e3,

@@ -27,7 +27,6 @@ class Launches:
 
     by_correlation: deque[dict[int, Node]] = field(default_factory=lambda: deque(maxlen=AHEAD))
     by_external: deque[dict[int, Node]] = field(default_factory=lambda: deque(maxlen=AHEAD))
-
     steps: int = 0
 
     def add(self, step: Step) -> None:
@@ -35,7 +34,7 @@ class Launches:
         places, updates = step.places(), Places({"update": step.optimizer()})
         for node in step.nodes:
             node.region = places.at(node.event.begin)
-            node.update = self.steps if updates.at(node.event.begin) else 0
+            node.step, node.update = self.steps, bool(updates.at(node.event.begin))
         for node in fresh_moves(step):
             node.fresh = True
         calls = (n for n in step.nodes if n.event.kind == RUNTIME and n.event.correlation)

@@ -23,7 +23,8 @@ class Node:
         inner_us: time in operators that it calls.
         heaviest: that of them which takes longest.
         region: where it lies in its step; empty outside of any and before `Launches` has seen it.
-        update: number of the step in whose optimizer it lies, from 1; 0 elsewhere.
+        step: number of the step it lies in, from 1; 0 before `Launches` has seen it.
+        update: whether it lies in the step's optimizer.
         fresh: whether it moves what the host filled just before.
     """
 
@@ -34,7 +35,8 @@ class Node:
     inner_us: float = 0.0
     heaviest: Node | None = field(default=None, repr=False)
     region: str = ""
-    update: int = 0
+    step: int = 0
+    update: bool = False
     fresh: bool = False
 
     @property

@@ -148,6 +148,7 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
         torch=str(meta.get("torch_version", meta.get("pytorch_version", ""))),
         steps=steps,
         step_ms=Quartiles.of([us / 1e3 for us in totals.steps_us]),
+        device_step_ms=device.step_ms() if device is not None else None,
         step_mean_ms=sum(totals.steps_us) * per_step,
         attribution_ms={name: us * per_step for name, us in totals.shares.items()},
         regions_ms={name: us * per_step for name, us in totals.regions.items()},

@@ -12,6 +12,7 @@ from laptime.advice.signals import Signals
 
 _LEAST_IDLE = 0.15
 _SHORT_US = 10.0
+_MOSTLY = 0.5
 _LEAST_ELEMENTWISE = 0.10
 _FEW_CALLS = 20
 LEAST_RATIO = 1.05
@@ -26,6 +27,8 @@ def launch_bound(s: Signals) -> Outcome:
     if s.device != "cuda" or s.graphed or s.has("graph", "compile-graphed"):
         return None
     step, kernels = known(s.step_ms, "the step's time"), known(s.kernels, "the kernels of a trace")
+    if (kernels.graphed or 0.0) > _MOSTLY:
+        return None
     idle, median_us = kernels.unexplained_idle_ms, known(kernels.median_us, "the length of kernels")
     if idle < _LEAST_IDLE * step or median_us >= _SHORT_US:
         return None

@@ -1,0 +1,100 @@
+"""GPUs whose steps are not alike on the host: one that runs ahead, uneven steps, a recorded graph that is replayed."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from tests.unit.trace.trace_builder import Trace
+
+from laptime.advice import signals_of
+from laptime.advice.rules.launches import launch_bound
+from laptime.records import TraceSummary
+from laptime.trace import summarize
+
+AHEAD = (5, 5, 18, 20, 20)
+KERNELS = 20
+
+
+def trained(folder: Path, host_ms: Iterable[float], device_ms: Iterable[float]) -> TraceSummary:
+    """Steps of twenty kernels that the host launches in the first 4 ms; each runs when the one before has ended."""
+    trace, at, free = Trace(), 0.0, 0.0
+    for number, (host, device) in enumerate(zip(host_ms, device_ms, strict=True)):
+        trace.step(number, at, 1e3 * host)
+        each = 1e3 * device / KERNELS
+        for place in range(KERNELS):
+            call = at + 100 + 200 * place
+            op = trace.op("aten::mm", call - 10, 20, **{"Input Dims": [[8, 8], [8, 8]]})
+            begin = max(free, call + 10)
+            trace.launch(op, call, begin, each)
+            free = begin + each
+        at += 1e3 * host
+    return summarize(trace.write(folder / "t.json"))
+
+
+@pytest.fixture(scope="module")
+def ahead(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("trace"), AHEAD, [20.0] * len(AHEAD))
+
+
+def test_steps_of_a_host_that_runs_ahead_are_even_on_the_devices_clock(ahead):
+    assert (ahead.step_ms.median, ahead.step_mean_ms) == (18, pytest.approx(68 / 5))
+    clock = ahead.device_step_ms
+    assert (clock.low, clock.median, clock.high) == (pytest.approx(20), pytest.approx(20), pytest.approx(20))
+
+
+def test_what_the_device_does_is_shared_out_over_the_recorded_time(ahead):
+    # It works from 0.11 ms on without a gap, and 68 of its hundred kernels begin while steps are recorded.
+    assert ahead.kernels.busy_ms == pytest.approx((68 - 0.11) / 5)
+    assert ahead.kernels.calls == pytest.approx(68 / 5)
+    assert ahead.attribution_ms["kernel"] == pytest.approx(ahead.kernels.busy_ms)
+    assert sum(ahead.attribution_ms.values()) == pytest.approx(ahead.step_mean_ms)
+    assert sum(row.device_self_ms for row in ahead.operators) == pytest.approx(68 / 5)
+    assert ahead.kernels.unexplained_idle_ms < 0.01 * ahead.step_mean_ms
+
+
+def test_a_device_without_a_gap_waits_for_no_launches(ahead):
+    assert launch_bound(signals_of(None, ahead)) is None
+
+
+def test_uneven_steps_of_the_device_are_uneven_on_its_clock(tmp_path):
+    device = (10.0, 30.0, 10.0, 30.0, 10.0, 30.0)
+    clock = trained(tmp_path, [20.0] * 6, device).device_step_ms
+    # First kernels run at 0, 20 (when it is launched), 50, 60, 90 and 100 ms.
+    assert (clock.low, clock.median, clock.high) == (pytest.approx(10), pytest.approx(20), pytest.approx(30))
+
+
+def test_the_first_step_alone_has_no_time_on_the_devices_clock(tmp_path):
+    assert trained(tmp_path, [20.0], [10.0]).device_step_ms is None
+
+
+def replayed(folder: Path, kernel_us: float, gap_us: float) -> TraceSummary:
+    """Steps of 10 ms that launch two hundred kernels at once, as torch records the replay of a CUDA graph."""
+    trace = Trace()
+    for number in range(5):
+        at = 10_000.0 * number
+        trace.step(number, at, 10_000)
+        ids = {"correlation": 10_000 + number}
+        trace.host("cuda_runtime", "cudaGraphLaunch", at + 50, 300, **ids)
+        for place in range(200):
+            trace.device("kernel", "elementwise_kernel", at + 100 + place * (kernel_us + gap_us), kernel_us, **ids)
+    return summarize(trace.write(folder / "t.json"))
+
+
+def test_kernels_of_a_replayed_graph_belong_to_the_step_that_launched_it(tmp_path):
+    found = replayed(tmp_path, 40.0, 5.0)
+    assert (found.kernels.calls, found.kernels.graphed, found.kernels.median_us) == (200, 1.0, 40.0)
+    assert found.device_step_ms.median == pytest.approx(10)
+    assert found.kernels.busy_ms == pytest.approx(8.0)
+    assert sum(found.attribution_ms.values()) == pytest.approx(found.step_mean_ms)
+    # No operator launched them, so none has their time, and what is not known is not said.
+    assert sum(row.device_self_ms for row in found.operators) == 0
+    assert (found.precision, found.elementwise_calls) == (None, None)
+
+
+def test_a_step_that_is_a_graph_already_is_not_told_to_become_one(tmp_path):
+    found = replayed(tmp_path, 4.0, 30.0)
+    assert found.kernels.unexplained_idle_ms > 0.5 * found.step_mean_ms
+    assert launch_bound(signals_of(None, found)) is None
+    # The same kernels, launched one by one.
+    eager = found.model_copy(update={"kernels": found.kernels.model_copy(update={"graphed": 0.0})})
+    assert launch_bound(signals_of(None, eager)) is not None
