@@ -54,7 +54,7 @@ class Kind:
     @property
     def tracked(self) -> bool:
         """Whether it sends anything to MLflow."""
-        return self.ladder or self.name == "gate"
+        return self.ladder or self.name in ("gate", "run")
 
 
 def kinds(stage: Stage) -> list[Kind]:

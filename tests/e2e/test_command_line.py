@@ -98,14 +98,20 @@ def run_of(home: Path, wanted: str) -> str:
 
 def test_one_variant_alone(home, images, tmp_path):
     variant = ("--variant", "cpu-resident+large-batch:size=16", "--set", "large-batch.size=24")
-    data = ("--data", str(images), "--limit-train", "48", "--out", str(tmp_path), "--json", "--no-profile")
+    data = ("--data", str(images), "--limit-train", "48", "--out", str(tmp_path / "out"), "--json", "--no-profile")
     done = laptime(home, "run", "cifar", *variant, *data)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     chosen = {o["name"]: o["options"] for o in record["spec"]["optimizations"]}
     assert chosen["large-batch"]["size"] == 24
     assert record["epochs"][0]["steps"] == 2
-    assert json.loads((tmp_path / "record.json").read_text()) == record
+    assert json.loads((tmp_path / "out" / "record.json").read_text()) == record
+    run = run_of(home, f"tags.`laptime.variant` = '{record['spec']['variant']}'")
+    image = str(images / "test" / "red" / "000.png")
+    for what in (run, str(tmp_path / "out")):
+        assert json.loads(laptime(home, "advise", what, "--json").stdout)["subject"] == record["spec"]["variant"]
+        guessed = laptime(home, "predict", what, image)
+        assert guessed.stdout.startswith(image), guessed.stderr
 
 
 def test_a_plan_without_running_it(home, images):
@@ -173,6 +179,11 @@ def test_doctor_says_what_is_there_and_why_not(home):
         (("optimize", "cifar", "--data", "ftp://somewhere/x"), ("ftp://somewhere/x",)),
         (("run", "cifar", "--variant", "cpu-resident", "--set", "size"), ("size", "optimization.option=value")),
         (("run", "cifar", "--variant", "a,b"), ("one variant",)),
+        (("run", "cifar", "--variant", "cpu-resident", "--tracking-uri", "ftp://x/y"), ("ftp://x/y", "sqlite")),
+        (
+            ("run", "cifar", "--variant", "cpu-resident", "--tracking-uri", "http://x", "--bare"),
+            ("--bare", "published"),
+        ),
         (("explain", "cpu-basline"), ("cpu-basline", "cpu-baseline")),
         (("explain", "cpu-baseline+ddp:batchnorm=sync", "--code"), ("of laptime's own", "Leave ddp out")),
         (("explain", "cpu-baseline", "--code", "--workload", "mnist"), ("mnist", "cifar, eurosat")),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from laptime.ladder.request import LadderRequest, make_request, settled_preset
     from laptime.ladder.resume import resume_ladder
     from laptime.ladder.run import Ladder
-    from laptime.ladder.single import run_single
+    from laptime.ladder.single import plan_single
     from laptime.ladder.turn import Turn
 
 __all__ = [
@@ -24,9 +24,9 @@ __all__ = [
     "Turn",
     "make_request",
     "open_ladder",
+    "plan_single",
     "prepare_data",
     "resume_ladder",
-    "run_single",
     "settled_preset",
 ]
 
@@ -36,7 +36,7 @@ _HOMES = {
     "request": ("LadderRequest", "make_request", "settled_preset"),
     "resume": ("resume_ladder",),
     "run": ("Ladder",),
-    "single": ("run_single",),
+    "single": ("plan_single",),
     "turn": ("Turn",),
 }
 

@@ -22,6 +22,12 @@ def variant_figures(row: VariantRow) -> dict[str, float]:
     )
 
 
+def lone_figures(row: VariantRow) -> dict[str, float]:
+    """Metrics of a variant that ran alone: those that mean something without another one."""
+    figures = variant_figures(row)
+    return {n: figures[n] for n in ("epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "mfu") if n in figures}
+
+
 def headline_figures(comparison: Comparison) -> dict[str, float]:
     """Metrics of the parent run: the fastest variant's, with the speed-ups that are shown apart."""
     fastest = comparison.headline("fastest")

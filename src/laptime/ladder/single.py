@@ -1,12 +1,12 @@
-"""One variant alone: no comparison, nothing published."""
+"""One variant alone: what of it is run, and where."""
 
 from __future__ import annotations
 
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from laptime.catalogue import DEVICES
 from laptime.devices import EMULATED, choose_device, hopeless_here
@@ -18,9 +18,35 @@ from laptime.launchers import launch, ranks_there
 from laptime.launchers.base import Hooks
 from laptime.places import Places
 from laptime.records import RunRecord
+from laptime.spec import RunSpec
 from laptime.variants import Variant, resolve, with_options
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Single:
+    """One variant alone, as it will be run.
+
+    Attributes:
+        id: of this start, unique and sortable by time.
+        folder: of spec, record and log.
+        launcher: as it was asked for.
+    """
+
+    id: str
+    variant: Variant
+    spec: RunSpec
+    folder: Path
+    launcher: str
+
+    def bare(self) -> Single:
+        """Without check, model and profile, for repeated timing of what was checked before."""
+        return replace(self, spec=self.spec.model_copy(update={"check": False, "save_model": False, "profile": "none"}))
+
+    def run(self, hooks: Hooks) -> RunRecord:
+        """Trains it; its record also stands in the folder."""
+        return launch(self.launcher, self.spec, self.folder, hooks)
 
 
 def chosen_variant(request: LadderRequest, settings: tuple[str, ...]) -> Variant:
@@ -40,28 +66,21 @@ def variant_name(request: LadderRequest) -> str:
     return names[0]
 
 
-def run_single(
-    request: LadderRequest,
-    settings: tuple[str, ...],
-    places: Places,
-    told: tuple[Say, Callable[[dict[str, Any]], None]],
-    bare: bool = False,
-    checkpoints: str | None = None,
-) -> tuple[RunRecord, Path]:
-    """Runs one variant.
+def plan_single(
+    request: LadderRequest, settings: tuple[str, ...], places: Places, say: Say, checkpoints: str | None = None
+) -> Single:
+    """Checks what is asked for, makes its data stand ready and says what will be run.
 
     Args:
         request: names the variant.
         settings: `optimization.option=value` each.
         places: where data and runs stand.
-        told: takes sentences, and the worker's progress events.
-        bare: leaves out the check, the model and the profile, for repeated timing of what was checked before.
+        say: takes sentences.
         checkpoints: where the run's checkpoints stand, from which it goes on; None for none.
 
-    Returns:
-        The record and the folder that holds it.
+    Raises:
+        LaptimeError: it can't be run, here or at all.
     """
-    say, on_event = told
     variant = chosen_variant(request, settings)
     check_out(request, "record.json")
     check_weights(request.weights, request.workload)
@@ -77,11 +96,9 @@ def run_single(
     if away or hopeless:
         variant = with_options(resolve(variant_name(request), (*away, *hopeless), request.workload), settings)
     spec = make_spec(request, variant, data, 0).model_copy(update={"checkpoints": checkpoints})
-    if bare:
-        spec = spec.model_copy(update={"check": False, "save_model": False, "profile": "none"})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"
     folder = Path(request.out).resolve() if request.out else places.runs / name
-    return launch(request.launcher, spec, folder, Hooks(on_event=on_event, say=say)), folder
+    return Single(name, variant, spec, folder, request.launcher)
 
 
 def _hopeless(variant: Variant) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def load_model(mlflow: Any, client: Any, run: Any, folder: Path) -> tuple[Any, d
     Raises:
         DataError: the run has neither.
     """
-    for candidate in [run] if "mlflow.parentRunId" in run.data.tags else _variants(client, run):
+    for candidate in _variants(client, run) if run.data.tags.get("laptime.kind") == "ladder" else [run]:
         run_id = candidate.info.run_id
         held = client.search_logged_models([candidate.info.experiment_id], f"source_run_id = '{run_id}'")
         ready = [m for m in held if m.name == "model" and m.status.value == "READY"]

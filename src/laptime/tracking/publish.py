@@ -94,8 +94,8 @@ def process_recorded(
     """
     key = _start_variant(tracker, ladder, rung, records)
     tracker.log_metrics(key, [*curves(ladder, records[-1:]), *(summaries(records) if len(records) == 1 else ())])
-    _log_files(tracker, key, records[-1], run_folder(folder, rung.variant, repeat_of(records[-1])))
-    tracker.end_run(key, _run_status(ladder, records), records[-1].ended_at or time.time())
+    log_files(tracker, key, records[-1], run_folder(folder, rung.variant, repeat_of(records[-1])))
+    tracker.end_run(key, run_status(ladder, records), records[-1].ended_at or time.time())
 
 
 def variant_retracted(tracker: Tracker, ladder: LadderRecord, variant: str) -> None:
@@ -127,17 +127,30 @@ def variant_recorded(
     folders = [run_folder(folder, rung.variant, repeat_of(record)) for record in records]
     for record, place in zip(records, folders, strict=True):
         write_events(record, place / "tensorboard")
-        _log_files(tracker, key, record, place, (*(FILES if record in new else ()), *LATE))
+        log_files(tracker, key, record, place, (*(FILES if record in new else ()), *LATE))
+    log_model(tracker, key, ladder, folders)
+    tracker.end_run(key, run_status(ladder, records), records[-1].ended_at or time.time())
+
+
+def log_model(tracker: Tracker, key: str, ladder: LadderRecord, folders: Sequence[Path]) -> None:
+    """Adds the model of the first of a variant's processes that left one."""
     model = next((p for p in folders if (p / "model.pt").is_file() and (p / "spec.json").is_file()), None)
     if model is not None and ladder.data.own is None and not find_workload(ladder.workload).boxes:
         tracker.log_model(ModelFiles(key, model))
     elif model is not None:  # the code of a user's own net is not ours to store, and a detector takes no one batch
         tracker.log_artifact(key, model / "model.pt")
-    tracker.end_run(key, _run_status(ladder, records), records[-1].ended_at or time.time())
 
 
 def _start_variant(tracker: Tracker, ladder: LadderRecord, rung: Rung, records: Sequence[RunRecord]) -> str:
     key = variant_key(ladder, rung.variant)
+    tracker.start_run(variant_start(ladder, rung, records, (key, ladder_key(ladder))))
+    return key
+
+
+def variant_start(
+    ladder: LadderRecord, rung: Rung, records: Sequence[RunRecord], keys: tuple[str, str | None]
+) -> RunStart:
+    """The start of a variant's run, with what is known of its processes; `keys` are its own and its parent's."""
     first = records[0]
     started = first.started_at or ladder.started_at or time.time()
     tags = {
@@ -146,19 +159,16 @@ def _start_variant(tracker: Tracker, ladder: LadderRecord, rung: Rung, records: 
         **_common_tags(ladder),
         **_record_tags(records),
     }
-    tracker.start_run(
-        RunStart(
-            key=key,
-            name=rung.variant,
-            experiment=ladder.workload,
-            started_at=started,
-            parent=ladder_key(ladder),
-            # The error even where there is none: of a process that was tried again it must not stay.
-            tags={**_filled(tags), "laptime.error": tags["laptime.error"] or ""},
-            params=_texts(_variant_params(ladder, rung, first)),
-        )
+    return RunStart(
+        key=keys[0],
+        name=rung.variant,
+        experiment=ladder.workload,
+        started_at=started,
+        parent=keys[1],
+        # The error even where there is none: of a process that was tried again it must not stay.
+        tags={**_filled(tags), "laptime.error": tags["laptime.error"] or ""},
+        params=_texts(_variant_params(ladder, rung, first)),
     )
-    return key
 
 
 def variant_compared(tracker: Tracker, ladder: LadderRecord, variant: str, figures: Mapping[str, float]) -> None:
@@ -250,7 +260,8 @@ def _record_tags(records: Sequence[RunRecord]) -> dict[str, str | None]:
     }
 
 
-def _log_files(tracker: Tracker, key: str, record: RunRecord, folder: Path, wanted: Sequence[str] = FILES) -> None:
+def log_files(tracker: Tracker, key: str, record: RunRecord, folder: Path, wanted: Sequence[str] = FILES) -> None:
+    """Adds what one of a variant's processes left in its folder."""
     repeat = repeat_of(record)
     target = f"repeats/{repeat}" if repeat else ""
     if record.machine.fingerprint:  # of a process that was ended it is another start's, or nobody's
@@ -262,7 +273,8 @@ def _log_files(tracker: Tracker, key: str, record: RunRecord, folder: Path, want
             tracker.log_artifact(key, path, f"{target}/{path.name}".strip("/"))
 
 
-def _run_status(ladder: LadderRecord, records: Sequence[RunRecord]) -> RunStatus:
+def run_status(ladder: LadderRecord, records: Sequence[RunRecord]) -> RunStatus:
+    """How a variant's run ends."""
     if all(r.status == "done" for r in records):
         return "FINISHED"
     return "KILLED" if ladder.status == "interrupted" else "FAILED"

@@ -6,7 +6,6 @@ from tests.unit.conftest import make_data_spec
 from laptime.ladder import single
 from laptime.ladder.request import LadderRequest
 from laptime.places import Places
-from laptime.records import RunRecord
 
 
 @pytest.mark.parametrize(
@@ -26,10 +25,18 @@ def test_what_this_cpu_emulates_is_left_out_unless_others_train(
     monkeypatch.setenv("LAPTIME_KUBERNETES_IMAGE", "trainer:1")
     monkeypatch.setenv("LAPTIME_KUBERNETES_NODES", "2")
     monkeypatch.setattr(single, "fetch_data", lambda *_: make_data_spec(train=1000, test=500))
-    monkeypatch.setattr(single, "launch", lambda _launcher, spec, *_: RunRecord(status="done", spec=spec))
     said: list[str] = []
     request = LadderRequest(variants=(variant,), launcher=launcher)
-    record, _ = single.run_single(request, (), Places(tmp_path), (said.append, lambda _: None))
-    assert record.spec is not None
-    assert ("bf16" in [o.name for o in record.spec.optimizations]) == short
+    spec = single.plan_single(request, (), Places(tmp_path), said.append).spec
+    assert ("bf16" in [o.name for o in spec.optimizations]) == short
     assert any(text.startswith(f"{variant} runs without bf16: this CPU") for text in said) != short
+
+
+def test_bare_leaves_out_all_but_the_times(tmp_path, monkeypatch):
+    monkeypatch.setattr(single, "fetch_data", lambda *_: make_data_spec(train=1000, test=500))
+    planned = single.plan_single(LadderRequest(variants=("cpu-resident",)), (), Places(tmp_path), print, "kept")
+    assert (planned.spec.check, planned.spec.save_model, planned.spec.profile) == (True, True, "full")
+    assert planned.spec.checkpoints == "kept"
+    assert planned.folder == tmp_path / "runs" / planned.id, "whose journal laptime clean looks for by that name"
+    bare = planned.bare().spec
+    assert (bare.check, bare.save_model, bare.profile, bare.checkpoints) == (False, False, "none", "kept")
