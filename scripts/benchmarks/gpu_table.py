@@ -14,7 +14,7 @@ from laptime.records import LadderRecord, RunRecord
 Runs = Mapping[str, Sequence[RunRecord]]
 
 _KERNELS = 15
-_NAME = 80
+_NAME = 64
 _JOINED = {True: "yes", False: "no", None: ""}
 
 
