@@ -45,6 +45,9 @@ def test_a_gpus_host_that_runs_ahead_makes_no_noise():
     assert signals_of(trace=steady).noise is None
     assert signals_of(trace=trace(step_ms=quartiles(12.0, 0.2), step_mean_ms=12.1)).noise == pytest.approx(0.2)
     # On a CPU the host's steps are the steps, whatever their mean is.
+    clock = Quartiles(low=19.6, median=20, high=20.4)
+    told = signals_of(trace=ahead.model_copy(update={"device_step_ms": clock}))
+    assert (told.step_ms, told.noise) == (20, pytest.approx(0.04))
     on_cpu = ahead.model_copy(update={"device": "cpu"})
     assert signals_of(trace=on_cpu).noise == pytest.approx(15 / 18)
     counted = record().model_copy(update={"spec": spec().model_copy(update={"device": "cuda"}), "epochs": ()})

@@ -16,8 +16,7 @@ _CLOSE = 0.05
 def with_trace(found: Signals, trace: TraceSummary) -> Signals:
     """Adds a trace; what the record says already stays, since those steps were not slowed by a profiler."""
     on_device = trace.device == "cuda" and "device" not in trace.missing
-    # All that a trace says is a mean over its steps, so its own step is their mean, too.
-    step = trace.step_mean_ms if found.step_ms is None else found.step_ms
+    step = _step_ms(trace, on_device) if found.step_ms is None else found.step_ms
     by = step / trace.step_mean_ms if trace.step_mean_ms > 0 else 1.0
     # A GPU's run of which only the host was recorded: its operators' times are those of launching them.
     blind = found.device == "cuda" and not on_device
@@ -35,6 +34,12 @@ def with_trace(found: Signals, trace: TraceSummary) -> Signals:
         elementwise_ms=None if blind else _times(trace.elementwise_ms, by),
         optimizer_calls=None if blind else trace.optimizer_calls,
     )
+
+
+def _step_ms(trace: TraceSummary, on_device: bool) -> float:
+    """The mean, as all that a trace says; of a GPU by its own clock where it tells: its host may be steps ahead."""
+    clock = trace.device_step_ms if on_device else None
+    return trace.step_mean_ms if clock is None else clock.median
 
 
 def device_of(trace: TraceSummary) -> Literal["cpu", "cuda"]:
@@ -58,7 +63,9 @@ def _of_trace(trace: TraceSummary, device: str, by: float) -> dict[str, Any]:
 
 
 def _noise(trace: TraceSummary, device: str) -> float | None:
-    """None where a GPU's host runs ahead: how its steps scatter says nothing of the GPU's."""
+    """By a GPU's own clock where it tells; else None where its host runs ahead: its steps are not the GPU's."""
+    if device == "cuda" and trace.device_step_ms is not None:
+        return noise_of(trace.device_step_ms, trace.steps)
     median = trace.step_ms.median
     if device == "cuda" and abs(trace.step_mean_ms - median) > _CLOSE * median:
         return None
