@@ -119,7 +119,7 @@ class LoneRun:
         history = {}
         with suppress(TrackingError):  # `publish` says so
             self._require_store()
-            history = rule_history(self.uri, self.say)
+            history = rule_history(self.uri, self.say, record.machine.fingerprint)
         advice = rules.advise(
             record, beside.traces.get(self.single.spec.variant), history, known_probe(record, self.places)
         )

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
-_PATIENCE_S = 2400
+_PATIENCE_S = 240
 
 
 class Home:

@@ -14,7 +14,7 @@ from laptime.ladder.request import LadderRequest
 from laptime.ladder.single import plan_single
 from laptime.launchers.base import Hooks
 from laptime.places import Places
-from laptime.records import EpochRecord, RunRecord, write_json
+from laptime.records import EpochRecord, Machine, RunRecord, write_json
 from laptime.tracking.events import Ended, Measured, Started, Tagged, read_journal
 
 # tensorboard 2.21 imports what newer libraries deprecate
@@ -134,6 +134,15 @@ def test_a_store_that_is_away_is_said_once_and_costs_nothing(started):
     (sentence,) = started.said
     assert AWAY in sentence
     assert "laptime sync sends it" in sentence
+
+
+def test_the_rules_record_is_asked_for_this_machine_first(started, monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(lone_module, "rule_history", lambda uri, _say, machine: asked.append((uri, machine)) or {})
+    run = started(lambda spec: a_run(spec).model_copy(update={"machine": Machine(fingerprint="f1")}))
+    run.uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    through(run)
+    assert asked == [(run.uri, "f1")]
 
 
 def test_what_an_earlier_advice_promised_is_told_beside_what_came_of_it(started, monkeypatch):
