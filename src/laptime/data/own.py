@@ -153,12 +153,12 @@ def _imported(file: Path) -> Any:
     # As by `python train.py`: a parser of the user's finds no arguments of laptime's, in spawned loader workers either.
     sys.argv = [str(file)]
     known = sys.modules.get(name)
-    if known is not None:
-        if getattr(known, "__file__", None) == str(file):
-            return known
+    if known is not None and getattr(known, "__file__", None) != str(file):
         raise UsageError(f"{file.name} has the name of another module ({name}) that is in use: rename the file.")
-    if folder not in sys.path:
+    if folder not in sys.path:  # where a spawned worker looks for it, though it is imported here already
         sys.path.insert(0, folder)
+    if known is not None:
+        return known
     found = importlib.util.spec_from_file_location(name, file)
     if found is None or found.loader is None:
         raise UsageError(f"{file.name} can't be imported: give a Python file.")
