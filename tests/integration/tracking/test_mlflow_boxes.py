@@ -95,8 +95,7 @@ def test_a_trained_detector_says_what_is_where(
         assert {box.name for box in prediction.boxes} == {"dark"}
         sides = [(b.xmin, b.ymin, b.xmax, b.ymax, b.score) for b in prediction.boxes]
         assert sides == [pytest.approx(one, abs=1e-3) for one in expected(run, image) if one[4] >= 0.9]
-        assert max(b.xmax for b in prediction.boxes) == pytest.approx(width, abs=2)
-        assert max(b.ymax for b in prediction.boxes) == pytest.approx(height, abs=2)
+        assert all(0 <= b.xmin < b.xmax <= width and 0 <= b.ymin < b.ymax <= height for b in prediction.boxes)
 
     assert record.spec is not None
     with Journal(places.journal / "boxes.jsonl") as journal:
