@@ -24,15 +24,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import median
 
 import numpy as np
 from peer_runs import PEERS
 from peers import ALIKE, KEPT, SCRIPTS, SIDES, cut_store, heading, shown
 
-from laptime.compare.statistics import Estimate
+from laptime.compare.statistics import Estimate, mean_ratio
 from laptime.devices import lock_name
-from laptime.gate.student import quantile
 from laptime.ladder.data import fetch_data
 from laptime.ladder.request import make_request, make_spec
 from laptime.launchers.lock import device_lock
@@ -117,7 +116,7 @@ class Bench:
         for side in SIDES:
             self.times.setdefault(side, []).append(median(turn[side] for turn in found))
             for other in SIDES[:2]:
-                ratio = median(math.log(turn[side] / turn[other]) for turn in found)
+                ratio = median(turn[side] / turn[other] for turn in found)
                 self.ratios.setdefault((side, other), []).append(ratio)
         times = ", ".join(f"{side} {1000 * self.times[side][-1]:.1f} ms" for side in SIDES)
         sys.stderr.write(f"round {number + 1}, {len(found)} turns: {times}\n")
@@ -177,12 +176,7 @@ class Bench:
 
     def ratio(self, side: str, other: str) -> Estimate:
         """A side's step over another's, with Student's 95 % interval over the rounds."""
-        found = self.ratios[side, other]
-        middle, n = fmean(found), len(found)
-        if n < 2:
-            return Estimate(math.exp(middle), None, None, n)
-        half = quantile(0.025, n - 1) * stdev(found) / math.sqrt(n)
-        return Estimate(math.exp(middle), math.exp(middle - half), math.exp(middle + half), n)
+        return mean_ratio(self.ratios[side, other])
 
 
 def _turns(peers: list[Peer], choice: random.Random) -> Iterator[dict[str, float | None]]:

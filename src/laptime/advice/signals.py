@@ -24,7 +24,8 @@ class Signals:
         options: what the command of a remedy repeats (`--limit-train 2000`).
         step_ms: the counted step: the median of what it takes beside its wait for data, and the mean of that wait, so
             that both add up; of records that don't tell the two apart the median, of a trace alone the mean.
-        noise: quartile range of a step over its median, without its wait for data where that is known.
+        noise: how far off the middle step may be, over it, without its wait for data where that is known; of one
+            epoch its quartile range.
         load: the machine's load of the last minute before the run.
         cores: those that all ranks together may use.
         wait_ms: the data wait that nothing hides, on a GPU the device's, a mean as in `step_ms`; `copy_ms` to

@@ -111,7 +111,8 @@ class Advice(Readable):
         subject: the variant, or the trace's file name.
         verdict: the headline: what is most worth doing, that little is left and how much, or that the machine was too
             noisy to judge.
-        noise: quartile range of a step over its median, without its wait for data where that is known.
+        noise: how far off the middle step may be, over it, without its wait for data where that is known; of one
+            epoch its quartile range.
         findings: ranked by gain times confidence.
     """
 

@@ -145,3 +145,24 @@ def test_ranks_that_seem_alike_are_told_what_is_not_seen():
     assert "slow in backward, exchange or optimizer is not seen" in stragglers(alike).reason
     assert stragglers(gpu(rank_compute_ms=(3.0,))) is None
     assert not isinstance(stragglers(gpu(ranks=2, optimizations=specs("ddp"), rank_compute_ms=(3.0, 6.0))), Note)
+
+
+def test_many_steps_of_several_epochs_tell_more_than_their_scatter():
+    """Half of the steps spread over a quarter of the middle one, and yet the middles of four epochs agree."""
+
+    def noise(*factors: float, steps: int = 60) -> float:
+        (epoch,) = record(noise=0.25).epochs
+        assert epoch.breakdown is not None
+        whole = epoch.breakdown.step_ms
+        epochs = []
+        for index, by in enumerate(factors):
+            step = Quartiles(low=by * whole.low, median=by * whole.median, high=by * whole.high)
+            broken = epoch.breakdown.model_copy(update={"step_ms": step, "steps": steps})
+            epochs.append(epoch.model_copy(update={"index": index, "breakdown": broken}))
+        return signals_of(record().model_copy(update={"epochs": tuple(epochs)})).noise or 0.0
+
+    assert noise(1.0) == pytest.approx(0.25)  # one epoch tells nothing of the machine's drift
+    assert noise(1.0, 1.0, 1.0, 1.0) == pytest.approx(1.858 * 0.25 / 240**0.5, rel=0.01)
+    assert noise(1.0, 1.1, 1.0, 1.1) == pytest.approx(2 * 0.05774 / 4**0.5 / 1.05, rel=0.01)  # but they drift
+    assert noise(1.0, 2.0) == pytest.approx(0.25)
+    assert noise(1.0, 1.0, steps=4) == pytest.approx(1.858 * 0.25 / 8**0.5, rel=0.01)

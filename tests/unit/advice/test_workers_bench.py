@@ -43,8 +43,8 @@ BUSY = (a_record(60, 17, busy=True, cpu_ms=86), a_record(65))
 def test_a_good_prediction_and_no_workers_for_the_busy_loader_are_what_is_wanted(bench, capsys):
     assert bench.report({"sleeps": (a_record(60, 17), a_record(45)), "busy": BUSY}) == 0
     said = capsys.readouterr().out
-    assert "| sleeps | 60.0 (17.0 of data) | 0.10 | 80.0 | 43.0 to 44.8 ms | 45.0 | -2.4% |" in said
-    assert "| busy | 60.0 (17.0 of data) | 0.99 | 103.0 | no | 65.0 | – |" in said
+    assert "| sleeps | 60.0 (17.0 of data) | 0.10 | 80.0 | 0.72 to 0.75 | 0.75 (0.75 to 0.75) | -2.4% |" in said
+    assert "| busy | 60.0 (17.0 of data) | 0.99 | 103.0 | no | 1.08 (1.08 to 1.08) | – |" in said
     assert "sleeps: Most worth doing: The training waits for data" in said
     assert "- workers withheld: fetching computes" in said
 
@@ -62,12 +62,23 @@ def test_anything_else_fails(bench, sleeps, busy):
     assert bench.report({"sleeps": sleeps, "busy": busy}) == 1
 
 
+def test_what_a_worker_brings_is_measured_by_epochs_that_followed_each_other(bench):
+    """The second half of a minute took twice as long: no ratio of medians over all epochs."""
+    quick, slow = a_record(40), a_record(80)
+    before = quick.model_copy(update={"epochs": (*quick.epochs, *slow.epochs, slow.epochs[0])})
+    quick, slow = a_record(30), a_record(60)
+    after = quick.model_copy(update={"epochs": (*quick.epochs, *slow.epochs, slow.epochs[0])})
+    assert bench._measured(before, after).point == pytest.approx(0.75, rel=0.01)
+    before = before.model_copy(update={"epochs": before.epochs[::-1]})
+    assert bench._measured(before, after).low < 0.6
+
+
 def test_the_machine_s_noise_withholds_the_advice_with_the_reason(bench, capsys):
-    noisy = a_record(60, 17, noise=0.2)
+    noisy = a_record(60, 17, noise=0.4)
     assert bench.report({"sleeps": (noisy, a_record(45)), "busy": BUSY}) == 1
     said = capsys.readouterr().out
-    assert "sleeps: The machine was too noisy to judge: half of the steps spread over 20 % of the median" in said
-    assert "- workers withheld: the machine was too noisy for numbers (noise 20.0%)" in said
+    assert "The machine was too noisy to judge: steps scatter so that the middle one is known to within 13 %" in said
+    assert "- workers withheld: the machine was too noisy for numbers (noise 13.1%)" in said
 
 
 @pytest.mark.long

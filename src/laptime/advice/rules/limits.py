@@ -21,8 +21,9 @@ def too_noisy(s: Signals) -> Outcome:
     """
     if s.noise is not None and s.noise > MOST_NOISE:
         return Limit(
-            f"The machine was too noisy to judge: half of the steps spread over {percent(s.noise)} of the median "
-            f"(at most {percent(MOST_NOISE)}){_waits_too(s)}. Let nothing else run, and record again.",
+            f"The machine was too noisy to judge: steps scatter so that the middle one is known to within "
+            f"{percent(s.noise)} (at most {percent(MOST_NOISE)}){_waits_too(s)}. Let nothing else run, or record more "
+            "epochs.",
             0.0,
         )
     if s.load is not None and s.cores and s.load > MOST_LOAD * s.cores:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from math import sqrt
+from statistics import mean, median, stdev
 from typing import Any
 
 from laptime.records import RunRecord
@@ -12,6 +13,9 @@ from laptime.records.rates import middle
 
 # Quartiles of fewer steps say nothing of how much steps scatter.
 _FEWEST_STEPS = 4
+# The standard error of a median of n normal values is 1.253 deviations over the root of n, and a quartile range is
+# 1.349 deviations; two standard errors are 95 %.
+_TWO_ERRORS = 2 * 1.253 / 1.349
 # What signals call the parts of a step.
 PARTS = {
     "data": "wait",
@@ -38,7 +42,7 @@ def steps_of(record: RunRecord) -> dict[str, Any]:
     ranks = [middle([_compute(epoch[place], on_gpu) for epoch in epochs]) for place in range(record.ranks)]
     return {
         "step_ms": middle([_step(b) for b in broken]),
-        "noise": middle([noise_of(b.compute_ms or b.step_ms, b.steps) for b in broken]),
+        "noise": _noise(broken),
         "wait_quartiles_ms": _wait_quartiles(broken),
         **{f"{name}_ms": middle([_part(b, part, on_gpu) for b in broken]) for part, name in PARTS.items()},
         "fetch_cpu_share": middle([b.fetch_cpu_share for b in broken]),
@@ -49,6 +53,22 @@ def steps_of(record: RunRecord) -> dict[str, Any]:
         "gc_ms": middle([b.gc_s * 1e3 / b.steps for b in broken if b.gc_s is not None and b.steps]),
         "rank_compute_ms": None if None in ranks else tuple(r for r in ranks if r is not None),
     }
+
+
+def _noise(broken: Sequence[Breakdown]) -> float | None:
+    """How far off the middle step may be (95 %), over it.
+
+    Of one epoch that is its quartile range: how the machine drifts shows between epochs alone. Of several it is what
+    their middles scatter by, at least what the steps within them allow, and never more than the quartile range.
+    """
+    beside = [b.compute_ms or b.step_ms for b in broken]
+    spread = middle([noise_of(step, b.steps) for step, b in zip(beside, broken, strict=True)])
+    if spread is None or len(broken) < 2:
+        return spread
+    middles = [step.median for step in beside]
+    between = 2 * stdev(middles) / sqrt(len(middles)) / mean(middles)
+    within = _TWO_ERRORS * spread / sqrt(sum(b.steps for b in broken))
+    return min(spread, max(between, within))
 
 
 def _step(broken: Breakdown) -> float:
