@@ -119,17 +119,21 @@ LADDERS: dict[str, tuple[str, ...]] = {
 WITHOUT: dict[str, tuple[str, ...]] = {"cpu": ("dead-taps",), "cuda": ("dead-taps",)}
 
 # The variants on several devices: what each puts on the optimized list of its machine's side (see DEVICES), as
-# `name:option=value` joined by `+`. ddp-plain is DDP as torch's tutorials use it.
+# `name:option=value` joined by `+`. ddp-plain is DDP as torch's tutorials use it. The weak ones show what ranks bring
+# where each has a whole batch, beside the strong ones, where a batch is shared out.
 PARALLEL: dict[str, dict[str, str]] = {
     "dp": {"dp": "dp"},
     "ddp": {
         "ddp-plain": "ddp",
         "ddp-tuned": "ddp:tuned=true:reduce=bf16",
         "ddp-graphed": "flat-reduce:reduce=bf16+graph",
+        "ddp-tuned-weak": "ddp:tuned=true:reduce=bf16:scaling=weak",
+        "ddp-graphed-weak": "flat-reduce:reduce=bf16:scaling=weak+graph",
     },
     "cpu-ddp": {
         "cpu-ddp-plain": "ddp",
         "cpu-ddp-tuned": "ddp:tuned=true",
         "cpu-ddp-flat": "flat-reduce",
+        "cpu-ddp-tuned-weak": "ddp:tuned=true:scaling=weak",
     },
 }

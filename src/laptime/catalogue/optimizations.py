@@ -147,7 +147,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         options=(
             *_RANKS,
             OptionEntry("tuned", False, "static graph, gradients as views of buckets, no buffers sent in the step"),
-            OptionEntry("bucket_mb", 25, "size of a bucket in MiB where tuned"),
+            OptionEntry("bucket_mb", 0, "size of a bucket in MiB where tuned; 0 to try some on all ranks"),
         ),
         excludes=("flat-reduce", "dp", "graph"),
         shifts=_RANKS_SHIFTS,

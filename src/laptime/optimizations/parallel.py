@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from laptime.errors import UsageError
 from laptime.optimizations.base import Forward, Options, Recipe, Wrap
+from laptime.optimizations.buckets import chosen_mb
 from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.sync_batchnorm import synchronized
 from laptime.workloads.base import Batch, Output
@@ -28,15 +29,30 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def ddp(recipe: Recipe, options: Options) -> Recipe:
-    """Wraps the net in DistributedDataParallel, as torch's tutorials do or with everything that it offers for speed."""
-    recipe = _joined(recipe, options)
+    """Wraps the net in DistributedDataParallel, as torch's tutorials do or with everything that it offers for speed.
+
+    Where tuned, a size of buckets that was not given is tried out and noted in `settled`, so that the check and later
+    rounds repeat it.
+    """
+    size = int(options["bucket_mb"])
+    if size < 0:
+        raise UsageError(f"ddp:bucket_mb={size} is no size: give MiB, or 0 to try some.")
+    recipe, dtype = _joined(recipe, options), _dtype(options)
     if not recipe.world.grouped:
         return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
+    if not options["tuned"]:
+        return replace(recipe, wrappers=(*recipe.wrappers, _wrapper(recipe.world, None, dtype)))
     # torch's compiler asks for DDP without a static graph (torch.compiler_faq).
     wanted: dict[str, Any] = {} if recipe.compiled else {"static_graph": True}
-    wanted["bucket_cap_mb"] = int(options["bucket_mb"])
-    wrap = _wrapper(recipe.world, wanted if options["tuned"] else None, _dtype(options))
-    return replace(recipe, wrappers=(*recipe.wrappers, wrap))
+
+    def wrapped(bucket_mb: int) -> Wrap:
+        return _wrapper(recipe.world, {**wanted, "bucket_cap_mb": bucket_mb}, dtype)
+
+    if not size:
+        size, note = chosen_mb(recipe, wrapped)
+        settled: dict[str, Options] = {**recipe.settled, "ddp": {"bucket_mb": size}}
+        recipe = replace(recipe, settled=settled, notes=(*recipe.notes, note))
+    return replace(recipe, wrappers=(*recipe.wrappers, wrapped(size)))
 
 
 def _wrapper(world: World, tuned: dict[str, Any] | None, dtype: torch.dtype) -> Wrap:

@@ -163,7 +163,11 @@ def _ddp_lines(options: dict[str, Any], compiled: bool, device: str) -> list[str
     arguments, made = ['device_ids=[int(os.environ["LOCAL_RANK"])]'] if device == "cuda" else [], []
     if options["tuned"]:
         # BatchNorm's statistics are evened out before an evaluation, so no step sends them.
-        tuned = {"gradient_as_bucket_view": True, "broadcast_buffers": False, "bucket_cap_mb": options["bucket_mb"]}
+        tuned: dict[str, object] = {"gradient_as_bucket_view": True, "broadcast_buffers": False}
+        if options["bucket_mb"]:
+            tuned["bucket_cap_mb"] = options["bucket_mb"]
+        else:
+            made.append("# bucket_cap_mb is torch's own here; a run tries some sizes out")
         tuned |= {} if compiled else {"static_graph": True}
         made.append("tuned = {" + ", ".join(f'"{name}": {value}' for name, value in tuned.items()) + "}")
         arguments.append("**tuned")

@@ -60,6 +60,25 @@ def test_what_a_run_settled_is_the_same_list_although_the_rung_was_recorded_befo
     assert (found.against, found.same_list) == ("cpu-optimized", True)
 
 
+def test_strong_and_weak_variants_of_one_list_stand_side_by_side():
+    weak = OptimizationSpec(name="ddp", options={"tuned": True, "bucket_mb": 10, "scaling": "weak"})
+    found = compare_records(
+        [
+            run("cpu-baseline", 80),
+            run("cpu-optimized", 40, RESIDENT, BATCH),
+            run("cpu-ddp-tuned", 25, RESIDENT, BATCH, DDP, ranks=2),
+            run("cpu-ddp-tuned-weak", 22, RESIDENT, BATCH, weak, ranks=2),
+        ]
+    )
+    shown = [(s.variant, s.kind, s.against, s.same_list, round(s.efficiency, 2)) for s in found.scaling]
+    assert shown == [
+        ("cpu-ddp-tuned", "strong", "cpu-optimized", True, 0.8),
+        ("cpu-ddp-tuned-weak", "weak", "cpu-optimized", True, 0.91),
+    ]
+    rows = [line for line in to_markdown(found).splitlines() if "| 2 | strong |" in line or "| 2 | weak |" in line]
+    assert [row.split(" | ")[2] for row in rows] == ["strong", "weak"]
+
+
 def test_without_the_same_list_the_fastest_is_and_that_is_said(compared):
     flat = next(s for s in compared[0].scaling if s.variant == "cpu-ddp-flat")
     assert (flat.kind, flat.against, flat.same_list) == ("weak", "cpu-resident", False)

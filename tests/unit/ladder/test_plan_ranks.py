@@ -15,7 +15,8 @@ from laptime.variants import resolve
 CIFAR = find_workload("cifar")
 FULL, QUICK = (find_preset(CIFAR, name) for name in ("full", "quick"))
 GOOD = ProbeRecord(gains={"bf16": 1.5})
-SEVERAL = ("cpu-ddp-plain", "cpu-ddp-tuned", "cpu-ddp-flat")
+STRONG, WEAK = ("cpu-ddp-plain", "cpu-ddp-tuned", "cpu-ddp-flat"), ("cpu-ddp-tuned-weak",)
+SEVERAL = (*STRONG, *WEAK)
 
 
 @pytest.mark.parametrize("name", SEVERAL)
@@ -92,7 +93,17 @@ def test_one_core_leaves_them_out_with_the_reason():
 
 def test_more_cores_than_the_batch_feeds_leave_them_out_too():
     plan = with_parallel(make_plan("cpu", FULL, None, GOOD), FULL, CIFAR, there=300)
-    assert all("too small for 300 ranks" in left.reason for left in plan.left_out)
+    assert {left.variant for left in plan.left_out if "too small for 300 ranks" in left.reason} == set(STRONG)
+    assert plan.parallel == WEAK  # each of whose ranks has a whole batch
+
+
+@pytest.mark.parametrize("name", ["cpu-ddp-tuned-weak", "ddp-tuned-weak", "ddp-graphed-weak"])
+def test_a_weak_variant_is_its_strong_one_with_a_batch_for_each_rank(name):
+    weak, strong = resolve(name), resolve(name.removesuffix("-weak"))
+    assert [o.name for o in weak.optimizations] == [o.name for o in strong.optimizations]
+    options = [o.options for o in weak.optimizations if o.name in ("ddp", "flat-reduce")]
+    (before,) = [o.options for o in strong.optimizations if o.name in ("ddp", "flat-reduce")]
+    assert options == [{**before, "scaling": "weak"}]
 
 
 def test_a_quick_ladder_and_named_variants_get_no_more():

@@ -13,6 +13,7 @@ from laptime.catalogue import as_checked, class_of, parse_optimization
 from laptime.engine.build import build, make_recipe
 from laptime.errors import UsageError
 from laptime.optimizations.base import batches, permutation, shares
+from laptime.optimizations.buckets import candidates
 from laptime.optimizations.data import EpochBatches, ItemLoader
 from laptime.optimizations.parallel import FlatReduce, dp
 from laptime.optimizations.resident import ResidentLoader
@@ -138,11 +139,31 @@ def test_a_group_of_one_wraps_the_net_and_says_the_same(group):
     assert isinstance(parts.net, torch.nn.parallel.DistributedDataParallel)
     assert parts.net.module is parts.model
     assert parts.net.static_graph
+    # One rank has nobody to send a part to before the others are there.
+    assert recipe.settled["ddp"] == {"bucket_mb": candidates(recipe)[-1]}
+    assert parts.net.bucket_bytes_cap >= sum(p.numel() * 4 for p in parts.model.parameters())
+
+
+def test_sizes_of_buckets_end_with_the_one_that_holds_all_gradients(recipe):
+    weights = sum(p.numel() for p in recipe.model.parameters()) * 4
+    *others, whole = candidates(recipe)
+    assert others == [1, 4, 10, 25]
+    assert (whole - 1) * 2**20 < weights <= whole * 2**20
+    for parameter in recipe.model.parameters():
+        parameter.requires_grad_(False)
+    assert candidates(recipe) == (1,)
+
+
+def test_a_size_below_nothing_is_refused():
+    with pytest.raises(UsageError, match=r"ddp:bucket_mb=-1 is no size: give MiB, or 0 to try some\."):
+        make_recipe(make_spec(), make_data(), (parse_optimization("ddp:tuned=true:bucket_mb=-1"),))
 
 
 def test_a_compiled_net_is_wrapped_without_a_static_graph(group):
     chosen = tuple(map(parse_optimization, ("ddp:tuned=true", "compile:backend=eager")))
-    parts = build(make_recipe(make_spec(batch_size=8), make_data(), chosen, group), mark=lambda _: None)
+    recipe = make_recipe(make_spec(batch_size=8), make_data(), chosen, group)
+    parts = build(recipe, mark=lambda _: None)
+    assert recipe.notes[-1].startswith("buckets of 25 MiB, not tried out: ")
     assert not parts.net.static_graph
     assert parts.net.gradient_as_bucket_view
 

@@ -73,6 +73,34 @@ def test_no_image_is_lost_or_counted_twice(found, name):
     assert ranks["test"][1] == one["test"][1]
 
 
+def test_a_size_of_buckets_is_tried_out_on_all_ranks_and_they_choose_one(found):
+    tried = found["buckets"]
+    (size, note), other = tried["chosen"]
+    assert tried["sizes"] == [1, 3]
+    assert size in tried["sizes"]
+    # The note has each size's time: where ranks had chosen by their own clocks, it would be another on each.
+    assert other == [size, note]
+    assert note.startswith(f"buckets of {size} MiB (1: ")
+    assert ", 3: " in note
+
+
+def test_buckets_that_were_tried_out_change_nothing_of_the_training(found):
+    tried = found["buckets"]
+    for given in tried["given"]:
+        assert tried["tried"]["epochs"] == given["epochs"]
+        assert tried["tried"]["weights"] == given["weights"]
+        assert tried["tried"]["running"] == given["running"]
+    assert tried["alike"]
+
+
+def test_a_given_size_stays_and_long_steps_are_not_tried_out(found):
+    tried = found["buckets"]
+    assert "ddp" not in tried["given settles"]
+    size, note = tried["slow"]
+    assert size == 25
+    assert note.startswith("buckets of 25 MiB, not tried out: a step takes ")
+
+
 def test_bf16_gradients_learn_alike(found):
     whole = found["flat sync"][0]["epochs"]
     for mine, theirs in zip(found["bf16"], whole, strict=True):

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from tests.unit.conftest import CLASSES, make_data, make_spec
 from torch import nn
 
 from laptime.catalogue import parse_optimization
+from laptime.draws import seed_all
 from laptime.engine.build import build
 from laptime.engine.check import check_one_step
 from laptime.engine.evaluate import evaluate
@@ -24,7 +27,7 @@ from laptime.engine.plain import plain_state
 from laptime.engine.reset import reset, snapshot
 from laptime.measure.epochs import Plan, Session, totals
 from laptime.measure.marks import StepMarks
-from laptime.optimizations import apply
+from laptime.optimizations import apply, buckets
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.data import items
 from laptime.optimizations.step import tutorial_step
@@ -53,6 +56,14 @@ class Tiny:
         return nn.Sequential(first, norms[0], nn.ReLU(), nn.AvgPool2d(4), second, norms[1], nn.ReLU(), *head)
 
     forward = staticmethod(classify)
+
+
+class Wide(Tiny):
+    """With layers that fill several buckets, and dropout, which draws in each step; 2.5 MiB in float64."""
+
+    def make_model(self, classes: int, weights: str) -> nn.Module:
+        wider = (nn.Linear(classes, 400), nn.Dropout(0.1), nn.Linear(400, 800), nn.Linear(800, classes))
+        return nn.Sequential(super().make_model(classes, weights), *wider)
 
 
 def recipe_for(workload: Tiny, world: World, *chosen: str) -> Recipe:
@@ -115,6 +126,33 @@ def averages_apart(world: World) -> tuple[tuple[float, ...], EpochRecord]:
     return world.gathered(float((held - world.agreed(held)).abs().max())), epoch
 
 
+def left_behind(world: World, *chosen: str) -> list[object]:
+    """What a try-out could have moved: the next numbers of the generators, the net, and the order of the samples."""
+    seed_all(7)
+    recipe = recipe_for(Wide(), world, *chosen)
+    drawn = [float(torch.rand(())), random.random(), float(np.random.rand())]
+    state = [v.flatten().tolist() for v in recipe.model.state_dict().values()]
+    assert all(p.grad is None for p in recipe.model.parameters())
+    return [drawn, state, [b.labels.tolist() for b in recipe.make_loader(recipe).epoch(0)]]
+
+
+def tried_out(world: World) -> dict[str, object]:
+    """A run that tries sizes of buckets out beside runs with a given size, and one whose steps are too long for it."""
+    tuned, found = "ddp:batchnorm=sync:tuned=true", dict[str, object]()
+    sizes = buckets.candidates(recipe_for(Wide(), world))
+    found["sizes"] = list(sizes)
+    found["tried"] = train(Wide(), world, tuned)
+    found["given"] = [train(Wide(), world, f"{tuned}:bucket_mb={size}") for size in sizes]
+    recipe = recipe_for(Wide(), world, tuned)
+    found["chosen"] = world.collected([recipe.settled["ddp"]["bucket_mb"], recipe.notes[-1]])
+    found["given settles"] = recipe_for(Wide(), world, f"{tuned}:bucket_mb=1").settled
+    found["alike"] = left_behind(world, tuned) == left_behind(world, f"{tuned}:bucket_mb=1")
+    buckets._LONGEST_STEP_S = 0.0
+    slow = recipe_for(Wide(), world, tuned)
+    found["slow"] = [slow.settled["ddp"]["bucket_mb"], slow.notes[-1]]
+    return found
+
+
 CASES = {
     "ddp sync": (True, ("ddp:batchnorm=sync",), ()),
     "tuned sync": (
@@ -139,12 +177,14 @@ def main(result: Path) -> None:
             ranks = train(Tiny(norm), world, *several)
             found[name] = [ranks, train(Tiny(norm), ALONE, *one) if world.first else None]
         found["bf16"] = train(Tiny(), world, "flat-reduce:batchnorm=sync:reduce=bf16")["epochs"]
+        found["buckets"] = tried_out(world)
         found["averages apart"], epoch = averages_apart(world)
         found["epoch"] = epoch.model_dump(mode="json")
         found["collected"] = world.collected({"rank": world.rank})
         found["gathered"] = world.gathered(10.0 + world.rank)
         found["agreed"] = world.agreed(f"rank {world.rank}")
-        chosen = ("ddp:tuned=true", "resident", "channels-last", "dead-taps", "products:layers=all", "large-batch")
+        one_process = ("resident", "channels-last", "dead-taps", "products:layers=all", "large-batch")
+        chosen = ("ddp:tuned=true:bucket_mb=25", *one_process)
         for name, more in (("check", ()), ("check bf16", ("bf16",)), ("check weak", ("ddp:scaling=weak",))):
             listed = tuple(map(parse_optimization, (*chosen[bool(more) and "ddp" in more[-1] :], *more)))
             checked = check_one_step(make_spec(optimizations=listed), make_data(24, 4, size=32), 8, world)

@@ -188,3 +188,11 @@ def test_a_script_of_a_slower_kind(name, workload, tmp_path):
     data = fetch(workload, str(write_folder(tmp_path / "images", train=8, test=2, size=size)), tmp_path)
     scripts = {name: (print_script(resolve(name), workload), ["--data", data.path])}
     assert_equal(run_scripts(tmp_path, scripts)[name], losses_of(resolve(name), workload, data, tmp_path / "run"))
+
+
+@pytest.mark.parametrize(("given", "shown"), [("", False), (":bucket_mb=10", True)])
+def test_a_size_of_ddp_s_buckets_is_shown_only_where_it_was_given(given, shown):
+    text = print_script(resolve(f"cpu-baseline+ddp:tuned=true{given}"), "cifar")
+    assert ('"bucket_cap_mb": 10' in text) is shown
+    assert ("a run tries some sizes out" in text) is not shown
+    assert '"bucket_cap_mb": 0' not in text
