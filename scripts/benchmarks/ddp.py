@@ -67,10 +67,14 @@ def sides(device: str, images: int, epochs: int, data: str) -> list[tuple[str, s
     return specs
 
 
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
 def step_by_step(asked: argparse.Namespace) -> bool:
     """Prints what DDP costs one rank; whether it is within what is allowed."""
     spec = one_rank(asked, fetch_data("cifar", asked.data, find_places()))
-    with device_lock(lock_name(asked.device), lambda _: None), group_of_one(asked.device) as group:
+    with device_lock(lock_name(asked.device), _say), group_of_one(asked.device) as group:
         found = measured(built(spec, open_data(spec), group), asked.turns)
     said, within = verdicts(found)
     how = f"ResNet-18, {spec.data.kind} data, batch {asked.batch}, {asked.turns} turns in {BLOCKS} blocks"
