@@ -34,9 +34,11 @@ PRINTED: tuple[str, ...] = (
     "sgd-nesterov",
     "large-batch",
     "onecycle",
+    "linear-decay",
     "decay",
     "label-smoothing",
     "flip",
+    "crop",
     "progressive-resizing",
     "ema",
 )
