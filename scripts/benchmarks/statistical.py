@@ -22,6 +22,7 @@ OVER_BASELINE = (
     "decay",
     "ema",
     "progressive-resizing",
+    "selective-backprop",
     "sgd-nesterov",
     "sgd-nesterov+onecycle",
 )
@@ -36,6 +37,7 @@ OVER_OPTIMIZED = (
     "decay",
     "ema",
     "progressive-resizing",
+    "selective-backprop",
     "sgd-nesterov",
 )
 

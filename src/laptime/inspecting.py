@@ -63,6 +63,7 @@ def inspect(name: str) -> DataSpec:
     stepped = _step(data, batch, judged_on)
     refused = {
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
+        "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
         **not_resident(data.train, batch, again),
         **layout(stepped.model, batch),
         **shapes(batch, itertools.chain([again], _others(data, samples(batch)))),

@@ -58,7 +58,7 @@ COMPILE_RUNGS: tuple[str, ...] = (
 # whose place linear-decay takes; sgd-nesterov is another optimizer;
 # both are used alone.
 STATISTICAL: tuple[str, ...] = (
-    *("linear-decay", "label-smoothing", "flip", "crop", "decay", "ema", "progressive-resizing"),
+    *("linear-decay", "label-smoothing", "flip", "crop", "decay", "ema", "progressive-resizing", "selective-backprop"),
 )
 
 # The rungs of a device in the order in which they are tried: exact, then numeric, then statistical, so that the last

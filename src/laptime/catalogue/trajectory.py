@@ -81,6 +81,22 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
         earned=ANYWHERE,
     ),
     OptimizationEntry(
+        "selective-backprop",
+        "statistical",
+        "loss",
+        "selective backprop",
+        "After some epochs a step trains on the samples of its batch with the highest losses, found without gradients.",
+        options=(
+            OptionEntry("keep", 0.5, "share of a batch's samples that train, on each rank of its part"),
+            OptionEntry("begin", 0.5, "share of the epochs before the first that selects, rounded up"),
+            OptionEntry("end", 0.9, "share of the epochs after which all samples train again, rounded up"),
+            OptionEntry("every", 10, "each so many steps of an epoch the whole batch trains; 0 for never"),
+        ),
+        # A recording holds one kind of step; DataParallel copies the net to all GPUs for each forward pass.
+        excludes=("graph", "compile-graphed", "dp"),
+        earned=ANYWHERE,
+    ),
+    OptimizationEntry(
         "flip",
         "statistical",
         "data",

@@ -23,6 +23,7 @@ from laptime.optimizations.process import cudnn_benchmark, evaluate_on_cpu, keep
 from laptime.optimizations.products import products
 from laptime.optimizations.resident import resident
 from laptime.optimizations.schedule import large_batch, linear_decay, onecycle
+from laptime.optimizations.selecting import selective_backprop
 from laptime.optimizations.step import no_reads
 from laptime.spec import OptimizationSpec
 
@@ -51,6 +52,7 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("linear-decay", linear_decay),
     ("decay", decay),
     ("label-smoothing", label_smoothing),
+    ("selective-backprop", selective_backprop),
     ("flip", flip),
     ("crop", crop),
     ("progressive-resizing", progressive_resizing),

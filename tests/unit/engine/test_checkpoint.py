@@ -19,13 +19,14 @@ from laptime.engine.state import state_of
 from laptime.errors import DataError, UsageError
 from laptime.records import EpochRecord
 from laptime.variants import resolve
-from laptime.workloads.base import classify
+from laptime.workloads.base import classify, classify_each
 from laptime.world import ALONE
 
 EPOCHS = 3
 CASES = {
     "baseline": (),
     "optimized": ("large-batch:size=8:schedule=onecycle", "ema", "flip:mode=random", "crop", "products:layers=all"),
+    "selective": ("selective-backprop:begin=0.3:every=2", "flip", "ema"),
     "linear": ("large-batch:size=8:schedule=linear", "crop:mode=reflect", "resident"),
     "recorded linear": ("no-reads", "graph", "linear-decay:warmup=0.5"),
     "nesterov": ("sgd-nesterov", "onecycle", "progressive-resizing:step=4"),
@@ -51,6 +52,9 @@ class Tiny:
 
     forward = staticmethod(classify)
 
+    def by_sample(self, smoothing):
+        return classify_each
+
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
@@ -75,6 +79,7 @@ def spec_of(case: str = "baseline", **changes):
         ("optimized", 1),
         ("nesterov", 1),
         ("linear", 1),
+        ("selective", 1),
         ("recorded linear", 1),
         ("recorded", 0),
         ("recorded", 1),

@@ -232,6 +232,8 @@ def test_onecycle_alone_peaks_at_the_rate_it_finds():
         ("onecycle", {"factor": 0.0}),
         ("linear-decay", {"warmup": 1.0}),
         ("linear-decay", {"factor": -2.0}),
+        ("selective-backprop", {"keep": 1.5}),
+        ("selective-backprop", {"every": 1}),
         ("crop", {"pixels": 8}),
         ("crop", {"pixels": 0}),
         ("crop", {"mode": "edge"}),
