@@ -12,16 +12,34 @@ BENCHMARKS = ROOT / "docs" / "benchmarks"
 # OneCycle is in the optimized variant already.
 OVER_BASELINE = (
     "onecycle",
+    "linear-decay",
     "label-smoothing",
     "flip",
     "flip:mode=random",
+    "crop",
+    "crop:mode=reflect",
+    "flip+crop",
     "decay",
     "ema",
     "progressive-resizing",
+    "selective-backprop",
     "sgd-nesterov",
     "sgd-nesterov+onecycle",
 )
-OVER_OPTIMIZED = ("label-smoothing", "flip", "flip:mode=random", "decay", "ema", "progressive-resizing", "sgd-nesterov")
+OVER_OPTIMIZED = (
+    "linear-decay",
+    "label-smoothing",
+    "flip",
+    "flip:mode=random",
+    "crop",
+    "crop:mode=reflect",
+    "flip+crop",
+    "decay",
+    "ema",
+    "progressive-resizing",
+    "selective-backprop",
+    "sgd-nesterov",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -62,7 +62,8 @@ def inspect(name: str) -> DataSpec:
     judged_on = _batch(data, data.test, range(min(_ITEMS, len(data.test))))
     stepped = _step(data, batch, judged_on)
     refused = {
-        **dict.fromkeys(("flip", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
+        **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
+        "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
         **not_resident(data.train, batch, again),
         **layout(stepped.model, batch),
         **shapes(batch, itertools.chain([again], _others(data, samples(batch)))),
@@ -252,7 +253,7 @@ def _schedule(data: OwnData, rate: float, steps: int) -> dict[str, str]:
         for _ in range(min(_STEPS, steps)):
             optimizer.step()
             made.step()
-    refused = {"onecycle": "its own schedule settles the learning rate"}
+    refused = dict.fromkeys(("onecycle", "linear-decay"), "its own schedule settles the learning rate")
     if not isinstance(made, LRScheduler) or _beside_the_rate(optimizer) != fixed:
         refused["graph"] = "its schedule changes more than the learning rate, or in ways of its own"
     return refused

@@ -58,8 +58,8 @@ from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
 _FIRST_WRITES_S = 2.0
 # Operations are counted on the net without dead taps for all variants alike: those of the taps are no use to anybody.
-# Smaller images are less work, so they count.
-_USEFUL, _COUNTED = (OptimizationSpec(name="dead-taps"),), ("progressive-resizing",)
+# Smaller images are less work, and so are fewer gradients: they count.
+_USEFUL, _COUNTED = (OptimizationSpec(name="dead-taps"),), ("progressive-resizing", "selective-backprop")
 
 
 def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO_TURNS) -> RunRecord:

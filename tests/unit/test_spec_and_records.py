@@ -88,7 +88,7 @@ def test_nothing_half_written_stays(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_epochs_of_growing_images_count_by_their_mean():
+def test_epochs_that_differ_by_design_count_by_their_mean():
     def epoch(index: int, seconds: float, side: int | None = None, kept: bool = True) -> EpochRecord:
         return EpochRecord(index=index, epoch_s=seconds, samples=10, image_side=side, kept=kept)
 
@@ -97,3 +97,5 @@ def test_epochs_of_growing_images_count_by_their_mean():
     grown = RunRecord(status="done", epochs=(epoch(0, 1.0, 24), epoch(1, 2.0, 32), epoch(2, 6.0, 32)))
     assert grown.laps == (3.0,)
     assert fastest_s(grown) == 3.0
+    chosen = (epoch(0, 5.0).model_copy(update={"trained_share": share}) for share in (1.0, 0.5))
+    assert RunRecord(status="done", epochs=tuple(chosen)).laps == (5.0,)

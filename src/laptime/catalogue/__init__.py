@@ -5,7 +5,7 @@ from __future__ import annotations
 from laptime.catalogue.ladders import COMPILE_RUNGS, DEVICES, LADDERS, PARALLEL, RUNGS, STAGES, STATISTICAL, WITHOUT
 from laptime.catalogue.optimizations import OPTIMIZATIONS
 from laptime.catalogue.own import is_own, own_entry
-from laptime.catalogue.trajectory import LARGE_BATCHES
+from laptime.catalogue.trajectory import LARGE_BATCHES, LINEAR_WARMUP
 from laptime.catalogue.workloads import WORKLOADS
 from laptime.entries import Class, OptimizationEntry, Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten, unknown
@@ -21,6 +21,7 @@ __all__ = [
     "DEVICES",
     "LADDERS",
     "LARGE_BATCHES",
+    "LINEAR_WARMUP",
     "OPTIMIZATIONS",
     "PARALLEL",
     "RUNGS",

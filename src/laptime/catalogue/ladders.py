@@ -54,9 +54,12 @@ COMPILE_RUNGS: tuple[str, ...] = (
 )
 
 # Rungs of another trajectory beside the batch's, for any device, late in its ladder: they change what is learnt more
-# than how fast, so each must earn its place there. OneCycle comes with large-batch, sgd-nesterov is another optimizer;
+# than how fast, so each must earn its place there. OneCycle comes with large-batch,
+# whose place linear-decay takes; sgd-nesterov is another optimizer;
 # both are used alone.
-STATISTICAL: tuple[str, ...] = ("label-smoothing", "flip", "decay", "ema", "progressive-resizing")
+STATISTICAL: tuple[str, ...] = (
+    *("linear-decay", "label-smoothing", "flip", "crop", "decay", "ema", "progressive-resizing", "selective-backprop"),
+)
 
 # The rungs of a device in the order in which they are tried: exact, then numeric, then statistical, so that the last
 # one before the first statistical rung is the fastest at the baseline's own batch and trajectory. keep-pages comes

@@ -6,6 +6,8 @@ from laptime.entries import ANYWHERE, OptimizationEntry, OptionEntry
 
 # What large-batch takes where no size is given: two cores are busy at 512; small steps use a fraction of a GPU.
 LARGE_BATCHES = {"cpu": 512, "cuda": 2048}
+# Share of the steps over which a linear schedule rises.
+LINEAR_WARMUP = 0.2
 
 TRAJECTORY: tuple[OptimizationEntry, ...] = (
     OptimizationEntry(
@@ -31,7 +33,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
                 "size", 0, "samples a step; 0 for 512 on a CPU, 2048 on a GPU, or the baseline's where that is larger"
             ),
             OptionEntry("max_lr", 0.0, "peak learning rate; 0 for the baseline's times sqrt(size / baseline's batch)"),
-            OptionEntry("schedule", "onecycle", "onecycle or constant"),
+            OptionEntry("schedule", "onecycle", "onecycle, linear or constant"),
         ),
     ),
     OptimizationEntry(
@@ -41,6 +43,20 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
         "OneCycle learning rate",
         "The learning rate rises over 30 % of the steps and then falls to nearly zero; large-batch brings it too.",
         options=(OptionEntry("factor", 1.0, "peak as a multiple of the learning rate it finds"),),
+        excludes=("linear-decay",),
+        earned=ANYWHERE,
+    ),
+    OptimizationEntry(
+        "linear-decay",
+        "statistical",
+        "schedule",
+        "linear decay of the learning rate",
+        "The learning rate rises over a share of the steps and then falls to nearly zero, both in a straight line.",
+        options=(
+            OptionEntry("factor", 1.0, "peak as a multiple of the learning rate it finds"),
+            OptionEntry("warmup", LINEAR_WARMUP, "share of the steps over which it rises"),
+        ),
+        excludes=("onecycle",),
         earned=ANYWHERE,
     ),
     OptimizationEntry(
@@ -65,12 +81,40 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
         earned=ANYWHERE,
     ),
     OptimizationEntry(
+        "selective-backprop",
+        "statistical",
+        "loss",
+        "selective backprop",
+        "After some epochs a step trains on the samples of its batch with the highest losses, found without gradients.",
+        options=(
+            OptionEntry("keep", 0.5, "share of a batch's samples that train, on each rank of its part"),
+            OptionEntry("begin", 0.5, "share of the epochs before the first that selects, rounded up"),
+            OptionEntry("end", 0.9, "share of the epochs after which all samples train again, rounded up"),
+            OptionEntry("every", 10, "each so many steps of an epoch the whole batch trains; 0 for never"),
+        ),
+        # A recording holds one kind of step; DataParallel copies the net to all GPUs for each forward pass.
+        excludes=("graph", "compile-graphed", "dp"),
+        earned=ANYWHERE,
+    ),
+    OptimizationEntry(
         "flip",
         "statistical",
         "data",
         "mirrored images",
         "Mirrors half of the images in each epoch, whole batches at once.",
         options=(OptionEntry("mode", "alternating", "alternating (each image every second epoch) or random"),),
+        earned=ANYWHERE,
+    ),
+    OptimizationEntry(
+        "crop",
+        "statistical",
+        "data",
+        "moved images",
+        "Moves each image by some pixels at random: pads it and takes a window of its size, whole batches at once.",
+        options=(
+            OptionEntry("pixels", 2, "padding on each side, the most by which an image moves"),
+            OptionEntry("mode", "zeros", "what the padding holds: zeros (the mean colour) or reflect"),
+        ),
         earned=ANYWHERE,
     ),
     OptimizationEntry(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from laptime.entries import Preset, WorkloadEntry
 
 _CLASSIFIER = "it needs images of one size with one class each"
+_MEAN = "its losses are means over the boxes of all images, and none is a photograph's own"
 _ON_RANKS = "the detector's own parts are called one by one, past what wraps the net for several ranks"
 _VALUES = "the detector's choices depend on values, so a step can be neither recorded nor compiled whole"
 _NOT_FOR_DETECTION = {
-    **dict.fromkeys(("flip", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
+    **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
+    "selective-backprop": _MEAN,
     **dict.fromkeys(("ddp", "flat-reduce", "dp"), _ON_RANKS),
     **dict.fromkeys(("graph", "compile", "compile-graphed"), _VALUES),
     "dead-taps": "its maps are large and of many sizes, so no tap of a kernel meets padding alone",

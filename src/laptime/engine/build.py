@@ -33,6 +33,7 @@ from laptime.optimizations.base import (
 from laptime.optimizations.boxes import mirrored
 from laptime.optimizations.data import items
 from laptime.optimizations.optimizer import build_optimizer, sgd
+from laptime.optimizations.selecting import Selecting
 from laptime.optimizations.step import clipping, tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.workloads import find
@@ -149,6 +150,8 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
     loader: Loader = recipe.make_loader(recipe)
     if recipe.augments:
         loader = Augmented(loader, recipe)
+    if recipe.selection is not None:
+        loader = Selecting(loader, recipe.selection)
     return Parts(
         model=model,
         net=net,

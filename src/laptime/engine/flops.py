@@ -14,26 +14,33 @@ def flops_per_sample(recipe: Recipe) -> float | None:
     """Counts matrix products and convolutions of one forward and backward pass of the recipe's model.
 
     Runs on the meta device in a few milliseconds. torch's profiler leaves out the backward of convolutions; this
-    does not. Where the size of the images grows over the epochs, it is their mean.
+    does not. Where the size of the images grows over the epochs, or a part of a batch trains, it is the epochs' mean.
 
     Returns:
         None where the net can't be run on shapes alone.
     """
-    sizes = recipe.epoch_sizes or (recipe.image_size,)
+    kinds = [recipe.kind(epoch) for epoch in range(recipe.epochs)]
     try:
         model = shadow_of(recipe.model)
-        counted = {size: _count(recipe, model, size) for size in set(sizes)}
+        counted = {size: _count(recipe, model, size) for size, _ in set(kinds)}
     except ShapesUnknownError:
         return None
-    return sum(counted[size] for size in sizes) / len(sizes)
+    return sum(_done(recipe, *counted[size], share) for size, share in kinds) / len(kinds)
 
 
-def _count(recipe: Recipe, model: nn.Module, size: tuple[int, int]) -> float:
+def _done(recipe: Recipe, forward: float, step: float, share: float) -> float:
+    """Operations by sample of a batch, of which a share trains after a forward pass of all of it."""
+    if recipe.selection is None or share == 1:
+        return step
+    whole = 1 / recipe.selection.every if recipe.selection.every else 0.0
+    return whole * step + (1 - whole) * (forward + share * step)
+
+
+def _count(recipe: Recipe, model: nn.Module, size: tuple[int, int]) -> tuple[float, float]:
+    """Operations by sample of a forward pass, and of one with its backward."""
     batch = guarded(lambda: stand_in(recipe, SAMPLES, size=size))
-
-    def forward_and_backward() -> None:
-        recipe.workload.forward(model, batch).loss.backward()
-
     with FlopCounterMode(display=False) as counter:
-        guarded(forward_and_backward)
-    return float(counter.get_total_flops()) / len(batch)
+        loss = guarded(lambda: recipe.workload.forward(model, batch).loss)
+        forward = counter.get_total_flops()
+        guarded(loss.backward)
+    return forward / len(batch), counter.get_total_flops() / len(batch)

@@ -83,9 +83,13 @@ def process_of(ladder: Ladder, turn: Turn, variant: Variant) -> Process:
     return Process(turn, spec, folder)
 
 
+# Epochs of a run with one of them differ by design.
+_UNEVEN = ("progressive-resizing", "selective-backprop")
+
+
 def _epochs(turn: Turn, spec: RunSpec) -> int:
     """Few tell a time, except where they differ by design; by turns each side is once the first. Quality takes all."""
-    if turn.kind == "training" or spec.option("progressive-resizing") is not None:
+    if turn.kind == "training" or any(spec.option(name) is not None for name in _UNEVEN):
         return spec.epochs
     return SHORT if turn.beside else min(spec.epochs, SHORT)
 

@@ -57,8 +57,8 @@ class Session:
         """Runs the warm-up epochs and puts all state back; returns their seconds.
 
         A shortened warm-up still runs the epoch's last, smaller batch, which is a shape of its own. Images that grow
-        with the epochs are met in all their sizes. What is recorded at a later call than the first (CUDA graphs) gets
-        as many calls in each shape.
+        with the epochs are met in all their sizes, and so are steps on a part of the batch.
+        What is recorded at a later call than the first (CUDA graphs) gets as many calls in each shape.
         """
         saved = snapshot(self.parts)
         begin = time.perf_counter()
@@ -71,7 +71,7 @@ class Session:
         if plan.warmup_epochs:
             if steps < whole or calls > 1:
                 self._shapes(0, calls - 1, calls)
-            self._other_sizes(calls)
+            self._other_kinds(calls)
             self._count_syncs()
             settle(self.parts.loader)  # the first counted epoch would wait for its workers' leftovers
         self.wait()
@@ -148,7 +148,8 @@ class Session:
             train_s_so_far=self.train_s,
             parts_s=split,
             ended_at=time.time(),
-            image_side=self._side(index),
+            image_side=self.recipe.kind(index)[0][0] if self.recipe.epoch_sizes else None,
+            trained_share=self.recipe.kind(index)[1] if self.recipe.selection else None,
             breakdown=ranks[0],
             ranks_breakdown=tuple(other for other in ranks[1:] if other is not None),
             **tested.scores,
@@ -163,13 +164,9 @@ class Session:
         """MiB of the largest rank; None where a GPU's allocator still holds what an evaluation took."""
         return None if self.cached else max(self.recipe.world.gathered(peak_mib(self.parts.device)))
 
-    def _side(self, index: int) -> int | None:
-        sizes = self.recipe.epoch_sizes
-        return sizes[min(index, len(sizes) - 1)][0] if sizes else None
-
-    def _other_sizes(self, calls: int) -> None:
-        sizes = self.recipe.epoch_sizes
-        for epoch in sorted(sizes.index(size) for size in set(sizes[1:]) - set(sizes[:1])):
+    def _other_kinds(self, calls: int) -> None:
+        kinds = [self.recipe.kind(epoch) for epoch in range(self.recipe.epochs)]
+        for epoch in sorted(kinds.index(kind) for kind in set(kinds) - set(kinds[:1])):
             self._shapes(epoch, calls, calls)
 
     def _shapes(self, epoch: int, whole_calls: int, last_calls: int) -> None:
@@ -187,7 +184,8 @@ class Session:
         # The last part may be larger than the first, where a small remainder joined it.
         count = len(last.indices)
         inputs, labels = cut(first.content, len(first), count)
-        for batch, calls in ((first, whole_calls), (Batch(inputs, labels, last.weight), last_calls)):
+        trained = recipe.selection.trained(count, epoch, 0) if recipe.selection else None
+        for batch, calls in ((first, whole_calls), (Batch(inputs, labels, last.weight, trained), last_calls)):
             for _ in range(calls):
                 self.parts.step(self.parts, batch)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from laptime.catalogue import in_stage_order, options_of
-from laptime.optimizations.augment import flip, progressive_resizing
+from laptime.optimizations.augment import crop, flip, progressive_resizing
 from laptime.optimizations.average import ema
 from laptime.optimizations.base import Recipe, Transform
 from laptime.optimizations.boxes import fixed_shapes, parsed_once
@@ -22,7 +22,8 @@ from laptime.optimizations.precision import bf16, fp16
 from laptime.optimizations.process import cudnn_benchmark, evaluate_on_cpu, keep_pages, tf32, threads
 from laptime.optimizations.products import products
 from laptime.optimizations.resident import resident
-from laptime.optimizations.schedule import large_batch, onecycle
+from laptime.optimizations.schedule import large_batch, linear_decay, onecycle
+from laptime.optimizations.selecting import selective_backprop
 from laptime.optimizations.step import no_reads
 from laptime.spec import OptimizationSpec
 
@@ -48,9 +49,12 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("no-reads", no_reads),
     ("sgd-nesterov", sgd_nesterov),
     ("onecycle", onecycle),
+    ("linear-decay", linear_decay),
     ("decay", decay),
     ("label-smoothing", label_smoothing),
+    ("selective-backprop", selective_backprop),
     ("flip", flip),
+    ("crop", crop),
     ("progressive-resizing", progressive_resizing),
     ("workers", workers),
     ("pinned", pinned),

@@ -17,6 +17,8 @@ from laptime.workloads.base import Batch
 
 # Apart from the seeds of the permutations, so that no coin follows from the order.
 _COIN_SEED = 7_919
+# Apart from the seeds of orders and coins, so that no shift follows from either.
+_SHIFT_SEED = 6_007
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class Augmented:
             indices = share.indices
             if len(batch) != len(indices):
                 raise RunError(
-                    f"a batch holds {len(batch)} samples where the run's order has {len(indices)}: leave out flip and "
-                    "progressive-resizing with this loader."
+                    f"a batch holds {len(batch)} samples where the run's order has {len(indices)}: leave out flip, "
+                    "crop and progressive-resizing with this loader."
                 )
             changed = batch
             for augment in self.recipe.augments:
@@ -73,6 +75,58 @@ def throws(count: int, seed: int, epoch: int) -> Tensor:
     """A coin for each sample [count], made on the CPU from seed and epoch alone."""
     generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 10_007 + _COIN_SEED)
     return torch.randint(0, 2, (count,), generator=generator).bool()
+
+
+def crop(recipe: Recipe, options: Options) -> Recipe:
+    """Shows each image moved by some pixels at random: it is padded on all sides, and a window of its size is taken.
+
+    Zeros stand for the mean colour, since images are normalized by then. Source: He et al. 2015 (arXiv:1512.03385), who
+    take 4 pixels; with reflected ones, Jordan 2024 (arXiv:2404.00498).
+    """
+    pixels, mode, count = int(options["pixels"]), str(options["mode"]), len(recipe.data.train)
+    least = min(recipe.image_size)
+    if mode not in ("zeros", "reflect"):
+        raise UsageError(f"crop:mode={mode} is unknown: give zeros or reflect.")
+    if not 1 <= pixels < least:
+        raise UsageError(
+            f"crop:pixels={pixels} moves no image of {least} pixels: give at least 1 and less than {least}."
+        )
+
+    @functools.lru_cache(maxsize=1)
+    def places(epoch: int) -> Tensor:
+        return shifts(count, recipe.seed, epoch, pixels).to(recipe.device)
+
+    def moved(batch: Batch, indices: Tensor, epoch: int) -> Batch:
+        return replace(batch, inputs=windows(batch.inputs, places(epoch)[indices], pixels, mode))
+
+    return replace(recipe, augments=(*recipe.augments, moved))
+
+
+def shifts(count: int, seed: int, epoch: int, pixels: int) -> Tensor:
+    """Where each sample's window begins, down and right [count, 2], made on the CPU from seed and epoch alone.
+
+    Returns:
+        From 0 to twice the pixels of the padding, int64; an image whose window begins at `pixels` stays as it is.
+    """
+    generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 10_007 + _SHIFT_SEED)
+    return torch.randint(0, 2 * pixels + 1, (count, 2), generator=generator)
+
+
+def windows(images: Tensor, places: Tensor, pixels: int, mode: str) -> Tensor:
+    """A window of each image [B, C, H, W], padded by some pixels, at its place [B, 2]: all in one gather.
+
+    The memory format stays what it is.
+    """
+    count, channels, height, width = images.shape
+    padded = F.pad(images, [pixels] * 4, "constant" if mode == "zeros" else mode)
+    rows = places[:, :1] + torch.arange(height, device=images.device)
+    columns = places[:, 1:] + torch.arange(width, device=images.device)
+    # Which of its padded image's pixels each one is [B, H W].
+    taken = (rows[:, :, None] * padded.shape[3] + columns[:, None, :]).flatten(1)
+    if images.is_contiguous(memory_format=torch.channels_last):
+        found = padded.permute(0, 2, 3, 1).flatten(1, 2).gather(1, taken[:, :, None].expand(-1, -1, channels))
+        return found.view(count, height, width, channels).permute(0, 3, 1, 2)
+    return padded.flatten(2).gather(2, taken[:, None].expand(-1, channels, -1)).view(images.shape)
 
 
 def progressive_resizing(recipe: Recipe, options: Options) -> Recipe:

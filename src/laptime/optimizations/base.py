@@ -22,6 +22,7 @@ from laptime.world import ALONE, World
 if TYPE_CHECKING:
     from laptime.optimizations.average import Average
     from laptime.optimizations.driver import Driver
+    from laptime.optimizations.selecting import Selection
 
 
 class Mark(Protocol):
@@ -168,6 +169,8 @@ class Recipe:
         clip_norm: the largest norm (L2) of the whole gradient; None for any.
         augments: applied in turn to each training batch, on the run's device: batch, the samples' indices [B], epoch.
         epoch_sizes: height and width of the training images by epoch; empty where they are `image_size` in all.
+        smoothing: share of each label that the training loss spreads over all classes.
+        selection: which part of a batch trains a step; None where all of it does in all epochs.
         make_average: moving average of a model's weights, from the model and the steps of an epoch.
         wrappers: applied to the model on its device, the innermost first, for the training step alone (compiler, DDP).
         exchange: see `Parts.exchange`.
@@ -205,6 +208,8 @@ class Recipe:
     clip_norm: float | None = None
     augments: tuple[Augment, ...] = ()
     epoch_sizes: tuple[tuple[int, int], ...] = ()
+    smoothing: float = 0.0
+    selection: Selection | None = None
     make_average: MakeAverage | None = None
     wrappers: tuple[Wrap, ...] = ()
     exchange: Exchange = no_exchange
@@ -232,6 +237,11 @@ class Recipe:
     def sizes(self) -> tuple[tuple[int, int], ...]:
         """All sizes of images that the net meets, that of the evaluation first."""
         return tuple(dict.fromkeys((self.image_size, *self.epoch_sizes)))
+
+    def kind(self, epoch: int) -> tuple[tuple[int, int], float]:
+        """What makes an epoch's steps others by design: size of the images, share of a batch that trains."""
+        grown = self.epoch_sizes[: epoch + 1] or (self.image_size,)
+        return grown[-1], 1.0 if self.selection is None else self.selection.share(epoch)
 
 
 Options = dict[str, Option]

@@ -25,6 +25,7 @@ from laptime.draws import SeededItems
 from laptime.optimizations.augment import Augmented
 from laptime.optimizations.base import Loader, Mark, Recipe, permutation, shares, unmarked
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
+from laptime.optimizations.selecting import Selecting
 from laptime.trees import sent
 from laptime.workloads.base import Batch
 from laptime.world import ALONE, World
@@ -159,8 +160,8 @@ class ItemLoader:
 
 
 def innermost(loader: Loader) -> Loader:
-    """The loader below augmentations and copies that run ahead."""
-    while isinstance(loader, Ahead | Augmented):
+    """The loader below augmentations, selections and copies that run ahead."""
+    while isinstance(loader, Ahead | Augmented | Selecting):
         loader = loader.inner
     return loader
 

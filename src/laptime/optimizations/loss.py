@@ -17,4 +17,4 @@ def label_smoothing(recipe: Recipe, options: Options) -> Recipe:
     if forward is None:
         note = f"labels not smoothed: the loss of {recipe.workload.name} has none to smooth"
         return replace(recipe, notes=(*recipe.notes, note))
-    return replace(recipe, forward=forward)
+    return replace(recipe, forward=forward, smoothing=amount)

@@ -181,7 +181,8 @@ def _weighted(forward: Forward) -> Forward:
         found = forward(model, batch)
         if batch.weight == 1.0:
             return found
-        return replace(found, loss=found.loss * batch.weight, weight=batch.weight)
+        whole = None if found.whole is None else found.whole * batch.weight
+        return replace(found, loss=found.loss * batch.weight, weight=batch.weight, whole=whole)
 
     return counted
 

@@ -24,7 +24,7 @@ def tutorial_step(p: Parts, batch: Batch) -> Counts:
     p.schedule.step()
     p.optimizer.zero_grad()
     p.mark("optimizer")
-    loss = output.loss.item()  # waits for the device
+    loss = output.told.item()  # waits for the device
     correct = None if output.correct is None else output.correct.item()
     p.mark("read")
     return Counts(loss * output.count / output.weight, correct, output.count)

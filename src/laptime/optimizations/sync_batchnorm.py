@@ -63,11 +63,11 @@ class GlooBatchNorm(_BatchNorm):
         return scaled.to(images.dtype)
 
     def _keep_count(self) -> None:
-        if self.num_batches_tracked is not None:
+        if self.num_batches_tracked is not None and self.track_running_stats:
             self.num_batches_tracked.add_(1)
 
     def _keep(self, mean: Tensor, variance: Tensor) -> None:
-        if self.running_mean is None or self.running_var is None:
+        if self.running_mean is None or self.running_var is None or not self.track_running_stats:
             return
         share = 1 / float(self.num_batches_tracked or 1) if self.momentum is None else self.momentum
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)

@@ -146,8 +146,9 @@ def _table_of(parts: Parts, spec: RunSpec, folder: Path) -> ProfileRecord:
 
 
 def counted_ms(epochs: Sequence[EpochRecord]) -> float | None:
-    """Median step of the kept epochs whose images are as large as the last one's, milliseconds."""
-    alike = [e for e in epochs if e.image_side == epochs[-1].image_side]
+    """Median step of the kept epochs that are of the last one's kind, milliseconds."""
+    last = epochs[-1]
+    alike = [e for e in epochs if (e.image_side, e.trained_share) == (last.image_side, last.trained_share)]
     known = [e.step_ms_median for e in [e for e in alike if e.kept] or alike if e.step_ms_median]
     return median(known) if known else None
 

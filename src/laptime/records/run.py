@@ -71,6 +71,7 @@ class EpochRecord(Readable):
         test_map50, test_map: a detector's mean average precision at an overlap of 0.5, and the mean over 0.5 to 0.95.
         test_score, test_error: what an evaluation of the user's own gave, of which more or less is better.
         image_side: height of the training images where it grows with the epochs; None where all are alike.
+        trained_share: share of each batch that trained its steps, where that changes with the epochs.
         ranks_s: seconds of each rank where there are several; the largest is `epoch_s`.
         skew_s: the slowest rank's seconds less the fastest's.
         compilations: how often something was compiled within it; such an epoch is not kept.
@@ -105,6 +106,7 @@ class EpochRecord(Readable):
     parts_s: dict[str, float] = Field(default_factory=dict)
     ended_at: Moment | None = None
     image_side: int | None = None
+    trained_share: float | None = None
     compilations: int = 0
     breakdown: Breakdown | None = None
     ranks_breakdown: tuple[Breakdown, ...] = ()
@@ -283,9 +285,10 @@ class RunRecord(Readable):
 
     @property
     def laps(self) -> tuple[float, ...]:
-        """Seconds of the kept epochs; their mean alone where they differ by design, since images grow.
+        """Seconds of the kept epochs; their mean alone where they differ by design: by image or by what trains.
 
-        A fastest or a middle one of those would be an epoch of small images or of large ones.
+        A fastest or a middle one of those would be an epoch of one kind.
         """
         seconds = tuple(e.epoch_s for e in self.kept)
-        return (sum(seconds) / len(seconds),) if len({e.image_side for e in self.kept}) > 1 else seconds
+        kinds = {(e.image_side, e.trained_share) for e in self.kept}
+        return (sum(seconds) / len(seconds),) if len(kinds) > 1 else seconds

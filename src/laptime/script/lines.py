@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from laptime.catalogue import LARGE_BATCHES
+from laptime.catalogue import LARGE_BATCHES, LINEAR_WARMUP
 
 Chosen = dict[str, dict[str, Any] | None]
 """Every optimization of the catalogue with underscores: its options, None where the variant does not have it."""
@@ -57,7 +57,7 @@ def learning_rate(o: Chosen, base: Base) -> float:
 
 def rate_lines(o: Chosen, base: Base) -> list[str]:
     """How the peak of the learning rate comes about; nothing where it is the constant."""
-    lines, large, cycle = [], o["large_batch"], o["onecycle"]
+    lines, large, cycle = [], o["large_batch"], o["onecycle"] or o["linear_decay"]
     if large is not None and large["max_lr"]:
         lines.append(f"rate = {large['max_lr']}")
     elif large is not None:
@@ -68,10 +68,21 @@ def rate_lines(o: Chosen, base: Base) -> list[str]:
     return lines
 
 
-def has_onecycle(o: Chosen, base: Base) -> bool:
-    """Whether the learning rate follows OneCycle."""
-    large = o["large_batch"] if not base.schedule else None
-    return o["onecycle"] is not None or (large is not None and large["schedule"] == "onecycle")
+def schedule_lines(o: Chosen, base: Base, rate: str) -> list[str]:
+    """What makes the schedule of the learning rate, whose peak is named `rate`; nothing where it is constant."""
+    if base.schedule:
+        return ["schedule = workload.schedule(optimizer, steps, epochs)"]
+    large, linear = o["large_batch"], o["linear_decay"]
+    kind = "onecycle" if o["onecycle"] else large["schedule"] if large else "constant"
+    if linear or kind == "linear":
+        share = f"lambda step: share_of_peak(step, epochs * steps, {linear['warmup'] if linear else LINEAR_WARMUP})"
+        return [f"schedule = LambdaLR(optimizer, {share})"]
+    if kind == "constant":
+        return []
+    return [
+        "# One step more than is taken: the last call of step() only prepares a rate that is not used.",
+        f"schedule = OneCycleLR(optimizer, max_lr={rate}, total_steps=epochs * steps + 1, cycle_momentum=False)",
+    ]
 
 
 def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:

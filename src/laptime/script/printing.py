@@ -101,6 +101,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
     o = {name: None if options is None else _Options(options) for name, options in o.items()}
     rates = lines.rate_lines(o, base)
     rate = "rate" if rates else "LEARNING_RATE"
+    schedule = lines.schedule_lines(o, base, rate)
     autocast = _autocast(o, base.device)
     nets = lines.net_lines(o, autocast, base.device)
     several = o["ddp"] is not None or o["flat_reduce"] is not None
@@ -132,12 +133,11 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "autocast": autocast,
         "loader": loader,
         "wrapped": bool(nets),
-        "steps_needed": o["ema"] is not None or lines.has_onecycle(o, base) or base.schedule,
+        "steps_needed": o["ema"] is not None or bool(schedule),
         "needs_size": any(o[name] is not None for name in ("dead_taps", "products", "progressive_resizing")),
         "rate_lines": rates,
-        "rate_name": rate,
-        "onecycle": lines.has_onecycle(o, base),
-        "schedule": base.schedule,
+        "schedule_lines": schedule,
+        "linear": any("share_of_peak" in line for line in schedule),
         "clipped": base.clipped,
         "optimizer_lines": lines.optimizer_lines(o, base, rate),
         "process_lines": lines.process_lines(o),

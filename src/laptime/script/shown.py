@@ -34,9 +34,11 @@ PRINTED: tuple[str, ...] = (
     "sgd-nesterov",
     "large-batch",
     "onecycle",
+    "linear-decay",
     "decay",
     "label-smoothing",
     "flip",
+    "crop",
     "progressive-resizing",
     "ema",
 )
@@ -53,6 +55,7 @@ REFUSED: dict[str, str] = {
     "fixed-shapes": _DETECTION,
     "folded-norms": _DETECTION,
     "gathered-rois": _DETECTION,
+    "selective-backprop": "its step is two forward passes with a choice between them, and a script shows one of one",
     "lightning": "Lightning's Trainer runs the loop, which a script of torch alone can't show",
 }
 

@@ -80,7 +80,7 @@ _IMPORTS = (
     ("from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import {}", "bf16_compress_hook"),
     ("from torch.nn import functional as F", "F"),
     ("from torch.nn.parallel import {}", "DistributedDataParallel"),
-    ("from torch.optim.lr_scheduler import {}", "OneCycleLR"),
+    ("from torch.optim.lr_scheduler import {}", "LambdaLR", "OneCycleLR"),
     ("from torch.optim.swa_utils import {}", "get_ema_multi_avg_fn"),
     ("from torch.utils.data import {}", "DataLoader", "Dataset", "Subset", "default_collate"),
     ("from torchvision import {}", "transforms"),

@@ -21,11 +21,13 @@ class Batch:
         inputs: images [B, C, H, W], float32, normalized; of a user's own workload the whole batch, as it was collated.
         labels: classes [B], int64; None in a user's own.
         weight: what the mean loss counts in the gradient; not 1 only where ranks hold unequal parts of a batch.
+        trained: samples that the step trains on, those with the highest losses; None for all.
     """
 
     inputs: Tree
     labels: Tree = None
     weight: float = 1.0
+    trained: int | None = None
 
     def __len__(self) -> int:
         return samples(self.inputs)
@@ -58,11 +60,12 @@ class Output:
     """A forward pass.
 
     Attributes:
-        loss: mean loss of the batch, a scalar with its graph.
+        loss: mean loss of the samples that the step trains on, a scalar with its graph.
         correct: number of right answers, an int64 scalar (float64 in a user's own, None without an accuracy).
         count: samples of the batch.
         weight: what the mean loss was multiplied with, see `Batch.weight`; the counts are without it.
         found: what a detector found in each image, in evaluation alone.
+        whole: mean loss of the whole batch, weighted like `loss`, where the step trains on a part of it.
     """
 
     loss: Tensor
@@ -70,10 +73,19 @@ class Output:
     count: int
     weight: float = 1.0
     found: Sequence[Mapping[str, Tensor]] = ()
+    whole: Tensor | None = None
+
+    @property
+    def told(self) -> Tensor:
+        """The loss that an epoch sums up: that of all samples, whichever the step trains on."""
+        return (self.loss if self.whole is None else self.whole).detach()
 
     def detached(self) -> Counts:
         """What is kept after the step; does not wait for the device."""
-        return Counts(self.loss.detach() * (self.count / self.weight), self.correct, self.count)
+        return Counts(self.told * (self.count / self.weight), self.correct, self.count)
+
+
+LossesBySample = Callable[[nn.Module, Batch], tuple[Tensor, Tensor]]
 
 
 class Workload(Protocol):
@@ -109,9 +121,24 @@ class Workload(Protocol):
         """
         ...
 
+    def by_sample(self, smoothing: float) -> LossesBySample | None:
+        """The loss of each sample, of which `forward` (or `smoothed`, by as much) gives the mean in training.
+
+        Returns:
+            From net and batch to losses [B] and right answers; None where the loss is a mean from the start.
+        """
+        ...
+
     def steady(self, model: nn.Module) -> None:
         """Holds still, for a comparison of one step, choices of the net that flip under rounding."""
         ...
+
+
+def classify_each(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The loss of each sample [B] and top-1 hits of any classifier in training; see `classify`."""
+    logits = model(batch.inputs)
+    losses = torch.nn.functional.cross_entropy(logits, batch.labels, reduction="none", label_smoothing=smoothing)
+    return losses, (logits.detach().argmax(dim=1) == batch.labels).sum()
 
 
 def classify(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> Output:
@@ -139,6 +166,10 @@ class Classifier:
     def smoothed(self, amount: float) -> Callable[[nn.Module, Batch], Output]:
         """See `Workload.smoothed`."""
         return partial(classify, smoothing=amount)
+
+    def by_sample(self, smoothing: float) -> LossesBySample:
+        """See `Workload.by_sample`."""
+        return partial(classify_each, smoothing=smoothing)
 
     def steady(self, model: nn.Module) -> None:
         """See `Workload.steady`; a classifier chooses nothing in training."""

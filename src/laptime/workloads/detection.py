@@ -84,6 +84,10 @@ class Detection:
         """See `Workload.smoothed`; the detector's losses are its own."""
         return None
 
+    def by_sample(self, smoothing: float) -> None:
+        """See `Workload.by_sample`; the detector's losses are means over boxes of all images."""
+        return
+
     def steady(self, model: nn.Module) -> None:
         """See `Workload.steady`: proposals that do not depend on the net's values.
 

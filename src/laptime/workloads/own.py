@@ -48,6 +48,10 @@ class OwnWorkload:
         """See `Workload.smoothed`; a loss of the user's own has no labels that are known here."""
         return
 
+    def by_sample(self, smoothing: float) -> None:
+        """See `Workload.by_sample`; loss() gives the mean."""
+        return
+
     def steady(self, model: nn.Module) -> None:
         """See `Workload.steady`; what a user's net chooses is not known here."""
 

@@ -19,13 +19,16 @@ from laptime.engine.state import state_of
 from laptime.errors import DataError, UsageError
 from laptime.records import EpochRecord
 from laptime.variants import resolve
-from laptime.workloads.base import classify
+from laptime.workloads.base import classify, classify_each
 from laptime.world import ALONE
 
 EPOCHS = 3
 CASES = {
     "baseline": (),
-    "optimized": ("large-batch:size=8:schedule=onecycle", "ema", "flip:mode=random", "products:layers=all"),
+    "optimized": ("large-batch:size=8:schedule=onecycle", "ema", "flip:mode=random", "crop", "products:layers=all"),
+    "selective": ("selective-backprop:begin=0.3:every=2", "flip", "ema"),
+    "linear": ("large-batch:size=8:schedule=linear", "crop:mode=reflect", "resident"),
+    "recorded linear": ("no-reads", "graph", "linear-decay:warmup=0.5"),
     "nesterov": ("sgd-nesterov", "onecycle", "progressive-resizing:step=4"),
     "recorded": ("no-reads", "graph", "resident"),
 }
@@ -49,6 +52,9 @@ class Tiny:
 
     forward = staticmethod(classify)
 
+    def by_sample(self, smoothing):
+        return classify_each
+
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
@@ -67,7 +73,17 @@ def spec_of(case: str = "baseline", **changes):
 @pytest.mark.parametrize(
     ("case", "warmup_epochs"),
     # The warm-up decides whether the optimizer has a state already that is written into.
-    [("baseline", 0), ("baseline", 1), ("optimized", 1), ("nesterov", 1), ("recorded", 0), ("recorded", 1)],
+    [
+        ("baseline", 0),
+        ("baseline", 1),
+        ("optimized", 1),
+        ("nesterov", 1),
+        ("linear", 1),
+        ("selective", 1),
+        ("recorded linear", 1),
+        ("recorded", 0),
+        ("recorded", 1),
+    ],
 )
 def test_a_resumed_run_equals_the_uninterrupted_one(case, warmup_epochs, tmp_path):
     spec = spec_of(case, warmup_epochs=warmup_epochs)

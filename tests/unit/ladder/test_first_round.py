@@ -78,7 +78,7 @@ def test_variants_that_the_launcher_or_the_batch_can_not_hold_are_left_out_of_a_
 
 def test_a_trial_is_not_shortened_where_epochs_differ_by_design(tmp_path, monkeypatch):
     ladder = make_ladder(tmp_path, monkeypatch, product)
-    for name, epochs in (("flip", 2), ("progressive-resizing", 3)):
+    for name, epochs in (("flip", 2), ("progressive-resizing", 3), ("selective-backprop", 3)):
         turn = ladder.trial(resolve(f"cpu-baseline+{name}"))
         assert ladder.run(turn, Hooks()).spec.epochs == epochs
     ladder.journal.close()

@@ -15,7 +15,7 @@ from laptime.optimizations.dead_taps import dead_taps
 from laptime.spec import OptimizationSpec
 from laptime.variants import resolve
 
-LADDER = resolve("cpu-optimized+products:layers=all+progressive-resizing+flip+decay+ema")
+LADDER = resolve("cpu-optimized+products:layers=all+progressive-resizing+flip+crop+decay+ema")
 COMPILED = resolve("cpu-optimized+progressive-resizing+flip+decay+ema+compile:backend=eager")
 
 

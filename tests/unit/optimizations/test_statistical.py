@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.unit.conftest import make_data, make_spec
+from tests.unit.optimizations.small_recipes import small_recipe, started
 from torch import nn
 
-from laptime.engine.build import build, make_recipe
+from laptime.engine.build import build
 from laptime.engine.evaluate import evaluate
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.loop import train_epoch
@@ -21,28 +21,6 @@ from laptime.optimizations.augment import growing, throws
 from laptime.spec import OptimizationSpec
 from laptime.workloads.base import Batch, classify
 from laptime.workloads.cifar import Cifar
-
-
-def small_recipe(*chosen: str, epochs: int = 2, train: int = 48, **options):
-    """A recipe of a net that is small enough to train in milliseconds, on images of 8x8."""
-    torch.manual_seed(0)
-    net = nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1),
-        nn.BatchNorm2d(4),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(16, 3),
-    )
-    recipe = make_recipe(make_spec(epochs=epochs), make_data(train=train, size=8), ())
-    specs = tuple(OptimizationSpec(name=n, options=options if n == chosen[0] else {}) for n in chosen)
-    return apply(replace(recipe, model=net), specs)
-
-
-def started(recipe):
-    parts = build(recipe, mark=lambda _: None)
-    reset(parts, recipe, snapshot(parts))
-    return parts
 
 
 def test_labels_are_smoothed_in_training_alone():
@@ -117,7 +95,7 @@ def test_random_coins_differ_between_epochs_and_seeds():
     assert first.equal(again)
 
 
-@pytest.mark.parametrize("name", ["flip", "progressive-resizing"])
+@pytest.mark.parametrize("name", ["flip", "crop", "progressive-resizing"])
 def test_augmented_batches_are_equal_for_both_loaders_and_keep_their_format(name):
     for epoch in (0, 1):
         one, other = (
@@ -252,6 +230,13 @@ def test_onecycle_alone_peaks_at_the_rate_it_finds():
         ("decay", {"amount": -0.1}),
         ("sgd-nesterov", {"lr": 0.0}),
         ("onecycle", {"factor": 0.0}),
+        ("linear-decay", {"warmup": 1.0}),
+        ("linear-decay", {"factor": -2.0}),
+        ("selective-backprop", {"keep": 1.5}),
+        ("selective-backprop", {"every": 1}),
+        ("crop", {"pixels": 8}),
+        ("crop", {"pixels": 0}),
+        ("crop", {"mode": "edge"}),
         ("progressive-resizing", {"share": 1.0}),
     ],
 )
@@ -262,7 +247,17 @@ def test_nonsense_options_are_one_sentence(name, options):
 
 
 def test_all_together_train():
-    names = ("flip", "progressive-resizing", "onecycle", "decay", "label-smoothing", "ema", "no-reads", "resident")
+    names = (
+        "flip",
+        "crop",
+        "progressive-resizing",
+        "onecycle",
+        "decay",
+        "label-smoothing",
+        "ema",
+        "no-reads",
+        "resident",
+    )
     parts = started(recipe := small_recipe(*names, epochs=4))
     losses = [totals(list(train_epoch(parts, epoch)))[0] for epoch in range(recipe.epochs)]
     assert losses[-1] < losses[0]

@@ -39,7 +39,9 @@ def test_what_is_found_in_tuples_with_convolutions(file):
     assert (found.kind, found.train_count, found.test_count, found.path) == ("own", 64, 32, str(file))
     assert found.own.name == file.stem
     assert (found.own.batch_size, found.own.learning_rate, found.own.quality) == (16, 1e-3, "accuracy")
-    assert found.own.refused.keys() == {"flip", "label-smoothing", "progressive-resizing"}
+    assert found.own.refused.keys() == {
+        *("flip", "crop", "label-smoothing", "progressive-resizing", "selective-backprop")
+    }
 
 
 def test_what_is_found_in_dictionaries_without_an_accuracy(file):

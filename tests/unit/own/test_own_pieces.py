@@ -107,19 +107,22 @@ def test_a_larger_batch_keeps_the_schedule_over_fewer_steps(file):
     assert "own schedule" in recipe.notes[-1]
 
 
+SCHEDULES = {"onecycle", "linear-decay"}
+
+
 @pytest.mark.parametrize(
     ("made", "refused"),
     [
-        (SCHEDULE, {"onecycle"}),
-        ("return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=whole)", {"onecycle", "graph"}),
-        ("return Falling(optimizer)", {"onecycle", "graph"}),
+        (SCHEDULE, SCHEDULES),
+        ("return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=whole)", {*SCHEDULES, "graph"}),
+        ("return Falling(optimizer)", {*SCHEDULES, "graph"}),
     ],
 )
 def test_what_goes_beside_a_schedule(file, made, refused):
     own = "\n\nclass Falling:\n    def __init__(self, optimizer):\n        self.optimizer = optimizer\n"
     own += "\n    def step(self):\n        self.optimizer.param_groups[0]['lr'] *= 0.9\n"
     found = inspect(write(file, PIECES + own, (SCHEDULE, made))).own
-    assert {"onecycle", "graph"} & found.refused.keys() == refused
+    assert {*SCHEDULES, "graph"} & found.refused.keys() == refused
     assert (found.clip_norm, found.schedule) == (NORM, True)
     assert "own schedule" in found.refused["onecycle"]
 

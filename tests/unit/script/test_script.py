@@ -36,7 +36,8 @@ VARIANTS = [
     "cpu-baseline",
     *(f"cpu-baseline+{SET.get(n, n)}" for n in CPU),
     TOGETHER,
-    f"{TOGETHER}+decay+flip:mode=random+ema:every=1+label-smoothing+progressive-resizing",
+    "cpu-baseline+large-batch:size=16:schedule=linear+crop:mode=reflect:pixels=3+channels-last",
+    f"{TOGETHER}+decay+flip:mode=random+crop+linear-decay:factor=0.5+ema:every=1+label-smoothing+progressive-resizing",
 ]
 UNJUDGED = TUPLE.replace("(scores.argmax(1) == y).float().mean()", "None")
 OWN = {
