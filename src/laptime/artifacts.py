@@ -56,6 +56,7 @@ class ProgressFile:
 def epoch_line(epoch: EpochRecord, timed: bool) -> str:
     """One line about an epoch, its times only where they may be shown already."""
     time_s = f"{_digits(epoch.epoch_s)} s, {epoch.samples_per_s or 0:,.0f} samples/s, " if timed else ""
+    judged = f"; evaluated in {_digits(epoch.evaluate_s)} s" if timed and epoch.evaluate_s is not None else ""
     train = [f"train loss {epoch.train_loss:.3f}"]
     if epoch.test_map50 is not None:
         strict = "" if epoch.test_map is None else f" (0.5:0.95: {epoch.test_map:.3f})"
@@ -68,12 +69,14 @@ def epoch_line(epoch: EpochRecord, timed: bool) -> str:
         test = [] if epoch.test_loss is None else [f"test loss {epoch.test_loss:.3f}"]
     else:
         test = [f"train accuracy {epoch.train_accuracy:.3f}", f"test accuracy {epoch.test_accuracy:.3f}"]
-    return f"epoch {epoch.index}: {time_s}{', '.join(train + test)}"
+    return f"epoch {epoch.index}: {time_s}{', '.join(train + test)}{judged}"
 
 
 def times_line(epochs: Sequence[EpochRecord]) -> str:
-    """The seconds of all epochs."""
-    return f"epochs took {', '.join(f'{_digits(e.epoch_s)} s' for e in epochs)}"
+    """The seconds of all epochs, and of the evaluations after them, which are no part of an epoch's."""
+    judged = [f"{_digits(e.evaluate_s)} s" for e in epochs if e.evaluate_s is not None]
+    beside = f"; evaluations {', '.join(judged)}" if judged else ""
+    return f"epochs took {', '.join(f'{_digits(e.epoch_s)} s' for e in epochs)}{beside}"
 
 
 def _digits(seconds: float) -> str:

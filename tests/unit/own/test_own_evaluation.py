@@ -9,7 +9,7 @@ from tests.own_files import JUDGED, write
 from tests.unit.compare.compare_examples import ladder, records
 
 from laptime import worker
-from laptime.artifacts import epoch_line
+from laptime.artifacts import epoch_line, times_line
 from laptime.compare import compare
 from laptime.compare.markdown import to_markdown
 from laptime.compare.quality import advantage, scores_of, time_to_quality
@@ -57,7 +57,12 @@ def test_it_sees_all_test_data_and_stands_in_the_record(file, chosen):
     hits = int((found * labels).sum())
     assert last.test_score == pytest.approx(2 * hits / int(found.sum() + labels.sum()))
     assert last.test_accuracy is not None
-    assert f"test score {last.test_score:.3f}" in epoch_line(last, timed=True)
+    line = epoch_line(last.model_copy(update={"epoch_s": 2.0, "evaluate_s": 0.254}), timed=True)
+    assert line.startswith("epoch 1: 2.00 s, ")
+    assert line.endswith(f"test score {last.test_score:.3f}; evaluated in 0.254 s")
+    timed = [last.model_copy(update={"epoch_s": e, "evaluate_s": s}) for e, s in ((2.0, 0.254), (1.5, 3.0))]
+    assert times_line(timed) == "epochs took 2.00 s, 1.50 s; evaluations 0.254 s, 3.00 s"
+    assert "evaluat" not in epoch_line(last, timed=False)
 
 
 def test_a_run_is_judged_by_an_error_of_which_less_is_better(file, tmp_path):

@@ -18,8 +18,8 @@ from laptime.inspecting import inspect
 from laptime.measure.epochs import totals
 from laptime.spec import OptimizationSpec, RunSpec
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "char_transformer.py"
-KINDS = ("tuple", "dictionary", "characters")
+EXAMPLES = Path(__file__).parents[3] / "examples"
+KINDS = ("tuple", "dictionary", "characters", "speedrun")
 QUICKER = {
     "compile": {"backend": "aot_eager"},
     "workers": {"count": 1},
@@ -35,6 +35,7 @@ LEFT_OUT = {
     "tuple": CLASSIFIER,
     "dictionary": (*CLASSIFIER, *CONVOLUTIONS, "decay", "dp"),
     "characters": (*CLASSIFIER, *CONVOLUTIONS, "decay"),
+    "speedrun": (*CLASSIFIER, "decay", "onecycle", "fused-optimizer", "graph"),
 }
 
 
@@ -44,7 +45,8 @@ def found(tmp_path_factory):
     names = {
         "tuple": write(folder / "all_tuple.py", TUPLE),
         "dictionary": write(folder / "all_rows.py", DICTIONARY),
-        "characters": f"{EXAMPLE}:workload",
+        "characters": f"{EXAMPLES / 'char_transformer.py'}:workload",
+        "speedrun": f"{EXAMPLES / 'speedrun.py'}:Small",
     }
     specs = {kind: inspect(name) for kind, name in names.items()}
     yield specs
