@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import TUPLE, write
+from tests.own_files import JUDGED, write
 from tests.samples import write_folder
-from tests.unit.script.script_runs import EPOCHS, NUMBERS
+from tests.unit.script.script_runs import EPOCHS, NUMBERS, assert_equal, numbers_of
 
 from laptime.catalogue import find_workload
 from laptime.data.fetch import fetch
@@ -52,7 +52,7 @@ def of_script(text: str, arguments: list[str], folder: Path) -> list[tuple[float
     return [tuple(map(float, NUMBERS.findall(line))) for line in done.stdout.splitlines() if line.startswith("epoch")]
 
 
-def of_run(variant: Variant, data: DataSpec, folder: Path) -> list[tuple[float, ...]]:
+def of_run(variant: Variant, data: DataSpec, folder: Path) -> list[tuple[float | None, ...]]:
     """The same of two ranks by laptime."""
     entry = data.own or find_workload("cifar")
     spec = RunSpec(
@@ -70,7 +70,7 @@ def of_run(variant: Variant, data: DataSpec, folder: Path) -> list[tuple[float, 
     )
     record = launch("auto", spec, folder, Hooks())
     assert record.status == "done", record.error
-    return [(e.train_loss, e.train_accuracy, e.test_loss, e.test_accuracy) for e in record.epochs]
+    return numbers_of(record)
 
 
 @pytest.mark.parametrize("name", [TUNED, FLAT])
@@ -80,16 +80,9 @@ def test_a_script_of_two_ranks_trains_to_the_losses_of_the_run(name, images, tmp
 
 
 def test_a_script_of_two_ranks_for_a_users_own_workload(tmp_path):
-    data = inspect(write(tmp_path / "own_on_ranks.py", TUPLE))
+    data = inspect(write(tmp_path / "own_on_ranks.py", JUDGED))
     found = of_script(print_script(resolve(PLAIN), "own", data), [], tmp_path)
     assert_equal(found, of_run(resolve(PLAIN), data, tmp_path / "run"))
-
-
-def assert_equal(found: list[tuple[float, ...]], expected: list[tuple[float, ...]]) -> None:
-    assert len(found) == len(expected) == EPOCHS
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours[0::2] == pytest.approx(theirs[0::2], abs=1e-6, rel=0)
-        assert ours[1::2] == pytest.approx(theirs[1::2], abs=1e-4, rel=0)
 
 
 def test_without_torchrun_it_says_how_it_is_started(images, tmp_path):

@@ -29,7 +29,12 @@ class Fit:
 
 @dataclass(frozen=True)
 class Base:
-    """What the baseline of a workload trains with; `clipped` and `schedule` are the user's own."""
+    """What the baseline of a workload trains with.
+
+    Attributes:
+        clipped, schedule: whether the user's own bounds the gradient, and moves the learning rate.
+        judged: what the user's own evaluation gives, `score` or `error`; empty without one.
+    """
 
     batch_size: int
     learning_rate: float
@@ -38,6 +43,7 @@ class Base:
     boxes: bool = False
     clipped: bool = False
     schedule: bool = False
+    judged: str = ""
     sgd: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -49,7 +49,8 @@ class _Subject:
         device, own = DEVICES[self.variant.device], self.data.own if self.data else None
         if own is not None:
             base = lines.Base(own.batch_size, own.learning_rate, device, own=True)
-            return replace(base, clipped=own.clip_norm is not None, schedule=own.schedule)
+            base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule)
+            return replace(base, judged=own.quality if own.quality in ("score", "error") else "")
         entry = find_workload(self.workload)
         size = self.fit.batch_size if self.fit else entry.batch_size
         return lines.Base(size, entry.learning_rate, device, own=False, boxes=entry.boxes, sgd=entry.sgd)
@@ -116,6 +117,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "batch_size": lines.batch_size(o, base),
         "rate": lines.learning_rate(o, base),
         "own": _own(subject.data),
+        "judged": base.judged,
         "own_file": Path(subject.data.path).name if subject.data else "",
         "boxes": base.boxes,
         "nested": own or base.boxes,
@@ -129,6 +131,9 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "timed": timed,
         "ranks": several,
         "cut": "parts" if several else "batches",
+        # The user's own evaluation sees all test data, on the first rank.
+        "part": "ranks" if base.judged else "RANKS",
+        "part_given": ", ranks: int = RANKS" if base.judged and several else "",
         "named_layers": _named_layers(o),
         "autocast": autocast,
         "loader": loader,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from laptime.catalogue import find_workload
@@ -34,7 +35,7 @@ for name, arguments in json.loads(sys.argv[1]).items():
 print(json.dumps(found))
 """
 # The numbers of an epoch's line, in its order; seconds are no concern of these tests.
-NUMBERS = re.compile(r"(?:loss|accuracy|test_map50|test_map) ([0-9.]+|nan)")
+NUMBERS = re.compile(r"(?:loss|accuracy|test_map50|test_map|test_score|test_error) ([0-9.]+|nan)")
 
 
 def run_scripts(folder: Path, scripts: dict[str, tuple[str, list[str]]]) -> dict[str, list[tuple[float, ...]]]:
@@ -56,6 +57,22 @@ def run_scripts(folder: Path, scripts: dict[str, tuple[str, list[str]]]) -> dict
         name: [tuple(map(float, NUMBERS.findall(line))) for line in text.splitlines()]
         for name, text in json.loads(done.stdout).items()
     }
+
+
+def numbers_of(record: RunRecord) -> list[tuple[float | None, ...]]:
+    """The same numbers of the run itself: losses and accuracies, and what an evaluation of the user's own gave."""
+    found = [(e.train_loss, e.train_accuracy, e.test_loss, e.test_accuracy) for e in record.epochs]
+    judged = [next((v for v in (e.test_score, e.test_error) if v is not None), None) for e in record.epochs]
+    return [numbers if value is None else (*numbers, value) for numbers, value in zip(found, judged, strict=True)]
+
+
+def assert_equal(found: list[tuple[float, ...]], expected: list[tuple[float | None, ...]]) -> None:
+    """Losses within 1e-6, shares within what is printed; what a run does not know is printed as nan."""
+    assert len(found) == len(expected) == EPOCHS
+    for ours, theirs in zip(found, expected, strict=True):
+        known = [float("nan") if value is None else value for value in theirs]
+        assert ours[0::2] == pytest.approx(known[0::2], abs=1e-6, rel=0)
+        assert ours[1::2] == pytest.approx(known[1::2], abs=1e-4, rel=0, nan_ok=True)
 
 
 def run_laptime(variant: Variant, workload: str, data: DataSpec, folder: Path) -> RunRecord:

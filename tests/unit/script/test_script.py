@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import ARGUMENTS, AUGMENTED, DICTIONARY, PIECES, TUPLE, write
+from tests.own_files import ARGUMENTS, AUGMENTED, DICTIONARY, JUDGED, PIECES, TUPLE, write
 from tests.samples import write_folder
-from tests.unit.script.script_runs import EPOCHS, run_laptime, run_scripts
+from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
 
 from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
 from laptime.data.fetch import fetch
@@ -44,6 +44,8 @@ OWN = {
     "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
     "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
+    "judged_file": (JUDGED, ("cpu-baseline", TOGETHER)),
+    "error_file": (JUDGED.replace("batch_size", "higher_is_better = False\n    batch_size"), ("cpu-baseline",)),
     "pieces_file": (ARGUMENTS + PIECES, ("cpu-baseline", "cpu-baseline+large-batch:size=32+ema:every=1+no-reads")),
     "augmented_file": (AUGMENTED, ("cpu-baseline", "cpu-baseline+workers:count=2")),
 }
@@ -96,10 +98,16 @@ def test_what_is_printed_is_tidy(tmp_path):
             (tmp_path / f"{workload}_{name}.py").write_text(printed_with(name, workload), encoding="utf-8")
         for name in names:
             (tmp_path / f"{workload}_{name}.py").write_text(print_script(resolve(name), workload), encoding="utf-8")
-    for text in (TUPLE, DICTIONARY, PIECES):
+    for text in (TUPLE, DICTIONARY, PIECES, JUDGED):
         data = inspect(write(tmp_path / "own_tidy.py", text))
         sys.modules.pop("own_tidy")
-        for name in ("cpu-baseline", "cpu-baseline+workers", "cpu-baseline+resident+fused-optimizer+bf16"):
+        for name in (
+            "cpu-baseline",
+            "cpu-baseline+workers",
+            "cpu-baseline+ddp",
+            "cuda-baseline+evaluate-on-cpu",
+            "cpu-baseline+resident+fused-optimizer+bf16",
+        ):
             (tmp_path / f"own_{name}.py").write_text(print_script(resolve(name), "own", data), encoding="utf-8")
     (tmp_path / "own_tidy.py").unlink()
     ruff = [str(Path(sys.executable).parent / "ruff")]
@@ -124,22 +132,13 @@ def own(tmp_path_factory):
 
 
 def losses_of(variant, workload, data, folder):
-    """The same numbers of the run itself."""
-    record = run_laptime(variant, workload, data, folder)
-    return [(e.train_loss, e.train_accuracy, e.test_loss, e.test_accuracy) for e in record.epochs]
+    return numbers_of(run_laptime(variant, workload, data, folder))
 
 
 @pytest.fixture(scope="module")
 def printed(store, tmp_path_factory):
     scripts = {name: (print_script(resolve(name), "cifar"), ["--data", store.path]) for name in VARIANTS}
     return run_scripts(tmp_path_factory.mktemp("scripts"), scripts)
-
-
-def assert_equal(found, expected):
-    assert len(found) == len(expected) == EPOCHS
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours[0::2] == pytest.approx(theirs[0::2], abs=1e-6, rel=0)
-        assert ours[1::2] == pytest.approx(theirs[1::2], abs=1e-4, rel=0, nan_ok=True)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -170,9 +169,7 @@ def chosen(name, data):
 
 @pytest.mark.parametrize(("file", "name"), [(file, name) for file, (_, names) in OWN.items() for name in names])
 def test_a_script_of_the_users_own_workload(file, name, printed_own, own, tmp_path):
-    expected = losses_of(chosen(name, own[file]), "own", own[file], tmp_path)
-    nan = float("nan")
-    assert_equal(printed_own[f"{file}|{name}"], [tuple(nan if v is None else v for v in e) for e in expected])
+    assert_equal(printed_own[f"{file}|{name}"], losses_of(chosen(name, own[file]), "own", own[file], tmp_path))
 
 
 @pytest.mark.long
