@@ -28,7 +28,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from laptime.nodes import Nodes, add_options, read_nodes
-from laptime.processes import ENDPOINT_LOST, PEER_LOST, RANKS_FILE, child_command, child_environment
+from laptime.processes import ENDPOINT_LOST, PEER_LOST, RANKS_FILE, child_command, child_environment, leave
 from laptime.records import write_json
 
 _LOOPBACK = "127.0.0.1"
@@ -125,4 +125,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    # Without a teardown, which waits for every thread of torch's, with the device locked meanwhile.
+    leave(main(sys.argv[1:]))
