@@ -32,7 +32,7 @@ from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
-from laptime.trees import Tree, samples, tensors
+from laptime.trees import Tree, mapped, samples, tensors
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import Kind, answered, clip_norm, evaluated, has_evaluation, probe_optimizer, takes
@@ -60,7 +60,7 @@ def inspect(name: str) -> DataSpec:
     batch = _batch(data, data.train, indices)
     again = _batch(data, data.train, list(reversed(indices)))
     judged_on = _batch(data, data.test, range(min(_ITEMS, len(data.test))))
-    stepped = _step(data, batch, judged_on)
+    stepped = _step(data, mapped(batch, torch.clone), judged_on)  # a loss may change its batch in place
     refused = {
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",

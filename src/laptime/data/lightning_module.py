@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +14,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
-from laptime.data.lightning_optimizer import optimizer_of
+from laptime.data.lightning_optimizer import again, made_like, optimizer_of, rated
 from laptime.data.lightning_refused import is_lightning, left_out, line_of, overridden, refuse_what_needs_a_trainer
 from laptime.data.lightning_steps import Steps
-from laptime.errors import UsageError, shorten
+from laptime.errors import RunError, UsageError, shorten
 from laptime.world import once
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
@@ -98,8 +97,14 @@ class LightningWorkload:
         return Steps(self._made(again=True))
 
     def loss(self, model: nn.Module, batch: Any) -> Any:
-        """See `laptime.Workload`."""
-        return model(batch)
+        """See `laptime.Workload`; raises RunError where the step gives no loss."""
+        loss, accuracy = model(batch)
+        if loss is None:
+            raise RunError(
+                f"training_step() ({line_of(overridden(self._first, 'training_step'))}) gave no loss: return it, a "
+                "scalar tensor, or a dictionary with it as 'loss'."
+            )
+        return loss, accuracy
 
     def optimizer(self, parameters: Iterable[Any], lr: float | Tensor) -> Optimizer:
         """What configure_optimizers() makes, for other parameters; groups keep the ratios of their rates.
@@ -107,24 +112,18 @@ class LightningWorkload:
         Raises:
             UsageError: several groups, and the parameters come in groups for another reason.
         """
-        own, given = self._optimizer, list(parameters)
-        first = own.param_groups[0]["lr"]
-        options = [{k: v for k, v in g.items() if k != "params"} for g in own.param_groups]
-        rated = [{**o, "lr": lr if len(options) == 1 else lr * (o["lr"] / first)} for o in options]
-        kind = type(own)
-        known = {k: v for k, v in own.defaults.items() if k in inspect.signature(kind).parameters}
+        own, given, plain = self._optimizer, list(parameters), list(self._first.parameters())
+        options = rated(own, lr)
         if given and isinstance(given[0], dict):
-            if len(rated) > 1:
+            if len(options) > 1:
                 raise UsageError(
-                    f"the optimizer of {self.file.name} has {len(rated)} groups of parameters, and an optimization of "
-                    "this variant makes groups of its own: leave it out (--variants)."
+                    f"the optimizer of {self.file.name} has {len(options)} groups of parameters, and an optimization "
+                    "of this variant makes groups of its own: leave it out (--variants)."
                 )
-            return kind([{**rated[0], **g} for g in given], **known)
-        place = {id(p): number for number, p in enumerate(self._first.parameters())}
-        if len(given) < len(place):  # a few parameters that are tried, not the module's
-            return kind([{**rated[0], "params": given}], **known)
-        pairs = zip(own.param_groups, rated, strict=True)
-        return kind([{**o, "params": [given[place[id(p)]] for p in g["params"]]} for g, o in pairs], **known)
+            return again(own, [{**options[0], **g} for g in given])
+        if len(given) < len(plain):  # a few parameters that are tried, not the module's
+            return again(own, [{**options[0], "params": given}])
+        return made_like(own, plain, given, lr)
 
     def _made(self, again: bool = False) -> Any:
         """A fresh module, set up as a fit would."""

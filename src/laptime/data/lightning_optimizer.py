@@ -1,9 +1,12 @@
-"""The optimizer of a LightningModule, as it was before a schedule touched it."""
+"""The optimizer of a LightningModule, as it was before a schedule touched it, and others like it."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
 from torch.optim import Optimizer
 
 from laptime.data.lightning_refused import line_of, overridden
@@ -38,6 +41,27 @@ def optimizer_of(module: Any) -> tuple[Optimizer, str | None]:
         )
     _undo_schedule(given)
     return given, _schedule_in(schedules)
+
+
+def rated(own: Optimizer, rate: float | Tensor) -> list[dict[str, Any]]:
+    """The options of an optimizer's groups at another rate, to which theirs keep their ratios."""
+    first = own.param_groups[0]["lr"]
+    options = [{k: v for k, v in group.items() if k != "params"} for group in own.param_groups]
+    return [{**o, "lr": rate if len(options) == 1 else rate * (o["lr"] / first)} for o in options]
+
+
+def again(own: Optimizer, groups: list[dict[str, Any]]) -> Optimizer:
+    """Another optimizer of the same kind, with the same options for all groups."""
+    kind = type(own)
+    known = {k: v for k, v in own.defaults.items() if k in inspect.signature(kind).parameters}
+    return kind(groups, **known)
+
+
+def made_like(own: Optimizer, plain: Sequence[Tensor], given: Sequence[Tensor], rate: float | Tensor) -> Optimizer:
+    """An optimizer of the parameters that are given, in groups as those of the plain net are, place by place."""
+    place = {id(parameter): number for number, parameter in enumerate(plain)}
+    pairs = zip(own.param_groups, rated(own, rate), strict=True)
+    return again(own, [{**o, "params": [given[place[id(p)]] for p in group["params"]]} for group, o in pairs])
 
 
 def _schedule_in(given: Any) -> str | None:

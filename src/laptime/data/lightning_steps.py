@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from laptime.data.lightning_refused import line_of, overridden
-from laptime.errors import RunError
+from laptime.data.lightning_refused import overridden
 
 
 class Steps(nn.Module):
@@ -38,8 +37,8 @@ class Steps(nn.Module):
         """Takes what the module logs; without its graph, which nobody could copy."""
         self.said[name] = value.detach() if isinstance(value, Tensor) else value
 
-    def forward(self, batch: Any) -> tuple[Tensor, Tensor | None]:
-        """The loss of a batch, and what the step logs as accuracy, if it does."""
+    def forward(self, batch: Any) -> tuple[Tensor | None, Tensor | None]:
+        """The loss of a batch, and what the step logs as accuracy; None of what it does not give."""
         loss = accuracy = None
         if not self.training and self.validates:
             loss = self._step("validation_step", batch)
@@ -47,11 +46,6 @@ class Steps(nn.Module):
         if loss is None:
             loss = self._step("training_step", batch)
             accuracy = self._accuracy() if accuracy is None else accuracy
-        if loss is None:
-            raise RunError(
-                f"training_step() ({line_of(overridden(self.module, 'training_step'))}) gave no loss: return it, a "
-                "scalar tensor, or a dictionary with it as 'loss'."
-            )
         return loss, accuracy
 
     def _step(self, name: str, batch: Any) -> Tensor | None:

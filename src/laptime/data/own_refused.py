@@ -14,7 +14,7 @@ from laptime.trees import Tree, leaves, mapped, samples, tensors
 def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     """Why training samples can't be read once and kept."""
     count = samples(batch)
-    if not _only_tensors(batch):
+    if not only_tensors(batch):
         return {"resident": "its batches hold something besides tensors"}
     if not all(t.dim() and len(t) == count for t in tensors(batch)):
         return {"resident": "not all tensors of its batches are [B, ...]"}
@@ -29,7 +29,8 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     return {}
 
 
-def _only_tensors(batch: Tree) -> bool:
+def only_tensors(batch: Tree) -> bool:
+    """Whether a batch holds nothing besides tensors."""
     return all(isinstance(leaf, Tensor) for leaf in leaves(batch) if leaf is not None)
 
 
@@ -39,7 +40,7 @@ def _shapes_of(batch: Tree) -> list[tuple[int, ...]]:
 
 def shapes(batch: Tree, others: Iterable[Tree]) -> dict[str, str]:
     """Why a recorded step can't be fed: a replay copies tensors of one shape into buffers, and nothing else."""
-    if not _only_tensors(batch):
+    if not only_tensors(batch):
         return {"graph": "a replayed step takes tensors alone, and its batches hold something besides"}
     if any(_shapes_of(other) != _shapes_of(batch) for other in others):
         return {"graph": "a graph is recorded for one shape, and its batches come in several"}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
+from laptime.data.own_kept import KeptSplit
 from laptime.data.tensors import ImageData, Split
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, shares, unmarked
 from laptime.optimizations.boxes import kept_boxes, needed_bytes
@@ -106,8 +107,9 @@ def resident(recipe: Recipe, options: Options) -> Recipe:
     """Takes whole batches out of memory.
 
     On a CPU images are the memory-mapped store, which the page cache holds. On a GPU they are copied there once,
-    normalized where that leaves the training its room. A user's own samples are read once; images with boxes are
-    decoded and resized once. Where they leave too little room, the loader stays as it is.
+    normalized where that leaves the training its room. A user's own samples are read once, those of the test too where
+    there is room; images with boxes are decoded and resized once. Where they leave too little room, the loader stays as
+    it is.
     """
     own, on_gpu = not isinstance(recipe.data, ImageData), recipe.device.type == "cuda"
     if not (own or on_gpu):  # the page cache's
@@ -120,7 +122,20 @@ def resident(recipe: Recipe, options: Options) -> Recipe:
         return replace(recipe, notes=(*recipe.notes, note))
     if boxes:
         return kept_boxes(recipe)
-    return replace(recipe, make_loader=OwnResidentLoader if own else image_loader(recipe, free, whole))
+    if isinstance(recipe.data, OwnData):
+        return replace(recipe, make_loader=OwnResidentLoader, data=_test_kept(recipe.data, recipe.world.here))
+    return replace(recipe, make_loader=image_loader(recipe, free, whole))
+
+
+def _test_kept(data: OwnData, ranks: int) -> OwnData:
+    """The same with each test batch read once, where each of some ranks on this host has room for it, too.
+
+    Outside the counted time items cost as much. Training samples stand on the host as well before they are copied.
+    """
+    free = free_memory() // ranks
+    if no_room(data.train.nbytes + data.test.nbytes, free, free) is not None:
+        return data
+    return replace(data, test=KeptSplit(data.test.dataset, data.test.collate))
 
 
 def image_loader(recipe: Recipe, free: int, whole: int) -> MakeLoader:

@@ -34,6 +34,7 @@ class Base:
     Attributes:
         clipped, schedule: whether the user's own bounds the gradient, and moves the learning rate.
         judged: what the user's own evaluation gives, `score` or `error`; empty without one.
+        lightning: whether the user's own is a LightningModule.
     """
 
     batch_size: int
@@ -44,6 +45,7 @@ class Base:
     clipped: bool = False
     schedule: bool = False
     judged: str = ""
+    lightning: bool = False
     sgd: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -85,9 +87,13 @@ def schedule_lines(o: Chosen, base: Base, rate: str) -> list[str]:
         return [f"schedule = LambdaLR(optimizer, {share})"]
     if kind == "constant":
         return []
+    # A user's own optimizer may have groups at rates of their own.
+    peaks = ['peaks = [group["lr"] for group in optimizer.param_groups]'] if base.own else []
+    peak = "peaks" if base.own else rate
     return [
+        *peaks,
         "# One step more than is taken: the last call of step() only prepares a rate that is not used.",
-        f"schedule = OneCycleLR(optimizer, max_lr={rate}, total_steps=epochs * steps + 1, cycle_momentum=False)",
+        f"schedule = OneCycleLR(optimizer, max_lr={peak}, total_steps=epochs * steps + 1, cycle_momentum=False)",
     ]
 
 
@@ -107,7 +113,8 @@ def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:
         options = [f"{name}={value}" for name, value in base.sgd.items()]
         return [f"optimizer = torch.optim.SGD({', '.join(['model.parameters()', f'lr={rate}', *options, *arguments])})"]
     if base.own and not sgd and not decay:
-        made = f'optimizer = getattr(workload, "optimizer", torch.optim.Adam)(list(model.parameters()), {rate})'
+        factory = "workload.optimizer" if base.lightning else 'getattr(workload, "optimizer", torch.optim.Adam)'
+        made = f"optimizer = {factory}(list(model.parameters()), {rate})"
         if not arguments:
             return [made]
         given = ", ".join(f'"{name}": True' for name, wanted in kernel.items() if wanted)

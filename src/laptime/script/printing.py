@@ -49,7 +49,7 @@ class _Subject:
         device, own = DEVICES[self.variant.device], self.data.own if self.data else None
         if own is not None:
             base = lines.Base(own.batch_size, own.learning_rate, device, own=True)
-            base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule)
+            base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule, lightning=own.lightning)
             return replace(base, judged=own.quality if own.quality in ("score", "error") else "")
         entry = find_workload(self.workload)
         size = self.fit.batch_size if self.fit else entry.batch_size
@@ -117,7 +117,9 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "batch_size": lines.batch_size(o, base),
         "rate": lines.learning_rate(o, base),
         "own": _own(subject.data),
+        "lightning": base.lightning,
         "judged": base.judged,
+        "collate": "workload.collate_fn" if base.lightning else "COLLATE",
         "own_file": Path(subject.data.path).name if subject.data else "",
         "boxes": base.boxes,
         "nested": own or base.boxes,
@@ -139,7 +141,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "loader": loader,
         "wrapped": bool(nets),
         "steps_needed": o["ema"] is not None or bool(schedule),
-        "needs_size": any(o[name] is not None for name in ("dead_taps", "products", "progressive_resizing")),
+        "needs_size": not own and any(o[n] is not None for n in ("dead_taps", "products", "progressive_resizing")),
         "rate_lines": rates,
         "schedule_lines": schedule,
         "linear": any("share_of_peak" in line for line in schedule),

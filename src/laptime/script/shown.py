@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from laptime.catalogue import WORKLOADS, find_preset, find_workload, options_of
 from laptime.errors import UsageError, shorten
 from laptime.spec import DataSpec, OptimizationSpec
@@ -49,6 +47,7 @@ _OF_RANKS = {
     ("batchnorm", "sync"): "statistics of all ranks' samples take a BatchNorm of laptime's own on a CPU",
     ("scaling", "weak"): "the batch, and with it the learning rate, would depend on how many processes are started",
 }
+_OF_ONE = "the script of a LightningModule prepares its data in one process, and several would do so at once"
 # What no script is printed for, and why; of those for detection, no script of images.
 REFUSED: dict[str, str] = {
     "parsed-once": _DETECTION,
@@ -79,17 +78,14 @@ def require_printable(variant: Variant, workload: str, data: DataSpec | None) ->
             "FILE.py:NAME."
         )
     boxes = data is None and find_workload(workload).boxes
-    if data is not None and data.own is not None and data.own.lightning:
-        raise UsageError(
-            f"there is no script of {data.own.attribute} in {Path(data.path).name}, since it is a LightningModule, "
-            "whose steps laptime takes in its own way: print --workload cifar to see the loop."
-        )
     for chosen in variant.optimizations:
         reason = _not_for_boxes(workload, chosen.name) if boxes else REFUSED.get(chosen.name)
         if data is not None and data.own is not None:
             reason = data.own.refused.get(chosen.name, reason)
             if chosen.name in unprinted(data):
                 reason = reason or "its buffers depend on how your batches are nested"
+            if data.own.lightning and chosen.name in ("ddp", "flat-reduce"):
+                reason = reason or _OF_ONE
         reason = reason or _of_ranks(chosen)
         if reason is not None:
             raise UsageError(

@@ -13,7 +13,7 @@ from laptime.artifacts import epoch_line, times_line
 from laptime.compare import compare
 from laptime.compare.markdown import to_markdown
 from laptime.compare.quality import advantage, scores_of, time_to_quality
-from laptime.data.own import open_own
+from laptime.data.own import OwnSplit, open_own
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
@@ -23,6 +23,21 @@ from laptime.spec import OptimizationSpec, RunSpec
 from laptime.tracking.rows import curves
 
 _NUMBER = itertools.count()
+CHANGES = "x, y = batch\n        x.mul_(0.5)\n"
+READ = """
+
+READINGS = []
+
+class Counted(Dataset):
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, i):
+        READINGS.append(i)
+        return X[64 + i].clone(), Y[64 + i]
+"""
+# Test items count how often they are read; the loss changes its batch in place.
+COUNTED = JUDGED.replace("TensorDataset(X[64:], Y[64:])", "Counted()").replace("x, y = batch\n", CHANGES) + READ
 RETURNS = "return 2 * hits / (found.sum() + true.sum())"
 ERROR = ("    batch_size = 16\n", "    batch_size = 16\n    higher_is_better = False\n")
 
@@ -40,6 +55,43 @@ def spec_of(name: str, *chosen: str) -> RunSpec:
     optimizations = tuple(OptimizationSpec(name=n) for n in chosen)
     few = {"batch_size": 16, "epochs": 2, "warmup_epochs": 0, "check": False, "profile": "none"}
     return RunSpec(workload=data.own.name, variant="tried", optimizations=optimizations, data=data, **few)
+
+
+def judged_by(name: str, *chosen: str):
+    """Losses and scores of three epochs, and how often items were read for them."""
+    spec, marks = spec_of(name, *chosen), StepMarks()
+    recipe = make_recipe(spec, open_data(spec), spec.optimizations)
+    session = Session(build(recipe, marks), recipe, marks, lambda *_: None)
+    readings = sys.modules[recipe.data.file.stem].READINGS
+    readings.clear()
+    epochs = list(session.counted(Plan(3, 0, None)))
+    return [(e.test_loss, e.test_score) for e in epochs], len(readings), recipe.data.test
+
+
+def test_beside_resident_samples_test_items_are_read_once_and_give_the_same_values(file):
+    """Twice in each epoch otherwise: for the loss and for the evaluation of the user's own."""
+    name = write(file, COUNTED)
+    plain, often, _ = judged_by(name)
+    found, once, split = judged_by(name, "resident")
+    assert found == plain
+    assert often == 3 * 2 * 32
+    assert once == 32 + 2 * 8
+    assert len(split.kept) == 2
+
+
+def test_test_items_that_differ_are_read_again(file):
+    noisy = ("return X[64 + i].clone()", "return X[64 + i] * torch.rand(())")
+    name = write(file, COUNTED, noisy)
+    _, often, split = judged_by(name, "resident")
+    assert often == 3 * 2 * 32 + 2 * 8
+    assert not split.kept
+
+
+def test_without_room_for_them_test_items_are_read_again(file, monkeypatch):
+    module = sys.modules["laptime.optimizations.resident"]
+    monkeypatch.setattr(module, "free_memory", lambda: 64 * (192 * 4 + 8) * 4 // 3 + 64)
+    _, often, split = judged_by(write(file, COUNTED), "resident")
+    assert (often, type(split)) == (3 * 2 * 32, OwnSplit)
 
 
 @pytest.mark.parametrize("chosen", [(), ("bf16", "ema")])

@@ -1,19 +1,16 @@
 """Two ranks on users' files: one prepares Lightning's data before the others go on, one evaluates for all."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.own_files import JUDGED, write
+from tests.rank_runs import run_two_ranks
 from tests.unit.own.test_lightning_module import LIT, STEP
 
 from laptime.data.own import open_own
-from laptime.processes import free_port
 
-ROOT = Path(__file__).parents[3]
 DATA = "class Points(LightningDataModule):\n"
 PREPARES = """\
     def __init__(self):
@@ -53,31 +50,7 @@ def found(tmp_path_factory):
     # The number of samples that it sees, in hundreds.
     write(judged, JUDGED, ("return 2 * hits / (found.sum() + true.sum())", "return len(found) / 100"))
     asked = [f"{here}:{lit(tmp_path / f'{name}.py', per_node)}" for name, (per_node, here, _) in CASES.items()]
-    shared = {
-        "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("src", ".")),
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "TORCHELASTIC_RUN_ID": "test",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
-    command = [sys.executable, str(Path(__file__).with_name("rank_of_own.py")), str(result), str(judged), *asked]
-    started = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [process.communicate(timeout=200)[1] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    assert [p.returncode for p in started] == [0, 0], "\n".join(said)
+    run_two_ranks(Path(__file__).with_name("rank_of_own.py"), str(result), str(judged), *asked)
     return json.loads(result.read_text())
 
 

@@ -1,47 +1,16 @@
 """Two gloo ranks against one process, in float64: exact where BatchNorm is synchronized, near where it is local."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-from laptime.processes import free_port
-
-PYTHON_PATH = os.pathsep.join(str(Path(__file__).parents[3] / part) for part in ("src", "."))
+from tests.rank_runs import run_two_ranks
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     result = tmp_path_factory.mktemp("ranks") / "result.json"
-    shared = {
-        "PYTHONPATH": PYTHON_PATH,
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "TORCHELASTIC_RUN_ID": "test",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "PYTHONWARNINGS": "error",
-    }
-    command = [sys.executable, str(Path(__file__).with_name("two_ranks.py")), str(result)]
-    started = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [process.communicate(timeout=200)[1] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    assert [p.returncode for p in started] == [0, 0], "\n".join(said)
+    run_two_ranks(Path(__file__).with_name("two_ranks.py"), str(result), PYTHONWARNINGS="error")
     return json.loads(result.read_text())
 
 

@@ -84,13 +84,6 @@ def test_an_unknown_workload_is_refused():
         print_script(resolve("cpu-baseline"), "mnist")
 
 
-def test_a_lightning_module_has_no_script(own):
-    found = own["tuple_file"]
-    data = found.model_copy(update={"own": found.own.model_copy(update={"lightning": True})})
-    with pytest.raises(UsageError, match=r"no script of Workload in tuple_file\.py, since it is a LightningModule"):
-        print_script(resolve("cpu-baseline"), "own", data)
-
-
 def test_what_is_printed_is_tidy(tmp_path):
     names = ["cpu-optimized", "cuda-optimized", "cuda-baseline+graph+fp16+pinned", "cpu-baseline+flip+ema+decay"]
     for workload in ("cifar", "eurosat"):

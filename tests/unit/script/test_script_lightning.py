@@ -1,0 +1,160 @@
+"""The script of a LightningModule: plain torch around the user's file, training to the losses of the run."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.own_files import write
+from tests.unit.own.test_lightning_module import LIT
+from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
+from typer.testing import CliRunner
+
+from laptime.cli import app
+from laptime.errors import UsageError
+from laptime.inspecting import inspect
+from laptime.script import print_script
+from laptime.variants import resolve
+
+# Its loaders are its own; two groups of parameters, a schedule, a bound of the gradient; a step and metrics of its own
+# for the test; draws from the weights on to dropout.
+IMAGES = """\
+import torch
+import torchmetrics
+from lightning.pytorch import LightningModule
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(LightningModule):
+    clip_norm = 0.5
+
+    def __init__(self, width=4):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, width, 3, padding=1), nn.ReLU(), nn.MaxPool2d(8))
+        self.deep = nn.Conv2d(width, width, 3, padding=1)
+        self.norm, self.head = nn.BatchNorm1d(width), nn.Sequential(nn.Dropout(0.2), nn.Linear(width, 2))
+        self.val_acc = torchmetrics.Accuracy(task="multiclass", num_classes=2)
+
+    def setup(self, stage):
+        x = torch.randn(72, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+        y = (x.mean(dim=(1, 2, 3)) > 0).long()
+        self.parts = TensorDataset(x[:48], y[:48]), TensorDataset(x[48:], y[48:])
+
+    def prepare_data(self):
+        torch.rand(3)
+
+    def train_dataloader(self):
+        return DataLoader(self.parts[0], batch_size=8, shuffle=True)
+
+    def val_dataloader(self):
+        return [DataLoader(self.parts[1], batch_size=8)]
+
+    def scores(self, x):
+        return self.head(self.norm(self.deep(self.body(x)).flatten(1)))
+
+    def training_step(self, batch):
+        x, y = batch
+        scores = self.scores(x)
+        self.log("train_acc", (scores.argmax(1) == y).float().mean())
+        return {"loss": F.cross_entropy(scores, y, label_smoothing=0.1)}
+
+    def validation_step(self, batch, batch_idx):
+        x, y = batch
+        scores = self.scores(x)
+        self.val_acc(scores, y)
+        self.log("val_loss", F.cross_entropy(scores, y))
+
+    def configure_optimizers(self):
+        heads = [p for n, p in self.named_parameters() if n.startswith("head")]
+        rest = [p for n, p in self.named_parameters() if not n.startswith("head")]
+        groups = [{"params": heads, "lr": 0.05}, {"params": rest, "weight_decay": 0.01}]
+        made = torch.optim.SGD(groups, lr=0.02, momentum=0.9)
+        return {"optimizer": made, "lr_scheduler": torch.optim.lr_scheduler.LinearLR(made, 0.1)}
+
+
+def narrow():
+    return Net
+
+
+ready = Net(3)
+"""
+EXACT = "cpu-baseline+resident+no-reads+channels-last+fused-optimizer+dead-taps"
+SCRIPTS = {
+    "points": (LIT, "Lit", ("cpu-baseline", "cpu-baseline+resident+no-reads+fused-optimizer+ema:every=1")),
+    "named": (LIT, "Lit,Points", ("cpu-baseline+workers:count=1",)),
+    "images": (IMAGES, "Net", ("cpu-baseline", EXACT, "cpu-baseline+products:layers=all+large-batch:size=16")),
+    "makers": (IMAGES, "narrow", ("cpu-baseline+onecycle",)),
+    "objects": (IMAGES, "ready", ("cpu-baseline",)),
+}
+CASES = [(kind, name) for kind, (*_, names) in SCRIPTS.items() for name in names]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    root, path = tmp_path_factory.mktemp("lightning-script"), list(sys.path)
+    names = {kind: f"script_{kind}.py" for kind in SCRIPTS}
+    asked = {
+        kind: write(root / names[kind], text).replace(":Workload", f":{attribute}")
+        for kind, (text, attribute, _) in SCRIPTS.items()
+    }
+    yield {kind: inspect(name) for kind, name in asked.items()}
+    sys.path[:] = path
+
+
+@pytest.fixture(scope="module")
+def printed(found, tmp_path_factory):
+    scripts = {f"{kind}|{name}": (print_script(resolve(name), "own", found[kind]), []) for kind, name in CASES}
+    return run_scripts(tmp_path_factory.mktemp("scripts"), scripts)
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_a_script_trains_to_the_losses_of_the_run(kind, name, printed, found, tmp_path):
+    record = run_laptime(resolve(name), "own", found[kind], tmp_path)
+    assert_equal(printed[f"{kind}|{name}"], numbers_of(record))
+    assert record.epochs[0].train_accuracy is not None
+
+
+def test_it_steps_the_users_module_without_laptime_and_its_trainer(found):
+    text = print_script(resolve(EXACT), "own", found["images"])
+    imported = {n.module or "" for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom)}
+    assert not any(name.startswith(("laptime", "lightning")) for name in imported)
+    assert "configure_optimizers()" in text
+    assert "Trainer(" not in text
+
+
+def test_what_is_printed_is_tidy(found, tmp_path):
+    for kind, name in [*CASES, ("points", "cpu-baseline+bf16"), ("points", "cuda-baseline+pinned+evaluate-on-cpu")]:
+        file = tmp_path / f"{kind}_{name}.py"
+        file.write_text(print_script(resolve(name), "own", found[kind]), encoding="utf-8")
+    ruff = [str(Path(sys.executable).parent / "ruff")]
+    lint = ["check", "--isolated", "--select", "E9,F,I", "--line-length", "120", "--target-version", "py311"]
+    for command in (lint, ["format", "--isolated", "--line-length", "120", "--diff"]):
+        done = subprocess.run([*ruff, *command, str(tmp_path)], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("ddp", "the script of a LightningModule prepares its data in one process"),
+        ("flat-reduce", "the script of a LightningModule prepares its data in one process"),
+        ("lightning", "Lightning's Trainer runs the loop"),
+        ("graph", "its buffers depend on how your batches are nested"),
+    ],
+)
+def test_what_it_does_not_show_is_refused_with_a_reason(name, reason, found):
+    device = "cuda" if name == "graph" else "cpu"
+    with pytest.raises(UsageError, match=f"no script, because of {name}: {reason}.*Leave {name} out"):
+        print_script(resolve(f"{device}-baseline+{name}"), "own", found["points"])
+
+
+def test_explain_prints_it(found):
+    name = f"{found['images'].path}:Net"
+    printed = CliRunner().invoke(app, ["explain", "cpu-optimized", "--code", "--workload", name])
+    assert printed.exit_code == 0, printed.output
+    assert f'WORKLOAD = (Path("{found["images"].path}"), "Net")' in printed.stdout
