@@ -42,6 +42,18 @@ def test_no_image_is_lost_or_counted_twice(found, name):
     assert ranks["test"][1] == one["test"][1]
 
 
+def test_ranks_that_each_select_of_their_part_train_one_net_however_they_exchange(found):
+    first, *others = found["selecting"]
+    assert first["apart"] == 0
+    assert first["samples"] == [37, 37]
+    assert first["weights"] != pytest.approx(found["ddp sync"][0]["weights"], abs=1e-4)
+    for other in others:
+        assert (other["apart"], other["samples"]) == (0, [37, 37])
+        assert other["epochs"] == [pytest.approx(epoch, rel=1e-9) for epoch in first["epochs"]]
+        assert other["weights"] == pytest.approx(first["weights"], abs=1e-8)
+        assert other["running"] == [pytest.approx(v, abs=1e-8) for v in first["running"]]
+
+
 def test_a_size_of_buckets_is_tried_out_on_all_ranks_and_they_choose_one(found):
     tried = found["buckets"]
     (size, note), other = tried["chosen"]

@@ -32,13 +32,14 @@ from laptime.optimizations.base import Recipe
 from laptime.optimizations.data import items
 from laptime.optimizations.step import tutorial_step
 from laptime.records import EpochRecord
-from laptime.workloads.base import Batch, classify
+from laptime.workloads.base import Batch, LossesBySample, classify, classify_each
 from laptime.world import ALONE, World, opened
 
 # 37 images in batches of 10: full ones are shared out evenly, the last one of 7 as 4 and 3.
 TRAIN, TEST, BATCH = 37, 13, 10
 PARALLEL = ("ddp", "flat-reduce")
 SMALL = "large-batch:size=12"
+SELECTING = "selective-backprop:keep=0.5:begin=0:end=1:every=3"
 
 
 class Tiny:
@@ -56,6 +57,9 @@ class Tiny:
         return nn.Sequential(first, norms[0], nn.ReLU(), nn.AvgPool2d(4), second, norms[1], nn.ReLU(), *head)
 
     forward = staticmethod(classify)
+
+    def by_sample(self, smoothing: float) -> LossesBySample:
+        return lambda model, batch: classify_each(model, replace(batch, inputs=batch.inputs.double()), smoothing)
 
 
 class Wide(Tiny):
@@ -177,6 +181,8 @@ def main(result: Path) -> None:
             ranks = train(Tiny(norm), world, *several)
             found[name] = [ranks, train(Tiny(norm), ALONE, *one) if world.first else None]
         found["bf16"] = train(Tiny(), world, "flat-reduce:batchnorm=sync:reduce=bf16")["epochs"]
+        several = ("ddp:batchnorm=sync", "ddp:batchnorm=sync:tuned=true:bucket_mb=1", "flat-reduce:batchnorm=sync")
+        found["selecting"] = [train(Tiny(), world, name, SELECTING) for name in several]
         found["buckets"] = tried_out(world)
         found["averages apart"], epoch = averages_apart(world)
         found["epoch"] = epoch.model_dump(mode="json")
