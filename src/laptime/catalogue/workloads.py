@@ -32,6 +32,7 @@ _FULL_DETECTION = (
         "bf16",
         "fixed-shapes",
         "keep-pages",
+        "linear-decay",
         "lightning",
     ),
 )

@@ -98,7 +98,8 @@ def test_state_and_evaluation_stay_with_the_plain_module(recipe):
 
 def test_each_shape_is_called_until_its_graph_is_recorded(recipe):
     graphed = compiled_graphed(recipe, {**DEFAULTS, "mode": "reduce-overhead", "backend": "eager"})
-    recipe = replace(recipe, warmup_calls=graphed.warmup_calls, batch_size=20, epoch_sizes=((16, 16), (32, 32)))
+    sizes = ((16, 16), (32, 32))
+    recipe = replace(recipe, warmup_calls=graphed.warmup_calls, batch_size=20, epochs=2, epoch_sizes=sizes)
     called = Counter()
 
     def step(p, batch):
