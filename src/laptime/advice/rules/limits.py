@@ -49,6 +49,7 @@ def near_the_roof(s: Signals) -> Outcome:
     """Most of the step is what the machine's ceilings allow at best."""
     share, step = known(s.floor_share, "the step at the machine's ceilings"), known(s.step_ms, "the step's time")
     wait = known(s.wait_ms, "the exposed data wait")
+    known(s.noise, "how much steps scatter")  # of a few steps, the last of which is shorter, no share holds
     if share <= _NEAR or wait > _NO_WAIT * step:
         return None
     if share > 1:
