@@ -20,8 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # The baseline and two rungs on the way to the fastest.
 VARIANTS = ("cpu-baseline", "cpu-baseline+resident+no-reads", "cpu-baseline+resident+no-reads+dead-taps")
 LEAST_FASTER, MOST_OFF = 0.80, 0.25
+_SIZE = ("--limit-train", "1280", "--limit-test", "500", "--epochs", "2")
 # Several rounds, since advice rests on all of them, and how a shared machine drifts shows between rounds.
-_SIZE = ("--limit-train", "1280", "--limit-test", "500", "--epochs", "2", "--repeats", "3")
+_ROUNDS = 3
 
 Row = tuple[str, Finding]
 
@@ -32,18 +33,20 @@ def main() -> int:
     parser.add_argument("--data", default="auto", help="as in laptime optimize")
     parser.add_argument("--variants", nargs="+", default=VARIANTS, help="the baseline and what else is advised on")
     parser.add_argument("--most", default="all", help="remedies of each variant")
+    parser.add_argument("--repeats", type=int, default=_ROUNDS, help="rounds; more where the machine drifts more")
     parser.add_argument("--pool", type=Path, nargs="+", help="folders of finished ladders; nothing is run")
     asked = parser.parse_args()
-    folders = asked.pool or [_ladder(asked.data, ",".join(asked.variants), asked.most)]
+    folders = asked.pool or [_ladder(asked)]
     rows = [row for folder in folders for row in remedies(folder)]
     sys.stdout.write(table(rows))
     return 0 if good(rows) else 1
 
 
-def _ladder(data: str, variants: str, most: str) -> Path:
+def _ladder(asked: argparse.Namespace) -> Path:
     out = ROOT / ".laptime" / "bench" / f"verified-{time.strftime('%Y%m%d-%H%M%S')}"
-    command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--data", data, *_SIZE, "--out", str(out)]
-    subprocess.run([*command, "--variants", variants, "--verify-most", most], check=True)
+    command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--data", asked.data, *_SIZE, "--out", str(out)]
+    command += ["--repeats", str(asked.repeats), "--variants", ",".join(asked.variants)]
+    subprocess.run([*command, "--verify-most", asked.most], check=True)
     return out
 
 
