@@ -96,6 +96,7 @@ def _advice(comparison: Comparison) -> list[str]:
     for advice, finding in told:
         command = f"`{_code(finding.command)}`" if finding.command else words.NONE
         cells = [escape(cell) for cell in advising.short_cells(finding)]
+        cells[0] += f" At {', '.join(f'`{_code(line)}`' for line in finding.lines)}." if finding.lines else ""
         lines.append(_line([f"`{_code(advice.subject)}`", *cells, command]))
     return lines
 

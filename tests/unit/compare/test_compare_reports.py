@@ -253,3 +253,9 @@ def test_what_the_baseline_notes_is_said_of_all_variants() -> None:
     for text in (to_html(comparison, ladder(), inside(noted)), to_markdown(comparison)):
         assert f"All variants: {why}." in text
         assert f"All variants: {fewer}." in text
+
+
+def test_the_markdown_names_the_lines_of_findings(example: Comparison):
+    row = next(line for line in to_markdown(example).splitlines() if "reads the loss" in line and line.startswith("|"))
+    assert "The step reads the loss each time. At `train.py:31`. |" in row
+    assert "<script" not in to_markdown(hostile()[0])
