@@ -9,6 +9,7 @@ from laptime.advice.figures import percent
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
 from laptime.advice.signals import Signals
 from laptime.catalogue import larger_batch
+from laptime.records.breakdown import PassRecord
 
 _LEAST_FIXED = 0.10
 _FULL, _EMPTY = 0.90, 0.50
@@ -47,7 +48,7 @@ def batch_size(s: Signals) -> Outcome:
     both = known(s.forward_ms, "the forward pass") + known(s.backward_ms, "the backward pass")
     updates = known(s.optimizer_ms, "the optimizer's time")
     a_rank = known(s.batch_size, "the batch size")
-    fixed = (_tried if s.trained else _evaluated)(s, a_rank, both, updates)
+    fixed = (_tried if len(_sizes(s.trained)) > 1 else _evaluated)(s, a_rank, both, updates)
     if fixed.middle_ms < _LEAST_FIXED * step:
         return None
     size = larger_batch(s.device, batch, batch * known(s.steps, "the steps of an epoch"))
@@ -75,7 +76,7 @@ def batch_size(s: Signals) -> Outcome:
 
 def _tried(s: Signals, batch: int, both: float, updates: float) -> _Fixed:
     """By training's own passes at two sizes; a share below zero says that more samples at once are slower each."""
-    small, large = sorted((p.batch_size, p.pass_ms) for p in s.trained or ())
+    small, large = _sizes(s.trained)[0], _sizes(s.trained)[-1]
     share = _share((small, large), batch)
     middle = updates + share * both
     words = (
@@ -83,6 +84,11 @@ def _tried(s: Signals, batch: int, both: float, updates: float) -> _Fixed:
         f"samples and {large[1]:.1f} ms for {large[0]}"
     )
     return _Fixed(middle, (_TRIED[0] * middle, _TRIED[1] * middle), words)
+
+
+def _sizes(trained: Sequence[PassRecord] | None) -> list[tuple[int, float]]:
+    """A trial by size; one of a single size, such as of a run on few samples, draws no line."""
+    return sorted({p.batch_size: p.pass_ms for p in trained or ()}.items())
 
 
 def _evaluated(s: Signals, batch: int, both: float, updates: float) -> _Fixed:
