@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 TRACE = Path("profile") / "breakdown.json"
 JSON, MARKDOWN = "advice.json", "advice.md"
 
+# What a profile holds as something over the counted step.
+_OVER_THE_STEP = ("ratio", "floor_share", "mfu")
 _TRACE_FILE = Versioned("breakdown", TRACE_SCHEMA, "run the variant again with this version", DataError)
 
 
@@ -179,15 +181,17 @@ def over_rounds(first: RunRecord, runs: Sequence[RunRecord]) -> RunRecord:
     """The record of a variant's first process as if it had trained the epochs of all rounds.
 
     So the step and its parts are medians over the rounds, and no slow minute of the first decides. What the first alone
-    has (set-up, inference, profile) stays; its share of the step at the ceilings becomes one of that step.
+    has (set-up, inference, profile) stays; what its profile says relative to its own step becomes relative to that one:
+    the shares of the ceilings, and how much longer the profiled steps took.
     """
     done = [r for r in runs if r.status == "done"]
     whole = first.model_copy(update={"epochs": tuple(e for r in done for e in r.epochs)})
     loads = [r.machine.load_before for r in done if r.machine.load_before is not None]
     machine = first.machine.model_copy(update={"load_before": median(loads) if loads else None})
     profile, before, now = first.profile, _step_ms(first), _step_ms(whole)
-    if profile is not None and profile.floor_share is not None and before and now:
-        profile = profile.model_copy(update={"floor_share": profile.floor_share * before / now})
+    if profile is not None and before and now:
+        known = {name: getattr(profile, name) for name in _OVER_THE_STEP if getattr(profile, name) is not None}
+        profile = profile.model_copy(update={name: value * before / now for name, value in known.items()})
     return whole.model_copy(update={"machine": machine, "profile": profile})
 
 

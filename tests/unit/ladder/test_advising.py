@@ -8,10 +8,11 @@ from tests.unit.ladder.advised import STEPS, a_finding, a_run, make_ladder, the_
 from laptime.advice import signals_of
 from laptime.cli.ladder_view import closing_words
 from laptime.compare.advising import next_step, worth
-from laptime.ladder.advising import MARKDOWN, Rules, merged
+from laptime.ladder.advising import MARKDOWN, Rules, merged, over_rounds
 from laptime.records import (
     Advice,
     Breakdown,
+    EpochRecord,
     Machine,
     Measured,
     ProfileRecord,
@@ -221,3 +222,16 @@ def test_advice_rests_on_the_epochs_of_all_rounds(tmp_path, monkeypatch):
     assert found.floor_share == pytest.approx(0.5)
     assert found.loader == "items"
     assert found.noise == pytest.approx(1 / 104, rel=0.1)
+
+
+def test_what_a_profile_holds_over_its_step_is_of_the_step_of_all_rounds():
+    def of(step_ms, **more):
+        epochs = (EpochRecord(index=0, epoch_s=1.0, samples=100, steps=10, step_ms_median=step_ms),)
+        return RunRecord(status="done", epochs=epochs, **more)
+
+    profile = ProfileRecord(schedule="1,2,5,1", step_ms=44.0, ratio=1.1, floor_share=0.5, mfu=0.4)
+    first = of(40.0, profile=profile)
+    found = over_rounds(first, [first, of(80.0), of(100.0)]).profile
+    assert found.step_ms == 44.0
+    assert (found.ratio, found.floor_share, found.mfu) == pytest.approx((0.55, 0.25, 0.2))
+    assert over_rounds(of(40.0), [first]).profile is None
