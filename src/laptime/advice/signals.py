@@ -44,6 +44,7 @@ class Signals:
         memory_mib: what a rank may use: a GPU, or its share of what the host allows.
         activations_mib: the peak less what does not grow with the batch.
         floor_share: the step at the machine's ceilings over the step as it is.
+        ceilings_load: the machine's load of the minute before its ceilings were measured.
         layouts: its convolutions in both memory formats, each timed by itself.
         compute_major: the first number of a GPU's compute capability, as a trace has it.
         updates: the optimizer's update as it is and fused, timed by itself.
@@ -107,6 +108,7 @@ class Signals:
     memory_mib: float | None = None
     activations_mib: float | None = None
     floor_share: float | None = None
+    ceilings_load: float | None = None
     layouts: LayoutRecord | None = None
     updates: UpdateRecord | None = None
     trained: tuple[PassRecord, ...] | None = None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from laptime.measure.machine import load_now
 from laptime.records import Ceilings
 
 _ROUNDS = 4
@@ -21,7 +22,9 @@ _COPY_MIB = {"cpu": 128, "cuda": 2048}
 
 def measure_ceilings(device: torch.device) -> Ceilings:
     """Measures in a few seconds; the best of a few rounds, since others on the machine only ever take away."""
+    load = load_now()  # before they add to it
     return Ceilings(
+        load=load,
         gemm_fp32_gflops=_gemm(device, torch.float32),
         gemm_bf16_gflops=_gemm(device, torch.bfloat16),
         conv_fp32_gflops=_conv(device, torch.float32),

@@ -26,9 +26,13 @@ def machine() -> Machine:
             "cuda": torch.version.cuda if torch.cuda.is_available() else None,
         }
     )
+    return fingerprinted(found).model_copy(update={"load_before": load_now()})
+
+
+def load_now() -> float | None:
+    """The load of the last minute; None where it is of more cores than this process may use."""
     comparable = hasattr(os, "getloadavg") and allowed_cores() == os.cpu_count()
-    load = os.getloadavg()[0] if comparable else None
-    return fingerprinted(found).model_copy(update={"load_before": load})
+    return os.getloadavg()[0] if comparable else None
 
 
 def with_ceilings(ceilings: Ceilings) -> Machine:

@@ -16,13 +16,18 @@ Status = Literal["done", "failed", "wrong", "left_out"]
 
 
 class Ceilings(Readable):
-    """The best rates that this machine reached in micro-benchmarks; None where not measured."""
+    """The best rates that this machine reached in micro-benchmarks; None where not measured.
+
+    Attributes:
+        load: of the minute before they were measured; None where it is of more cores than may be used.
+    """
 
     gemm_fp32_gflops: float | None = None
     gemm_bf16_gflops: float | None = None
     conv_fp32_gflops: float | None = None
     conv_bf16_gflops: float | None = None
     copy_gb_s: float | None = None
+    load: float | None = None
 
     def best(self, precision: str) -> float | None:
         """The ceiling in GFLOP/s for a precision (`fp32`, `bf16` or `fp16`); matrix units run both short ones alike."""

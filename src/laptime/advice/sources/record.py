@@ -32,6 +32,7 @@ def of_record(record: RunRecord) -> Signals:
         precision=record.precision,
         passes=tuple((i.batch_size, i.pass_ms.median) for i in record.inference) or None,
         bf16_rates=bf16_rates(record.machine),
+        ceilings_load=record.machine.ceilings.load,
     )
     found = replace(found, **_memory(record, setup), **_roof(record.profile))
     if record.setup is not None:
