@@ -13,6 +13,8 @@ _FOOT = (
     "its proposals were faster and lost no quality; the range is scaled by what they brought of what it had said."
 )
 _UNKNOWN = "not known: "
+# How the headline begins where a noisy or busy machine is why no numbers are given.
+TOO_MUCH = "The machine was too "
 
 
 def to_text(advice: Advice) -> str:
@@ -104,15 +106,23 @@ def _measured(f: Finding, m: Measured) -> str:
 
 
 def _withheld(withheld: tuple[Withheld, ...]) -> list[str]:
-    """What was held back and why; rules that lack the same signal share a sentence."""
+    """What was held back and why."""
+    return [f"{', '.join(ids)}: {reason}" for ids, reason in grouped(withheld)]
+
+
+def grouped(withheld: tuple[Withheld, ...]) -> list[tuple[list[str], str]]:
+    """Reasons with the rules that each is about: what holds for many, such as a noisy machine, is said once.
+
+    What a rule lacks stands last.
+    """
     lacking: dict[str, list[str]] = {}
-    told = []
+    told: dict[str, list[str]] = {}
     for one in withheld:
-        if one.reason.startswith(_UNKNOWN):
-            lacking.setdefault(one.reason.removeprefix(_UNKNOWN), []).append(one.id)
-        else:
-            told.append(f"{one.id}: {one.reason}")
-    return told + [f"{', '.join(ids)}: can't judge, since nobody recorded {what}" for what, ids in lacking.items()]
+        (lacking if one.reason.startswith(_UNKNOWN) else told).setdefault(one.reason, []).append(one.id)
+    found = [(ids, reason) for reason, ids in told.items()]
+    return found + [
+        (ids, f"can't judge, since nobody recorded {reason.removeprefix(_UNKNOWN)}") for reason, ids in lacking.items()
+    ]
 
 
 def _span(ends: tuple[float, float], write: Callable[[float], str]) -> str:

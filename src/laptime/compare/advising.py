@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laptime.advice.text import TOO_MUCH, grouped
 from laptime.compare import words
 from laptime.compare.model import Comparison
 from laptime.records import Advice, Finding, Measured, RuleHistory
@@ -30,6 +31,16 @@ def verdicts(comparison: Comparison) -> list[tuple[list[str], str]]:
         if advice.verdict:
             found.setdefault(advice.verdict, []).append(advice.subject)
     return [(subjects, verdict) for verdict, subjects in found.items()]
+
+
+def withheld(advice: Advice) -> list[tuple[str, str]]:
+    """Rules that nothing is advised by, with the reason, which is said once for all that share it."""
+    return [(", ".join(ids), reason) for ids, reason in grouped(advice.withheld)]
+
+
+def says_noise(advice: Advice) -> bool:
+    """Whether the verdict has the noise already, since it is why no numbers are given."""
+    return advice.verdict.startswith(TOO_MUCH)
 
 
 def expected(finding: Finding) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from laptime.advice.figures import percent
-from laptime.advice.outcome import Limit, MissingSignalError, Outcome, known
+from laptime.advice.outcome import Abstain, Limit, MissingSignalError, Outcome, known
 from laptime.advice.rules.loading import LEAST_WAIT
 from laptime.advice.signals import Signals
 
 MOST_NOISE = 0.10
 # A run on all cores that has just ended leaves their number as load; anything above it is somebody else's.
 MOST_LOAD = 1.25
+_HELP = "What helps is a quieter machine, more epochs (--epochs) or, in a ladder, more rounds (--repeats)."
 _NEAR = 0.70
 _NO_WAIT = 0.02
 
@@ -22,19 +23,23 @@ def too_noisy(s: Signals) -> Outcome:
     if s.noise is not None and s.noise > MOST_NOISE:
         return Limit(
             f"The machine was too noisy to judge: steps scatter so that the middle one is known to within "
-            f"{percent(s.noise)} (at most {percent(MOST_NOISE)}){_waits_too(s)}. Let nothing else run, or record more "
-            "epochs.",
+            f"{percent(s.noise)} (at most {percent(MOST_NOISE)}){_waits_too(s)}. {_HELP}",
             0.0,
         )
-    if s.load is not None and s.cores and s.load > MOST_LOAD * s.cores:
+    if _busy(s.load, s.cores):
         return Limit(
-            f"The machine was too busy to judge: its load was {s.load:.1f} on {s.cores} cores before the run. Let "
-            "nothing else run, and record again.",
+            f"The machine was too busy to judge: its load was {s.load:.1f} on {s.cores} cores before the run"
+            f"{'' if s.noise is None else f' (the middle step is known to within {percent(s.noise)})'}. {_HELP}",
             0.0,
         )
     if s.noise is None and (s.load is None or not s.cores):
         raise MissingSignalError("how much steps scatter")
     return None
+
+
+def _busy(load: float | None, cores: int | None) -> bool:
+    """Whether others used the machine, as far as its load tells."""
+    return load is not None and bool(cores) and load > MOST_LOAD * (cores or 0)
 
 
 def _waits_too(s: Signals) -> str:
@@ -50,6 +55,11 @@ def near_the_roof(s: Signals) -> Outcome:
     share, step = known(s.floor_share, "the step at the machine's ceilings"), known(s.step_ms, "the step's time")
     wait = known(s.wait_ms, "the exposed data wait")
     known(s.noise, "how much steps scatter")  # of a few steps, the last of which is shorter, no share holds
+    if _busy(s.ceilings_load, s.cores):
+        return Abstain(
+            f"the ceilings were measured on a busy machine (load {s.ceilings_load:.1f} on {s.cores} cores), so they "
+            "are too low to judge by"
+        )
     if share <= _NEAR or wait > _NO_WAIT * step:
         return None
     if share > 1:
