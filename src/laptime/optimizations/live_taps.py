@@ -19,7 +19,8 @@ class Axis:
 
     Attributes:
         first, last: the live taps, inclusive; dead ones between them are kept.
-        before, after: zero padding that the cropped kernel needs; never negative.
+        before: zero padding that the cropped kernel needs; never negative.
+        after: the same on the other side; negative where as many pixels there would give outputs too many.
     """
 
     first: int
@@ -65,7 +66,9 @@ def live_axis(size: int, taps: Taps) -> Axis | None:
     first, last = live[0], live[-1]
     before = taps.before - first * taps.dilation
     reach = (outputs - 1) * taps.stride + taps.dilation * (last - first) + 1
-    return Axis(first, last, before, max(0, reach - before - size)) if before >= 0 else None
+    after = reach - before - size
+    unread = -taps.stride < after < 0  # pixels that are too few for one more output may stay
+    return Axis(first, last, before, 0 if unread else after) if before >= 0 else None
 
 
 def axes_of(conv: nn.Conv2d) -> tuple[Taps, Taps]:
@@ -113,7 +116,7 @@ class LiveConv2d(nn.Conv2d):
 
     Attributes:
         live: index of the live taps in the whole kernel.
-        border: zero padding as F.pad takes it: left, right, above, below.
+        border: zero padding as F.pad takes it: left, right, above, below; a negative one takes pixels away.
     """
 
     def __init__(self, conv: nn.Conv2d, rows: Axis, columns: Axis) -> None:

@@ -1,6 +1,7 @@
 """Dead taps are exact: proven in float64, where only reordering is left of the difference."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ PAIR = st.tuples(st.integers(1, 4), st.integers(1, 4))
     kernel=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     padding=st.one_of(st.sampled_from(["same", "valid"]), st.tuples(st.integers(0, 4), st.integers(0, 4))),
-    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    dilation=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     groups=st.sampled_from([1, 2]),
 )
 def test_cropped_convolution_equals_the_whole_one(size, kernel, stride, padding, dilation, groups):
@@ -54,6 +55,36 @@ def test_cropped_convolution_equals_the_whole_one(size, kernel, stride, padding,
     (found_images, found_weight) = torch.autograd.grad(found.square().sum(), (images, cropped.weight))
     torch.testing.assert_close(found_images, grad_images, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(cropped.crop.filled(found_weight, 0.0), grad_weight, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+def test_each_axis_that_is_cropped_gives_as_many_outputs_of_the_same_pixels():
+    """All axes to a kernel of 8 and a dilation of 5, counted; those that were wrong once are convolved, too."""
+    cropped, shortened = 0, set()
+    for kernel, dilation, size in product(range(1, 9), range(1, 6), range(1, 13)):
+        same = dilation * (kernel - 1)
+        paddings = [(1, same // 2, same - same // 2), *product((1, 2, 3), range(8))]
+        for stride, before, *after in paddings:
+            taps = Taps(kernel, stride, before, after[0] if after else before, dilation)
+            axis = live_axis(size, taps)
+            if axis is None or axis.kernel == kernel or outputs(size, taps) < 1:
+                continue
+            cropped += 1
+            part = Taps(axis.kernel, stride, axis.before, axis.after, dilation)
+            assert outputs(size, part) == outputs(size, taps), (size, taps)
+            assert axis.before == before - axis.first * dilation
+            if axis.after < 0:
+                shortened.add((kernel, dilation, size))
+    assert cropped > 1_000
+    assert {dilation for _, dilation, _ in shortened} == {3, 5}
+    for kernel, dilation, size in shortened:
+        conv = nn.Conv2d(2, 2, (kernel, 1), padding="same", dilation=dilation).double()
+        images = torch.randn(2, 2, size, 3, dtype=torch.float64)
+        torch.testing.assert_close(crop(conv, (size, 3))(images), conv(images), rtol=0, atol=1e-12)
+
+
+def outputs(size: int, taps: Taps) -> int:
+    return (size + taps.before + taps.after - taps.dilation * (taps.kernel - 1) - 1) // taps.stride + 1
 
 
 def test_same_padding_with_an_even_kernel_pads_behind():
