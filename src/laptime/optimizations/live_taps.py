@@ -5,12 +5,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
+from torch.overrides import TorchFunctionMode
 
 Size = tuple[int, int]
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# What nets ask of their weights to place and to cast their inputs: a cropped weight gives the same answer.
+HARMLESS = tuple(getattr(Tensor, name).__get__ for name in ("device", "dtype", "is_cuda", "requires_grad"))
 
 
 @dataclass(frozen=True)
@@ -96,19 +104,62 @@ def live_axes(conv: nn.Conv2d, size: Size) -> tuple[Axis, Axis] | None:
     return rows, columns
 
 
-def refusal(conv: nn.Conv2d, sizes: list[Size], shared: bool) -> str | None:
-    """Why a convolution can't be cropped exactly; None when it can."""
-    if shared or not sizes:
-        return "its weight is shared, or it is not called exactly once"
-    if type(conv) is not nn.Conv2d or not isinstance(conv.weight, nn.Parameter):
-        return "its class or its weight's parametrization is its own"
-    if conv._forward_hooks or conv._forward_pre_hooks or conv._backward_hooks:
-        return "it has hooks"
-    if conv.padding_mode != "zeros":
-        return f"padding mode {conv.padding_mode!r} pads with something else than zeros"
-    if len({live_axes(conv, size) for size in sizes}) > 1:
-        return f"other taps are dead at other sizes ({', '.join(f'{h}x{w}' for h, w in sizes)})"
-    return None
+def several_names(model: nn.Module) -> set[int]:
+    """Ids of the parameters that a net has under several names: tied ones, and those of a module that it holds twice."""
+    held = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    return {key for key, names in held.items() if names > 1}
+
+
+def refusal(conv: nn.Conv2d, sizes: list[Size], several: set[int]) -> str | None:
+    """Why a convolution can't be cropped exactly; None when it can.
+
+    Args:
+        conv: of the net.
+        sizes: of the maps that it meets; none where it is not called exactly once.
+        several: `several_names` of the net.
+    """
+    weight = conv._parameters.get("weight")  # none where a parametrization computes it
+    met = ", ".join(f"{h}x{w}" for h, w in sizes)
+    reasons = {
+        "its class or its weight's parametrization is its own": type(conv) is not nn.Conv2d or weight is None,
+        "its forward was replaced": not vars(conv).keys().isdisjoint(("forward", "_conv_forward")),
+        "it has hooks": any(vars(conv)[kind] for kind in HOOKS),
+        "it or its weight is shared, under several names": id(weight) in several,
+        "it is not called exactly once": not sizes,
+        f"padding mode {conv.padding_mode!r} pads with something else than zeros": conv.padding_mode != "zeros",
+        f"other taps are dead at other sizes ({met})": len({live_axes(conv, size) for size in sizes}) > 1,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+class ForeignReads(TorchFunctionMode):
+    """Within it, convolutions are found whose weight is read by something else than their own call.
+
+    A cropped weight would give it another value: a penalty on all weights, a norm, a second convolution.
+
+    Attributes:
+        found: their names.
+    """
+
+    def __init__(self, convs: Mapping[str, nn.Conv2d]) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self._names = {id(conv._parameters.get("weight")): name for name, conv in convs.items()}
+        self._inside = ""
+        for name, conv in convs.items():
+            conv.register_forward_pre_hook(lambda *_, name=name: self._enter(name))
+            conv.register_forward_hook(lambda *_: self._enter(""))
+
+    def _enter(self, name: str) -> None:
+        self._inside = name
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = [*args, *(kwargs or {}).values()]
+        parts = [part for value in given for part in (value if isinstance(value, list | tuple) else (value,))]
+        names = {self._names[id(part)] for part in parts if isinstance(part, Tensor) and id(part) in self._names}
+        if func not in HARMLESS:
+            self.found |= names - {self._inside}
+        return func(*args, **(kwargs or {}))
 
 
 class LiveConv2d(nn.Conv2d):

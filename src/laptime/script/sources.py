@@ -84,6 +84,7 @@ _IMPORTS = (
     ("from torch.optim import {}", "Optimizer"),
     ("from torch.optim.lr_scheduler import {}", "LambdaLR", "OneCycleLR"),
     ("from torch.optim.swa_utils import {}", "get_ema_multi_avg_fn"),
+    ("from torch.overrides import {}", "TorchFunctionMode"),
     ("from torch.utils.data import {}", "DataLoader", "Dataset", "Subset", "default_collate"),
     ("from torchvision import {}", "transforms"),
     ("from torchvision.models import {}", "efficientnet_b5", "resnet18", "resnet50"),

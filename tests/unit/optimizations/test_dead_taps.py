@@ -188,8 +188,60 @@ def other_in_evaluation(net, images):
     return net.conv(images.mean((2, 3), keepdim=True) if net.training else images).mean((2, 3))
 
 
+def other_than_called(net, images):
+    return net.same(nn.functional.adaptive_avg_pool2d(images, 1)).flatten(1)
+
+
+def penalized(net, images):
+    return pooled(net, images) + sum(p.square().sum() for p in net.parameters())
+
+
+def called_by_hand(net, images):
+    return pooled(net, images) + nn.functional.conv2d(images, net.conv.weight, padding=1).mean((2, 3))
+
+
+def bounded(net, images):
+    net.conv.weight.data = torch.renorm(net.conv.weight.data, 2, 0, 1.0)
+    return pooled(net, images)
+
+
+def placed(net, images):
+    return pooled(net, images.to(net.conv.weight.device, net.conv.weight.dtype))
+
+
+@pytest.mark.parametrize("forward", [penalized, called_by_hand, bounded])
+def test_a_weight_that_something_else_reads_is_left_whole(recipe, forward):
+    found, why = cropped_or_why(recipe, Net(forward, conv=conv()))
+    assert not found
+    assert "dead taps of conv left in: its weight is read by something else than its own call" in why
+    assert dead_parameters(replace(recipe, model=Net(forward, conv=conv()))) == 0
+
+
+def test_what_asks_a_weight_for_its_place_alone_is_cropped(recipe):
+    assert cropped_or_why(recipe, Net(placed, conv=conv()))[0]
+
+
+def test_a_parametrized_weight_beside_others_is_no_obstacle_to_them(recipe):
+    """Each reading of it makes a new tensor, whose id tells nothing."""
+    normed = nn.utils.parametrizations.weight_norm(conv())
+    net = Net(lambda net, images: net.conv(net.normed(images.mean((2, 3), keepdim=True))).flatten(1))
+    net.normed, net.conv = normed, conv()
+    found, why = cropped_or_why(recipe, net)
+    assert found
+    assert "normed left in: its class or its weight's parametrization" in why
+
+
+def replaced(images):
+    return images
+
+
 def test_what_can_not_be_cropped_exactly_is_refused_with_the_reason(recipe):
     assert cropped_or_why(recipe, Net(pooled, conv=conv()))[0]
+    held_twice = conv()
+    watched = conv()
+    watched.register_full_backward_pre_hook(lambda *_: None)
+    own_forward = conv()
+    own_forward.forward = replaced
     shared = conv()
     shared_weight = conv()
     shared_weight.weight = shared.weight
@@ -204,6 +256,9 @@ def test_what_can_not_be_cropped_exactly_is_refused_with_the_reason(recipe):
         (Net(larger, conv=nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect")), "reflect"),
         (Net(pooled, conv=hooked), "hooks"),
         (Net(pooled, conv=normed), "parametrization"),
+        (Net(pooled, conv=watched), "hooks"),
+        (Net(pooled, conv=own_forward), "its forward was replaced"),
+        (Net(other_than_called, conv=held_twice, same=held_twice), "several names"),
     ):
         found, why = cropped_or_why(recipe, net)
         assert not found
