@@ -12,13 +12,15 @@ one factor. A cropped layer holds that factor as a buffer, and the optimizer upd
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from laptime.errors import RunError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.live_taps import Axis, LiveConv2d, Size, live_axes, refusal, several_names
 from laptime.optimizations.shapes import ShapesUnknownError, guarded, input_shapes, read_elsewhere, runs_of
@@ -61,8 +63,10 @@ class Crop(nn.Module):
 class CroppedConv2d(LiveConv2d):
     """A convolution with the live taps of another, and what it takes to give the whole kernel back."""
 
-    def __init__(self, conv: nn.Conv2d, rows: Axis, columns: Axis) -> None:
-        super().__init__(conv, rows, columns)
+    error = RunError
+
+    def __init__(self, conv: nn.Conv2d, axes: tuple[Axis, Axis], sizes: Iterable[Size]) -> None:
+        super().__init__(conv, axes, sizes)
         self.crop = Crop(conv.weight.detach().cpu().clone(), self.live)
 
 
@@ -96,16 +100,29 @@ def conv_sizes(recipe: Recipe) -> dict[str, list[Size]]:
 def crop(conv: nn.Conv2d, size: Size) -> CroppedConv2d | None:
     """Crops one convolution for a map of (height, width); None where nothing is dead."""
     axes = live_axes(conv, size)
-    return CroppedConv2d(conv, *axes) if axes else None
+    return CroppedConv2d(conv, axes, [size]) if axes else None
 
 
-def croppable(recipe: Recipe) -> tuple[dict[str, tuple[Axis, Axis]], dict[str, str]]:
-    """Which convolutions of the recipe's model can be cropped, and to what; which others can't, and why.
+@dataclass(frozen=True)
+class Cut:
+    """How a convolution can be cropped.
+
+    Attributes:
+        axes: its live taps, of rows and columns.
+        sizes: of the maps that it meets (height, width).
+    """
+
+    axes: tuple[Axis, Axis]
+    sizes: list[Size]
+
+
+def croppable(recipe: Recipe) -> tuple[dict[str, Cut], dict[str, str]]:
+    """Which convolutions of the recipe's model can be cropped, and how; which others can't, and why.
 
     Raises:
         ShapesUnknownError: the net can't be run on shapes alone.
     """
-    several, cut, left = several_names(recipe.model), dict[str, tuple[Axis, Axis]](), dict[str, str]()
+    several, cut, left = several_names(recipe.model), dict[str, Cut](), dict[str, str]()
     for name, met in conv_sizes(recipe).items():
         conv = recipe.model.get_submodule(name)
         assert isinstance(conv, nn.Conv2d)
@@ -114,7 +131,7 @@ def croppable(recipe: Recipe) -> tuple[dict[str, tuple[Axis, Axis]], dict[str, s
         if why:
             left[name] = why
         elif axes is not None:
-            cut[name] = axes
+            cut[name] = Cut(axes, met)
     for name in read_elsewhere(recipe.model, runs_of(recipe), cut) if cut else ():
         left[name] = "its weight is read by something else than its own call"
         del cut[name]
@@ -128,10 +145,10 @@ def dead_parameters(recipe: Recipe) -> int | None:
     except ShapesUnknownError:
         return None
     dead = 0
-    for name, (rows, columns) in cut.items():
+    for name, found in cut.items():
         conv = recipe.model.get_submodule(name)
         assert isinstance(conv, nn.Conv2d)
-        taps = conv.kernel_size[0] * conv.kernel_size[1]
+        taps, (rows, columns) = conv.kernel_size[0] * conv.kernel_size[1], found.axes
         dead += conv.weight.numel() // taps * (taps - rows.kernel * columns.kernel)
     return dead
 
@@ -163,10 +180,10 @@ def dead_taps(recipe: Recipe, options: Options) -> Recipe:
     except ShapesUnknownError as unknown:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {unknown}"))
     removed = 0
-    for name, axes in cut.items():
+    for name, found in cut.items():
         conv = model.get_submodule(name)
         assert isinstance(conv, nn.Conv2d)
-        cropped = CroppedConv2d(conv, *axes)
+        cropped = CroppedConv2d(conv, found.axes, found.sizes)
         model.set_submodule(name, cropped)
         removed += conv.weight.numel() - cropped.weight.numel()
     total = sum(p.numel() for p in recipe.model.parameters())

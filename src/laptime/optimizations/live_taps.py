@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,9 +168,14 @@ class LiveConv2d(nn.Conv2d):
     Attributes:
         live: index of the live taps in the whole kernel.
         border: zero padding as F.pad takes it: left, right, above, below; a negative one takes pixels away.
+        sizes: of the maps that it was made for (height, width).
+        error: what is raised where it meets a map on which other taps live.
     """
 
-    def __init__(self, conv: nn.Conv2d, rows: Axis, columns: Axis) -> None:
+    error: type[Exception] = ValueError
+
+    def __init__(self, conv: nn.Conv2d, axes: tuple[Axis, Axis], sizes: Iterable[Size]) -> None:
+        rows, columns = axes
         super().__init__(
             conv.in_channels,
             conv.out_channels,
@@ -181,6 +186,7 @@ class LiveConv2d(nn.Conv2d):
             bias=conv.bias is not None,
             device="meta",
         )
+        self.sizes, self._axes, self._taps = tuple(sizes), axes, axes_of(conv)
         self.live = (..., slice(rows.first, rows.last + 1), slice(columns.first, columns.last + 1))
         self.border = (columns.before, columns.after, rows.before, rows.after)
         self.weight = nn.Parameter(conv.weight.detach()[self.live].clone(), requires_grad=conv.weight.requires_grad)
@@ -188,6 +194,17 @@ class LiveConv2d(nn.Conv2d):
         self.train(conv.training)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, C, H, W] to the whole convolution's output."""
+        """[B, C, H, W] to the whole convolution's output; raises `error` where that would be another one."""
+        height, width = images.shape[-2:]
+        if (height, width) not in self.sizes:
+            self._check((height, width))
         padded = F.pad(images, self.border) if any(self.border) else images
         return super().forward(padded)
+
+    def _check(self, size: Size) -> None:
+        if tuple(map(live_axis, size, self._taps)) != self._axes:
+            known = ", ".join(f"{height}x{width}" for height, width in self.sizes)
+            raise self.error(
+                f"a kernel that was cropped for maps of {known} met one of {size[0]}x{size[1]}, on which other taps "
+                "live: leave dead-taps out, or give images of one size."
+            )

@@ -66,7 +66,7 @@ _IMPORTS = (
     ("import sys", "sys"),
     ("import time", "time"),
     ("from collections import {}", "Counter"),
-    ("from collections.abc import {}", "Callable", "Iterator", "Mapping", "Sequence"),
+    ("from collections.abc import {}", "Callable", "Iterable", "Iterator", "Mapping", "Sequence"),
     ("from dataclasses import {}", "dataclass"),
     ("from functools import {}", "cache", "partial"),
     ("from pathlib import {}", "Path"),

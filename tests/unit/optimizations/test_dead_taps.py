@@ -11,6 +11,7 @@ from torch import nn
 from torchvision.models import resnet18
 
 from laptime.engine.plain import plain_gradients, plain_state
+from laptime.errors import RunError
 from laptime.optimizations.dead_taps import (
     CroppedConv2d,
     conv_sizes,
@@ -19,7 +20,7 @@ from laptime.optimizations.dead_taps import (
     dead_taps,
     update_refusal,
 )
-from laptime.optimizations.live_taps import Taps, axes_of, live_axis
+from laptime.optimizations.live_taps import LiveConv2d, Taps, axes_of, live_axes, live_axis
 from laptime.optimizations.shapes import ShapesUnknownError, input_shapes
 from laptime.workloads.base import Output
 from laptime.workloads.cifar import Cifar
@@ -116,6 +117,28 @@ def test_resnet18_on_32_pixels_loses_seven_million_parameters(recipe):
     assert dead_parameters(whole) == removed
     assert dead_parameters(dead_taps(whole, {})) == 0
     assert sum(p.numel() for p in model.parameters()) == 11_181_642
+
+
+def test_a_map_on_which_other_taps_live_is_an_error_and_not_another_number():
+    whole = nn.Conv2d(3, 4, 3, padding=1)
+    cropped = crop(whole, (1, 3))
+    longer = torch.randn(2, 3, 1, 5)  # where the same taps live
+    torch.testing.assert_close(cropped(longer), whole(longer))
+    with pytest.raises(RunError, match=r"cropped for maps of 1x3 met one of 2x3, .*: leave dead-taps out, or give"):
+        cropped(torch.randn(2, 3, 2, 3))
+    with pytest.raises(ValueError, match="met one of 1x1"):
+        LiveConv2d(whole, live_axes(whole, (1, 3)), [(1, 3)])(torch.randn(2, 3, 1, 1))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_the_look_at_the_map_does_not_break_a_compiled_net(dynamic):
+    torch._dynamo.reset()
+    whole = nn.Conv2d(3, 4, 3, padding=1)
+    compiled = torch.compile(crop(whole, (1, 1)), backend="eager", fullgraph=True, dynamic=dynamic)
+    for count in (2, 3):
+        images = torch.randn(count, 3, 1, 1)
+        torch.testing.assert_close(compiled(images), whole(images))
+    torch._dynamo.reset()
 
 
 def test_state_dict_and_gradients_come_back_in_the_plain_layout():
