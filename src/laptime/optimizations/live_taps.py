@@ -105,7 +105,7 @@ def live_axes(conv: nn.Conv2d, size: Size) -> tuple[Axis, Axis] | None:
 
 
 def several_names(model: nn.Module) -> set[int]:
-    """Ids of the parameters that a net has under several names: tied ones, and those of a module that it holds twice."""
+    """Ids of the parameters that a net has under several names: tied ones, those of a module held twice."""
     held = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
     return {key for key, names in held.items() if names > 1}
 
