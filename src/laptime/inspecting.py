@@ -7,7 +7,6 @@ what was found), or `error`, `kind` and `exit_code`. What the user's code prints
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
 import sys
@@ -26,7 +25,7 @@ from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own, told_with_line
-from laptime.data.own_refused import gathering, layout, not_resident, same, shapes, turned
+from laptime.data.own_refused import gathering, image_sizes, layout, not_resident, same, shapes, turned
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
@@ -61,12 +60,15 @@ def inspect(name: str) -> DataSpec:
     again = _batch(data, data.train, list(reversed(indices)))
     judged_on = _batch(data, data.test, range(min(_ITEMS, len(data.test))))
     stepped = _step(data, mapped(batch, torch.clone), judged_on)  # a loss may change its batch in place
+    others = [again, *_others(data, data.train, samples(batch))]
+    tests = [judged_on, *_others(data, data.test, samples(judged_on))]
     refused = {
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
         **not_resident(data.train, batch, again),
+        **image_sizes(batch, others + tests),
         **layout(stepped.model, batch),
-        **shapes(batch, itertools.chain([again], _others(data, samples(batch)))),
+        **shapes(batch, others),
         **gathering(stepped.outputs, samples(batch)),
         **_optimizer(data, rate),
         **_schedule(data, rate, -(-len(data.train) // batch_size)),
@@ -143,10 +145,10 @@ def _made(data: OwnData, split: OwnSplit) -> str:
     return place_in(data.file, (), (split.collate, *item_makers(split), data.workload.data))
 
 
-def _others(data: OwnData, count: int) -> Iterator[Tree]:
-    """A batch of the middle of the training data, and one of their end."""
-    whole = len(data.train)
-    return (_batch(data, data.train, range(begin, begin + count)) for begin in ((whole - count) // 2, whole - count))
+def _others(data: OwnData, split: OwnSplit, count: int) -> Iterator[Tree]:
+    """A batch of the middle of a part of the data, and one of its end."""
+    whole = len(split)
+    return (_batch(data, split, range(begin, begin + count)) for begin in ((whole - count) // 2, whole - count))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ its loopback interface.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -133,6 +134,9 @@ def opened(device: str) -> Iterator[World]:
         torch.set_num_threads(threads_of(beside))
         dist.init_process_group("gloo", timeout=PATIENCE)
     yield World(rank, size, True, place, size // beside)
+    # A recorded step stands in a cycle (the run's parts know it, and it them), and NCCL waits for ever for recordings
+    # that hold its exchanges: see https://github.com/pytorch/pytorch/issues/115388.
+    gc.collect()
     dist.destroy_process_group()  # not where a rank failed: NCCL would wait for the others
 
 

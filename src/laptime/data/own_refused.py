@@ -57,6 +57,21 @@ def layout(model: nn.Module, batch: Tree) -> dict[str, str]:
     return {}
 
 
+def image_sizes(batch: Tree, others: Iterable[Tree]) -> dict[str, str]:
+    """Why nothing can be made for the size that maps have: the images of other batches, to test with too, differ."""
+    met = [_sizes_of(batch), *map(_sizes_of, others)]
+    if all(a == b for sizes in met for a, b in zip(met[0], sizes, strict=False)):
+        return {}
+    seen = ", ".join(f"{h}x{w}" for h, w in dict.fromkeys(sizes[0] for sizes in met if sizes))
+    reason = f"it is exact for one size of maps alone, and its images come in several ({seen})"
+    return dict.fromkeys(("dead-taps", "products"), reason)
+
+
+def _sizes_of(batch: Tree) -> list[tuple[int, int]]:
+    """Height and width of all images [B, C, H, W], in order."""
+    return [(t.shape[2], t.shape[3]) for t in tensors(batch) if t.dim() == 4 and t.is_floating_point()]
+
+
 def gathering(outputs: Sequence[Tree], count: int) -> dict[str, str]:
     """Why DataParallel can't put together what the net gives for parts of a batch of `count` samples."""
     found = [leaf for output in outputs for leaf in leaves(output) if leaf is not None]

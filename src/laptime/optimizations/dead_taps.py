@@ -12,17 +12,18 @@ one factor. A cropped layer holds that factor as a buffer, and the optimizer upd
 from __future__ import annotations
 
 import copy
-from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from laptime.errors import RunError
 from laptime.optimizations.base import Options, Recipe
-from laptime.optimizations.live_taps import Axis, LiveConv2d, Size, live_axes, refusal
-from laptime.optimizations.shapes import ShapesUnknownError, guarded, input_shapes, runs_of
+from laptime.optimizations.live_taps import Axis, LiveConv2d, Size, live_axes, refusal, several_names
+from laptime.optimizations.shapes import ShapesUnknownError, guarded, input_shapes, read_elsewhere, runs_of
 
 
 class Crop(nn.Module):
@@ -62,8 +63,10 @@ class Crop(nn.Module):
 class CroppedConv2d(LiveConv2d):
     """A convolution with the live taps of another, and what it takes to give the whole kernel back."""
 
-    def __init__(self, conv: nn.Conv2d, rows: Axis, columns: Axis) -> None:
-        super().__init__(conv, rows, columns)
+    error = RunError
+
+    def __init__(self, conv: nn.Conv2d, axes: tuple[Axis, Axis], sizes: Iterable[Size]) -> None:
+        super().__init__(conv, axes, sizes)
         self.crop = Crop(conv.weight.detach().cpu().clone(), self.live)
 
 
@@ -97,24 +100,56 @@ def conv_sizes(recipe: Recipe) -> dict[str, list[Size]]:
 def crop(conv: nn.Conv2d, size: Size) -> CroppedConv2d | None:
     """Crops one convolution for a map of (height, width); None where nothing is dead."""
     axes = live_axes(conv, size)
-    return CroppedConv2d(conv, *axes) if axes else None
+    return CroppedConv2d(conv, axes, [size]) if axes else None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a convolution can be cropped.
+
+    Attributes:
+        axes: its live taps, of rows and columns.
+        sizes: of the maps that it meets (height, width).
+    """
+
+    axes: tuple[Axis, Axis]
+    sizes: list[Size]
+
+
+def croppable(recipe: Recipe) -> tuple[dict[str, Cut], dict[str, str]]:
+    """Which convolutions of the recipe's model can be cropped, and how; which others can't, and why.
+
+    Raises:
+        ShapesUnknownError: the net can't be run on shapes alone.
+    """
+    several, cut, left = several_names(recipe.model), dict[str, Cut](), dict[str, str]()
+    for name, met in conv_sizes(recipe).items():
+        conv = recipe.model.get_submodule(name)
+        assert isinstance(conv, nn.Conv2d)
+        why = refusal(conv, met, several)
+        axes = None if why else live_axes(conv, met[0])
+        if why:
+            left[name] = why
+        elif axes is not None:
+            cut[name] = Cut(axes, met)
+    for name in read_elsewhere(recipe.model, runs_of(recipe), cut) if cut else ():
+        left[name] = "its weight is read by something else than its own call"
+        del cut[name]
+    return cut, left
 
 
 def dead_parameters(recipe: Recipe) -> int | None:
     """Parameters in taps of the model that no map reaches and that could go; None where shapes tell nothing."""
     try:
-        sizes = conv_sizes(recipe)
+        cut, _ = croppable(recipe)
     except ShapesUnknownError:
         return None
-    owners = Counter(id(p) for m in recipe.model.modules() for p in m.parameters(recurse=False))
     dead = 0
-    for name, met in sizes.items():
+    for name, found in cut.items():
         conv = recipe.model.get_submodule(name)
         assert isinstance(conv, nn.Conv2d)
-        axes = None if refusal(conv, met, owners[id(conv.weight)] > 1) else live_axes(conv, met[0])
-        if axes is not None:
-            taps = conv.kernel_size[0] * conv.kernel_size[1]
-            dead += conv.weight.numel() // taps * (taps - axes[0].kernel * axes[1].kernel)
+        taps, (rows, columns) = conv.kernel_size[0] * conv.kernel_size[1], found.axes
+        dead += conv.weight.numel() // taps * (taps - rows.kernel * columns.kernel)
     return dead
 
 
@@ -141,22 +176,17 @@ def dead_taps(recipe: Recipe, options: Options) -> Recipe:
     if reason:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {reason}"))
     try:
-        sizes, model = conv_sizes(recipe), guarded(lambda: copy.deepcopy(recipe.model))
+        (cut, left), model = croppable(recipe), guarded(lambda: copy.deepcopy(recipe.model))
     except ShapesUnknownError as unknown:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {unknown}"))
-    owners = Counter(id(p) for m in model.modules() for p in m.parameters(recurse=False))
-    removed, notes = 0, []
-    for name, met in sizes.items():
+    removed = 0
+    for name, found in cut.items():
         conv = model.get_submodule(name)
         assert isinstance(conv, nn.Conv2d)
-        why = refusal(conv, met, owners[id(conv.weight)] > 1)
-        if why:
-            notes.append(f"dead taps of {name} left in: {why}")
-            continue
-        cropped = crop(conv, met[0])
-        if cropped is not None:
-            model.set_submodule(name, cropped)
-            removed += conv.weight.numel() - cropped.weight.numel()
+        cropped = CroppedConv2d(conv, found.axes, found.sizes)
+        model.set_submodule(name, cropped)
+        removed += conv.weight.numel() - cropped.weight.numel()
     total = sum(p.numel() for p in recipe.model.parameters())
+    notes = [f"dead taps of {name} left in: {why}" for name, why in left.items()]
     notes.append(f"{removed:,} of {total:,} parameters were dead taps")
     return replace(recipe, model=model, notes=(*recipe.notes, *notes))

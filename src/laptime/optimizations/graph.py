@@ -13,6 +13,7 @@ import functools
 import warnings
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -134,14 +135,32 @@ def cuda_record(work: Callable[[], T]) -> Callable[[], T]:
     torch.cuda.synchronize()  # waits for the device
     graph = torch.cuda.CUDAGraph()
     # Other threads may go on: a loader's thread that pins memory would end a capture that watches all of them.
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        result = work()
+    result = captured(torch.cuda.graph(graph, capture_error_mode="thread_local"), work)
 
     def replay() -> T:
         graph.replay()
         return result
 
     return replay
+
+
+def captured(capture: AbstractContextManager[object, None], work: Callable[[], T]) -> T:
+    """Does work within a capture; raises what broke it as it was raised.
+
+    The end of a broken capture raises an error of its own, which says no more than that there was one before.
+    """
+    broken: BaseException | None = None
+    try:
+        with capture:
+            try:
+                return work()
+            except BaseException as error:
+                broken = error
+                raise
+    except Exception as follow_up:
+        if broken is None or follow_up is broken:
+            raise
+        raise broken from broken.__cause__
 
 
 def directly(work: Work) -> Counts:

@@ -5,12 +5,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
+from torch.overrides import TorchFunctionMode
 
 Size = tuple[int, int]
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# What nets ask of their weights to place and to cast their inputs: a cropped weight gives the same answer.
+HARMLESS = tuple(getattr(Tensor, name).__get__ for name in ("device", "dtype", "is_cuda", "requires_grad"))
 
 
 @dataclass(frozen=True)
@@ -19,7 +27,8 @@ class Axis:
 
     Attributes:
         first, last: the live taps, inclusive; dead ones between them are kept.
-        before, after: zero padding that the cropped kernel needs; never negative.
+        before: zero padding that the cropped kernel needs; never negative.
+        after: the same on the other side; negative where as many pixels there would give outputs too many.
     """
 
     first: int
@@ -65,7 +74,9 @@ def live_axis(size: int, taps: Taps) -> Axis | None:
     first, last = live[0], live[-1]
     before = taps.before - first * taps.dilation
     reach = (outputs - 1) * taps.stride + taps.dilation * (last - first) + 1
-    return Axis(first, last, before, max(0, reach - before - size)) if before >= 0 else None
+    after = reach - before - size
+    unread = -taps.stride < after < 0  # pixels that are too few for one more output may stay
+    return Axis(first, last, before, 0 if unread else after) if before >= 0 else None
 
 
 def axes_of(conv: nn.Conv2d) -> tuple[Taps, Taps]:
@@ -93,19 +104,62 @@ def live_axes(conv: nn.Conv2d, size: Size) -> tuple[Axis, Axis] | None:
     return rows, columns
 
 
-def refusal(conv: nn.Conv2d, sizes: list[Size], shared: bool) -> str | None:
-    """Why a convolution can't be cropped exactly; None when it can."""
-    if shared or not sizes:
-        return "its weight is shared, or it is not called exactly once"
-    if type(conv) is not nn.Conv2d or not isinstance(conv.weight, nn.Parameter):
-        return "its class or its weight's parametrization is its own"
-    if conv._forward_hooks or conv._forward_pre_hooks or conv._backward_hooks:
-        return "it has hooks"
-    if conv.padding_mode != "zeros":
-        return f"padding mode {conv.padding_mode!r} pads with something else than zeros"
-    if len({live_axes(conv, size) for size in sizes}) > 1:
-        return f"other taps are dead at other sizes ({', '.join(f'{h}x{w}' for h, w in sizes)})"
-    return None
+def several_names(model: nn.Module) -> set[int]:
+    """Ids of the parameters that a net has under several names: tied ones, those of a module held twice."""
+    held = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    return {key for key, names in held.items() if names > 1}
+
+
+def refusal(conv: nn.Conv2d, sizes: list[Size], several: set[int]) -> str | None:
+    """Why a convolution can't be cropped exactly; None when it can.
+
+    Args:
+        conv: of the net.
+        sizes: of the maps that it meets; none where it is not called exactly once.
+        several: `several_names` of the net.
+    """
+    weight = conv._parameters.get("weight")  # none where a parametrization computes it
+    met = ", ".join(f"{h}x{w}" for h, w in sizes)
+    reasons = {
+        "its class or its weight's parametrization is its own": type(conv) is not nn.Conv2d or weight is None,
+        "its forward was replaced": not vars(conv).keys().isdisjoint(("forward", "_conv_forward")),
+        "it has hooks": any(vars(conv)[kind] for kind in HOOKS),
+        "it or its weight is shared, under several names": id(weight) in several,
+        "it is not called exactly once": not sizes,
+        f"padding mode {conv.padding_mode!r} pads with something else than zeros": conv.padding_mode != "zeros",
+        f"other taps are dead at other sizes ({met})": len({live_axes(conv, size) for size in sizes}) > 1,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+class ForeignReads(TorchFunctionMode):
+    """Within it, convolutions are found whose weight is read by something else than their own call.
+
+    A cropped weight would give it another value: a penalty on all weights, a norm, a second convolution.
+
+    Attributes:
+        found: their names.
+    """
+
+    def __init__(self, convs: Mapping[str, nn.Conv2d]) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self._names = {id(conv._parameters.get("weight")): name for name, conv in convs.items()}
+        self._inside = ""
+        for name, conv in convs.items():
+            conv.register_forward_pre_hook(lambda *_, name=name: self._enter(name))
+            conv.register_forward_hook(lambda *_: self._enter(""))
+
+    def _enter(self, name: str) -> None:
+        self._inside = name
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = [*args, *(kwargs or {}).values()]
+        parts = [part for value in given for part in (value if isinstance(value, list | tuple) else (value,))]
+        names = {self._names[id(part)] for part in parts if isinstance(part, Tensor) and id(part) in self._names}
+        if func not in HARMLESS:
+            self.found |= names - {self._inside}
+        return func(*args, **(kwargs or {}))
 
 
 class LiveConv2d(nn.Conv2d):
@@ -113,10 +167,15 @@ class LiveConv2d(nn.Conv2d):
 
     Attributes:
         live: index of the live taps in the whole kernel.
-        border: zero padding as F.pad takes it: left, right, above, below.
+        border: zero padding as F.pad takes it: left, right, above, below; a negative one takes pixels away.
+        sizes: of the maps that it was made for (height, width).
+        error: what is raised where it meets a map on which other taps live.
     """
 
-    def __init__(self, conv: nn.Conv2d, rows: Axis, columns: Axis) -> None:
+    error: type[Exception] = ValueError
+
+    def __init__(self, conv: nn.Conv2d, axes: tuple[Axis, Axis], sizes: Iterable[Size]) -> None:
+        rows, columns = axes
         super().__init__(
             conv.in_channels,
             conv.out_channels,
@@ -127,6 +186,7 @@ class LiveConv2d(nn.Conv2d):
             bias=conv.bias is not None,
             device="meta",
         )
+        self.sizes, self._axes, self._taps = tuple(sizes), axes, axes_of(conv)
         self.live = (..., slice(rows.first, rows.last + 1), slice(columns.first, columns.last + 1))
         self.border = (columns.before, columns.after, rows.before, rows.after)
         self.weight = nn.Parameter(conv.weight.detach()[self.live].clone(), requires_grad=conv.weight.requires_grad)
@@ -134,6 +194,17 @@ class LiveConv2d(nn.Conv2d):
         self.train(conv.training)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, C, H, W] to the whole convolution's output."""
+        """[B, C, H, W] to the whole convolution's output; raises `error` where that would be another one."""
+        height, width = images.shape[-2:]
+        if (height, width) not in self.sizes:
+            self._check((height, width))
         padded = F.pad(images, self.border) if any(self.border) else images
         return super().forward(padded)
+
+    def _check(self, size: Size) -> None:
+        if tuple(map(live_axis, size, self._taps)) != self._axes:
+            known = ", ".join(f"{height}x{width}" for height, width in self.sizes)
+            raise self.error(
+                f"a kernel that was cropped for maps of {known} met one of {size[0]}x{size[1]}, on which other taps "
+                "live: leave dead-taps out, or give images of one size."
+            )

@@ -71,28 +71,38 @@ def matrices_and_vectors(model: nn.Module) -> Groups:
 
 def build_optimizer(recipe: Recipe, model: nn.Module) -> Optimizer:
     """The recipe's optimizer over a model's parameters, and over the factors of dead taps where decay moves them."""
-    groups = recipe.make_groups(model)
-    amount = recipe.optimizer_options.get("weight_decay", 0.0)
-    factors = {id(weight): crop.factor for weight, crop in crops(model).values()}
-    moved: list[Tensor] = []
-    for group in groups:
-        if group.get("weight_decay", amount):
-            extra = [factors[id(p)] for p in group["params"] if id(p) in factors]
-            group["params"] = [*group["params"], *extra]
-            moved += extra
     rate = torch.tensor(recipe.learning_rate, device=recipe.device) if recipe.rate_on_device else recipe.learning_rate
-    optimizer = recipe.make_optimizer(groups, rate, **recipe.optimizer_options)
-    if moved:
-        optimizer.register_step_pre_hook(_without_gradient(moved))
+    optimizer = recipe.make_optimizer(recipe.make_groups(model), rate, **recipe.optimizer_options)
+    _follow_decay(optimizer, model)
     return optimizer
 
 
-def _without_gradient(tensors: list[Tensor]) -> Callable[..., None]:
-    """A hook that gives tensors a gradient of zero: an optimizer skips what has none, and leaves it undecayed."""
-    zeros = [torch.zeros_like(t) for t in tensors]
+def _follow_decay(optimizer: Optimizer, model: nn.Module) -> None:
+    """Lets an optimizer decay the factors of dead taps, each in the group of its weight.
+
+    Only what was made says how each group decays: a user's own optimizer parts the parameters as it likes, and AdamW
+    decays without being told to.
+    """
+    factors = {id(weight): (weight, crop.factor) for weight, crop in crops(model).values()}
+    moved: list[tuple[Tensor, Tensor]] = []
+    for group in optimizer.param_groups:
+        if group.get("weight_decay"):
+            joining = [factors[id(p)] for p in group["params"] if id(p) in factors]
+            group["params"] = [*group["params"], *(factor for _, factor in joining)]
+            moved += joining
+    if moved:
+        optimizer.register_step_pre_hook(_without_gradient(moved))
+
+
+def _without_gradient(moved: list[tuple[Tensor, Tensor]]) -> Callable[..., None]:
+    """A hook for weights and their factors: a factor gets a gradient of zero, or none where its weight has none.
+
+    An optimizer skips what has no gradient, and leaves it undecayed: the weight of a frozen kernel, and so its factor.
+    """
+    zeros = [torch.zeros_like(factor) for _, factor in moved]
 
     def hook(*_: object) -> None:
-        for tensor, zero in zip(tensors, zeros, strict=True):
-            tensor.grad = zero
+        for (weight, factor), zero in zip(moved, zeros, strict=True):
+            factor.grad = None if weight.grad is None else zero
 
     return hook

@@ -18,7 +18,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from laptime.errors import UsageError
+from laptime.errors import RunError, UsageError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.dead_taps import Crop, conv_sizes
 from laptime.optimizations.depthwise import DepthwiseProduct, Window
@@ -63,6 +63,7 @@ def as_product(conv: nn.Conv2d, geometry: Geometry, largest: int) -> ProductConv
     if route is None:
         return None
     product = ProductConv2d(conv, geometry, route)
+    product.error = RunError
     cut = getattr(conv, "crop", None)
     if isinstance(cut, Crop):
         product.crop = cut

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from laptime.optimizations.base import Recipe
+from laptime.optimizations.live_taps import ForeignReads
 from laptime.optimizations.samples import stand_in
 
 # Two, since BatchNorm takes no single one.
@@ -59,6 +60,22 @@ def input_shapes(model: nn.Module, runs: Sequence[Run], kind: type[nn.Module]) -
             with torch.no_grad():
                 guarded(partial(run, shadow))
     return calls
+
+
+def read_elsewhere(model: nn.Module, runs: Sequence[Run], names: Collection[str]) -> set[str]:
+    """Finds which of some convolutions have a weight that something else than their own call reads.
+
+    Takes the net and the runs as `input_shapes` does, and raises the same.
+    """
+    shadow = shadow_of(model)
+    convs = {name: module for name in names if isinstance(module := shadow.get_submodule(name), nn.Conv2d)}
+    reads = ForeignReads(convs)
+    for training in (True, False):
+        shadow.train(training)
+        for run in runs:
+            with torch.no_grad(), reads:
+                guarded(partial(run, shadow))
+    return reads.found
 
 
 def shadow_of(model: nn.Module) -> nn.Module:

@@ -153,15 +153,31 @@ def in_precision(product: Callable[..., Tensor], images: Tensor, *rest: Any) -> 
 
 
 class ProductConv2d(nn.Module):
-    """A convolution computed as a matrix product; its weight keeps its shape and name."""
+    """A convolution computed as a matrix product; its weight keeps its shape and name.
+
+    Attributes:
+        error: what is raised where it meets a map of another size than it was made for.
+    """
+
+    error: type[Exception] = ValueError
 
     def __init__(self, conv: nn.Conv2d, geometry: Geometry, route: Route) -> None:
         super().__init__()
         self.geometry, self._product = geometry, route
         self.weight, self.bias = conv.weight, conv.bias
+        # A kernel of one pixel is one product whatever the map; one that was cropped to it has more taps elsewhere.
+        plain = geometry.padding == 0 and not geometry.depthwise and not hasattr(conv, "border")
+        self._anywhere = geometry.kernel == 1 and plain
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, Cin, H, W] to [B, Cout, out, out]."""
+        height, width = images.shape[-2:]
+        side = self.geometry.size
+        if not self._anywhere and not height == width == side:
+            raise self.error(
+                f"a product for maps of {side}x{side} met one of {height}x{width}: leave products out, or give images "
+                "of one size."
+            )
         found = self._product(images, self.weight)
         return found if self.bias is None else found + self.bias.view(1, -1, 1, 1).to(found.dtype)
 

@@ -1,7 +1,9 @@
 """Cropped and whole nets train alike under every optimizer, and their states convert both ways; in float64."""
 
+import copy
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,17 +25,43 @@ from laptime.optimizations.dead_taps import crops, dead_taps
 from laptime.optimizations.optimizer import decay, sgd, sgd_nesterov
 from laptime.optimizations.precision import bf16
 from laptime.optimizations.schedule import onecycle
+from laptime.workloads.own import own_optimizer
 
 NESTEROV = partial(sgd_nesterov, options={"lr": 0.05, "momentum": 0.9})
 DECAY = partial(decay, options={"amount": 0.3, "norms": False})
 MOMENTUM = partial(
     replace, make_optimizer=sgd, optimizer_options={"momentum": 0.8, "dampening": 0.1, "weight_decay": 0.3}
 )
+
+
+def users(make):
+    """An optimizer of a user's own, which knows its decay alone."""
+    return partial(replace, make_optimizer=own_optimizer(SimpleNamespace(optimizer=make)))
+
+
+def apart(parameters, lr):
+    """The first kernel that is cropped is decayed less than all others, the second not at all."""
+    first, second = parameters[6], parameters[9]
+    others = [p for p in parameters if p is not first and p is not second]
+    return torch.optim.SGD(
+        [
+            {"params": [second], "weight_decay": 0.0},
+            {"params": others},
+            {"params": [first], "weight_decay": 0.2, "momentum": 0.5},
+        ],
+        lr=lr,
+        momentum=0.9,
+        weight_decay=0.4,
+    )
+
+
 OPTIMIZERS = {
     "adam": (),
     "adamw": (partial(decay, options={"amount": 0.3, "norms": True}),),
     "adamw, norms apart, onecycle": (DECAY, partial(onecycle, options={"factor": 3.0})),
     "sgd, momentum, dampening, decay": (MOMENTUM,),
+    "a user's AdamW, which decays by itself": (users(lambda parameters, lr: torch.optim.AdamW(parameters, lr=lr)),),
+    "a user's groups": (users(apart),),
     "nesterov": (NESTEROV,),
     "nesterov, decay": (NESTEROV, DECAY, partial(onecycle, options={"factor": 1.0})),
 }
@@ -126,6 +154,28 @@ def test_a_training_goes_on_in_the_other_layout(changes):
     load_plain_optimizer_state(back.model, back.optimizer, plain_optimizer_state(cut.model, cut.optimizer))
     back.schedule = whole.schedule
     assert losses(back, [4]) == pytest.approx(losses(whole, [4]), abs=1e-10)
+
+
+FROZEN = {
+    "adamw": DECAY,
+    "sgd": MOMENTUM,
+    "a user's": users(
+        lambda parameters, lr: torch.optim.AdamW([p for p in parameters if p.requires_grad], lr=lr, weight_decay=0.3)
+    ),
+}
+
+
+@pytest.mark.parametrize("change", FROZEN.values(), ids=FROZEN.keys())
+def test_taps_of_frozen_kernels_stay_as_they_were(change):
+    frozen = small_net()
+    frozen[6].weight.requires_grad_(False)
+    whole = started(change(replace(whole_recipe(), model=copy.deepcopy(frozen))))
+    cut = started(dead_taps(change(replace(whole_recipe(), model=frozen)), {}))
+    assert losses(cut, range(2)) == pytest.approx(losses(whole, range(2)), abs=1e-10)
+    found = plain_state(cut.model)
+    assert torch.equal(found["6.weight"], frozen[6].weight)
+    assert_same_state(found, plain_state(whole.model))
+    assert_same_optimizer(plain_optimizer_state(cut.model, cut.optimizer), whole.optimizer.state_dict())
 
 
 def test_reset_puts_the_factors_back():

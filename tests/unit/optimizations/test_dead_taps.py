@@ -1,6 +1,7 @@
 """Dead taps are exact: proven in float64, where only reordering is left of the difference."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -10,18 +11,9 @@ from torch import nn
 from torchvision.models import resnet18
 
 from laptime.engine.plain import plain_gradients, plain_state
-from laptime.optimizations.dead_taps import (
-    CroppedConv2d,
-    conv_sizes,
-    crop,
-    dead_parameters,
-    dead_taps,
-    update_refusal,
-)
-from laptime.optimizations.live_taps import Taps, axes_of, live_axis
-from laptime.optimizations.shapes import ShapesUnknownError, input_shapes
-from laptime.workloads.base import Output
-from laptime.workloads.cifar import Cifar
+from laptime.errors import RunError
+from laptime.optimizations.dead_taps import CroppedConv2d, conv_sizes, crop, dead_parameters, dead_taps
+from laptime.optimizations.live_taps import LiveConv2d, Taps, axes_of, live_axes, live_axis
 
 PAIR = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
@@ -33,7 +25,7 @@ PAIR = st.tuples(st.integers(1, 4), st.integers(1, 4))
     kernel=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     padding=st.one_of(st.sampled_from(["same", "valid"]), st.tuples(st.integers(0, 4), st.integers(0, 4))),
-    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    dilation=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     groups=st.sampled_from([1, 2]),
 )
 def test_cropped_convolution_equals_the_whole_one(size, kernel, stride, padding, dilation, groups):
@@ -54,6 +46,36 @@ def test_cropped_convolution_equals_the_whole_one(size, kernel, stride, padding,
     (found_images, found_weight) = torch.autograd.grad(found.square().sum(), (images, cropped.weight))
     torch.testing.assert_close(found_images, grad_images, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(cropped.crop.filled(found_weight, 0.0), grad_weight, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+def test_each_axis_that_is_cropped_gives_as_many_outputs_of_the_same_pixels():
+    """All axes to a kernel of 8 and a dilation of 5, counted; those that were wrong once are convolved, too."""
+    cropped, shortened = 0, set()
+    for kernel, dilation, size in product(range(1, 9), range(1, 6), range(1, 13)):
+        same = dilation * (kernel - 1)
+        paddings = [(1, same // 2, same - same // 2), *product((1, 2, 3), range(8))]
+        for stride, before, *after in paddings:
+            taps = Taps(kernel, stride, before, after[0] if after else before, dilation)
+            axis = live_axis(size, taps)
+            if axis is None or axis.kernel == kernel or outputs(size, taps) < 1:
+                continue
+            cropped += 1
+            part = Taps(axis.kernel, stride, axis.before, axis.after, dilation)
+            assert outputs(size, part) == outputs(size, taps), (size, taps)
+            assert axis.before == before - axis.first * dilation
+            if axis.after < 0:
+                shortened.add((kernel, dilation, size))
+    assert cropped > 1_000
+    assert {dilation for _, dilation, _ in shortened} == {3, 5}
+    for kernel, dilation, size in shortened:
+        conv = nn.Conv2d(2, 2, (kernel, 1), padding="same", dilation=dilation).double()
+        images = torch.randn(2, 2, size, 3, dtype=torch.float64)
+        torch.testing.assert_close(crop(conv, (size, 3))(images), conv(images), rtol=0, atol=1e-12)
+
+
+def outputs(size: int, taps: Taps) -> int:
+    return (size + taps.before + taps.after - taps.dilation * (taps.kernel - 1) - 1) // taps.stride + 1
 
 
 def test_same_padding_with_an_even_kernel_pads_behind():
@@ -87,6 +109,28 @@ def test_resnet18_on_32_pixels_loses_seven_million_parameters(recipe):
     assert sum(p.numel() for p in model.parameters()) == 11_181_642
 
 
+def test_a_map_on_which_other_taps_live_is_an_error_and_not_another_number():
+    whole = nn.Conv2d(3, 4, 3, padding=1)
+    cropped = crop(whole, (1, 3))
+    longer = torch.randn(2, 3, 1, 5)  # where the same taps live
+    torch.testing.assert_close(cropped(longer), whole(longer))
+    with pytest.raises(RunError, match=r"cropped for maps of 1x3 met one of 2x3, .*: leave dead-taps out, or give"):
+        cropped(torch.randn(2, 3, 2, 3))
+    with pytest.raises(ValueError, match="met one of 1x1"):
+        LiveConv2d(whole, live_axes(whole, (1, 3)), [(1, 3)])(torch.randn(2, 3, 1, 1))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_the_look_at_the_map_does_not_break_a_compiled_net(dynamic):
+    torch._dynamo.reset()
+    whole = nn.Conv2d(3, 4, 3, padding=1)
+    compiled = torch.compile(crop(whole, (1, 1)), backend="eager", fullgraph=True, dynamic=dynamic)
+    for count in (2, 3):
+        images = torch.randn(count, 3, 1, 1)
+        torch.testing.assert_close(compiled(images), whole(images))
+    torch._dynamo.reset()
+
+
 def test_state_dict_and_gradients_come_back_in_the_plain_layout():
     plain = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
     cropped = nn.Sequential(*plain)
@@ -105,140 +149,3 @@ def test_state_dict_and_gradients_come_back_in_the_plain_layout():
     plain.load_state_dict(state)
     images = torch.randn(2, 3, 1, 1)
     torch.testing.assert_close(plain(images), cropped(images))
-
-
-class Net(nn.Module):
-    """A net with whatever is wanted between a convolution and its logits."""
-
-    def __init__(self, forward, **modules) -> None:
-        super().__init__()
-        self.how = forward
-        for name, module in modules.items():
-            self.add_module(name, module)
-
-    def forward(self, images):
-        return self.how(self, images)
-
-
-def cropped_or_why(recipe, net, **changes):
-    changed = dead_taps(replace(recipe, model=net, **changes), {})
-    return any(isinstance(m, CroppedConv2d) for m in changed.model.modules()), " ".join(changed.notes)
-
-
-def conv() -> nn.Conv2d:
-    return nn.Conv2d(3, 3, 3, padding=1)
-
-
-def pooled(net, images):
-    return net.conv(nn.functional.adaptive_avg_pool2d(images, 1)).flatten(1)
-
-
-def tied(net, images):
-    return net.other(pooled(net, images)[..., None, None]).flatten(1)
-
-
-def twice(net, images):
-    return net.conv(pooled(net, images)[..., None, None]).flatten(1)
-
-
-def padded(net, images):
-    return net.conv(nn.functional.pad(images.mean((2, 3), keepdim=True), (1, 1, 1, 1))).mean((2, 3))
-
-
-def larger(net, images):
-    return net.conv(nn.functional.adaptive_avg_pool2d(images, 2)).mean((2, 3))
-
-
-def by_value(net, images):
-    return pooled(net, images if images.sum() > 0 else -images)
-
-
-def other_in_evaluation(net, images):
-    return net.conv(images.mean((2, 3), keepdim=True) if net.training else images).mean((2, 3))
-
-
-def test_what_can_not_be_cropped_exactly_is_refused_with_the_reason(recipe):
-    assert cropped_or_why(recipe, Net(pooled, conv=conv()))[0]
-    shared = conv()
-    shared_weight = conv()
-    shared_weight.weight = shared.weight
-    hooked = conv()
-    hooked.register_forward_hook(lambda *_: None)
-    normed = nn.utils.parametrizations.weight_norm(conv())
-    for net, reason in (
-        (Net(twice, conv=conv()), "exactly once"),
-        (Net(tied, conv=shared, other=shared_weight), "shared"),
-        (Net(by_value, conv=conv()), "shapes alone"),
-        (Net(other_in_evaluation, conv=conv()), "other sizes"),
-        (Net(larger, conv=nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect")), "reflect"),
-        (Net(pooled, conv=hooked), "hooks"),
-        (Net(pooled, conv=normed), "parametrization"),
-    ):
-        found, why = cropped_or_why(recipe, net)
-        assert not found
-        assert reason in why
-    assert not cropped_or_why(recipe, Net(padded, conv=nn.Conv2d(3, 3, 3)))[0]
-
-
-def test_images_of_several_sizes_are_cropped_where_the_same_taps_are_dead(recipe):
-    fine, why = cropped_or_why(recipe, resnet18(num_classes=3), epoch_sizes=((24, 24), (32, 32)))
-    assert fine
-    assert "6,946,816" in why
-    assert "left in" not in why
-    fine, why = cropped_or_why(recipe, resnet18(num_classes=3), epoch_sizes=((64, 64), (32, 32)))
-    assert not fine
-    assert "other sizes" in why
-
-
-class Named(Cifar):
-    """A workload whose net takes two inputs by name."""
-
-    def forward(self, model, batch):
-        logits = model(images=batch.inputs, scale=batch.labels.float().mean())
-        loss = nn.functional.cross_entropy(logits, batch.labels)
-        return Output(loss, torch.zeros((), dtype=torch.int64), len(batch))
-
-
-class TakesTwo(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = conv()
-
-    def forward(self, *, images, scale):
-        return self.conv(input=nn.functional.adaptive_avg_pool2d(images, 1) * scale).flatten(1)
-
-
-def test_nets_with_several_inputs_are_run_by_their_own_workload(recipe):
-    assert cropped_or_why(recipe, TakesTwo(), workload=Named())[0]
-    shapes = input_shapes(
-        TakesTwo(), [lambda m: m(images=torch.empty(2, 3, 8, 8, device="meta"), scale=1.0)], nn.Conv2d
-    )
-    assert shapes == {"conv": [[(2, 3, 1, 1)], [(2, 3, 1, 1)]]}
-    with pytest.raises(ShapesUnknownError, match="shapes alone"):
-        input_shapes(TakesTwo(), [lambda m: m(images=torch.empty(2, 3, 8, 8))], nn.Conv2d)
-
-
-def optimizer(kind, **options):
-    return kind([nn.Parameter(torch.zeros(2))], lr=0.1, **options)
-
-
-@pytest.mark.parametrize(
-    ("made", "refused"),
-    [
-        (optimizer(torch.optim.Adam), None),
-        (optimizer(torch.optim.Adam, weight_decay=0.1), "own rate"),
-        (optimizer(torch.optim.Adam, weight_decay=0.1, decoupled_weight_decay=True), None),
-        (optimizer(torch.optim.AdamW, weight_decay=0.1), None),
-        (optimizer(torch.optim.SGD, weight_decay=0.1, momentum=0.9), None),
-        (optimizer(torch.optim.RMSprop), "not known"),
-    ],
-)
-def test_optimizers_that_move_dead_taps_unalike_are_refused(made, refused):
-    why = update_refusal(made)
-    assert (why is None) if refused is None else (refused in why)
-
-
-def test_adam_with_l2_leaves_them_in(recipe):
-    fine, why = cropped_or_why(recipe, Net(pooled, conv=conv()), optimizer_options={"weight_decay": 0.1})
-    assert not fine
-    assert "L2 in the gradient" in why

@@ -12,7 +12,7 @@ from laptime.engine.loop import train_epoch
 from laptime.engine.reset import reset, snapshot
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
-from laptime.optimizations.graph import GraphStep, directly, eager_record, graph
+from laptime.optimizations.graph import GraphStep, captured, directly, eager_record, graph
 from laptime.optimizations.resident import resident
 from laptime.optimizations.schedule import large_batch
 from laptime.optimizations.step import no_reads
@@ -114,6 +114,41 @@ def test_counts_of_a_step_outlive_the_next_one():
     recipe = replace(graph(recipe, {}), step=GraphStep((recipe.batch_size, 1.0), record, directly))
     losses, _, _ = trained(recipe)
     assert losses == trained(small_recipe(graph))[0]
+
+
+class Capture:
+    """Ends as a capture of CUDA's does: with an error of its own where there was one within."""
+
+    def __enter__(self): ...
+
+    def __exit__(self, kind, error, trace):
+        if error is not None:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+
+class Ended(SystemExit):
+    """As a run's end by SIGTERM."""
+
+
+@pytest.mark.parametrize("raised", [ValueError("a label below 0"), Ended(3)])
+def test_what_broke_a_capture_is_raised_and_not_what_followed_from_it(raised):
+    def work():
+        raise raised from KeyError("why")
+
+    with pytest.raises(type(raised)) as caught:
+        captured(Capture(), work)
+    assert caught.value is raised
+    assert isinstance(raised.__cause__, KeyError)
+
+
+def test_a_capture_that_ends_in_an_error_of_its_own_says_so():
+    class Full(Capture):
+        def __exit__(self, *_):
+            raise RuntimeError("no memory for a graph")
+
+    with pytest.raises(RuntimeError, match="no memory for a graph"):
+        captured(Full(), lambda: 1)
+    assert captured(Capture(), lambda: 1) == 1
 
 
 def test_the_buffers_keep_the_images_memory_format():

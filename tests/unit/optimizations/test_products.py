@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from laptime.engine.plain import plain_state
-from laptime.errors import UsageError
+from laptime.errors import RunError, UsageError
 from laptime.optimizations.dead_taps import crop, dead_taps
 from laptime.optimizations.products import _in_words, as_product, products, route_of
 from laptime.optimizations.small_maps import Geometry, ProductConv2d, geometry_of
@@ -60,6 +60,31 @@ def test_what_does_not_fit_stays_a_convolution(conv):
 
 def test_a_map_that_is_not_square_stays_a_convolution():
     assert geometry_of(nn.Conv2d(4, 4, 3, padding=1), (2, 4)) is None
+
+
+@pytest.mark.parametrize(
+    ("conv", "size"),
+    [
+        (nn.Conv2d(3, 4, 3, stride=2, padding=1), 4),
+        (nn.Conv2d(3, 4, 3, padding=1), 2),
+        (nn.Conv2d(4, 4, 3, padding=1, groups=4), 4),
+        (crop(nn.Conv2d(3, 4, 3, padding=1), (1, 1)), 1),
+    ],
+    ids=["patches", "blocks", "depthwise", "cropped"],
+)
+def test_a_map_of_another_size_is_an_error_and_not_another_number(conv, size):
+    product = as_product(conv, geometry_of(conv, (size, size)), 8)
+    product(torch.randn(2, conv.in_channels, size, size))
+    for shape in ((size + 2, size + 2), (1, size + 3)):
+        with pytest.raises(RunError, match=rf"a product for maps of {size}x{size} met one of {shape[0]}x{shape[1]}: "):
+            product(torch.randn(2, conv.in_channels, *shape))
+
+
+def test_a_kernel_of_one_pixel_is_a_product_on_any_map():
+    conv = nn.Conv2d(3, 4, 1, stride=2)
+    product = as_product(conv, geometry_of(conv, (4, 4)), 8)
+    images = torch.randn(2, 3, 5, 6)
+    torch.testing.assert_close(product(images), conv(images))
 
 
 def test_products_on_cropped_kernels_keep_the_plain_state(recipe):

@@ -1,6 +1,7 @@
 """A look into a user's file: what it finds, and each mistake in one sentence with the user's own line."""
 
 import itertools
+import re
 import sys
 
 import pytest
@@ -89,6 +90,50 @@ def pad(items):
     named = ('    name = "rows"', f'    name = "rows"\n    collate_fn = staticmethod(lambda items: {collate})')
     found = inspect(write(file, more, named)).own.refused
     assert (reason is None and "graph" not in found) or reason in found["graph"]
+
+
+SIZED = TUPLE.replace("nn.Flatten(), nn.Linear(256, 2)", "nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)")
+SMALLER = "TensorDataset(F.avg_pool2d(X[64:], 2), Y[64:])"
+PADDED = """
+    @staticmethod
+    def collate_fn(items):
+        x, y = torch.utils.data.default_collate(items)
+        side = 8 + int(y[0]) * 4
+        return F.interpolate(x, (side, side)), y
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        (("TensorDataset(X[64:], Y[64:])", SMALLER), "8x8, 4x4"),
+        (("    batch_size = 16\n", f"    batch_size = 16\n{PADDED}"), "8x8, 12x12|12x12, 8x8"),
+    ],
+    ids=["in test", "in training"],
+)
+def test_images_of_several_sizes_are_not_for_what_is_made_for_one(file, change, seen):
+    found = inspect(write(file, SIZED, change)).own.refused
+    assert found["dead-taps"] == found["products"]
+    assert re.search(rf"one size of maps alone, and its images come in several \(({seen})\)", found["products"])
+    assert "channels-last" not in found
+
+
+def test_an_image_beside_another_of_its_own_size_is_of_one_size(file):
+    masks = ("TensorDataset(X[:64], Y[:64]), TensorDataset(X[64:], Y[64:])", "Pairs(0, 64), Pairs(64, 96)")
+    more = """
+
+class Pairs(Dataset):
+    def __init__(self, first, last):
+        self.first, self.last = first, last
+
+    def __len__(self):
+        return self.last - self.first
+
+    def __getitem__(self, i):
+        return X[self.first + i], X[self.first + i, :1, :4, :4], Y[self.first + i]
+"""
+    found = inspect(write(file, SIZED + more, masks, ("x, y = batch", "x, _, y = batch"))).own.refused
+    assert "dead-taps" not in found
 
 
 GIVES = "return SimpleNamespace(loss=F.cross_entropy(logits, labels), logits=logits)"
