@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import median
 
 import psutil
+from goals import shown
 from mlflow_server import MlflowServer
 from outage_within import table
-from peers import shown
 
 from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds
 from laptime.records import RunRecord, read_record

@@ -1,10 +1,10 @@
 """Epoch times of the plain script, laptime, Lightning and Accelerate at the same settings, interleaved in one go.
 
-python scripts/benchmarks/peers.py --data DIR [--rounds 6] [--images 1000] [--epochs 2]
+python scripts/benchmarks/peers.py [--workload cifar|eurosat|detection] [--data DIR] [--rounds 6] [--images 1000]
 
 All sides train the same images in the same order from the same weights; where their losses part, the run ends. Each
-warms up in another way, so all train one epoch more, and the first is left out. Writes docs/benchmarks/<date>-peers.md.
-Needs the extra `peers`.
+warms up in another way, so all train one epoch more, and the first is left out. Without --data they are the stand-in.
+Writes docs/benchmarks/<date>[-<workload>]-peers.md. Needs the extra `peers`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import contextlib
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,33 +22,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 
 import numpy as np
+from goals import LAPTIME, PLAIN, SIDES, goal_lines, shown
+from peer_data import SIZES, cut_store, settled, spec_for
 from peer_runs import PEERS, peer_epochs
 
-from laptime.compare.statistics import Bootstrap, Estimate, Laps, epoch_seconds
-from laptime.data.order import limited
+from laptime.catalogue import find_workload
+from laptime.compare.statistics import Bootstrap, Estimate, Laps, epoch_seconds, mean_ratio
 from laptime.devices import lock_name
-from laptime.ladder.data import fetch_data
-from laptime.ladder.request import make_request, make_spec
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
 from laptime.launchers.lock import device_lock
-from laptime.places import find_places
 from laptime.records import EpochRecord, Machine
-from laptime.spec import DataSpec, RunSpec
-from laptime.variants import resolve
+from laptime.spec import RunSpec
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 _WARMING = 1  # epochs at the beginning of each process that are left out
-_TEST_IMAGES = 10  # evaluation is outside of the time on all sides, and no part of this
 # Freed memory stays with the process. What glibc does by itself depends on what a process freed before (docs/log.md).
 KEPT = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"}
 SETTINGS: dict[str, dict[str, str]] = {"equal malloc settings": KEPT, "as users run them": {}}
-SIDES = ("plain script", "laptime", "Lightning", "Accelerate")
-SCRIPTS = {"plain script": "tutorial", "Lightning": "lightning_script", "Accelerate": "accelerate_script"}
+SCRIPTS = {PLAIN: "tutorial", "Lightning": "lightning_script", "Accelerate": "accelerate_script"}
 ALIKE = 1e-5
-_TITLES = "| side | s an epoch | over the plain script | over laptime | loss at the end |"
+STAND_IN = "synthetic"
+_TITLES = "| side | s an epoch | over the plain script | loss at the end |"
 
 
 @dataclass
@@ -59,6 +56,7 @@ class Bench:
     spec: RunSpec
     store: Path
     scratch: Path
+    workers: int = 0
     found: dict[tuple[str, str], list[tuple[EpochRecord, ...]]] = field(default_factory=dict)
     machine: Machine = field(default_factory=Machine)
 
@@ -67,7 +65,7 @@ class Bench:
         turns = [(setting, side) for setting in SETTINGS for side in SIDES]
         for setting, side in reversed(turns) if number % 2 else turns:
             with environment(SETTINGS[setting]):
-                epochs = self._laptime() if side == "laptime" else self._script(SCRIPTS[side])
+                epochs = self._laptime() if side == LAPTIME else self._script(SCRIPTS[side])
             self.found.setdefault((setting, side), []).append(epochs[_WARMING:])
             times = ", ".join(f"{e.epoch_s:.3f}" for e in epochs)
             sys.stderr.write(f"round {number + 1}, {setting}, {side}: {times} s\n")
@@ -80,7 +78,7 @@ class Bench:
         return tuple(record.kept)
 
     def _script(self, name: str) -> tuple[EpochRecord, ...]:
-        options = ["--device", self.spec.device, "--epochs", str(self.spec.epochs), "--seed", str(self.spec.seed)]
+        options = script_options(self.spec, self.workers)
         with device_lock(lock_name(self.spec.device), lambda _: None):
             try:
                 return peer_epochs([sys.executable, str(PEERS / f"{name}.py"), str(self.store), *options])
@@ -91,7 +89,7 @@ class Bench:
         """Ends the bench where a side's losses are not those of the plain script."""
         for (setting, side), rounds in self.found.items():
             losses = [e.train_loss or math.nan for e in rounds[-1]]
-            plain = [e.train_loss or math.nan for e in self.found[setting, SIDES[0]][-1]]
+            plain = [e.train_loss or math.nan for e in self.found[setting, PLAIN][-1]]
             if not np.allclose(losses, plain, rtol=ALIKE):
                 sys.exit(f"{side} trained to losses {losses}, the plain script to {plain}: they are not alike.")
 
@@ -99,6 +97,21 @@ class Bench:
         """A side's times as the comparison takes them."""
         rounds = self.found[setting, side]
         return Laps(side, tuple(range(len(rounds))), tuple(tuple(e.epoch_s for e in epochs) for epochs in rounds))
+
+    def over(self, setting: str) -> dict[str, Estimate]:
+        """What laptime's epoch takes over each other side's: one ratio for each round, in which they took turns."""
+        middle = {side: [median(epochs) for epochs in self.laps(setting, side).epochs] for side in SIDES}
+        return {
+            side: mean_ratio([ours / theirs for ours, theirs in zip(middle[LAPTIME], middle[side], strict=True)])
+            for side in SIDES
+            if side != LAPTIME
+        }
+
+
+def script_options(spec: RunSpec, workers: int = 0) -> list[str]:
+    """What a script is told, so that it trains as a spec says."""
+    options = ["--workload", spec.workload, "--device", spec.device, "--epochs", str(spec.epochs)]
+    return [*options, "--seed", str(spec.seed), "--batch", str(spec.batch_size), "--workers", str(workers)]
 
 
 @contextlib.contextmanager
@@ -115,35 +128,23 @@ def environment(added: dict[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def cut_store(data: DataSpec, images: int, folder: Path) -> Path:
-    """A store of the images that laptime keeps under such a limit, for scripts that take what is there."""
-    source = Path(data.path)
-    folder.mkdir()
-    shutil.copy(source / "meta.json", folder)
-    for split, count in (("train", images), ("test", _TEST_IMAGES)):
-        labels = np.load(source / f"{split}_labels.npy")
-        chosen = limited(labels, count) if count < len(labels) else slice(None)  # a limit of all is none
-        np.save(folder / f"{split}_labels.npy", labels[chosen])
-        np.save(folder / f"{split}_images.npy", np.load(source / f"{split}_images.npy", mmap_mode="r")[chosen])
-    return folder
-
-
 def page(bench: Bench, asked: argparse.Namespace) -> str:
     """The page in Markdown."""
-    spec = bench.spec
+    spec, entry = bench.spec, find_workload(bench.spec.workload)
     lines = [
-        *heading("Beside the plain script, Lightning and Accelerate", bench.machine),
-        f"`cifar` ({bench.spec.data.kind} data), ResNet-18, batch {spec.batch_size}, Adam, {asked.images} images, "
+        *heading(f"Beside the plain script, Lightning and Accelerate: {entry.name}", bench.machine),
+        f"`{entry.name}` ({spec.data.kind} data), {entry.title}, batch {spec.batch_size}, "
+        f"{'SGD' if entry.sgd else 'Adam'}, {asked.workers} loader workers, {asked.images} images, "
         f"{asked.epochs} epochs in each process after one that is left out, {asked.rounds} rounds in which all sides "
-        "take turns. The same images in the same order from the same weights on all sides; no side is compiled or "
-        "resident, none evaluates or writes a log within its epochs. Loss and hits are read in each step; Lightning's "
-        "are handed to `self.log_dict` there and read when the epoch ends. Medians with 95 % intervals, ratios paired "
-        "by round.",
+        "take turns. The same images in the same order from the same weights on all sides, which trained to the same "
+        f"losses (to {ALIKE:g} of them); no side is compiled or resident, none evaluates or writes a log within its "
+        "epochs. Loss and hits are read in each step; Lightning's are handed to `self.log_dict` there and read when "
+        "the epoch ends. Medians, and ratios of rounds, their mean with Student's 95 % interval.",
     ]
     for setting in SETTINGS:
         lines += ["", f"## With {setting}" if setting != "as users run them" else "## As users run them", ""]
-        lines += [_TITLES, "|---|---:|---:|---:|---:|", *_rows(bench, setting), "", *_goals(bench, setting)]
-    lines += ["", f"Made by `scripts/bench peers --data DIR {_options(asked)}`."]
+        lines += [_TITLES, "|---|---:|---:|---:|", *_rows(bench, setting), "", *goal_lines(bench.over(setting))]
+    lines += ["", f"Made by `scripts/bench peers {made_by(asked)}`."]
     return "\n".join(lines) + "\n"
 
 
@@ -161,78 +162,48 @@ def heading(title: str, machine: Machine) -> list[str]:
 
 
 def _rows(bench: Bench, setting: str) -> list[str]:
-    draw = Bootstrap()
-    laps = {side: bench.laps(setting, side) for side in SIDES}
+    draw, plain = Bootstrap(), bench.laps(setting, PLAIN)
     rows = []
     for side in SIDES:
-        over = [shown(draw.ratio(laps[side], laps[other])) if side != other else "" for other in SIDES[:2]]
-        loss = bench.found[setting, side][-1][-1].train_loss
-        rows.append(f"| {side} | {epoch_seconds(laps[side]):.3f} | {over[0]} | {over[1]} | {loss:.6f} |")
+        laps, loss = bench.laps(setting, side), bench.found[setting, side][-1][-1].train_loss
+        over = shown(draw.ratio(laps, plain)) if side != PLAIN else ""
+        rows.append(f"| {side} | {epoch_seconds(laps):.3f} | {over} | {loss:.6f} |")
     return rows
 
 
-def _goals(bench: Bench, setting: str) -> list[str]:
-    """What was promised, and whether the interval holds it, breaks it or leaves it open."""
-    draw, laps = Bootstrap(), {side: bench.laps(setting, side) for side in SIDES}
-    goals = (
-        ("not above the plain script by more than 1 %", "laptime", "plain script", 1.01),
-        ("faster than Lightning", "laptime", "Lightning", 1.0),
-        ("not slower than Accelerate", "laptime", "Accelerate", 1.0),
-    )
-    return [f"- laptime is {name}: {_verdict(draw.ratio(laps[a], laps[b]), most)}" for name, a, b, most in goals]
-
-
-def _verdict(found: Estimate, most: float) -> str:
-    said = f"{shown(found)} of its time, {most:.2f} allowed"
-    if found.low is None or found.high is None:
-        return f"{said}; one round shows nothing."
-    if found.high <= most:
-        return f"yes ({said})."
-    if found.low > most:
-        return f"no ({said})."
-    return f"{'likely' if found.point <= most else 'unlikely'}, the interval holds both ({said})."
-
-
-def shown(found: Estimate) -> str:
-    if found.low is None or found.high is None:
-        return f"{found.point:.4f}"
-    return f"{found.point:.4f} ({found.low:.4f} to {found.high:.4f})"
-
-
-def _options(asked: argparse.Namespace) -> str:
-    return f"--rounds {asked.rounds} --images {asked.images} --epochs {asked.epochs}"
+def made_by(asked: argparse.Namespace) -> str:
+    """The options that make the same again."""
+    data = "" if asked.data == STAND_IN else "--data DIR "
+    sizes = f"--rounds {asked.rounds} --images {asked.images} --epochs {asked.epochs} --batch {asked.batch}"
+    return f"--workload {asked.workload} {data}{sizes} --workers {asked.workers}"
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Reads the options."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", required=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", choices=tuple(SIZES), default="cifar")
+    parser.add_argument("--data", default=STAND_IN, help="as laptime's; default: the stand-in")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="the page; default docs/benchmarks/<date>-peers.md")
-    return parser.parse_args(arguments)
+    parser.add_argument("--images", type=int, help="default by workload: 1000, 32 and 4")
+    parser.add_argument("--epochs", type=int, help="default: 2")
+    parser.add_argument("--batch", type=int, help="default by workload: 32, 16 and 1")
+    parser.add_argument("--workers", type=int, default=0, help="loader processes of each side")
+    parser.add_argument("--out", type=Path, help="the page; default docs/benchmarks/<date>[-<workload>]-peers.md")
+    return settled(parser.parse_args(arguments), parser)
 
 
 def main() -> None:
     """Measures and writes the page, and what it was made of beside the runs."""
     asked = parse()
-    data = fetch_data("cifar", asked.data, find_places())
-    request = make_request(
-        preset="quick",
-        device=asked.device,
-        epochs=asked.epochs + _WARMING,
-        limit_train=asked.images,
-        limit_test=_TEST_IMAGES,
-    )
-    spec = make_spec(request, resolve(f"{asked.device}-baseline"), data, 1)  # only repeat 0 is checked and saved
+    spec = spec_for(asked, asked.epochs + _WARMING)
     with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(spec, cut_store(data, asked.images, Path(scratch) / "store"), Path(scratch))
+        bench = Bench(spec, cut_store(spec, Path(scratch) / "store"), Path(scratch), asked.workers)
         for number in range(asked.rounds):
             bench.round(number)
             bench.check_losses()
-    out = asked.out or DOCS / f"{time.strftime('%Y-%m-%d')}-peers.md"
+    name = "" if asked.workload == "cifar" else f"-{asked.workload}"
+    out = asked.out or DOCS / f"{time.strftime('%Y-%m-%d')}{name}-peers.md"
     text = page(bench, asked)
     out.write_text(text, encoding="utf-8")
     times = {f"{a}, {b}": [[e.epoch_s for e in es] for es in rounds] for (a, b), rounds in bench.found.items()}

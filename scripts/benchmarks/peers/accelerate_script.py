@@ -1,53 +1,50 @@
 """A peer: the tutorials' loop under Hugging Face's Accelerate, as its quick tour changes it.
 
-python accelerate_script.py STORE --device cpu --epochs 3 [--images N] [--test-images N] [--seed N]
+python accelerate_script.py STORE --device cpu --epochs 3 [--workload NAME] [--images N] [--test-images N] [--seed N]
 
-Prints one JSON object an epoch: epoch_s, samples, train_loss, train_accuracy, test_accuracy.
+Prints one JSON object an epoch: epoch_s, samples, train_loss, and of a classifier train_accuracy, test_accuracy.
 """
 
 from __future__ import annotations
 
 from itertools import islice
 
-import torch
 from accelerate import Accelerator
-from common import BATCH, RATE, WARM_STEPS, Images, Order, accuracy, make_model, options, say, seconds
-from torch.utils.data import DataLoader
+from common import loader_of, options, say, seconds, seeded, task_of
 
 
 def main() -> None:
     """Trains, evaluates and prints; a first net takes the steps that warm the process up."""
     asked = options(__doc__)
     accelerator = Accelerator(cpu=asked.device == "cpu")
-    device = accelerator.device
-    train, test = (Images(asked.store, *of) for of in (("train", asked.images), ("test", asked.test_images)))
-    order = Order(len(train), asked.seed)
-    loader = accelerator.prepare(DataLoader(train, batch_size=BATCH, sampler=order))
-    test_loader = DataLoader(test, batch_size=BATCH)
-    criterion = torch.nn.CrossEntropyLoss()
+    device, task = accelerator.device, task_of(asked)
+    plain_loader, order = loader_of(task, asked)
+    loader = accelerator.prepare(plain_loader)
     loss_sum, correct = 0.0, 0
 
     def epoch(steps: int | None = None) -> None:
         nonlocal loss_sum, correct
         model.train()
         loss_sum, correct = 0.0, 0
-        for images, labels in islice(loader, steps):
+        for batch in islice(loader, steps):
             optimizer.zero_grad()
-            output = model(images)
-            loss = criterion(output, labels)
+            loss, right, count = task.loss(model, batch)
             accelerator.backward(loss)
             optimizer.step()
-            loss_sum += loss.item() * len(labels)
-            correct += (output.argmax(1) == labels).sum().item()
+            loss_sum += loss.item() * count
+            if right is not None:
+                correct += right.item()
 
-    for steps, epochs in ((WARM_STEPS, 1), (None, asked.epochs)):
-        plain = make_model(asked.seed, train.classes)
-        model, optimizer = accelerator.prepare(plain, torch.optim.Adam(plain.parameters(), lr=RATE))
+    for steps, epochs in ((task.warm_steps, 1), (None, asked.epochs)):
+        plain = task.make_model()
+        model, optimizer = accelerator.prepare(plain, task.make_optimizer(plain.parameters()))
+        seeded(model, asked.seed)
         for order.epoch in range(epochs):
             epoch_s = seconds(device, lambda: epoch(steps))  # noqa: B023 - called at once
             if steps is None:
-                shown = {"train_loss": loss_sum / len(train), "train_accuracy": correct / len(train)}
-                say(epoch_s=epoch_s, samples=len(train), **shown, test_accuracy=accuracy(model, test_loader, device))
+                tested = task.tested(model, device)
+                hits = {"train_accuracy": correct / len(task.train)} if tested else {}
+                say(epoch_s=epoch_s, samples=len(task.train), train_loss=loss_sum / len(task.train), **hits, **tested)
 
 
 if __name__ == "__main__":
