@@ -51,6 +51,7 @@ class Signals:
         trained: forward and backward of training at two batch sizes, timed by themselves.
         trace_steps: how many steps the trace's means rest on.
         rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
+        rank_own_ms: by rank, what it takes less its waiting for others in the exchange, all parts of a step.
         bf16_gain, compile_gain: speed with over speed without, as a probe on this machine measured it.
         bf16_apart, compile_apart: what was on or off in the probe's steps other than in the run's; empty for nothing.
         compile_cost_s: what the compiler took then.
@@ -122,6 +123,7 @@ class Signals:
     elementwise_ms: float | None = None
     optimizer_calls: float | None = None
     rank_compute_ms: tuple[float, ...] | None = None
+    rank_own_ms: tuple[float, ...] | None = None
     bf16_gain: float | None = None
     bf16_rates: float | None = None
     bf16_apart: str = ""

@@ -33,6 +33,7 @@ from laptime.profiling.files import (
     write_trace,
 )
 from laptime.profiling.memory import categories, traced_peak_mib
+from laptime.profiling.peers import of_scratch, own_ms, summarized
 from laptime.records import ProfileRecord, TraceSummary, write_json
 from laptime.spec import ProfileSchedule
 from laptime.trees import tensors
@@ -81,6 +82,8 @@ class Segment:
     traces: dict[str, Path] = field(default_factory=dict)
     memory_mib: dict[str, float] = field(default_factory=dict)
     held: int | None = None
+    own_ms: float | None = None
+    ranks_own_ms: tuple[float, ...] | None = None
 
     @property
     def on_gpu(self) -> bool:
@@ -97,8 +100,9 @@ class Segment:
         if world.first:
             self._guarded("the profile has no folder", lambda: asked.folder.mkdir(parents=True, exist_ok=True))
         with undisturbed(self.parts):
-            times = self._recorded(steps, record_shapes=True)
-            self._written(times, self._write_times)
+            times = self._recorded(steps, world.size > 1, record_shapes=True)
+            self._written(times, self._write_times if world.first else self._take_own)
+            self._exchange_own()
             self._guarded("the GPU's peak was not reset", self._reset_peak)
             memory = self._recorded(close_steps, profile_memory=True)
             self._written(memory, lambda m: write_memory_tables(m, self.asked.folder, self.on_gpu))
@@ -112,10 +116,10 @@ class Segment:
                 plain.unlink(missing_ok=True)
         return self._record(steps, times.steps_ms)
 
-    def _recorded(self, steps: ProfileSchedule, **what: Any) -> Recorder:
-        """Takes the steps, on the first rank under a profiler."""
-        first = self.recipe.world.first
-        recorder = Recorder((lambda: make_profiler(self.parts.device, steps, **what)) if first else None)
+    def _recorded(self, steps: ProfileSchedule, everywhere: bool = False, **what: Any) -> Recorder:
+        """Takes the steps, on the first rank, or on all of them, under a profiler."""
+        records = everywhere or self.recipe.world.first
+        recorder = Recorder((lambda: make_profiler(self.parts.device, steps, **what)) if records else None)
         try:
             record_steps(self.parts, self.asked.epoch, steps, recorder)
         except Exception as error:
@@ -140,6 +144,25 @@ class Segment:
     def _write_times(self, recorded: profile) -> None:
         self.traces["times"] = write_trace(recorded, self.asked.folder / "trace.json.gz")
         write_time_tables(recorded, self.asked.folder)
+
+    def _take_own(self, recorded: profile) -> None:
+        """On a rank that keeps no trace: what its own work took."""
+        self.own_ms = of_scratch(recorded)
+
+    def _exchange_own(self) -> None:
+        """Notes what each rank's own work takes; nothing where one of them does not know.  # all ranks"""
+        world = self.recipe.world
+        if world.size == 1:
+            return
+        trace = self.traces.get("times")
+        if trace is not None:
+            self._guarded("the first rank's own time is not known", lambda: self._read_own(trace))
+        each = world.collected(self.own_ms)
+        known = tuple(ms for ms in each if ms is not None)
+        self.ranks_own_ms = known if len(known) == len(each) else None
+
+    def _read_own(self, trace: Path) -> None:
+        self.own_ms = own_ms(summarized(trace))
 
     def _write_stacks(self, recorded: profile) -> None:
         self.traces["stacks"] = write_trace(recorded, self.asked.folder / "trace_stacks.json.gz")
@@ -229,6 +252,7 @@ class Segment:
             ratio=ratio,
             folder=self.asked.folder.name,
             memory_mib=self.memory_mib,
+            ranks_own_ms=self.ranks_own_ms,
             notes=tuple(self.notes),
         )
 
@@ -245,14 +269,6 @@ def absent(found: TraceSummary, on_gpu: bool, memory: bool) -> tuple[tuple[str, 
     if found.kernels is not None:
         return tuple(sorted(missing)), ""
     return tuple(sorted(missing | {"device"})), _NO_KERNELS if on_gpu else ""
-
-
-def summarized(trace: Path) -> TraceSummary:
-    """A trace in numbers."""
-    from laptime.trace import summarize
-
-    found: TraceSummary = summarize(trace)
-    return found
 
 
 def with_sources(summary: TraceSummary, stacks: TraceSummary) -> TraceSummary:

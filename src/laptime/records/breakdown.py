@@ -191,6 +191,9 @@ class ProfileRecord(Readable):
         updates: the optimizer as it is and fused; None where it is fused, has no such kernel or finds no room for
             copies.
         passes: forward and backward by batch size, the run's own and another one; empty where they were not timed.
+        ranks_own_ms: of several ranks, by rank: its mean profiled step less the exchange that nothing hides, so what
+            it takes by itself, backward and optimizer included; by its own trace. None with one rank, in older records,
+            and where a rank could not tell.
         notes: what a reader must know, such as a ceiling that was exceeded.
     """
 
@@ -206,4 +209,5 @@ class ProfileRecord(Readable):
     layout: LayoutRecord | None = None
     updates: UpdateRecord | None = None
     passes: tuple[PassRecord, ...] = ()
+    ranks_own_ms: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()

@@ -273,8 +273,15 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         (gpu(ranks=2, collectives=(_COLLECTIVE,)), gpu(collectives=(_COLLECTIVE,))),
     ),
     "stragglers": (
-        (gpu(ranks=4, rank_compute_ms=(3.0, 3.1, 5.5, 3.0)),),
-        (gpu(ranks=4, rank_compute_ms=(3.0, 3.1, 3.2, 3.0)), gpu(rank_compute_ms=(3.0,))),
+        (
+            gpu(ranks=4, rank_compute_ms=(3.0, 3.1, 5.5, 3.0)),
+            cpu(ranks=2, rank_compute_ms=(40.0, 40.0), rank_own_ms=(43.0, 97.0)),
+        ),
+        (
+            cpu(ranks=2, rank_compute_ms=(40.0, 40.0), rank_own_ms=(96.0, 97.0)),
+            gpu(ranks=4, rank_compute_ms=(3.0, 3.1, 3.2, 3.0)),
+            gpu(rank_compute_ms=(3.0,)),
+        ),
     ),
     "data-parallel": ((gpu(optimizations=specs("dp")),), (gpu(), gpu(optimizations=specs("ddp")))),
     "garbage-collection": ((cpu(gc_ms=4.0),), (cpu(),)),

@@ -13,6 +13,7 @@ from laptime.advice.rules.launches import compiling
 from laptime.advice.rules.loading import resident_data
 from laptime.advice.rules.model import precision
 from laptime.advice.rules.parallel import stragglers
+from laptime.advice.signals import Signals
 from laptime.probe import exact_before
 from laptime.records import ProfileRecord, Quartiles, RunRecord
 from laptime.records.run import StartRecord
@@ -145,6 +146,22 @@ def test_ranks_that_seem_alike_are_told_what_is_not_seen():
     assert "slow in backward, exchange or optimizer is not seen" in stragglers(alike).reason
     assert stragglers(gpu(rank_compute_ms=(3.0,))) is None
     assert not isinstance(stragglers(gpu(ranks=2, optimizations=specs("ddp"), rank_compute_ms=(3.0, 6.0))), Note)
+
+
+def test_a_rank_that_is_slow_in_backward_is_told_by_the_traces_of_all():
+    """As recorded of two gloo ranks, the second of which slept 50 ms in backward, at 1.25 times the counted step."""
+
+    def of(*own_ms: float, ratio: float | None = 1.25) -> Signals:
+        profile = ProfileRecord(schedule="1,2,5,1", ratio=ratio, ranks_own_ms=own_ms or None)
+        return signals_of(record().model_copy(update={"ranks": 2, "profile": profile}))
+
+    assert of(5.0, 55.0).rank_own_ms == pytest.approx((4.0, 44.0))
+    slow = stragglers(of(5.0, 55.0))
+    assert slow.what.startswith("Rank 1 is late")
+    assert slow.gain_ms == pytest.approx((10.0, 20.0))
+    assert stragglers(of(54.0, 55.0)) is None
+    for unknown in (of(), of(5.0), of(5.0, 55.0, ratio=None)):
+        assert unknown.rank_own_ms is None
 
 
 def test_many_steps_of_several_epochs_tell_more_than_their_scatter():

@@ -60,27 +60,35 @@ def small_messages(s: Signals) -> Outcome:
 
 
 def stragglers(s: Signals) -> Outcome:
-    """One rank takes longer before it meets the others, who wait for it.
+    """One rank takes longer than the others, who wait for it.
 
-    From backward on each rank's time holds its wait for the others, so who is slow there can't be told.
+    From backward on each rank's clock holds its wait for the others; its own trace tells the two apart. Without all
+    ranks' traces only who is late before backward can be told.
     """
     if known(s.ranks, "the number of ranks") < 2:
         return None
-    step, ranks = known(s.step_ms, "the step's time"), known(s.rank_compute_ms, "the step of each rank")
+    step = known(s.step_ms, "the step's time")
+    ranks = s.rank_own_ms or known(s.rank_compute_ms, "the step of each rank")
     late = max(ranks) - median(ranks)
     if late < _LEAST_SKEW * step:
-        return Abstain(
-            f"up to backward (data, copy, forward) no rank is more than {max(0.0, late):.1f} ms late; one that is slow "
-            "in backward, exchange or optimizer is not seen, since all wait for each other there"
-        )
+        return None if s.rank_own_ms else Abstain(_unseen(late))
+    what = "what it does itself (less its waiting for others) takes" if s.rank_own_ms else "data, copy and forward take"
     return Proposal(
         "stragglers",
         f"Rank {ranks.index(max(ranks))} is late in each step and the others wait: look at its data, cores and device.",
-        (f"data, copy and forward take it {max(ranks):.1f} ms, the middle rank {median(ranks):.1f} of {step:.1f} ms",),
+        (f"{what} it {max(ranks):.1f} ms, the middle rank {median(ranks):.1f} of {step:.1f} ms",),
         (0.5 * late, late),
         0.6,
         code="equal shares of equal work: the same number of samples, cores and loader workers by rank",
         klass="exact",
+    )
+
+
+def _unseen(late: float) -> str:
+    return (
+        f"up to backward (data, copy, forward) no rank is more than {max(0.0, late):.1f} ms late; one that is slow "
+        "in backward, exchange or optimizer is not seen, since all wait for each other there and not every rank was "
+        "profiled"
     )
 
 

@@ -34,7 +34,7 @@ def of_record(record: RunRecord) -> Signals:
         bf16_rates=bf16_rates(record.machine),
         ceilings_load=record.machine.ceilings.load,
     )
-    found = replace(found, **_memory(record, setup), **_roof(record.profile))
+    found = replace(found, **_memory(record, setup), **_roof(record.profile), **_own(record))
     if record.setup is not None:
         found = replace(found, **_setup(record, record.setup))
     return _with_spec(found, spec) if spec is not None else found
@@ -127,6 +127,14 @@ def _ranks_of_a_host(record: RunRecord) -> int:
 def _roof(profile: ProfileRecord | None) -> dict[str, Any]:
     tried = {"updates": profile.updates, "trained": profile.passes or None} if profile else {}
     return {"floor_share": profile.floor_share, "layouts": profile.layout, **tried} if profile else {}
+
+
+def _own(record: RunRecord) -> dict[str, Any]:
+    """Each rank's own time, which is of profiled steps, on the scale of the counted ones."""
+    profile = record.profile
+    if profile is None or not profile.ranks_own_ms or not profile.ratio or len(profile.ranks_own_ms) != record.ranks:
+        return {}
+    return {"rank_own_ms": tuple(ms / profile.ratio for ms in profile.ranks_own_ms)}
 
 
 def bf16_rates(machine: Machine) -> float | None:
