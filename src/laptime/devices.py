@@ -212,9 +212,14 @@ def missing_extra(extra: str) -> str | None:
 
 def hopeless_here(variant: str, optimizations: Collection[str], device: str) -> tuple[str, ...]:
     """The optimizations that a variant's name stands for without saying so and that this CPU can only emulate."""
-    known = set(_instruction_sets())
-    emulated = device == "cpu" and bool(known) and not known & _FOR_BF16
+    emulated = device == "cpu" and emulates_bf16()
     return ("bf16",) if emulated and "bf16" in optimizations and "bf16" not in variant else ()
+
+
+def emulates_bf16() -> bool:
+    """Whether this CPU is known to have no instructions for bf16."""
+    known = set(_instruction_sets())
+    return bool(known) and not known & _FOR_BF16
 
 
 def missing_compiler(device: str) -> str | None:

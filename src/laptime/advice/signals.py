@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from laptime.records.breakdown import LayoutRecord, PassRecord, UpdateRecord
+from laptime.records.breakdown import LayoutRecord, PassRecord, PrecisionRecord, UpdateRecord
 from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow
 from laptime.spec import OptimizationSpec
 
@@ -48,6 +48,7 @@ class Signals:
         layouts: its convolutions in both memory formats, each timed by itself.
         compute_major: the first number of a GPU's compute capability, as a trace has it.
         updates: the optimizer's update as it is and fused, timed by itself.
+        shorter: forward and backward as they are and in bf16, timed by themselves.
         trained: forward and backward of training at two batch sizes, timed by themselves.
         trace_steps: how many steps the trace's means rest on.
         rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
@@ -112,6 +113,7 @@ class Signals:
     ceilings_load: float | None = None
     layouts: LayoutRecord | None = None
     updates: UpdateRecord | None = None
+    shorter: PrecisionRecord | None = None
     trained: tuple[PassRecord, ...] | None = None
     trace_steps: int | None = None
     operators: tuple[OperatorRow, ...] | None = None

@@ -6,8 +6,7 @@ launched once. Passes in evaluation show too little of it, so it is training's o
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -16,12 +15,10 @@ import torch
 
 from laptime.catalogue import larger_batch
 from laptime.measure.memory import free_bytes
+from laptime.measure.passes import Passes, batch_of, put_back
 from laptime.optimizations.base import Parts, Recipe
-from laptime.optimizations.data import settle
 from laptime.optimizations.graph import GraphStep
 from laptime.records import PassRecord
-from laptime.trees import cut, tensors
-from laptime.workloads.base import Batch
 
 _ROUNDS = 3
 # Passes at the run's batch and at the other one up to the end of the first round that counts.
@@ -73,16 +70,15 @@ def measure_batches(
     too_long = limits.step_ms is None or 2e-3 * limits.step_ms > limits.budget_s
     if too_long or largest <= recipe.batch_size:
         return ()
-    given = next(iter(parts.loader.epoch(epoch)))
-    settle(parts.loader)  # workers would fetch on beside what is timed
-    if any(len(t) != len(given) for t in tensors(given.content) if t.dim()):
+    given = batch_of(parts, epoch)
+    if given is None:
         return ()
-    with _put_back(parts):
-        seconds = _by_turns(_Passes(parts, given, clock), largest, limits)
+    with put_back(parts):
+        seconds = _by_turns(Passes(parts, given, clock), largest, limits)
     return tuple(PassRecord(batch_size=n, pass_ms=1e3 * median(s)) for n, s in sorted(seconds.items()))
 
 
-def _by_turns(timed: _Passes, largest: int, limits: Limits) -> dict[int, list[float]]:
+def _by_turns(timed: Passes, largest: int, limits: Limits) -> dict[int, list[float]]:
     """Seconds of passes by size, after one of each that does not count; empty where no other size is in reach."""
     size, begin = len(timed.given), timed.clock()
     timed(size)
@@ -112,45 +108,3 @@ def other_size(size: int, largest: int, most: float) -> int | None:
 
 def _in_memory(device: torch.device, activations_mib: float | None) -> float:
     return _ROOM * free_bytes(device) / (activations_mib * 2**20) if activations_mib else 1.0
-
-
-@dataclass(frozen=True)
-class _Passes:
-    """Forward and backward of so many samples, timed to their end on the device."""
-
-    parts: Parts
-    given: Batch
-    clock: Callable[[], float]
-
-    def __call__(self, size: int) -> float:
-        p = self.parts
-        # A copy each time, since a user's loss may write into its batch.
-        batch = Batch(*cut(self.given.content, len(self.given), size))
-        p.net.zero_grad(set_to_none=True)  # so that backward writes them anew, as in a step
-        self._wait()
-        begin = self.clock()
-        p.scaler.scale(p.forward(p.net, batch).loss).backward()
-        self._wait()
-        return self.clock() - begin
-
-    def _wait(self) -> None:
-        if self.parts.device.type == "cuda":
-            torch.cuda.synchronize(self.parts.device)  # waits for the device
-
-
-@contextlib.contextmanager
-def _put_back(p: Parts) -> Iterator[None]:
-    """Leaves buffers (BatchNorm's statistics above all), gradients and random numbers as they were."""
-    buffers = {name: value.detach().clone() for name, value in p.net.named_buffers()}
-    gradients = [(parameter, parameter.grad) for parameter in p.net.parameters()]
-    try:
-        with torch.random.fork_rng(devices=[p.device] if p.device.type == "cuda" else []):
-            yield
-    finally:
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
-        with torch.no_grad():
-            for name, value in p.net.named_buffers():
-                value.copy_(buffers[name])
-        if p.device.type == "cuda":
-            torch.cuda.empty_cache()  # what follows takes other sizes

@@ -16,7 +16,7 @@ AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 def bf16(recipe: Recipe, options: Options) -> Recipe:
     """Runs the forward pass under bfloat16 autocast; weights, gradients and optimizer state stay fp32."""
-    return replace(recipe, forward=_autocast(recipe.forward, recipe.device.type, "bf16"), precision="bf16")
+    return replace(recipe, forward=under_autocast(recipe.forward, recipe.device.type, "bf16"), precision="bf16")
 
 
 def fp16(recipe: Recipe, options: Options) -> Recipe:
@@ -27,16 +27,18 @@ def fp16(recipe: Recipe, options: Options) -> Recipe:
     """
     return replace(
         recipe,
-        forward=_autocast(recipe.forward, recipe.device.type, "fp16"),
+        forward=under_autocast(recipe.forward, recipe.device.type, "fp16"),
         precision="fp16",
         loss_scaling=True,
         optimizer_options={**recipe.optimizer_options, "fused": True},
     )
 
 
-def _autocast(forward: Forward, device: str, precision: str) -> Forward:
-    def under_autocast(model: nn.Module, batch: Batch) -> Output:
+def under_autocast(forward: Forward, device: str, precision: str) -> Forward:
+    """The forward pass with convolutions and products in a format of `AUTOCAST`, backward as that then has it."""
+
+    def cast(model: nn.Module, batch: Batch) -> Output:
         with torch.autocast(device, AUTOCAST[precision]):
             return forward(model, batch)
 
-    return under_autocast
+    return cast

@@ -28,6 +28,7 @@ from laptime.records import (
     InferenceRecord,
     LayoutRecord,
     PassRecord,
+    PrecisionRecord,
     ProfileRecord,
     RunRecord,
     SetupRecord,
@@ -125,7 +126,8 @@ def _profile(
         updates = found.tried("the fused optimizer was not timed", lambda: _updates(spec, parts), None)
         none: tuple[PassRecord, ...] = ()
         passes = found.tried("no other batch was timed", lambda: _passes(spec, built, found), none)
-        trials = {"layout": layout, "updates": updates, "passes": passes}
+        shorter = found.tried("bf16 was not timed", lambda: _bf16(spec, built, found), None)
+        trials = {"layout": layout, "updates": updates, "passes": passes, "precision": shorter}
         found.profile = found.profile.model_copy(update=trials)
         found.work = found.tried("the floor was not reckoned", lambda: work_or_none(recipe, parts), None)
         if not spec.ceilings:
@@ -201,6 +203,13 @@ def _passes(spec: RunSpec, built: tuple[Parts, Recipe], found: Findings) -> tupl
     limits = Limits(found.counted_ms, memory_mib.get("activations"))
     passes: tuple[PassRecord, ...] = measure_batches(*built, spec.epochs - 1, limits)
     return passes
+
+
+def _bf16(spec: RunSpec, built: tuple[Parts, Recipe], found: Findings) -> PrecisionRecord | None:
+    from laptime.measure.batches import Limits
+    from laptime.measure.precision import measure_bf16
+
+    return measure_bf16(*built, spec.epochs - 1, Limits(found.counted_ms)) if _may_join(spec, "bf16") else None
 
 
 def _may_join(spec: RunSpec, name: str) -> bool:

@@ -135,6 +135,18 @@ class UpdateRecord(Readable):
     fused_ms: float
 
 
+class PrecisionRecord(Readable):
+    """Forward and backward of a training step by themselves, in two number formats.
+
+    Attributes:
+        own_ms: as the run takes them, in fp32.
+        bf16_ms: under bf16 autocast.
+    """
+
+    own_ms: float
+    bf16_ms: float
+
+
 class SetupRecord(Readable):
     """What decides where a step's time goes, as it was built.
 
@@ -191,6 +203,7 @@ class ProfileRecord(Readable):
         updates: the optimizer as it is and fused; None where it is fused, has no such kernel or finds no room for
             copies.
         passes: forward and backward by batch size, the run's own and another one; empty where they were not timed.
+        precision: forward and backward in fp32 and in bf16; None where they were not timed.
         ranks_own_ms: of several ranks, by rank: its mean profiled step less the exchange that nothing hides, so what
             it takes by itself, backward and optimizer included; by its own trace. None with one rank, in older records,
             and where a rank could not tell.
@@ -209,5 +222,6 @@ class ProfileRecord(Readable):
     layout: LayoutRecord | None = None
     updates: UpdateRecord | None = None
     passes: tuple[PassRecord, ...] = ()
+    precision: PrecisionRecord | None = None
     ranks_own_ms: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()

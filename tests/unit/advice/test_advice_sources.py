@@ -158,7 +158,7 @@ def test_a_rank_that_is_slow_in_backward_is_told_by_the_traces_of_all():
     assert of(5.0, 55.0).rank_own_ms == pytest.approx((4.0, 44.0))
     slow = stragglers(of(5.0, 55.0))
     assert slow.what.startswith("Rank 1 is late")
-    assert slow.gain_ms == pytest.approx((10.0, 20.0))
+    assert slow.gain_ms == pytest.approx((20.0, 40.0))
     assert stragglers(of(54.0, 55.0)) is None
     for unknown in (of(), of(5.0), of(5.0, 55.0, ratio=None)):
         assert unknown.rank_own_ms is None

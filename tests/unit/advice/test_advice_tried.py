@@ -11,8 +11,9 @@ from advice_records import record
 from laptime.advice import signals_of
 from laptime.advice.outcome import Abstain
 from laptime.advice.rules.batch import batch_size
+from laptime.advice.rules.model import precision
 from laptime.advice.rules.updates import optimizer
-from laptime.records import PassRecord, ProfileRecord, UpdateRecord
+from laptime.records import PassRecord, PrecisionRecord, ProfileRecord, UpdateRecord
 
 
 def passes(**by_size: float) -> tuple[PassRecord, ...]:
@@ -89,8 +90,30 @@ def test_trials_come_out_of_the_record_and_old_ones_have_none():
     old = plain.model_copy(update={"profile": ProfileRecord.model_validate({"schedule": "1,2,5,1"})})
     assert (signals_of(old).updates, signals_of(old).trained) == (None, None)
     tried = ProfileRecord(
-        schedule="1,2,5,1", updates=UpdateRecord(own_ms=9.0, fused_ms=2.0), passes=passes(b32=60.0, b256=360.0)
+        schedule="1,2,5,1",
+        updates=UpdateRecord(own_ms=9.0, fused_ms=2.0),
+        passes=passes(b32=60.0, b256=360.0),
+        precision=PrecisionRecord(own_ms=70.0, bf16_ms=35.0),
     )
     found = signals_of(plain.model_copy(update={"profile": ProfileRecord.model_validate_json(tried.model_dump_json())}))
     assert found.updates == tried.updates
     assert found.trained == tried.passes
+    assert found.shorter == tried.precision
+
+
+def test_bf16_rests_on_its_trial_and_not_on_a_probe_of_other_steps():
+    both, trial = 90.0, PrecisionRecord(own_ms=80.0, bf16_ms=60.0)
+    told = replace(SHARED, precision="fp32", forward_ms=30.0, backward_ms=60.0, bf16_gain=2.0)
+    found = precision(replace(told, shorter=trial))
+    assert found.gain_ms == pytest.approx((0.85 * 0.25 * both, 1.1 * 0.25 * both))
+    assert "80.0 ms in fp32 and 60.0 ms in bf16" in found.evidence[1]
+    probed = precision(told)
+    assert probed.gain_ms[0] > found.gain_ms[1]
+    assert precision(replace(told, precision="bf16", shorter=trial)) is None
+
+
+def test_bf16_that_is_no_faster_in_its_trial_is_not_proposed_whatever_a_probe_said():
+    told = replace(SHARED, precision="fp32", forward_ms=30.0, backward_ms=60.0, bf16_gain=2.0)
+    found = precision(replace(told, shorter=PrecisionRecord(own_ms=80.0, bf16_ms=79.0)))
+    assert isinstance(found, Abstain)
+    assert "no faster" in found.reason

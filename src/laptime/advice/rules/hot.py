@@ -108,10 +108,11 @@ def _ways(s: Signals, hot: list[OperatorRow], spent: float) -> list[_Way]:
 
 
 def _bf16_ms(s: Signals, spent: float) -> tuple[float, float] | None:
-    """By the probe's ratio, on a GPU without one by the rates of micro-benchmarks; None where it is no gain."""
-    if s.bf16_gain is not None:
-        gain = spent * (1 - 1 / s.bf16_gain)
-        return (0.75 * gain, 1.3 * gain) if s.bf16_gain >= LEAST_RATIO else None
+    """By a trial of the passes or the probe's ratio, on a GPU without one by the rates; None where it is no gain."""
+    ratio = s.shorter.own_ms / s.shorter.bf16_ms if s.shorter and s.shorter.bf16_ms > 0 else s.bf16_gain
+    if ratio is not None:
+        gain = spent * (1 - 1 / ratio)
+        return (0.75 * gain, 1.3 * gain) if ratio >= LEAST_RATIO else None
     if s.device == "cpu" or s.bf16_rates is None or s.bf16_rates < LEAST_RATE:
         return None
     return in_bf16(spent, s.bf16_rates)

@@ -15,6 +15,7 @@ from laptime.advice.rules.operators import (
     spent,
 )
 from laptime.advice.signals import Signals
+from laptime.records.breakdown import PrecisionRecord
 
 _FEW_PARAMETERS = 0.05
 # What of convolutions and products should go with fp16 where nobody has timed it: matrix units run it at several times
@@ -25,11 +26,15 @@ _HAS_BF16 = 8
 # bf16 over fp32 on a GPU that nobody measured: over TF32, which torch allows convolutions by default, and over fp32
 # proper, to which large products alone gain more than this.
 _RATES = (2.0, 4.0)
+# A trial on the run's own net and batch, of the passes that the step takes; below the least the two formats are alike.
+_TRIED = (0.85, 1.1)
+_LEAST_SHARE = 0.03
+_IN_FP32 = "Forward and backward run in fp32: let autocast run convolutions and matrix products in bf16."
 _ONLY_A_PROBE = "on a CPU only a probe says what bf16 brings to a step (laptime optimize runs one)"
 
 
 def precision(s: Signals) -> Outcome:
-    """bf16, by the ratio that was measured on this machine; a CPU without fast bf16 is several times slower with it.
+    """bf16, by a trial or by a probe's ratio on this machine; a CPU without fast bf16 is several times slower with it.
 
     GPUs before compute capability 8 have matrix units for fp16 alone.
     """
@@ -38,8 +43,15 @@ def precision(s: Signals) -> Outcome:
     if known(s.precision, "the precision") != "fp32":
         return None
     step = known(s.step_ms, "the step's time")
+    if s.shorter is not None and s.shorter.own_ms > 0:
+        return _tried(s, step, s.shorter)
     if s.bf16_gain is not None:
         return _probed(s, step, s.bf16_gain)
+    return _untimed(s, step)
+
+
+def _untimed(s: Signals, step: float) -> Outcome:
+    """Where neither a trial nor a probe has timed bf16."""
     if s.device == "cuda" and "bf16" in s.refusals and "fp16" not in s.refusals:
         return _in_fp16(s, step)
     if s.foreign and s.bf16_rates is None:
@@ -107,6 +119,24 @@ def _autocast(s: Signals) -> str:
     return f'with torch.autocast("{s.device}", dtype=torch.bfloat16): ...'
 
 
+def _tried(s: Signals, step: float, trial: PrecisionRecord) -> Outcome:
+    words = f"timed by themselves they take {trial.own_ms:.1f} ms in fp32 and {trial.bf16_ms:.1f} ms in bf16"
+    share = 1 - trial.bf16_ms / trial.own_ms
+    if share < _LEAST_SHARE:
+        return Abstain(f"bf16 is no faster for this net and batch here: forward and backward, {words}")
+    both = known(s.forward_ms, "the forward pass") + known(s.backward_ms, "the backward pass")
+    return Proposal(
+        "precision",
+        _IN_FP32,
+        (f"forward and backward take {both:.1f} of {step:.1f} ms a step", words),
+        (_TRIED[0] * share * both, min(_TRIED[1] * share, 1.0) * both),
+        0.8,
+        remedy="bf16",
+        code=_autocast(s),
+        klass="numeric",
+    )
+
+
 def _probed(s: Signals, step: float, ratio: float) -> Outcome:
     """Amdahl: the probe's ratio is of whole steps, so that of forward and backward alone is a little higher."""
     if ratio < LEAST_RATIO:
@@ -116,7 +146,7 @@ def _probed(s: Signals, step: float, ratio: float) -> Outcome:
     wider = OTHER_STEPS if s.bf16_apart else 0.0
     return Proposal(
         "precision",
-        "Forward and backward run in fp32: let autocast run convolutions and matrix products in bf16.",
+        _IN_FP32,
         (
             f"a probe on this machine ran whole steps at {ratio:.2f}x in bf16",
             *other_steps(s.bf16_apart),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import median_low
 
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
 from laptime.advice.signals import Signals
@@ -69,14 +69,16 @@ def stragglers(s: Signals) -> Outcome:
         return None
     step = known(s.step_ms, "the step's time")
     ranks = s.rank_own_ms or known(s.rank_compute_ms, "the step of each rank")
-    late = max(ranks) - median(ranks)
+    # Of two the faster one: it is what the slower would be.
+    middle = median_low(ranks)
+    late = max(ranks) - middle
     if late < _LEAST_SKEW * step:
         return None if s.rank_own_ms else Abstain(_unseen(late))
     what = "what it does itself (less its waiting for others) takes" if s.rank_own_ms else "data, copy and forward take"
     return Proposal(
         "stragglers",
         f"Rank {ranks.index(max(ranks))} is late in each step and the others wait: look at its data, cores and device.",
-        (f"{what} it {max(ranks):.1f} ms, the middle rank {median(ranks):.1f} of {step:.1f} ms",),
+        (f"{what} it {max(ranks):.1f} ms, the middle rank {middle:.1f} of {step:.1f} ms",),
         (0.5 * late, late),
         0.6,
         code="equal shares of equal work: the same number of samples, cores and loader workers by rank",

@@ -125,8 +125,10 @@ def _ranks_of_a_host(record: RunRecord) -> int:
 
 
 def _roof(profile: ProfileRecord | None) -> dict[str, Any]:
-    tried = {"updates": profile.updates, "trained": profile.passes or None} if profile else {}
-    return {"floor_share": profile.floor_share, "layouts": profile.layout, **tried} if profile else {}
+    if profile is None:
+        return {}
+    tried = {"layouts": profile.layout, "updates": profile.updates, "trained": profile.passes or None}
+    return {"floor_share": profile.floor_share, "shorter": profile.precision, **tried}
 
 
 def _own(record: RunRecord) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""bf16 beside fp32: what is timed, when nothing is, and that nothing of the run changes."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from measure_examples import tiny_recipe
+from tests.unit.conftest import make_data
+from torch import nn
+
+from laptime.engine.build import build
+from laptime.engine.loop import train_epoch
+from laptime.measure import precision
+from laptime.measure.batches import Limits
+from laptime.measure.precision import measure_bf16
+from laptime.optimizations.base import unmarked
+
+SHORT = Limits(step_ms=5.0)
+
+
+@pytest.fixture(autouse=True)
+def with_instructions(monkeypatch):
+    """As on a CPU that has them; what a net of a few weights takes without is no matter here."""
+    monkeypatch.setattr(precision, "emulates_bf16", lambda: False)
+
+
+def built(*names, **changes):
+    recipe = replace(tiny_recipe(*names), batch_size=4, data=make_data(train=16, test=6, size=8))
+    recipe = replace(recipe, model=nn.Sequential(recipe.model, nn.Dropout(0.3)), **changes)
+    parts = build(recipe, unmarked)
+    for _ in train_epoch(parts, 0):
+        pass
+    return parts, recipe
+
+
+def ticking(seconds=0.001):
+    ticks = itertools.count()
+    return lambda: seconds * next(ticks)
+
+
+@pytest.mark.parametrize("names", [(), ("resident", "channels-last"), ("no-reads", "fused-optimizer")])
+def test_both_formats_are_timed_by_turns_and_the_run_is_left_as_it_was(names):
+    parts, recipe = built(*names)
+    seen, plain = [], parts.forward
+
+    def forward(net, batch):
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return plain(net, batch)
+
+    parts.forward = forward
+    before = copy.deepcopy((parts.model.state_dict(), parts.optimizer.state_dict()))
+    random = torch.random.get_rng_state()
+    found = measure_bf16(parts, recipe, 0, SHORT, ticking())
+    assert (found.own_ms, found.bf16_ms) == pytest.approx((1.0, 1.0))
+    assert seen == [False, True] * (len(seen) // 2)
+    assert all(torch.equal(v, before[0][k]) for k, v in parts.model.state_dict().items())
+    assert str(parts.optimizer.state_dict()) == str(before[1])
+    assert {p.grad for p in parts.model.parameters()} == {None}
+    assert torch.equal(torch.random.get_rng_state(), random)
+
+
+def test_the_first_round_does_not_count_and_time_ends_the_rounds(monkeypatch):
+    taken = iter([9.0, 9.0, *[0.004, 0.003] * 20])
+    monkeypatch.setattr(precision.Passes, "__call__", lambda *_: next(taken))
+    parts, recipe = built()
+    slow = replace(SHORT, step_ms=1.0, budget_s=0.5)
+    found = measure_bf16(parts, recipe, 0, slow, ticking(1.0))
+    assert (found.own_ms, found.bf16_ms) == (4.0, 3.0)
+    assert len(list(taken)) == 34  # four rounds, whatever the clock says
+
+
+def test_where_it_would_tell_nothing_nothing_is_timed(monkeypatch):
+    parts, recipe = built()
+    assert measure_bf16(parts, replace(recipe, precision="bf16"), 0, SHORT) is None
+    assert measure_bf16(parts, replace(recipe, compiled=True), 0, SHORT) is None
+    assert measure_bf16(parts, recipe, 0, replace(SHORT, step_ms=None)) is None
+    assert measure_bf16(parts, recipe, 0, replace(SHORT, step_ms=300.0)) is None
+    monkeypatch.setattr(precision, "emulates_bf16", lambda: True)
+    assert measure_bf16(parts, recipe, 0, SHORT) is None
