@@ -26,7 +26,7 @@ from laptime.spec import DataSpec
 _DRAWN = ("auto", "synthetic")
 _SIDES = (64, 2048)
 # Folders are read differently by another version of these rules; part of the index key.
-_RULES = 3
+_RULES = 4
 # Shapes are drawn differently by another version of these; part of the generator's seed.
 _DRAWING = 1
 NOTICE = (
@@ -170,8 +170,9 @@ def _key(job: Job, asked: Asked) -> str:
     if not path.is_dir():
         wrong = "is no folder and no archive" if path.exists() else "does not exist"
         raise DataError(f"{shorten(place)!r} {wrong}: {_GIVE}.")
-    tables = [path / asked.table] if (path / asked.table).is_file() else find_tables(path)
-    states = [(str(p), _state(p)) for p in tables]
+    # Other CSVs say which images are not this one's.
+    tables = {*find_tables(path), *([path / asked.table] if (path / asked.table).is_file() else ())}
+    states = [(str(p), _state(p)) for p in sorted(tables)]
     return f"boxes/{_RULES}|{path}|{scan(path).key}|{states}|{table}"
 
 

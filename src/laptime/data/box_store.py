@@ -17,7 +17,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from laptime.data.boxes import COLUMNS, Boxed, check_inside, digits, find_csv, match, one_sided, read_boxes, sides
+from laptime.data.box_match import Matched, match
+from laptime.data.boxes import COLUMNS, Boxed, check_inside, digits, find_csv, one_sided, read_boxes, sides
 from laptime.data.decode import read_image
 from laptime.data.disk import check_room, partial_folder, room_for
 from laptime.data.meta import META, Sha256, Size
@@ -181,7 +182,8 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
     """
     csv_file = root / table if table else find_csv(root)
     boxes = read_boxes(csv_file)
-    images = match(root, csv_file, boxes)
+    matched = match(root, csv_file, boxes)
+    images = matched.images
     train, test = sides(images, csv_file, told.seed)
     classes = tuple(sorted({b.label for i in images for b in i.boxes}))
     size = sum(i.path.stat().st_size for i in images) + csv_file.stat().st_size
@@ -191,8 +193,7 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
         _write_table(images, folder / TABLE)
         names = [f"{IMAGES}/{i.name}" for i in images] + [TABLE]
         files = {n: StoredFile(sha256=_checksum(folder / n), size=(folder / n).stat().st_size) for n in names}
-        bare = sum(not i.boxes for i in images)
-        said = [f"{bare} image(s) without boxes are taken as background."] if bare else []
+        said = _told_of(matched)
         said += [f"A fifth of the images, {in_words(told.seed)}, is kept for the test."] if told.seed else []
         said += one_sided(images, test)
         meta = BoxMeta(
@@ -211,6 +212,14 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
         write_json(folder / META, meta.model_dump(mode="json", by_alias=True))
         store.adopt(folder, meta.digest, read_box_meta)
     return meta
+
+
+def _told_of(matched: Matched) -> list[str]:
+    """A sentence for the images of other CSVs, and one for those without boxes."""
+    by, bare = " and ".join(shorten(name) for name in matched.others), sum(not i.boxes for i in matched.images)
+    name = "name" if len(matched.others) > 1 else "names"
+    said = [f"{matched.left_out} image(s) that only {by} {name} are left out."] if matched.left_out else []
+    return said + ([f"{bare} image(s) without boxes are taken as background."] if bare else [])
 
 
 def _copied(images: Sequence[Boxed], table: Path, folder: Path, say: Say) -> tuple[int, int]:

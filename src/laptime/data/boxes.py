@@ -18,12 +18,12 @@ from typing import NoReturn
 
 import numpy as np
 
-from laptime.data.listing import IMAGE_SUFFIXES, is_text
 from laptime.data.split import mixed, parted, tested
 from laptime.errors import DataError, shorten
 
 COLUMNS = ("filename", "class", "xmin", "ymin", "xmax", "ymax")
 _SIDES = COLUMNS[2:]
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 # Classes that a notice lists.
 _NAMED = 5
 # Files and folders that are nobody's data.
@@ -72,10 +72,10 @@ def find_csv(root: Path) -> Path:
 
 def find_tables(root: Path) -> list[Path]:
     """The CSVs in a folder, wherever they lie; raises DataError."""
-    return sorted(p for p in _files(root) if p.suffix.lower() == ".csv")
+    return sorted(p for p in files(root) if p.suffix.lower() == ".csv")
 
 
-def _files(root: Path) -> Iterator[Path]:
+def files(root: Path) -> Iterator[Path]:
     """The files below a folder, without hidden ones and links that lead nowhere; raises DataError."""
 
     def refuse(error: OSError) -> NoReturn:
@@ -97,19 +97,46 @@ def read_boxes(path: Path) -> list[Box]:
     Raises:
         DataError: it can't be read, lacks a column, or a line says something that is no box.
     """
-    lines = csv.DictReader(io.StringIO(_text(path), newline=""), strict=True)
     begun, found = 1, list[Box]()
     try:
+        lines = _lines(path)
         missing = [c for c in COLUMNS if c not in (lines.fieldnames or ())]
         if missing:
-            raise DataError(f"{path} has no column {missing[0]!r} in its first line: {_HOW}.")
+            raise _no_column(path, missing[0], ",".join(lines.fieldnames or ()))
         begun = lines.line_num + 1
         for row in lines:
             found.append(_box(path, row, lines.line_num))
             begun = lines.line_num + 1
     except csv.Error as error:  # of a quote that is never closed told at the end of the file
-        raise _wrong(path, begun, f"it is no line of a CSV ({error}): look at its quotes") from error
+        raise wrong(path, begun, f"it is no line of a CSV ({error}): look at its quotes") from error
     return found
+
+
+def names_of_boxes(path: Path) -> list[str]:
+    """What a CSV calls its images; none of one that is no CSV of boxes, for which nobody asked."""
+    try:
+        lines = _lines(path)
+        if not set(COLUMNS) <= set(lines.fieldnames or ()):
+            return []
+        return [name for row in lines if (name := str(row["filename"] or "").strip())]
+    except (DataError, csv.Error):
+        return []
+
+
+def _lines(path: Path) -> csv.DictReader[str]:
+    """The lines of a CSV, blanks around its columns' names and after commas passed over; raises DataError."""
+    lines = csv.DictReader(io.StringIO(_text(path), newline=""), strict=True, skipinitialspace=True)
+    if lines.fieldnames:
+        lines.fieldnames = [name.strip() for name in lines.fieldnames]
+    return lines
+
+
+def _no_column(path: Path, missing: str, head: str) -> DataError:
+    """A column that isn't there, or is behind a separator that is no comma."""
+    for sign, name in _SEPARATORS.items():
+        if {part.strip(' "') for part in head.split(sign)} >= set(COLUMNS):
+            return DataError(f"{path} separates its columns by {name}: write commas between them, points in numbers.")
+    return DataError(f"{path} has no column {missing!r} in its first line: {_HOW}.")
 
 
 def _text(path: Path) -> str:
@@ -121,22 +148,22 @@ def _text(path: Path) -> str:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, byte = body.count(b"\n", 0, error.start) + 1, body[error.start]
-        raise _wrong(path, line, f"the byte {byte:#04x} is not of UTF-8: write the CSV in UTF-8") from error
+        raise wrong(path, line, f"the byte {byte:#04x} is not of UTF-8: write the CSV in UTF-8") from error
 
 
 def _box(path: Path, row: dict[str, str | None], line: int) -> Box:
     image, label = (str(row[name] or "").strip() for name in ("filename", "class"))
     if not image:
-        raise _wrong(path, line, "it names no image: fill in filename")
+        raise wrong(path, line, "it names no image: fill in filename")
     given = [str(row[name] or "").strip() for name in _SIDES]
     if not any(given):
         return Box(image, "", (), line)
     if not label:
-        raise _wrong(path, line, "it names no class: fill in class")
+        raise wrong(path, line, "it names no class: fill in class")
     sides = tuple(_number(path, line, name, text) for name, text in zip(_SIDES, given, strict=True))
     for low, high in ((0, 2), (1, 3)):
         if not _above(sides[high], sides[low]):
-            raise _wrong(
+            raise wrong(
                 path,
                 line,
                 f"{_SIDES[high]} {digits(sides[high])} is not above {_SIDES[low]} {digits(sides[low])}"
@@ -162,51 +189,13 @@ def _number(path: Path, line: int, name: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise _wrong(path, line, f"{name} is {shorten(text)!r}: give a number of pixels")
+        raise wrong(path, line, f"{name} is {shorten(text)!r}: give a number of pixels")
     return value
 
 
-def _wrong(path: Path, line: int, what: str) -> DataError:
+def wrong(path: Path, line: int, what: str) -> DataError:
+    """The error of one line of a CSV."""
     return DataError(f"{path}, line {line}: {what}.")
-
-
-def match(root: Path, table: Path, boxes: Sequence[Box]) -> list[Boxed]:
-    """Finds the image of each line, by its path below the root or beside the CSV, else by its name alone.
-
-    A name with a folder stands for another place only where none of the CSV's folders is there.
-
-    Images that the CSV doesn't name are background.
-
-    Raises:
-        DataError: an image isn't there, its name stands for several, or can't be written to the store's CSV.
-    """
-    images = sorted(p for p in _files(root) if p.suffix.lower().lstrip(".") in IMAGE_SUFFIXES)
-    by_name: dict[str, list[Path]] = {}
-    for path in images:
-        if not is_text(str(path.relative_to(root))):
-            raise DataError(f"the image {path} has a name that is no UTF-8: rename it.")
-        by_name.setdefault(path.name, []).append(path)
-    known, lines = set(images), dict[Path, list[Box]]()
-    exact = {b.image: next((p for p in (root / b.image, table.parent / b.image) if p in known), None) for b in boxes}
-    # Folders of another machine mean nothing here; where some of them do, an image has to be in the one that is named.
-    foreign = not any(there and "/" in name for name, there in exact.items())
-    for box in boxes:
-        there = exact[box.image]
-        alike = by_name.get(Path(box.image).name, []) if foreign or "/" not in box.image else []
-        found = [there] if there else alike
-        if not found:
-            raise _wrong(table, box.line, f"no image {shorten(box.image)!r} is in {root}: add it or remove the line")
-        if len(found) > 1:
-            raise _wrong(
-                table,
-                box.line,
-                f"{len(found)} images are called {shorten(box.image)!r}: give its path below {root}",
-            )
-        lines.setdefault(found[0], []).append(box)
-    return [
-        Boxed(path, path.relative_to(root).as_posix(), tuple(b for b in lines.get(path, ()) if b.sides))
-        for path in images
-    ]
 
 
 def check_inside(table: Path, image: Boxed, height: int, width: int) -> None:
@@ -214,7 +203,7 @@ def check_inside(table: Path, image: Boxed, height: int, width: int) -> None:
     for box in image.boxes:
         for name, value, limit in zip(_SIDES, box.sides, (width, height, width, height), strict=True):
             if not 0 <= value <= limit:
-                raise _wrong(
+                raise wrong(
                     table,
                     box.line,
                     f"{name} {digits(value)} is outside of {image.name}, which is {width}x{height}: correct the line",

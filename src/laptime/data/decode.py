@@ -7,12 +7,13 @@ import signal
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from laptime.data.ahead import in_order
 from laptime.data.bands import DEFAULT_BANDS, is_tiff, read_bands
@@ -26,6 +27,19 @@ Size = tuple[int, int]
 # Of all that Pillow knows, what is an image in a folder of images. Others run a program on the file (EPS) or lead to
 # more files.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+
+# The tag, and what undoes each of its values (Exif 2.32, 4.6.4): not by Pillow's exif_transpose, which writes the rest
+# of the block anew and fails where that is broken.
+_ORIENTATION = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 _BLOCK = 512
 # Starting a process costs as much as decoding about this many small images.
@@ -127,8 +141,7 @@ def _start_worker() -> None:
 def decode_block(paths: list[str], shape: Shape) -> Images:
     """Decodes some images: uint8 [B, H, W, 3], or int16 [B, H, W, bands]."""
     out = np.empty((len(paths), *shape.size, shape.channels), dtype=np.int16 if shape.bands else np.uint8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
+    with _no_bombs():
         for i, path in enumerate(paths):
             out[i] = _fit_bands(path, shape) if shape.bands else _fit(_load(path), shape)
     return out
@@ -138,9 +151,17 @@ def read_image(path: Path, bands: tuple[int, ...] = ()) -> Images:
     """Decodes one image at its own size: uint8 [H, W, 3], or int16 [H, W, bands]."""
     if bands:
         return read_bands(path, bands)
+    with _no_bombs():
+        return np.asarray(_load(str(path)))
+
+
+@contextmanager
+def _no_bombs() -> Iterator[None]:
+    """Within it Pillow refuses bombs, and is silent of EXIF blocks that it can't read whole: the image is."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        return np.asarray(_load(str(path)))
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+        yield
 
 
 def _fit_bands(path: str, shape: Shape) -> Images:
@@ -192,9 +213,20 @@ def _is_whole_tiff(path: str) -> bool:
         return False
 
 
+def _upright(image: Image.Image) -> Image.Image:
+    """An image as its EXIF block turns it; a block that can't be read turns nothing, as in viewers."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # what else is wrong in the block is nobody's business here
+            turn = _TURNS.get(image.getexif().get(_ORIENTATION))
+    except Exception:  # of damaged blocks anything: SyntaxError, struct.error, KeyError, ...
+        turn = None
+    return image if turn is None else image.transpose(turn)
+
+
 def _rgb(image: Image.Image) -> Image.Image:
     if "exif" in image.info:
-        image = ImageOps.exif_transpose(image)
+        image = _upright(image)
     if image.mode == "RGB" and "transparency" not in image.info:
         image.load()
         return image

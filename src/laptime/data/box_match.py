@@ -1,0 +1,124 @@
+"""Which image of a folder each line of a CSV of boxes means, and which images are another CSV's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from laptime.data.boxes import Box, Boxed, files, find_tables, names_of_boxes, wrong
+from laptime.data.listing import IMAGE_SUFFIXES, is_text
+from laptime.errors import DataError, shorten
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The images that are trained and tested on, and how many are not since only other CSVs name them.
+
+    Attributes:
+        others: paths of these CSVs below the folder.
+    """
+
+    images: tuple[Boxed, ...]
+    left_out: int = 0
+    others: tuple[str, ...] = ()
+
+
+def match(root: Path, table: Path, boxes: Sequence[Box]) -> Matched:
+    """Finds the image of each line, by its path below the root or beside the CSV, else by its name alone.
+
+    A name with a folder stands for another place only where none of the CSV's folders is there. Images that no line
+    names are background, but for those that another CSV of boxes names: they are another split's.
+
+    Raises:
+        DataError: an image isn't there, its name stands for several or leads out of the folder, or can't be written
+            to the store's CSV.
+    """
+    images = sorted(p for p in files(root) if p.suffix.lower().lstrip(".") in IMAGE_SUFFIXES)
+    for path in images:
+        if not is_text(str(path.relative_to(root))):
+            raise DataError(f"the image {path} has a name that is no UTF-8: rename it.")
+    lines = _by_image(_Finder(root, table, images, [b.image for b in boxes]), boxes)
+    other = _of_others(root, table, images, set(images) - set(lines))
+    gone = {path for some in other.values() for path in some}
+    kept = tuple(
+        Boxed(path, path.relative_to(root).as_posix(), tuple(b for b in lines.get(path, ()) if b.sides))
+        for path in images
+        if path not in gone
+    )
+    return Matched(kept, len(gone), tuple(sorted(p.relative_to(root).as_posix() for p in other)))
+
+
+class _Finder:
+    """The images of a folder by what one CSV calls them.
+
+    Args:
+        root: the folder.
+        table: the CSV.
+        images: below the folder.
+        names: all that the CSV calls them.
+    """
+
+    def __init__(self, root: Path, table: Path, images: Iterable[Path], names: Iterable[str]) -> None:
+        self.root, self.table, self.known = root, table, set(images)
+        self.by_name: dict[str, list[Path]] = {}
+        for path in sorted(self.known):
+            self.by_name.setdefault(path.name, []).append(path)
+        self.exact = {name: self._exact(name) for name in names}
+        # Folders of another machine mean nothing here; where some of them do, an image has to be in the one named.
+        self.foreign = not any(there and "/" in _plain(name) for name, there in self.exact.items())
+
+    def found(self, name: str) -> list[Path]:
+        """The images that a name may stand for."""
+        there, plain = self.exact[name], _plain(name)
+        if there:
+            return [there]
+        return self.by_name.get(PurePosixPath(plain).name, []) if self.foreign or "/" not in plain else []
+
+    def leads_out(self, name: str) -> bool:
+        """Whether a relative path goes up past the folder, from there and from the CSV alike."""
+        plain = _plain(name)
+        if ".." not in plain.split("/") or plain.startswith("/") or PureWindowsPath(name).drive:
+            return False
+        return not any(path.is_relative_to(self.root) for path in self._places(plain))
+
+    def _exact(self, name: str) -> Path | None:
+        return next((p for text in (name, _plain(name)) for p in self._places(text) if p in self.known), None)
+
+    def _places(self, text: str) -> list[Path]:
+        """Where a path leads, without ways up: nothing but what was listed below the folder is ever opened."""
+        return [Path(os.path.normpath(base / text)) for base in (self.root, self.table.parent)]
+
+
+def _plain(name: str) -> str:
+    """A name with slashes, as Windows takes them, too."""
+    return name.replace("\\", "/")
+
+
+def _by_image(finder: _Finder, boxes: Sequence[Box]) -> dict[Path, list[Box]]:
+    """The lines of each image; raises DataError."""
+    root, table, lines = finder.root, finder.table, dict[Path, list[Box]]()
+    for box in boxes:
+        found, called = finder.found(box.image), shorten(box.image)
+        if finder.leads_out(box.image):
+            raise wrong(table, box.line, f"{called!r} leads out of {root}: give its path below it")
+        if not found:
+            raise wrong(table, box.line, f"no image {called!r} is in {root}: add it or remove the line")
+        if len(found) > 1:
+            raise wrong(table, box.line, f"{len(found)} images are called {called!r}: give its path below {root}")
+        lines.setdefault(found[0], []).append(box)
+    return lines
+
+
+def _of_others(root: Path, table: Path, images: Sequence[Path], unnamed: set[Path]) -> dict[Path, set[Path]]:
+    """Of images that this CSV doesn't name those that others do, by CSV.
+
+    A name that stands for several leaves all of them out: an image of a test must not be trained on as background.
+    """
+    found = {}
+    for other in find_tables(root):
+        names = [] if other == table else names_of_boxes(other)
+        finder = _Finder(root, other, images, names)
+        found[other] = unnamed.intersection(path for name in names for path in finder.found(name))
+    return {other: some for other, some in found.items() if some}
