@@ -210,6 +210,15 @@ def missing_extra(extra: str) -> str | None:
     return None if find_spec(extra) else f"{extra} is not installed: pip install 'laptime[{extra}]'"
 
 
+def require_scoring() -> None:
+    """Refuses to train a detector without what measures its quality; raises UsageError."""
+    if find_spec("pycocotools") is None:
+        raise UsageError(
+            "the workload detection measures its quality with pycocotools, which is not installed: "
+            "pip install 'laptime[detection]'."
+        )
+
+
 def hopeless_here(variant: str, optimizations: Collection[str], device: str) -> tuple[str, ...]:
     """The optimizations that a variant's name stands for without saying so and that this CPU can only emulate."""
     emulated = device == "cpu" and emulates_bf16()

@@ -12,9 +12,9 @@ from laptime.catalogue import find_optimization, find_workload, options_of
 from laptime.data.box_tensors import BoxData, open_boxes
 from laptime.data.own import OwnData, open_run
 from laptime.data.tensors import ImageData, limit, open_tensors
+from laptime.devices import require_scoring
 from laptime.draws import seed_all
 from laptime.engine.room import fitted
-from laptime.engine.scores import require_scoring
 from laptime.errors import UsageError
 from laptime.optimizations import apply
 from laptime.optimizations.augment import Augmented

@@ -6,7 +6,6 @@ Boxes of padded or resized images are compared with their own in the same pixels
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,16 +13,6 @@ from typing import Any
 from torch import Tensor
 
 from laptime.data.box_tensors import BoxItem
-from laptime.errors import UsageError
-
-
-def require_scoring() -> None:
-    """Refuses to train without what measures quality; raises UsageError."""
-    if importlib.util.find_spec("pycocotools") is None:
-        raise UsageError(
-            "the workload detection measures its quality with pycocotools, which is not installed: "
-            "pip install 'laptime[detection]'."
-        )
 
 
 class Scorer:

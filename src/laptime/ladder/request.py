@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator
 from laptime.catalogue import DEVICES, find_preset, find_workload
 from laptime.catalogue.own import is_own, resolved, with_findings
 from laptime.data.limits import check_limits
-from laptime.devices import cuda_devices
+from laptime.devices import cuda_devices, require_scoring
 from laptime.entries import Preset
 from laptime.errors import UsageError, shorten, without_secrets
 from laptime.ladder.ranks import check_ranks, ranks_of
@@ -167,6 +167,8 @@ def check_variant(request: LadderRequest, variant: Variant, data: DataSpec | Non
     entry = find_workload(request.workload)
     if entry.boxes and request.launcher == "kubernetes":
         raise UsageError(f"--launcher kubernetes is not for {entry.name}: its store of files is not sent to pods.")
+    if entry.boxes:
+        require_scoring()  # else a child would find out, after all data is fetched
     there = ranks_there(request.launcher)
     if data is None and is_own(request.workload):
         ranks = ranks_of(variant, there)

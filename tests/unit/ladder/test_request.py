@@ -3,7 +3,8 @@
 import pytest
 
 from laptime.catalogue import find_preset, find_workload
-from laptime.ladder.request import make_request, make_spec
+from laptime.errors import UsageError
+from laptime.ladder.request import check_variant, make_request, make_spec
 from laptime.spec import DataSpec
 from laptime.variants import resolve
 
@@ -39,3 +40,12 @@ def test_other_presets_profile_each_variant(asked):
 
 def test_a_variant_that_is_named_is_profiled():
     assert profiled("cpu-products", workload="eurosat", variants=("cpu-products",)) == "full"
+
+
+def test_a_detector_without_what_judges_it_is_refused_before_its_data_is_fetched(monkeypatch):
+    baseline = resolve("cpu-baseline", workload="detection")
+    check_variant(make_request(workload="detection"), baseline)
+    monkeypatch.setattr("laptime.devices.find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r"pip install 'laptime\[detection\]'"):
+        check_variant(make_request(workload="detection"), baseline)
+    check_variant(make_request(workload="cifar"), resolve("cpu-baseline"))

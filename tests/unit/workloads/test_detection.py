@@ -271,7 +271,7 @@ def test_too_little_memory_means_fewer_workers_and_a_note(stored, small, monkeyp
 
 
 def test_without_pycocotools_one_sentence(stored, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("laptime.devices.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'laptime\[detection\]'"):
         open_data(spec_of(stored))
 
