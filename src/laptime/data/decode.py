@@ -218,7 +218,8 @@ def _upright(image: Image.Image) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # what else is wrong in the block is nobody's business here
-            turn = _TURNS.get(int(image.getexif().get(_ORIENTATION, 1)))
+            said = image.getexif().get(_ORIENTATION)
+        turn = _TURNS.get(said) if isinstance(said, int) else None
     except Exception:  # of damaged blocks anything: SyntaxError, struct.error, KeyError, ...
         turn = None
     return image if turn is None else image.transpose(turn)
