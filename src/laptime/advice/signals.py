@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from laptime.records.breakdown import LayoutRecord, PassRecord, PrecisionRecord, UpdateRecord
-from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow
+from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow, UnusedGraph
 from laptime.spec import OptimizationSpec
 
 
@@ -51,6 +51,7 @@ class Signals:
         shorter: forward and backward as they are and in bf16, timed by themselves.
         trained: forward and backward of training at two batch sizes, timed by themselves.
         trace_steps: how many steps the trace's means rest on.
+        unused_graph: operators that autograd recorded for a backward which never came.
         rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
         rank_own_ms: by rank, what it takes less its waiting for others in the exchange, all parts of a step.
         bf16_gain, compile_gain: speed with over speed without, as a probe on this machine measured it.
@@ -124,6 +125,7 @@ class Signals:
     elementwise_calls: float | None = None
     elementwise_ms: float | None = None
     optimizer_calls: float | None = None
+    unused_graph: UnusedGraph | None = None
     rank_compute_ms: tuple[float, ...] | None = None
     rank_own_ms: tuple[float, ...] | None = None
     bf16_gain: float | None = None

@@ -279,4 +279,7 @@ def with_sources(summary: TraceSummary, stacks: TraceSummary) -> TraceSummary:
         for row in summary.operators
     )
     missing = tuple(m for m in summary.missing if m != "stacks" or not lines)
-    return summary.model_copy(update={"operators": rows, "missing": missing})
+    unused = summary.unused_graph
+    if unused is not None and stacks.unused_graph is not None and not unused.sources:
+        unused = unused.model_copy(update={"sources": stacks.unused_graph.sources})
+    return summary.model_copy(update={"operators": rows, "missing": missing, "unused_graph": unused})

@@ -35,6 +35,7 @@ from laptime.records.trace import (
     OperatorRow,
     SyncRow,
     TraceSummary,
+    UnusedGraph,
 )
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "Status",
     "SyncRow",
     "TraceSummary",
+    "UnusedGraph",
     "UpdateRecord",
     "Withheld",
     "read_ladder",

@@ -131,6 +131,30 @@ class CollectiveRow(Readable):
     exposed_ms: float = 0.0
 
 
+class UnusedGraph(Readable):
+    """Operators of forward passes that autograd recorded and no backward went through; counts of a step that has such.
+
+    Only convolutions and matrix products make a forward pass: steps with none of them unused count as steps without.
+
+    Attributes:
+        steps: how many of the recorded steps have such operators; 0 where every graph was used.
+        operators: those that were recorded for nothing.
+        matrix_work: convolutions and matrix products among them.
+        share: of all operators that were recorded.
+        ms: host time of those operators, of which recording is a small part.
+        regions: where they lie, most first.
+        sources: the user's lines, most first, where the trace has stacks: the nearest that no used operator comes from.
+    """
+
+    steps: int = 0
+    operators: float = 0.0
+    matrix_work: float = 0.0
+    share: float = 0.0
+    ms: float = 0.0
+    regions: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
 class TraceSummary(Readable):
     """A trace in numbers.
 
@@ -152,6 +176,7 @@ class TraceSummary(Readable):
         optimizer_ms: of the optimizer's step; None where the trace does not show it.
         optimizer_calls: operators or kernels that it took in a step.
         gc_ms: Python's garbage collector; None where not recorded.
+        unused_graph: None where the trace has no numbers of autograd's nodes, or no backward, and of older summaries.
         rank, world: of a distributed trace.
         missing: what the trace does not hold, so that rules that need it abstain: `shapes`, `stacks`, `memory`,
             `regions`, `device`.
@@ -180,6 +205,7 @@ class TraceSummary(Readable):
     optimizer_ms: float | None = None
     optimizer_calls: float | None = None
     gc_ms: float | None = None
+    unused_graph: UnusedGraph | None = None
     rank: int | None = None
     world: int | None = None
     missing: tuple[str, ...] = ()

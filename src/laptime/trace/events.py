@@ -36,7 +36,7 @@ _FILLS = (
     "randn_like empty lift_fresh"
 )
 FILLS = frozenset(f"aten::{name}" for name in _FILLS.split())
-# What a row says beside time, place and name: its last four values.
+# What a row says beside time, place and name: its last values, less the sequence number.
 Detail = tuple[str, str, str, int]
 _NONE: Detail = ("", "", "", -1)
 # Its own class's `__new__` takes twice as long, by name.
@@ -71,6 +71,8 @@ class Event(NamedTuple):
         shapes: of the inputs; of an operator in FILLS the shape that it makes.
         dtype, window: of convolutions and matrix products, see `OperatorRow`.
         size: bytes of a copy or a collective; -1 where not known.
+        sequence: autograd's count of nodes as an operator was told it, from 1; that of the node that a function of a
+            backward goes through, negative; 0 of neither.
     """
 
     begin: float
@@ -84,6 +86,7 @@ class Event(NamedTuple):
     dtype: str
     window: str
     size: int
+    sequence: int
 
     @property
     def end(self) -> float:
@@ -143,7 +146,8 @@ class Reducer:
         external = int(args.get("External id") or args.get("external id") or 0) & _63_BITS
         correlation = int(args.get("correlation") or 0) & _63_BITS
         detail = self._details.get(kind, _device)(name, args) if args else _NONE
-        return _new(Event, (begin - self._base, dur, kind, lane, external, correlation, name, *detail))
+        sequence = _sequence(args) if kind == OP and "Sequence number" in args else 0
+        return _new(Event, (begin - self._base, dur, kind, lane, external, correlation, name, *detail, sequence))
 
     def _op(self, name: str, args: dict[str, Any]) -> Detail:
         dims = args.get("Input Dims", args.get("Input dims"))
@@ -194,6 +198,11 @@ def is_users(path: str) -> bool:
     if not path or path[0] == "<" or "-packages/" in path or "/lib/python3" in path:
         return False
     return path.removeprefix("./").partition("/")[0].removesuffix(".py") not in _LIBRARIES
+
+
+def _sequence(args: dict[str, Any]) -> int:
+    number = (int(args["Sequence number"]) + 1) & _63_BITS
+    return -number if args.get("Fwd thread id") else number
 
 
 def _note(name: str, args: dict[str, Any]) -> Detail:

@@ -26,6 +26,7 @@ class Node:
         step: number of the step it lies in, from 1; 0 before `Launches` has seen it.
         update: whether it lies in the step's optimizer.
         fresh: whether it moves what the host filled just before.
+        frame: the nearest Python frame around it that has a line of the user's.
     """
 
     event: Event
@@ -38,6 +39,7 @@ class Node:
     step: int = 0
     update: bool = False
     fresh: bool = False
+    frame: Node | None = field(default=None, repr=False)
 
     @property
     def self_us(self) -> float:
@@ -61,6 +63,14 @@ class Node:
             found.append(node)
             node = node.op
         return found
+
+    def lines(self) -> tuple[str, ...]:
+        """The user's lines that it comes from, the nearest first."""
+        found, frame = [], self.frame
+        while frame is not None:
+            found.append(frame.source)
+            frame = frame.frame
+        return tuple(found)
 
 
 def nest(events: Iterable[Event]) -> list[Node]:
@@ -91,6 +101,7 @@ def _below(event: Event, around: Node | None) -> Node:
         return Node(event, event.end, None, own)
     op = around if around.event.kind == OP else around.op
     node = Node(event, event.end, op, own or around.source)
+    node.frame = around if around.event.kind == FRAME and around.event.name else around.frame
     if op is not None and event.kind == OP:
         op.inner_us += event.dur if node.end <= op.end else max(0.0, op.end - event.begin)
         if op.heaviest is None or event.dur > op.heaviest.event.dur:

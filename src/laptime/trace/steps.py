@@ -17,7 +17,7 @@ LOADER = "enumerate(DataLoader)"
 OPTIMIZER = "Optimizer.step#"
 # What torch marks on its own, where the user named no regions.
 _MARKS = {"data": (LOADER,), "optimizer": ("Optimizer.step#", "Optimizer.zero_grad#")}
-_ENGINE = "autograd::engine::evaluate_function"
+ENGINE = "autograd::engine::evaluate_function"
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _regions(mark: Event, nodes: list[Node]) -> dict[str, list[Span]]:
 
 def _backward(nodes: list[Node]) -> list[Span]:
     """From the first function that the autograd engine ran to the last, on whatever thread."""
-    engine = [n.event for n in nodes if n.event.kind == OP and n.event.name.startswith(_ENGINE)]
+    engine = [n.event for n in nodes if n.event.kind == OP and n.event.name.startswith(ENGINE)]
     return [(engine[0].begin, max(e.end for e in engine))] if engine else []
 
 

@@ -67,9 +67,9 @@ class Store:
             Event(
                 *(b, d, kind, share(lane, lane), external, correlation),
                 *(share(name, name), share(shapes, shapes), share(dtype, dtype), share(window, window)),
-                size,
+                *(size, sequence),
             )
-            for b, d, kind, lane, external, correlation, name, shapes, dtype, window, size in self._asked(
+            for b, d, kind, lane, external, correlation, name, shapes, dtype, window, size, sequence in self._asked(
                 _BETWEEN, (begin, end)
             )
         ]

@@ -16,6 +16,7 @@ from laptime.trace.attribution import attribute
 from laptime.trace.collectives import Collectives
 from laptime.trace.device import Device
 from laptime.trace.events import DEVICE, NOTE, RUNTIME, Event, Reducer, is_step
+from laptime.trace.gradients import Gradients
 from laptime.trace.intervals import length
 from laptime.trace.operators import Operators
 from laptime.trace.reader import Told, TraceFile, untold
@@ -96,6 +97,7 @@ class Totals:
     shares: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     regions: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     operators: Operators = field(default_factory=Operators)
+    gradients: Gradients = field(default_factory=Gradients)
     optimizer_us: float = 0.0
     optimizer_ops: int = 0
     gc_us: float = 0.0
@@ -112,6 +114,7 @@ class Totals:
         for name, spans in step.regions.items():
             self.regions[name] += length(spans)
         self.operators.add(step)
+        self.gradients.add(step)
         self.collectives.add(step)
         if self.device is not None:
             self.device.add(step)
@@ -162,6 +165,7 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
         optimizer_ms=optimizer_us * per_step if optimizer_us else None,
         optimizer_calls=optimizer_calls / steps if optimizer_us else None,
         gc_ms=totals.gc_us * per_step if totals.gc_seen else None,
+        unused_graph=totals.gradients.found(),
         rank=_whole(ranks.get("rank")),
         world=_whole(ranks.get("world_size")),
         missing=missing,

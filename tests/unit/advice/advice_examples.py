@@ -8,7 +8,7 @@ from advice_loading import LOADING
 
 from laptime.advice.signals import Signals
 from laptime.records import LayoutRecord
-from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow
+from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow, UnusedGraph
 from laptime.spec import OptimizationSpec
 
 
@@ -64,6 +64,8 @@ def cpu(**changes: object) -> Signals:
         floor_share=0.3,
         operators=(OperatorRow(name="aten::mkldnn_convolution", self_ms=20.0, calls=20, shapes=CONV_LARGE),),
         collectives=(),
+        trace_steps=5,
+        unused_graph=UnusedGraph(),
         bf16_gain=0.5,
         compile_gain=0.5,
     )
@@ -116,6 +118,8 @@ _IDLE = KernelStats(calls=900, median_us=4.0, short=0.9, busy_ms=5.0, idle_ms=5.
 _MOVE = SyncRow(name="aten::copy_", calls=2.0, wait_ms=1.5, idle_after_ms=1.5, source="train.py:31")
 _SENT = _MOVE.model_copy(update={"copies": "HtoD"})
 _ITEM = SyncRow(name="aten::item", calls=1.0, wait_ms=6.0, idle_after_ms=1.5, source="train.py:40")
+
+_UNUSED = UnusedGraph(steps=5, operators=40, matrix_work=10, share=0.3, ms=9.0, sources=("train.py:31",))
 
 # Rule: signals on which it must say something, and ones close to them on which it must not.
 CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
@@ -248,6 +252,13 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         (cpu(), cpu(operators=(OperatorRow(name="aten::zero_", region="forward", self_ms=3.0, calls=62),))),
     ),
     "bias-before-norm": ((cpu(biased_before_norm=3),), (cpu(),)),
+    "kept-gradients": (
+        (cpu(unused_graph=_UNUSED), cpu(unused_graph=_UNUSED.model_copy(update={"steps": 2}))),
+        # Once in five recorded steps, a small part of the net, a metric.
+        tuple(
+            cpu(unused_graph=_UNUSED.model_copy(update=u)) for u in ({"steps": 1}, {"share": 0.06}, {"matrix_work": 1})
+        ),
+    ),
     "evaluation": ((cpu(evaluate_s=2.0),), (cpu(), cpu(evaluate_s=2.0, test_samples=2000))),
     "reads": ((cpu(read_ms=6.0),), (cpu(), gpu(read_ms=6.0))),
     "compile": (

@@ -126,6 +126,7 @@ def test_with_no_signals_every_rule_abstains_or_has_nothing_to_say():
         ("optimizer", "optimizer_kernel"),
         ("zero-grad", "operators"),
         ("bias-before-norm", "biased_before_norm"),
+        ("kept-gradients", "unused_graph"),
         ("evaluation", "passes"),
         ("reads", "read_ms"),
         ("compile", "forward_ms"),

@@ -6,6 +6,7 @@ from laptime.advice.outcome import Rule
 from laptime.advice.rules.batch import batch_size, memory
 from laptime.advice.rules.copies import created_on_cpu, pinned_copies, synchronisation
 from laptime.advice.rules.epoch import epoch_overhead, evaluation, first_batch, garbage_collection, worker_start
+from laptime.advice.rules.gradients import kept_gradients
 from laptime.advice.rules.hot import hot_operator
 from laptime.advice.rules.launches import compiling, launch_bound
 from laptime.advice.rules.layout import channels_last
@@ -34,6 +35,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("optimizer", optimizer),
     ("zero-grad", zero_grad),
     ("bias-before-norm", bias_before_norm),
+    ("kept-gradients", kept_gradients),
     ("evaluation", evaluation),
     ("reads", reads),
     ("compile", compiling),
