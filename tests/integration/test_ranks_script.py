@@ -25,6 +25,7 @@ from laptime.variants import Variant, resolve
 # Of 63 images the last batch is one of 15, which two ranks share unequally.
 TUNED = "cpu-baseline+resident+no-reads+large-batch:size=16+dead-taps+flip:mode=random+ema:every=1+ddp:tuned=true"
 FLAT = "cpu-baseline+resident+large-batch:size=16+flat-reduce+label-smoothing+threads:count=1"
+SELECTING = "cpu-baseline+large-batch:size=16+flip+ema:every=1+selective-backprop:keep=0.4:begin=0:end=1:every=3"
 PLAIN = "cpu-baseline+ddp"
 
 
@@ -73,7 +74,9 @@ def of_run(variant: Variant, data: DataSpec, folder: Path) -> list[tuple[float |
     return numbers_of(record)
 
 
-@pytest.mark.parametrize("name", [TUNED, FLAT])
+@pytest.mark.parametrize(
+    "name", [TUNED, FLAT, f"{SELECTING}+ddp:tuned=true", f"{SELECTING}+flat-reduce+label-smoothing"]
+)
 def test_a_script_of_two_ranks_trains_to_the_losses_of_the_run(name, images, tmp_path):
     found = of_script(print_script(resolve(name), "cifar"), ["--data", images.path], tmp_path)
     assert_equal(found, of_run(resolve(name), images, tmp_path / "run"))

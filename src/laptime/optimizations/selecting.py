@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
@@ -82,11 +82,11 @@ def selective_backprop(recipe: Recipe, options: Options) -> Recipe:
             f"selective-backprop needs the loss of each sample, and that of {recipe.workload.name} is a mean: leave "
             "it out."
         )
-    first, after = (math.ceil(share * recipe.epochs - _ROUNDING) for share in (begin, end))
+    first, after = _span(recipe.epochs, begin, end)
     if first == after:
         note = f"all samples train: {recipe.epochs} epochs leave none for a part of them"
         return replace(recipe, notes=(*recipe.notes, note))
-    shares = tuple(keep if first <= epoch < after else 1.0 for epoch in range(recipe.epochs))
+    shares = shares_by_epoch(recipe.epochs, keep, begin, end)
     note = f"{keep:.0%} of each batch train in epochs {first + 1} to {after} of {recipe.epochs}"
     return replace(
         recipe,
@@ -94,6 +94,17 @@ def selective_backprop(recipe: Recipe, options: Options) -> Recipe:
         selection=Selection(shares, every),
         notes=(*recipe.notes, note),
     )
+
+
+def shares_by_epoch(epochs: int, keep: float, begin: float, end: float) -> tuple[float, ...]:
+    """Share of each batch that trains, by epoch; `laptime explain --code` prints it."""
+    first, after = _span(epochs, begin, end)
+    return tuple(keep if first <= epoch < after else 1.0 for epoch in range(epochs))
+
+
+def _span(epochs: int, begin: float, end: float) -> tuple[int, int]:
+    """The first epoch that selects, and the first after it that does not; from 0."""
+    return math.ceil(begin * epochs - _ROUNDING), math.ceil(end * epochs - _ROUNDING)
 
 
 def _selective(forward: Forward, losses: LossesBySample) -> Forward:
@@ -119,11 +130,14 @@ def _alone(net: nn.Module) -> nn.Module:
     return inner
 
 
-def _part(batch: Batch, chosen: torch.Tensor) -> Batch:
-    nhwc = batch.inputs.is_contiguous(memory_format=torch.channels_last)
-    layout = torch.channels_last if nhwc else torch.contiguous_format
-    inputs = batch.inputs[chosen].contiguous(memory_format=layout)
-    return replace(batch, inputs=inputs, labels=batch.labels[chosen], trained=None)
+def _part(batch: Batch, chosen: Tensor) -> Batch:
+    return replace(batch, inputs=taken(batch.inputs, chosen), labels=batch.labels[chosen], trained=None)
+
+
+def taken(images: Tensor, chosen: Tensor) -> Tensor:
+    """Some images [B, C, H, W] by index [K], in the memory format of all."""
+    nhwc = images.is_contiguous(memory_format=torch.channels_last)
+    return images[chosen].contiguous(memory_format=torch.channels_last if nhwc else torch.contiguous_format)
 
 
 @contextlib.contextmanager

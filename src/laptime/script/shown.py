@@ -35,6 +35,7 @@ PRINTED: tuple[str, ...] = (
     "linear-decay",
     "decay",
     "label-smoothing",
+    "selective-backprop",
     "flip",
     "crop",
     "progressive-resizing",
@@ -54,7 +55,6 @@ REFUSED: dict[str, str] = {
     "fixed-shapes": _DETECTION,
     "folded-norms": _DETECTION,
     "gathered-rois": _DETECTION,
-    "selective-backprop": "its step is two forward passes with a choice between them, and a script shows one of one",
     "lightning": "Lightning's Trainer runs the loop, which a script of torch alone can't show",
 }
 

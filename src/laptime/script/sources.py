@@ -81,6 +81,7 @@ _IMPORTS = (
     ("from torch import {}", "Tensor", "nn"),
     ("from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import {}", "bf16_compress_hook"),
     ("from torch.nn import functional as F", "F"),
+    ("from torch.nn.modules.batchnorm import {}", "_BatchNorm"),
     ("from torch.nn.parallel import {}", "DistributedDataParallel"),
     ("from torch.optim import {}", "Optimizer"),
     ("from torch.optim.lr_scheduler import {}", "LambdaLR", "OneCycleLR"),

@@ -31,12 +31,16 @@ SET = {
 CPU = [
     n for n in PRINTED if "cpu" in find_optimization(n).devices and n not in ("compile", "bf16", "ddp", "flat-reduce")
 ]
+# Both kinds of steps in both epochs, beside what changes batch, loss and images.
+SELECTING = "selective-backprop:keep=0.4:begin=0:end=1:every=2+large-batch:size=8+label-smoothing+flip+ema:every=1"
 TOGETHER = "cpu-optimized+products:layers=all+large-batch:size=16+threads:count=1"
 VARIANTS = [
     "cpu-baseline",
     *(f"cpu-baseline+{SET.get(n, n)}" for n in CPU),
     TOGETHER,
     "cpu-baseline+large-batch:size=16:schedule=linear+crop:mode=reflect:pixels=3+channels-last",
+    f"cpu-baseline+{SELECTING}",
+    f"cpu-baseline+{SELECTING}+resident+no-reads+channels-last+crop+progressive-resizing+onecycle",
     f"{TOGETHER}+decay+flip:mode=random+crop+linear-decay:factor=0.5+ema:every=1+label-smoothing+progressive-resizing",
 ]
 UNJUDGED = TUPLE.replace("(scores.argmax(1) == y).float().mean()", "None")
@@ -86,6 +90,8 @@ def test_an_unknown_workload_is_refused():
 
 def test_what_is_printed_is_tidy(tmp_path):
     names = ["cpu-optimized", "cuda-optimized", "cuda-baseline+graph+fp16+pinned", "cpu-baseline+flip+ema+decay"]
+    names += [f"cpu-baseline+{SELECTING}+{more}" for more in ("bf16+compile", "ddp", "flat-reduce+crop+no-reads")]
+    names += [f"cuda-baseline+{SELECTING}+fp16"]
     for workload in ("cifar", "eurosat"):
         for name in PRINTED:
             (tmp_path / f"{workload}_{name}.py").write_text(printed_with(name, workload), encoding="utf-8")
@@ -140,8 +146,8 @@ def test_a_script_trains_to_the_losses_of_the_run(name, printed, store, tmp_path
 
 
 @pytest.mark.bf16
-def test_a_script_trains_to_the_losses_of_the_run_in_bf16(store, tmp_path):
-    name = "cpu-baseline+bf16"
+@pytest.mark.parametrize("name", ["cpu-baseline+bf16", f"cpu-baseline+bf16+{SELECTING}"])
+def test_a_script_trains_to_the_losses_of_the_run_in_bf16(name, store, tmp_path):
     found = run_scripts(tmp_path, {name: (print_script(resolve(name), "cifar"), ["--data", store.path])})[name]
     assert_equal(found, losses_of(resolve(name), "cifar", store, tmp_path / "run"))
 
