@@ -56,6 +56,7 @@ _IMPORTS = (
     ("import copy", "copy"),
     ("import csv", "csv"),
     ("import ctypes", "ctypes"),
+    ("import gc", "gc"),
     ("import importlib", "importlib"),
     ("import inspect", "inspect"),
     ("import io", "io"),

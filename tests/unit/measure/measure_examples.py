@@ -1,13 +1,15 @@
 """A recipe that trains in milliseconds."""
 
+import itertools
 from dataclasses import replace
 
 from tests.unit.conftest import make_data, make_spec
 from torch import nn
 
-from laptime.engine.build import make_recipe
+from laptime.engine.build import build, make_recipe
+from laptime.engine.loop import train_epoch
 from laptime.optimizations import apply
-from laptime.optimizations.base import Recipe
+from laptime.optimizations.base import Recipe, unmarked
 from laptime.spec import OptimizationSpec
 
 
@@ -18,3 +20,19 @@ def tiny_recipe(*names: str, **options) -> Recipe:
     recipe = make_recipe(spec, make_data(train=28, test=6, size=8), ())
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
     return apply(replace(recipe, model=net), chosen)
+
+
+def built(*names, **changes):
+    """A run of batches of 4 after its first epoch; its net draws random numbers."""
+    recipe = replace(tiny_recipe(*names), batch_size=4, data=make_data(train=64, test=6, size=8))
+    recipe = replace(recipe, model=nn.Sequential(recipe.model, nn.Dropout(0.3)), **changes)
+    parts = build(recipe, unmarked)
+    for _ in train_epoch(parts, 0):
+        pass
+    return parts, recipe
+
+
+def ticking(seconds=0.001):
+    """A clock that goes on a little whenever it is asked."""
+    ticks = itertools.count()
+    return lambda: seconds * next(ticks)

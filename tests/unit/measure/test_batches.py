@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from dataclasses import replace
 
 import pytest
 import torch
-from measure_examples import tiny_recipe
-from tests.unit.conftest import make_data
+from measure_examples import built, ticking
 from torch import Tensor, nn
 
-from laptime.engine.build import build
-from laptime.engine.loop import train_epoch
 from laptime.measure import batches
 from laptime.measure.batches import Limits, measure_batches, other_size
 from laptime.optimizations.base import unmarked
@@ -26,22 +22,6 @@ WIDE = Limits(step_ms=5.0, activations_mib=0.01)
 def large(monkeypatch):
     """A large batch of 16, which data of 64 are enough for."""
     monkeypatch.setattr("laptime.catalogue.LARGE_BATCHES", {"cpu": 16})
-
-
-def built(*names, **changes):
-    """A run of batches of 4 after its first epoch; its net draws random numbers."""
-    recipe = replace(tiny_recipe(*names), batch_size=4, data=make_data(train=64, test=6, size=8))
-    recipe = replace(recipe, model=nn.Sequential(recipe.model, nn.Dropout(0.3)), **changes)
-    parts = build(recipe, unmarked)
-    for _ in train_epoch(parts, 0):
-        pass
-    return parts, recipe
-
-
-def ticking(seconds=0.001):
-    """A clock that goes on a little whenever it is asked."""
-    ticks = itertools.count()
-    return lambda: seconds * next(ticks)
 
 
 def sizes(found):

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from dataclasses import replace
 
 import pytest
 import torch
-from measure_examples import tiny_recipe
-from tests.unit.conftest import make_data
-from torch import nn
+from measure_examples import built, ticking
 
-from laptime.engine.build import build
-from laptime.engine.loop import train_epoch
 from laptime.measure import precision
 from laptime.measure.batches import Limits
 from laptime.measure.precision import measure_bf16
-from laptime.optimizations.base import unmarked
 
 SHORT = Limits(step_ms=5.0)
 
@@ -26,20 +20,6 @@ SHORT = Limits(step_ms=5.0)
 def with_instructions(monkeypatch):
     """As on a CPU that has them; what a net of a few weights takes without is no matter here."""
     monkeypatch.setattr(precision, "emulates_bf16", lambda: False)
-
-
-def built(*names, **changes):
-    recipe = replace(tiny_recipe(*names), batch_size=4, data=make_data(train=16, test=6, size=8))
-    recipe = replace(recipe, model=nn.Sequential(recipe.model, nn.Dropout(0.3)), **changes)
-    parts = build(recipe, unmarked)
-    for _ in train_epoch(parts, 0):
-        pass
-    return parts, recipe
-
-
-def ticking(seconds=0.001):
-    ticks = itertools.count()
-    return lambda: seconds * next(ticks)
 
 
 @pytest.mark.parametrize("names", [(), ("resident", "channels-last"), ("no-reads", "fused-optimizer")])
