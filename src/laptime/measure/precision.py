@@ -1,4 +1,7 @@
-"""What forward and backward of a training step take as they are, and in bf16: by turns, on the run's own net and batch.
+"""What forward and backward of a training step take as they are, and in bf16, on the run's own net and batch.
+
+A training stays in one format, so blocks of passes take turns and the first pass of each does not count: pass by pass,
+each format would meet memory and caches as the other left them, which hid half of what bf16 gains (docs/log.md).
 
 A probe times steps that other optimizations have shaped: of a plain net at a small batch, whose casts and small kernels
 weigh more, its ratio promised two to three times what bf16 brought (docs/log.md, 2026-11-25).
@@ -20,8 +23,9 @@ from laptime.optimizations.graph import GraphStep
 from laptime.optimizations.precision import under_autocast
 from laptime.records import PrecisionRecord
 
-_ROUNDS = 8
-_LEAST_ROUNDS = 3
+_ROUNDS = 4
+_LEAST_ROUNDS = 2
+_BLOCK = 4
 # Ampere, the first generation with units for bf16.
 _HAS_BF16 = 8
 
@@ -29,7 +33,7 @@ _HAS_BF16 = 8
 def measure_bf16(
     parts: Parts, recipe: Recipe, epoch: int, limits: Limits, clock: Callable[[], float] = perf_counter
 ) -> PrecisionRecord | None:
-    """Times forward and backward in fp32 and under bf16 autocast; medians of rounds by turns, after one of each.
+    """Times forward and backward in fp32 and under bf16 autocast; medians over blocks by turns.
 
     Buffers, gradients and random numbers are put back.
 
@@ -37,7 +41,7 @@ def measure_bf16(
         parts: of the run.
         recipe: what they were built from.
         epoch: whose first batch is taken.
-        limits: of time; four rounds are done whatever they take, so steps must be short enough for those.
+        limits: of time; two blocks of each are done whatever they take, so steps must be short enough for those.
         clock: seconds.
 
     Returns:
@@ -48,18 +52,21 @@ def measure_bf16(
     fixed = recipe.compiled or recipe.world.size > 1 or isinstance(parts.step, GraphStep)
     if fixed or recipe.precision != "fp32" or not _has_bf16(parts.device):
         return None
-    if limits.step_ms is None or 2e-3 * (_LEAST_ROUNDS + 1) * limits.step_ms > limits.budget_s:
+    if limits.step_ms is None or 2e-3 * _LEAST_ROUNDS * _BLOCK * limits.step_ms > limits.budget_s:
         return None
     given = batch_of(parts, epoch)
     if given is None:
         return None
     shorter = under_autocast(parts.forward, parts.device.type, "bf16")
+    own_s, bf16_s = list[float](), list[float]()
     with put_back(parts):
-        timed, begin, rounds = Passes(parts, given, clock), clock(), list[tuple[float, float]]()
-        while len(rounds) <= _LEAST_ROUNDS or (len(rounds) <= _ROUNDS and clock() - begin < limits.budget_s):
-            rounds.append((timed(len(given)), timed(len(given), shorter)))
-    own_s, bf16_s = (median(seconds) for seconds in zip(*rounds[1:], strict=True))
-    return PrecisionRecord(own_ms=1e3 * own_s, bf16_ms=1e3 * bf16_s)
+        timed, begin = Passes(parts, given, clock), clock()
+        for done in range(_ROUNDS):
+            if done >= _LEAST_ROUNDS and clock() - begin >= limits.budget_s:
+                break
+            own_s += [timed(len(given)) for _ in range(_BLOCK)][1:]
+            bf16_s += [timed(len(given), shorter) for _ in range(_BLOCK)][1:]
+    return PrecisionRecord(own_ms=1e3 * median(own_s), bf16_ms=1e3 * median(bf16_s))
 
 
 def _has_bf16(device: torch.device) -> bool:

@@ -105,7 +105,7 @@ def test_bf16_rests_on_its_trial_and_not_on_a_probe_of_other_steps():
     both, trial = 90.0, PrecisionRecord(own_ms=80.0, bf16_ms=60.0)
     told = replace(SHARED, precision="fp32", forward_ms=30.0, backward_ms=60.0, bf16_gain=2.0)
     found = precision(replace(told, shorter=trial))
-    assert found.gain_ms == pytest.approx((0.85 * 0.25 * both, 1.1 * 0.25 * both))
+    assert found.gain_ms == pytest.approx((0.19 * both, 0.31 * both))
     assert "80.0 ms in fp32 and 60.0 ms in bf16" in found.evidence[1]
     probed = precision(told)
     assert probed.gain_ms[0] > found.gain_ms[1]

@@ -36,21 +36,21 @@ def test_both_formats_are_timed_by_turns_and_the_run_is_left_as_it_was(names):
     random = torch.random.get_rng_state()
     found = measure_bf16(parts, recipe, 0, SHORT, ticking())
     assert (found.own_ms, found.bf16_ms) == pytest.approx((1.0, 1.0))
-    assert seen == [False, True] * (len(seen) // 2)
+    assert seen == ([False] * 4 + [True] * 4) * 4
     assert all(torch.equal(v, before[0][k]) for k, v in parts.model.state_dict().items())
     assert str(parts.optimizer.state_dict()) == str(before[1])
     assert {p.grad for p in parts.model.parameters()} == {None}
     assert torch.equal(torch.random.get_rng_state(), random)
 
 
-def test_the_first_round_does_not_count_and_time_ends_the_rounds(monkeypatch):
-    taken = iter([9.0, 9.0, *[0.004, 0.003] * 20])
+def test_the_first_pass_of_a_block_does_not_count_and_time_ends_the_blocks(monkeypatch):
+    taken = iter([9.0, *[0.004] * 3, 9.0, *[0.003] * 3] * 4)
     monkeypatch.setattr(precision.Passes, "__call__", lambda *_: next(taken))
     parts, recipe = built()
     slow = replace(SHORT, step_ms=1.0, budget_s=0.5)
     found = measure_bf16(parts, recipe, 0, slow, ticking(1.0))
     assert (found.own_ms, found.bf16_ms) == (4.0, 3.0)
-    assert len(list(taken)) == 34  # four rounds, whatever the clock says
+    assert len(list(taken)) == 16  # two blocks of each, whatever the clock says
 
 
 def test_where_it_would_tell_nothing_nothing_is_timed(monkeypatch):

@@ -26,8 +26,9 @@ _HAS_BF16 = 8
 # bf16 over fp32 on a GPU that nobody measured: over TF32, which torch allows convolutions by default, and over fp32
 # proper, to which large products alone gain more than this.
 _RATES = (2.0, 4.0)
-# A trial on the run's own net and batch, of the passes that the step takes; below the least the two formats are alike.
-_TRIED = (0.85, 1.1)
+# A trial of the passes and trainings in both formats came out this far apart, of the passes' time (docs/log.md); below
+# the least the two formats are alike.
+_TRIED = 0.06
 _LEAST_SHARE = 0.03
 _IN_FP32 = "Forward and backward run in fp32: let autocast run convolutions and matrix products in bf16."
 _ONLY_A_PROBE = "on a CPU only a probe says what bf16 brings to a step (laptime optimize runs one)"
@@ -129,7 +130,7 @@ def _tried(s: Signals, step: float, trial: PrecisionRecord) -> Outcome:
         "precision",
         _IN_FP32,
         (f"forward and backward take {both:.1f} of {step:.1f} ms a step", words),
-        (_TRIED[0] * share * both, min(_TRIED[1] * share, 1.0) * both),
+        (max(0.0, share - _TRIED) * both, min(share + _TRIED, 1.0) * both),
         0.8,
         remedy="bf16",
         code=_autocast(s),
