@@ -11,7 +11,6 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +18,22 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.hooks import RemovableHandle
 
 from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
 from laptime.data.lightning_module import LightningWorkload
-from laptime.data.own import OwnData, OwnSplit, digest_of, open_own, told_with_line
-from laptime.data.own_refused import gathering, image_sizes, layout, not_resident, same, shapes, turned
+from laptime.data.own import OwnData, OwnSplit, digest_of, open_own
+from laptime.data.own_import import told_with_line
+from laptime.data.own_refused import copying, gathering, image_sizes, layout, not_resident, same, shapes, turned
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
-from laptime.trees import Tree, mapped, samples, tensors
+from laptime.trees import Tree, samples, tensors
 from laptime.user_code import place_in
-from laptime.workloads.base import Batch
-from laptime.workloads.own import Kind, answered, clip_norm, evaluated, has_evaluation, probe_optimizer, takes
+from laptime.workloads.own import Kind, clip_norm, evaluated, has_evaluation, probe_optimizer, takes
+from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
 # Test samples that an evaluation is tried on, at most.
@@ -59,7 +58,7 @@ def inspect(name: str) -> DataSpec:
     batch = _batch(data, data.train, indices)
     again = _batch(data, data.train, list(reversed(indices)))
     judged_on = _batch(data, data.test, range(min(_ITEMS, len(data.test))))
-    stepped = _step(data, mapped(batch, torch.clone), judged_on)  # a loss may change its batch in place
+    step = stepped(data, batch, judged_on)
     others = [again, *_others(data, data.train, samples(batch))]
     tests = [judged_on, *_others(data, data.test, samples(judged_on))]
     refused = {
@@ -67,9 +66,10 @@ def inspect(name: str) -> DataSpec:
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
         **not_resident(data.train, batch, again),
         **image_sizes(batch, others + tests),
-        **layout(stepped.model, batch),
+        **layout(step.model, batch),
         **shapes(batch, others),
-        **gathering(stepped.outputs, samples(batch)),
+        **gathering(step.outputs, samples(batch)),
+        **copying(step.uncopied),
         **_optimizer(data, rate),
         **_schedule(data, rate, -(-len(data.train) // batch_size)),
         **refused_workers(data),
@@ -87,7 +87,7 @@ def inspect(name: str) -> DataSpec:
             name=own_name,
             batch_size=batch_size,
             learning_rate=rate,
-            quality=_evaluation(data, stepped.model) or ("accuracy" if stepped.judged else "loss"),
+            quality=_evaluation(data, step.model) or ("accuracy" if step.judged else "loss"),
             refused=refused,
             file=digest_of(file),
             lightning=isinstance(data.workload, LightningWorkload),
@@ -116,11 +116,11 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
     which = "training" if split is data.train else "test"
     items = []
     for index in indices:
-        with told_with_line(f"reading item {index} of the {which} data", data.file):
+        with told_with_line(f"reading item {index} of the {which} data", data.file, *item_makers(split)):
             items.append(split.dataset[index])
     shapes = [[tuple(t.shape) for t in tensors(item)] for item in items]
     try:
-        with told_with_line(f"making a batch of {len(items)} items of the {which} data", data.file):
+        with told_with_line(f"making a batch of {len(items)} items of the {which} data", data.file, split.collate):
             found = split.collate(items)
     except RunError as error:
         other = next((i for i, s in enumerate(shapes) if s != shapes[0]), None)
@@ -151,58 +151,13 @@ def _others(data: OwnData, split: OwnSplit, count: int) -> Iterator[Tree]:
     return (_batch(data, split, range(begin, begin + count)) for begin in ((whole - count) // 2, whole - count))
 
 
-@dataclass(frozen=True)
-class _Stepped:
-    """What one step forward and back has shown.
-
-    Attributes:
-        model: the net, in training mode.
-        outputs: what it gave, each time that the loss called it.
-        judged: whether the loss gives an accuracy in evaluation.
-    """
-
-    model: nn.Module
-    outputs: Sequence[Tree]
-    judged: bool
-
-
-def _step(data: OwnData, batch: Tree, test_batch: Tree) -> _Stepped:
-    torch.manual_seed(0)
-    with told_with_line("model()", data.file):
-        model = data.workload.model()
-        if not isinstance(model, nn.Module):
-            made = place_in(data.file, (), (data.workload.model,))
-            raise RunError(f"model() of {data.file.name} gave {type(model).__name__}{made}: return a torch.nn.Module.")
-    outputs: list[Tree] = []
-    with told_with_line("loss()", data.file), _noted(model, outputs):
-        loss, accuracy = answered(data.workload, model.train(), Batch(batch), data.file)
-        value, share = loss.item(), 0.0 if accuracy is None else accuracy.item()
-    line = f"loss() of {data.file.name}{place_in(data.file, (), (data.workload.loss,))}"
-    if not math.isfinite(value):
-        raise RunError(f"{line} gave {value} on the first batch: look at its inputs and at the loss.")
-    if not 0 <= share <= 1:
-        raise RunError(f"{line} gave {share:g} as accuracy: return a share from 0 to 1, or the loss alone.")
-    if not loss.requires_grad:
-        raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
-    with told_with_line("backward through loss()", data.file):
-        loss.backward()
-    with told_with_line("loss() on the test data", data.file), torch.no_grad():
-        _, judged = answered(data.workload, model.eval(), Batch(test_batch), data.file)
-    return _Stepped(model.train(), outputs, judged is not None)
-
-
-def _noted(model: nn.Module, outputs: list[Tree]) -> RemovableHandle:
-    """Within it, what a net gives is noted."""
-    return model.register_forward_hook(lambda _net, _given, output: outputs.append(output))
-
-
 def _evaluation(data: OwnData, model: nn.Module) -> Kind | None:
     """What the user's own evaluation gives, tried on samples spread over the test data; None without one."""
     if not has_evaluation(data.workload):
         return None
     count = len(data.test)
     chosen = torch.arange(0, count, -(-count // _EVALUATED)).split(data.batch_size)
-    with told_with_line("evaluate()", data.file), torch.inference_mode():
+    with told_with_line("evaluate()", data.file, getattr(data.workload, "evaluate", None)), torch.inference_mode():
         kind, _ = evaluated(data.workload, model.eval(), (data.test.batch(c.tolist()) for c in chosen), data.file)
     model.train()
     return kind
@@ -223,7 +178,7 @@ def _bytes(batch: Tree) -> bytes:
 
 def _optimizer(data: OwnData, rate: float) -> dict[str, str]:
     """What the user's optimizer has no kernels for; raises where it takes another learning rate."""
-    with told_with_line("optimizer()", data.file):
+    with told_with_line("optimizer()", data.file, getattr(data.workload, "optimizer", None)):
         made = probe_optimizer(data.workload, rate)
         taken = float(made.param_groups[0]["lr"])
     if not math.isclose(taken, rate):
@@ -250,7 +205,7 @@ def _schedule(data: OwnData, rate: float, steps: int) -> dict[str, str]:
         return {}
     optimizer = probe_optimizer(data.workload, rate)
     fixed = _beside_the_rate(optimizer)
-    with told_with_line("schedule()", data.file):
+    with told_with_line("schedule()", data.file, data.workload.schedule):
         made: Any = data.workload.schedule(optimizer, steps, 1)
         for _ in range(min(_STEPS, steps)):
             optimizer.step()

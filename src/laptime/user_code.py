@@ -14,7 +14,12 @@ _WORKER_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LONGEST = 300
 
 
-def complaint(error: BaseException, path: Path, makers: Iterable[object] = ()) -> str:
+def complaint(
+    error: BaseException,
+    path: Path,
+    makers: Iterable[object] = (),
+    blamed: Sequence[tuple[Path, int]] = (),
+) -> str:
     """What went wrong and where in the user's code: `ValueError: no label (train.py, line 12: raise ValueError(...))`.
 
     Args:
@@ -22,13 +27,14 @@ def complaint(error: BaseException, path: Path, makers: Iterable[object] = ()) -
         path: the user's file; where no line of it took part, one of a module beside it is named.
         makers: functions that made what the error is about, the likeliest first; the first of the user's is named where
             none of their lines took part.
+        blamed: files and lines that are known to be behind it, the innermost last; for where none took part in it.
 
     Returns:
         Without a full stop, and without a place where the user's code took no part in the error.
     """
     kind, text = _what(error)
     said = f"{kind}: {shorten(text, _LONGEST)}" if text else kind
-    return f"{said}{place_in(path, _places(error), makers)}"
+    return f"{said}{place_in(path, _of(path, _places(error)) or blamed, makers)}"
 
 
 def place_in(path: Path, places: Sequence[tuple[Path, int]], makers: Iterable[object] = ()) -> str:

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from laptime.data.lightning_optimizer import again, made_like, optimizer_of, rated
 from laptime.data.lightning_refused import is_lightning, left_out, line_of, overridden, refuse_what_needs_a_trainer
@@ -159,6 +159,11 @@ class LightningWorkload:
         where = f"{name}() ({line_of(function)})"
         if not isinstance(found, DataLoader):
             raise UsageError(f"{where} gives a {type(found).__name__}: give one DataLoader of torch's.")
+        if isinstance(found.dataset, IterableDataset):
+            raise UsageError(
+                f"{where} reads an IterableDataset ({type(found.dataset).__name__}), of which no sample can be drawn "
+                "by its number: give it a map-style data set."
+            )
         if type(found.batch_sampler) is not BatchSampler:
             raise UsageError(f"{where} has a batch_sampler of its own or none: give the DataLoader a batch_size.")
         sampler = found.sampler

@@ -77,7 +77,7 @@ def left_out(value: object) -> tuple[str, ...]:
 def _touched(value: object, file: Path) -> Iterator[tuple[str, int]]:
     """Attributes that a Trainer fills, in methods that are called, with their lines."""
     classes = {c.__name__ for c in _kind(value).__mro__}
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    for node in ast.parse(file.read_bytes()).body:
         if isinstance(node, ast.ClassDef) and node.name in classes:
             methods = [m for m in node.body if isinstance(m, ast.FunctionDef) and not m.name.startswith(_NEVER_CALLED)]
             for found in (n for method in methods for n in ast.walk(method) if isinstance(n, ast.Attribute)):

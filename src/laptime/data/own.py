@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import Subset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
 
 from laptime.data.lightning_module import MODULE, LightningWorkload, of_lightning
 from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
+from laptime.data.own_import import imported, told_with_line
 from laptime.draws import drawn, put_back_drawn, seed_all
-from laptime.errors import LaptimeError, RunError, UsageError, shorten
+from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
 from laptime.spec import DataSpec
 from laptime.trees import Tree, tensors
-from laptime.user_code import complaint, place_in
+from laptime.user_code import place_in
 
 _NEEDED = ("data", "model", "loss")
 # An object, a class that makes it, a function that gives the class: more calls than that are a mistake.
@@ -88,17 +86,6 @@ class OwnData:
         return int(getattr(self.workload, "batch_size", 32))
 
 
-@contextmanager
-def told_with_line(doing: str, file: Path) -> Iterator[None]:
-    """Tells errors of the user's code in one sentence with their line; raises RunError."""
-    try:
-        yield
-    except LaptimeError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a user's code raises
-        raise RunError(f"{doing} failed: {complaint(error, file)}.") from error
-
-
 def digest_of(file: Path) -> str:
     """SHA-256 of a file."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
@@ -115,7 +102,7 @@ def load_workload(file: Path, attribute: str) -> Workload:
             followed nor has the methods of `laptime.Workload`.
         RunError: the user's code failed.
     """
-    module = _imported(file)
+    module = imported(file)
     attribute, comma, data_name = attribute.partition(",")
     if not hasattr(module, attribute):
         mine = sorted(n for n, v in vars(module).items() if not n.startswith("_") and _made_in(v, module))
@@ -124,7 +111,7 @@ def load_workload(file: Path, attribute: str) -> Workload:
     found = given = getattr(module, attribute)
     for _ in range(_MOST_CALLS):
         if isinstance(found, type) or not _is_made(found):
-            with told_with_line(f"making the workload {attribute}", file):
+            with told_with_line(f"making the workload {attribute}", file, getattr(found, "__init__", None), found):
                 found = found()
     if is_lightning(found, MODULE):
         with told_with_line(f"setting {attribute} up", file):
@@ -148,31 +135,6 @@ def _is_made(found: Any) -> bool:
     return hasattr(found, "loss") or is_lightning(found, MODULE) or not callable(found)
 
 
-def _imported(file: Path) -> Any:
-    name, folder = file.stem, str(file.parent)
-    # As by `python train.py`: a parser of the user's finds no arguments of laptime's, in spawned loader workers either.
-    sys.argv = [str(file)]
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) != str(file):
-        raise UsageError(f"{file.name} has the name of another module ({name}) that is in use: rename the file.")
-    if folder not in sys.path:  # where a spawned worker looks for it, though it is imported here already
-        sys.path.insert(0, folder)
-    if known is not None:
-        return known
-    found = importlib.util.spec_from_file_location(name, file)
-    if found is None or found.loader is None:
-        raise UsageError(f"{file.name} can't be imported: give a Python file.")
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module
-    try:
-        with told_with_line(f"importing {file.name}", file):
-            found.loader.exec_module(module)
-    except RunError:
-        del sys.modules[name]
-        raise
-    return module
-
-
 def _made_in(value: object, module: Any) -> bool:
     return module.__name__ in (getattr(value, "__module__", None), type(value).__module__)
 
@@ -194,7 +156,7 @@ def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] =
     seed_all(_SEED)
     workload = load_workload(file, attribute)
     seed_all(_SEED)  # again, since a file that was imported before draws nothing
-    with told_with_line("data()", file):
+    with told_with_line("data()", file, workload.data):
         given = workload.data()
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise UsageError(
@@ -212,10 +174,20 @@ def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] =
 def _check_mapped(name: str, dataset: Any, made: tuple[Path, str]) -> None:
     """Raises UsageError for what is no data set with samples; `made` is the file and where in it the data come from."""
     file, place = made
-    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+    said = f"the {name} data of {file.name} are"
+    if isinstance(dataset, DataLoader):
+        raise UsageError(f"{said} a DataLoader{place}: return the data set in it, since laptime makes the loaders.")
+    if isinstance(dataset, IterableDataset):
         raise UsageError(
-            f"the {name} data of {file.name} are a {type(dataset).__name__} without __len__ and __getitem__{place}: "
-            "give a map-style data set, as torch.utils.data.Dataset is."
+            f"{said} an IterableDataset ({type(dataset).__name__}){place}, of which no sample can be drawn by its "
+            "number: give a map-style data set, a list of what it yields perhaps."
+        )
+    # torch's Dataset has a __getitem__ that only says that there is none.
+    lacking = [n for n in ("__len__", "__getitem__") if getattr(type(dataset), n, None) is getattr(Dataset, n, None)]
+    if lacking:
+        raise UsageError(
+            f"{said} a {type(dataset).__name__} without {' and '.join(lacking)}{place}: give a map-style data set, as "
+            "torch.utils.data.Dataset is."
         )
     if not len(dataset):
         raise UsageError(f"the {name} data of {file.name} are empty{place}: give at least one sample.")

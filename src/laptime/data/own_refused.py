@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from laptime.data.own import OwnSplit
 from laptime.trees import Tree, leaves, mapped, samples, tensors
 
+# What leaves the net that it was given alone and changes, averages or moves a copy.
+_COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", "ddp")
+
 
 def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     """Why training samples can't be read once and kept."""
@@ -81,6 +84,11 @@ def gathering(outputs: Sequence[Tree], count: int) -> dict[str, str]:
     if not all(leaf.dim() and len(leaf) == count for leaf in found):
         return {"dp": "its model gives a loss or more of a whole batch, and DataParallel gathers one from each GPU"}
     return {}
+
+
+def copying(uncopied: str) -> dict[str, str]:
+    """What works on a copy of the net, where there can be none for a reason."""
+    return dict.fromkeys(_COPYING, f"its net can't be copied ({uncopied})") if uncopied else {}
 
 
 def turned(batch: Tree, count: int) -> Tree:

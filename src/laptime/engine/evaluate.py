@@ -13,9 +13,11 @@ from laptime.data.box_tensors import BoxData, rows
 from laptime.data.own import OwnData, OwnSplit
 from laptime.data.tensors import Split
 from laptime.engine.scores import Scorer
+from laptime.errors import RunError
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.samples import in_order
+from laptime.user_code import place_in
 from laptime.workloads.base import Counts
 from laptime.workloads.own import evaluated, has_evaluation
 from laptime.world import ALONE
@@ -23,6 +25,8 @@ from laptime.world import ALONE
 # By device; a GPU of which a small batch uses a fraction takes larger ones.
 EVALUATION_BATCH = {"cpu": 500, "cuda": 2000}
 _TUTORIAL_BATCH = 32
+# How far a mean of shares may lie outside of 0 to 1.
+_ROUNDED = 1e-3
 
 
 def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
@@ -61,9 +65,24 @@ def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
             if counts.correct is not None:
                 found = torch.as_tensor(counts.correct)
                 correct = found if correct is None else correct + found
+        _check_share(recipe, correct, count)
         scores = scorer.scores() if scorer is not None else _own_scores(recipe, model, split, device)
     model.train()
     return Counts(loss, correct, count, scores)
+
+
+def _check_share(recipe: Recipe, correct: Tensor | None, count: int) -> None:
+    """Raises RunError where accuracies of a user's own are none, which the first samples need not have shown."""
+    data = recipe.data
+    if correct is None or not isinstance(data, OwnData):
+        return
+    share = correct.item() / max(1, count)
+    if share < -_ROUNDED or share > 1 + _ROUNDED:
+        place = place_in(data.file, (), (data.workload.loss,))
+        raise RunError(
+            f"loss() of {data.file.name}{place} gave {share:g} as accuracy on the test data: return a share from 0 to "
+            "1, or the loss alone."
+        )
 
 
 def _own_scores(

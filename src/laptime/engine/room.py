@@ -18,7 +18,7 @@ from laptime.engine.fits import free, place_of, step_fits
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.loader_room import room_for_workers
 from laptime.optimizations.samples import stand_in
-from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded
+from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded, shadow_of
 from laptime.processes import allowed_memory
 
 # Smaller batches fit wherever the net does.
@@ -89,7 +89,10 @@ def kept_bytes(recipe: Recipe) -> float | None:
     Returns:
         None where the net can't be run on shapes.
     """
-    model = copy.deepcopy(recipe.model).to("meta").train()
+    try:
+        model = shadow_of(recipe.model).train()
+    except ShapesUnknownError:
+        return None
     own = {p.untyped_storage()._cdata for p in model.parameters()}
     seen: dict[int, int] = {}
     batch = stand_in(recipe, SAMPLES)

@@ -18,6 +18,7 @@ from laptime.catalogue import (
     find_workload,
     options_of,
 )
+from laptime.data.own_import import module_place
 from laptime.script import lines
 from laptime.script.shown import require_printable
 from laptime.script.sources import imports_of, source
@@ -120,7 +121,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "lightning": base.lightning,
         "judged": base.judged,
         "collate": "workload.collate_fn" if base.lightning else "COLLATE",
-        "own_file": Path(subject.data.path).name if subject.data else "",
+        **_module(subject.data),
         "boxes": base.boxes,
         "nested": own or base.boxes,
         "side": 0 if own else find_workload(subject.workload).image_size,
@@ -208,6 +209,18 @@ def _own(data: DataSpec | None) -> str:
     if data is None or data.own is None:
         return ""
     return f"(Path({json.dumps(data.path, ensure_ascii=False)}), {json.dumps(data.own.attribute)})"
+
+
+def _module(data: DataSpec | None) -> dict[str, str]:
+    """How a user's file is imported: the expressions for its root and its name, and how Python would run it."""
+    if data is None:
+        return {}
+    file = Path(data.path)
+    _, name = module_place(file)
+    depth = name.count(".")
+    if not depth:
+        return {"own_root": "file.parent", "own_module": "file.stem", "own_run": f"python {file.name}"}
+    return {"own_root": f"file.parents[{depth}]", "own_module": json.dumps(name), "own_run": f"python -m {name}"}
 
 
 def _autocast(o: lines.Chosen, device: str) -> str:

@@ -1,0 +1,112 @@
+"""The module that a user's file is, and its import."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from laptime.errors import LaptimeError, RunError, UsageError
+from laptime.user_code import complaint
+
+
+@contextmanager
+def told_with_line(doing: str, file: Path, *makers: object) -> Iterator[None]:
+    """Tells errors of the user's code in one sentence with their line; raises RunError.
+
+    Args:
+        doing: what is done.
+        file: the user's.
+        makers: functions of the user's, named where none of their lines took part: one that is called with other
+            arguments than it takes, for instance.
+    """
+    try:
+        yield
+    except LaptimeError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a user's code raises
+        raise RunError(f"{doing} failed: {complaint(error, file, makers)}.") from error
+
+
+def module_place(file: Path) -> tuple[Path, str]:
+    """The folder that Python finds a user's module from, and the module's name.
+
+    A file with relative imports is part of a package, as under `python -m package.train`: the folder is the one that
+    holds the outermost package. Any other is a module of its own, as under `python train.py`.
+
+    Raises:
+        UsageError: its package is named as none can be.
+    """
+    depth = _highest_relative(file)
+    if not depth:
+        return file.parent, file.stem
+    folders = file.parents
+    while len(folders) > depth + 1 and all((folders[n] / "__init__.py").is_file() for n in (depth - 1, depth)):
+        depth += 1
+    names = [folder.name for folder in folders[:depth]]
+    wrong = next((name for name in names if not name or "." in name), None)
+    if wrong is not None:
+        raise UsageError(
+            f"{file.name} has relative imports, so its folder is a package, and {wrong or 'the root'!r} is no name of "
+            "one: rename the folder, or import without the leading dot."
+        )
+    return folders[depth], ".".join([*reversed(names), file.stem])
+
+
+def imported(file: Path) -> Any:
+    """Imports a user's file; modules beside it are found, as Python would find them for the user.
+
+    Raises:
+        UsageError: another module in use has its name, or its package's.
+        RunError: the user's code failed.
+    """
+    root, name = module_place(file)
+    # As by `python train.py`: a parser of the user's finds no arguments of laptime's, in spawned loader workers either.
+    sys.argv = [str(file)]
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__file__", None) != str(file):
+        raise UsageError(f"{file.name} has the name of another module ({name}) that is in use: rename the file.")
+    if str(root) not in sys.path:  # where a spawned worker looks for it, though it is imported here already
+        sys.path.insert(0, str(root))
+    if known is not None:
+        return known
+    package = name.rpartition(".")[0]
+    if package:
+        _import_package(package, root, file)
+    found = importlib.util.spec_from_file_location(name, file)
+    if found is None or found.loader is None:
+        raise UsageError(f"{file.name} can't be imported: give a Python file.")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    try:
+        with told_with_line(f"importing {file.name}", file):
+            found.loader.exec_module(module)
+    except RunError:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import_package(name: str, root: Path, file: Path) -> None:
+    outermost = name.partition(".")[0]
+    known = sys.modules.get(outermost)
+    if known is not None and str(root / outermost) not in getattr(known, "__path__", ()):
+        raise UsageError(
+            f"the package {outermost} of {file.name} has the name of another one that is in use: rename its folder."
+        )
+    with told_with_line(f"importing {name}, the package of {file.name},", file):
+        importlib.import_module(name)
+
+
+def _highest_relative(file: Path) -> int:
+    """How many folders up the file's relative imports go: 1 for its own; 0 without any, or where it can't be read."""
+    try:
+        tree = ast.parse(file.read_bytes())  # bytes: their own mark or line says how they are encoded
+    except (OSError, SyntaxError, ValueError):
+        return 0  # told when it is imported
+    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)

@@ -1,0 +1,120 @@
+"""One step of a user's own training, taken before a ladder: what it gives, or what is wrong with it, by line."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.utils.hooks import RemovableHandle
+
+from laptime.data.own import OwnData
+from laptime.data.own_import import told_with_line
+from laptime.errors import RunError, shorten
+from laptime.trees import Tree, mapped
+from laptime.user_code import complaint, place_in, stack_in
+from laptime.workloads.base import Batch
+from laptime.workloads.own import answered
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What one step forward and back has shown.
+
+    Attributes:
+        model: the net, in training mode.
+        outputs: what it gave, each time that the loss called it.
+        judged: whether the loss gives an accuracy in evaluation.
+        uncopied: why the net can't be copied, as optimizations do that change it; empty where it can.
+    """
+
+    model: nn.Module
+    outputs: Sequence[Tree]
+    judged: bool
+    uncopied: str
+
+
+def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
+    """Takes a step on a batch of the training data, and evaluates one of the test data.
+
+    Raises:
+        RunError: the user's code failed, or gives what can't be trained with.
+    """
+    user, file = data.workload, data.file
+    torch.manual_seed(0)
+    with told_with_line("model()", file, user.model):
+        model = user.model()
+    _check_model(model, file, place_in(file, (), (user.model,)))
+    uncopied = _uncopied(model)
+    outputs: list[Tree] = []
+    with told_with_line("loss()", file, user.loss), _noted(model, outputs):
+        # A loss may change its batch in place.
+        loss, accuracy = answered(user, model.train(), Batch(mapped(batch, torch.clone)), file)
+        value = loss.item()
+    line = f"loss() of {file.name}{place_in(file, (), (user.loss,))}"
+    if not math.isfinite(value):
+        raise RunError(f"{line} gave {value} on the first batch: look at its inputs and at the loss.")
+    _check_share(accuracy, line)
+    if not loss.requires_grad:
+        raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
+    _backward(data, model, batch, loss)
+    with told_with_line("loss() on the test data", file, user.loss), torch.no_grad():
+        _, judged = answered(user, model.eval(), Batch(test_batch), file)
+    _check_share(judged, f"{line} on the test data")
+    return Stepped(model.train(), outputs, judged is not None, uncopied)
+
+
+def _check_model(model: object, file: Path, made: str) -> None:
+    if not isinstance(model, nn.Module):
+        raise RunError(f"model() of {file.name} gave {type(model).__name__}{made}: return a torch.nn.Module.")
+    lazy = [name for name, tensor in (*model.named_parameters(), *model.named_buffers()) if is_lazy(tensor)]
+    if lazy:
+        raise RunError(
+            f"model() of {file.name} gave layers without a size yet ({shorten(', '.join(lazy))}){made}: call the net "
+            "once on a sample in model(), or say what they take."
+        )
+
+
+def _check_share(accuracy: Tensor | None, line: str) -> None:
+    share = 0.0 if accuracy is None else accuracy.item()
+    if not 0 <= share <= 1:
+        raise RunError(f"{line} gave {share:g} as accuracy: return a share from 0 to 1, or the loss alone.")
+
+
+def _uncopied(model: nn.Module) -> str:
+    try:
+        copy.deepcopy(model)
+    except Exception as error:  # whatever a net holds: locks, files, handles of libraries
+        return f"{type(error).__name__}: {shorten(' '.join(str(error).split()), 160)}"
+    return ""
+
+
+def _noted(model: nn.Module, outputs: list[Tree]) -> RemovableHandle:
+    """Within it, what a net gives is noted."""
+    return model.register_forward_hook(lambda _net, _given, output: outputs.append(output))
+
+
+def _backward(data: OwnData, model: nn.Module, batch: Tree, loss: Tensor) -> None:
+    try:
+        loss.backward()
+    except (Exception, SystemExit) as error:  # whatever a user's code raises
+        blamed = _forward_of_failed(data, model, batch)
+        told = complaint(error, data.file, (data.workload.loss,), blamed)
+        raise RunError(f"backward through loss() failed: {told}.") from error
+
+
+def _forward_of_failed(data: OwnData, model: nn.Module, batch: Tree) -> list[tuple[Path, int]]:
+    """Lines of the forward pass whose operation fails in backward, by torch's anomaly detection; the innermost last."""
+    with warnings.catch_warnings(record=True) as said, torch.autograd.set_detect_anomaly(True, check_nan=False):
+        warnings.simplefilter("always")
+        with suppress(Exception, SystemExit):  # it is told already
+            answered(data.workload, model, Batch(mapped(batch, torch.clone)), data.file)[0].backward()
+    told = next((str(w.message) for w in said if "Traceback of forward call" in str(w.message)), "")
+    return stack_in(told)[::-1]

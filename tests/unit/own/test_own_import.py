@@ -1,0 +1,99 @@
+"""Files of users' own that are part of a package, with imports from it."""
+
+import runpy
+import sys
+
+import pytest
+from tests.own_files import TUPLE, write
+
+from laptime.data.own import open_own
+from laptime.data.own_import import module_place
+from laptime.errors import LaptimeError
+from laptime.inspecting import inspect
+from laptime.script import print_script
+from laptime.variants import resolve
+
+_WIDTH = ("Linear(256", "Linear(WIDTH")
+
+
+@pytest.fixture(autouse=True)
+def imports(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    before = dict(sys.modules)
+    yield
+    for name in set(sys.modules) - set(before):
+        if name.startswith("mine"):
+            del sys.modules[name]
+
+
+def package(tmp_path, *folders: str, marked: bool = True):
+    """Folders within each other, the innermost with a module `sizes`; a path for a file beside that."""
+    here = tmp_path
+    for name in folders:
+        here = here / name
+        here.mkdir()
+        if marked:
+            (here / "__init__.py").write_text("")
+    (here / "sizes.py").write_text("WIDTH = 256\n")
+    return here / "train.py"
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_module_of_its_package_is_found(tmp_path, marked):
+    file = package(tmp_path, "mine_a" if marked else "mine_b", marked=marked)
+    name = write(file, "from .sizes import WIDTH\n" + TUPLE, _WIDTH)
+    assert inspect(name).own.name == "train"
+    assert module_place(file) == (tmp_path, f"{file.parent.name}.train")
+
+
+def test_modules_further_up_are_found_and_the_outermost_package_is_the_root(tmp_path):
+    file = package(tmp_path, "mine_outer", "mine_middle", "mine_inner")
+    (tmp_path / "mine_outer" / "depth.py").write_text("CLASSES = 2\n")
+    text = "from ...depth import CLASSES\nfrom . import sizes\n" + TUPLE
+    data = open_own(*[file, write(file, text, ("Linear(256, 2)", "Linear(sizes.WIDTH, CLASSES)")).rpartition(":")[2]])
+    assert type(data.workload).__module__ == "mine_outer.mine_middle.mine_inner.train"
+    assert module_place(file)[0] == tmp_path
+
+
+def test_without_relative_imports_a_file_in_a_package_is_a_script(tmp_path):
+    file = package(tmp_path, "mine_script")
+    name = write(file.with_name("mine_alone.py"), "from sizes import WIDTH\n" + TUPLE, _WIDTH)
+    assert inspect(name).own.name == "mine_alone"
+    sys.modules.pop("sizes")
+
+
+def test_what_fails_in_its_package_is_told_with_that_line(tmp_path):
+    file = package(tmp_path, "mine_broken")
+    file.with_name("__init__.py").write_text("import torch\n\nraise ValueError('no licence')\n")
+    name = write(file, "from .sizes import WIDTH\n" + TUPLE, _WIDTH)
+    with pytest.raises(LaptimeError, match=r"ValueError: no licence \(__init__.py, line 3: raise") as caught:
+        inspect(name)
+    assert str(caught.value).startswith("importing mine_broken, the package of train.py, failed: ")
+
+
+def test_a_package_with_a_name_in_use_or_one_that_can_not_be_is_told(tmp_path):
+    file = package(tmp_path, "json")
+    name = write(file, "from .sizes import WIDTH\n" + TUPLE, _WIDTH)
+    with pytest.raises(LaptimeError, match=r"the package json of train\.py has the name of another one that is in use"):
+        inspect(name)
+    file = package(tmp_path, "v1.0")
+    name = write(file, "from .sizes import WIDTH\n" + TUPLE, _WIDTH)
+    with pytest.raises(LaptimeError, match=r"'v1\.0' is no name of one: rename the folder"):
+        inspect(name)
+
+
+def test_its_printed_script_imports_it_alike(tmp_path, capsys):
+    file = package(tmp_path, "mine_printed")
+    name = write(file, "from .sizes import WIDTH\n" + TUPLE, _WIDTH)
+    data = inspect(name)
+    text = print_script(resolve("cpu-baseline", tuple(data.own.refused)), data.own.name, data=data)
+    assert "as by `python -m mine_printed.train`" in text
+    script = tmp_path / "printed.py"
+    script.write_text(text)
+    for known in [n for n in sys.modules if n.startswith("mine_printed")]:
+        del sys.modules[known]
+    sys.path[:] = [p for p in sys.path if p != str(tmp_path)]
+    sys.argv[:] = ["printed.py"]
+    runpy.run_path(str(script), run_name="__main__")
+    assert "accuracy" in capsys.readouterr().out

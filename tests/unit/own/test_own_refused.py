@@ -1,0 +1,165 @@
+"""What can't be trained with is told before anything trains, with the user's own line and the remedy."""
+
+import itertools
+import sys
+
+import pytest
+from tests.own_files import DICTIONARY, JUDGED, PIECES, TUPLE, write
+
+from laptime import worker
+from laptime.errors import LaptimeError
+from laptime.inspecting import inspect
+from laptime.spec import RunSpec
+from laptime.variants import resolve
+
+_NUMBER = itertools.count()
+_SPLIT = "TensorDataset(X[:64], Y[:64]), TensorDataset(X[64:], Y[64:])"
+_STREAM = """
+
+class Stream(torch.utils.data.IterableDataset):
+    def __len__(self):
+        return 64
+
+    def __iter__(self):
+        return iter(zip(X, Y))
+"""
+_BARE = """
+
+class Bare(Dataset):
+    def __len__(self):
+        return 64
+"""
+_BROKEN_BACK = """
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient[99]
+"""
+_LOSS = "scores = model(x)"
+_SIGNATURE = "def loss(self, model, batch):"
+_MADE = "return nn.Sequential("
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / f"refused_{next(_NUMBER)}.py"
+    yield path
+    sys.modules.pop(path.stem, None)
+
+
+def place(file, code: str) -> str:
+    number = next(i for i, line in enumerate(file.read_text().splitlines(), 1) if code in line)
+    return f"({file.name}, line {number}: "
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "code", "said"),
+    [
+        (TUPLE + _STREAM, [(_SPLIT, "Stream(), Stream()")], "def data", "an IterableDataset (Stream)"),
+        (TUPLE + _BARE, [(_SPLIT, "Bare(), Bare()")], "def data", "a Bare without __getitem__"),
+        (
+            TUPLE,
+            [(_SPLIT, "torch.utils.data.DataLoader(X), torch.utils.data.DataLoader(X)")],
+            "def data",
+            "a DataLoader",
+        ),
+        (TUPLE, [("nn.Linear(256, 2)", "nn.LazyLinear(2)")], "def model", "(4.weight, 4.bias)"),
+        (TUPLE, [("def data(self)", "def data(self, folder)")], "def data", "'folder'"),
+        (TUPLE, [("def model(self)", "def model()")], "def model", "takes 0 positional arguments"),
+        (TUPLE, [(_SIGNATURE, "def loss(self, model, x, y):")], "def loss", "'y'"),
+        (
+            TUPLE,
+            [("class Workload:\n", "class Workload:\n    def __init__(self, folder):\n        pass\n\n")],
+            "def __i",
+            "'folder'",
+        ),
+        (
+            PIECES,
+            [("def optimizer(self, parameters, lr)", "def optimizer(self, parameters)")],
+            "def opti",
+            "optimizer()",
+        ),
+        (PIECES, [("steps_per_epoch, epochs):", "steps_per_epoch):")], "def schedule", "schedule()"),
+        (JUDGED, [("def evaluate(self, model, batches)", "def evaluate(self, model)")], "def evaluate", "evaluate()"),
+        (TUPLE + _BROKEN_BACK, [(_LOSS, "scores = Doubled.apply(model(x))")], "return gradient[99]", "IndexError"),
+        (
+            TUPLE,
+            [(_LOSS, "scores = model(x).exp()\n        scores.mul_(2)")],
+            "scores = model(x).exp()",
+            "modified by an inplace operation",
+        ),
+        (
+            TUPLE,
+            [("(scores.argmax(1) == y).float().mean()", "x.new_tensor(0.0 if model.training else 37.5)")],
+            "def loss",
+            "on the test data gave 37.5 as accuracy",
+        ),
+    ],
+)
+def test_it_is_refused_with_the_line(file, text, changes, code, said):
+    with pytest.raises(LaptimeError) as caught:
+        inspect(write(file, text, *changes))
+    assert said in str(caught.value)
+    assert place(file, code) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_item_of_another_signature_is_told_with_its_line(file):
+    with pytest.raises(LaptimeError, match="reading item 0 of the training data failed: TypeError") as caught:
+        inspect(write(file, DICTIONARY, ("def __getitem__(self, i)", "def __getitem__(self)")))
+    assert place(file, "def __getitem__") in str(caught.value)
+
+
+def spec_of(name: str, variant: str) -> RunSpec:
+    data = inspect(name)
+    chosen = resolve(variant, tuple(data.own.refused)).optimizations
+    few = {"batch_size": 16, "epochs": 1, "warmup_epochs": 0}
+    return RunSpec(workload=data.own.name, variant=variant, optimizations=chosen, data=data, profile="none", **few)
+
+
+def test_a_share_above_one_that_shows_late_ends_the_run_with_the_line(file, tmp_path):
+    """The first samples of the test data are all wrong, so a percentage looks like a share."""
+    late = "torch.where(x.mean() > 5, 80.0, 0.0)"
+    moved = "X[90:] += 50.0\n\n\nclass Workload:"
+    name = write(file, TUPLE, ("(scores.argmax(1) == y).float().mean()", late), ("\nclass Workload:", moved))
+    record = worker.run(spec_of(name, "cpu-baseline"), tmp_path / "run")
+    assert record.status == "failed"
+    assert "as accuracy on the test data: return a share from 0 to 1" in record.error
+    assert place(file, "def loss") in record.error
+
+
+_HOLDS = """
+import threading
+
+
+class Holding(nn.Sequential):
+    def __init__(self, *layers):
+        super().__init__(*layers)
+        self.lock = threading.Lock()
+
+"""
+
+
+def test_a_net_that_can_not_be_copied_trains_without_what_copies_it(file, tmp_path):
+    name = write(file, TUPLE.replace("\nclass Workload", _HOLDS + "\nclass Workload"), (_MADE, "return Holding("))
+    refused = inspect(name).own.refused
+    why = "its net can't be copied (TypeError: cannot pickle '_thread.lock' object)"
+    assert {refused[name] for name in ("channels-last", "dead-taps", "products", "ema", "ddp")} == {why}
+    spec = spec_of(name, "cpu-optimized")
+    assert "channels-last" not in {o.name for o in spec.optimizations}
+    record = worker.run(spec, tmp_path / "run")
+    assert (record.status, record.error) == ("done", None)
+    assert record.check.passed
+
+
+@pytest.mark.parametrize("mark", ["\ufeff", "# -*- coding: latin-1 -*-\n# caf\xe9\n"])
+def test_a_file_in_another_encoding_is_read_as_python_reads_it(file, mark):
+    write(file, TUPLE)
+    file.write_bytes((mark + file.read_text()).encode("utf-8" if mark == "\ufeff" else "latin-1"))
+    assert inspect(f"{file}:Workload").own.quality == "accuracy"
