@@ -44,7 +44,7 @@ _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are 
 
 
 def inspect(name: str) -> DataSpec:
-    """Imports a user's workload, reads some items twice, and takes one step forward and back.
+    """Imports a user's workload, reads some items twice, and takes two steps forward and back.
 
     Raises:
         UsageError: it is no workload, or what it gives can't be trained with.

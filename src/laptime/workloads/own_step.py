@@ -1,4 +1,4 @@
-"""One step of a user's own training, taken before a ladder: what it gives, or what is wrong with it, by line."""
+"""Two steps of a user's own training, taken before a ladder: what they give, or what is wrong with them, by line."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from laptime.workloads.own import answered
 
 @dataclass(frozen=True)
 class Stepped:
-    """What one step forward and back has shown.
+    """What two steps forward and back have shown.
 
     Attributes:
         model: the net, in training mode.
-        outputs: what it gave, each time that the loss called it.
+        outputs: what it gave in the first, each time that the loss called it.
         judged: whether the loss gives an accuracy in evaluation.
         uncopied: why the net can't be copied, as optimizations do that change it; empty where it can.
     """
@@ -42,7 +42,7 @@ class Stepped:
 
 
 def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
-    """Takes a step on a batch of the training data, and evaluates one of the test data.
+    """Takes two steps on a batch of the training data, and evaluates one of the test data.
 
     Raises:
         RunError: the user's code failed, or gives what can't be trained with.
@@ -65,6 +65,9 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     if not loss.requires_grad:
         raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
     _backward(data, model, batch, loss)
+    with told_with_line("loss() of a second step", file, user.loss):
+        loss, _ = answered(user, model, Batch(mapped(batch, torch.clone)), file)
+    _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
     with told_with_line("loss() on the test data", file, user.loss), torch.no_grad():
         _, judged = answered(user, model.eval(), Batch(test_batch), file)
     _check_share(judged, f"{line} on the test data")

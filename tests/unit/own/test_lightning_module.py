@@ -189,6 +189,12 @@ def test_an_object_and_a_function_are_taken_too(file):
         assert found[1] < found[0]
 
 
+def test_a_file_with_a_byte_order_mark_is_a_module_too(file):
+    name = lit(file)
+    file.write_text("\ufeff" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    assert inspect(name).own.lightning
+
+
 @pytest.mark.parametrize("name", ["teardown(self, stage)", "predict_dataloader(self)"])
 def test_what_is_never_called_may_ask_for_the_trainer(file, name):
     method = f"    def {name}:\n        return self.trainer\n\n"
@@ -200,6 +206,7 @@ LOADER = "return DataLoader(self.train, batch_size=32, shuffle=True)"
 SAMPLER = (
     "return DataLoader(self.train, batch_size=32, sampler=torch.utils.data.WeightedRandomSampler([1.0] * 256, 256))"
 )
+STREAM = "return DataLoader(torch.utils.data.ChainDataset([self.train]), batch_size=32)"
 
 
 @pytest.mark.parametrize(
@@ -218,6 +225,7 @@ SAMPLER = (
             r"on_after_backward\(\) \(lit_\d+\.py, line 33",
         ),
         ((LOADER, SAMPLER), r"train_dataloader\(\) \(.*line 14\) draws by WeightedRandomSampler"),
+        ((LOADER, STREAM), r"train_dataloader\(\) \(.*line 14\) reads an IterableDataset \(ChainDataset\)"),
         ((LOADER, "return [1, 2]"), r"line 14\) gives a list: give one DataLoader"),
         ((LOADER, "return DataLoader(self.train, batch_size=None)"), "batch_sampler of its own or none"),
         (("    def val_dataloader", "    def other_dataloader"), r"no val_dataloader\(\) and no test_dataloader"),

@@ -96,6 +96,12 @@ def place(file, code: str) -> str:
         ),
         (
             TUPLE,
+            [(_LOSS, "scores = model(x) + getattr(self, 'last', 0)\n        self.last = scores.mean().exp()")],
+            "def loss",
+            "backward through the graph a second time",
+        ),
+        (
+            TUPLE,
             [("(scores.argmax(1) == y).float().mean()", "x.new_tensor(0.0 if model.training else 37.5)")],
             "def loss",
             "on the test data gave 37.5 as accuracy",
