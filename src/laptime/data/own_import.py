@@ -77,6 +77,8 @@ def imported(file: Path) -> Any:
         return known
     package = name.rpartition(".")[0]
     if package:
+        # Behind all else: a file that is run as a script as well may import what lies beside it without a dot.
+        sys.path.append(str(file.parent))
         _import_package(package, root, file)
     found = importlib.util.spec_from_file_location(name, file)
     if found is None or found.loader is None:

@@ -63,6 +63,14 @@ def test_without_relative_imports_a_file_in_a_package_is_a_script(tmp_path):
     sys.modules.pop("sizes")
 
 
+def test_a_file_that_is_a_script_as_well_finds_what_lies_beside_it(tmp_path):
+    file = package(tmp_path, "mine_both")
+    file.with_name("mine_beside.py").write_text("CLASSES = 2\n")
+    either = "try:\n    from .sizes import WIDTH\nexcept ImportError:\n    from sizes import WIDTH\n"
+    text = either + "from mine_beside import CLASSES\n" + TUPLE
+    assert inspect(write(file, text, ("Linear(256, 2)", "Linear(WIDTH, CLASSES)"))).own.name == "train"
+
+
 def test_what_fails_in_its_package_is_told_with_that_line(tmp_path):
     file = package(tmp_path, "mine_broken")
     file.with_name("__init__.py").write_text("import torch\n\nraise ValueError('no licence')\n")
@@ -85,15 +93,16 @@ def test_a_package_with_a_name_in_use_or_one_that_can_not_be_is_told(tmp_path):
 
 def test_its_printed_script_imports_it_alike(tmp_path, capsys):
     file = package(tmp_path, "mine_printed")
-    name = write(file, "from .sizes import WIDTH\n" + TUPLE, _WIDTH)
+    file.with_name("mine_script_beside.py").write_text("")
+    name = write(file, "import mine_script_beside\nfrom .sizes import WIDTH\n" + TUPLE, _WIDTH)
     data = inspect(name)
     text = print_script(resolve("cpu-baseline", tuple(data.own.refused)), data.own.name, data=data)
     assert "as by `python -m mine_printed.train`" in text
     script = tmp_path / "printed.py"
     script.write_text(text)
-    for known in [n for n in sys.modules if n.startswith("mine_printed")]:
+    for known in [n for n in sys.modules if n.startswith(("mine_printed", "mine_script_beside"))]:
         del sys.modules[known]
-    sys.path[:] = [p for p in sys.path if p != str(tmp_path)]
+    sys.path[:] = [p for p in sys.path if not p.startswith(str(tmp_path))]
     sys.argv[:] = ["printed.py"]
     runpy.run_path(str(script), run_name="__main__")
     assert "accuracy" in capsys.readouterr().out
