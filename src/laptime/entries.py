@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from laptime.spec import Option
 
@@ -26,14 +28,30 @@ Stage = Literal[
 # The machine's sides that an optimization may be for.
 ANYWHERE = ("cpu", "cuda")
 
+# What options may hold. None is a number of that size, and torch takes no count that does not fit 64 bits.
+_MOST = 10**15
+Count = Annotated[int, Field(ge=1, lt=_MOST)]
+CountOrZero = Annotated[int, Field(ge=0, lt=_MOST)]
+CountOrAny = Annotated[int, Field(ge=-1, lt=_MOST)]
+Positive = Annotated[float, Field(gt=0, lt=_MOST)]
+PositiveOrZero = Annotated[float, Field(ge=0, lt=_MOST)]
+Between = Annotated[float, Field(gt=0, lt=1)]
+FromZero = Annotated[float, Field(ge=0, lt=1)]
+ToOne = Annotated[float, Field(gt=0, le=1)]
+
 
 @dataclass(frozen=True)
 class OptionEntry:
-    """One option of an optimization: its default carries its type."""
+    """One option of an optimization.
+
+    Attributes:
+        kind: what it may hold, as an annotation that pydantic reads; None where any text will do, or true and false.
+    """
 
     name: str
     default: Option
     help: str
+    kind: Any = None
 
 
 @dataclass(frozen=True)

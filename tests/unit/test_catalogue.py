@@ -81,14 +81,39 @@ def test_a_variant_takes_more_optimizations_and_options():
     [
         ("large-bach", "large-batch"),
         ("large-batch:sise=3", "size"),
-        ("large-batch:size=many", "int"),
+        ("large-batch:size=many", "'many': input should be a valid integer"),
         ("large-batch:size", "option=value"),
         ("bf16:level=2", "no options"),
+        ("large-batch:size=-3", "'-3': input should be greater than or equal to 0"),
+        ("flip:mode=both", "'mode' of 'flip' can't be 'both': input should be 'alternating' or 'random'"),
+        ("compile:mode=max-autotune", "'default' or 'max-autotune-no-cudagraphs'"),
+        ("compile-graphed:layout=nhcw", "'keep' or 'channels-last'"),
+        ("flat-reduce:reduce=fp8", "'fp32' or 'bf16'"),
+        ("ddp:bucket_mb=-1", "greater than or equal to 0"),
+        ("label-smoothing:amount=1", "less than 1"),
+        ("ema:epochs=0", "greater than 0"),
+        ("fixed-shapes:aspect=9", "less than or equal to 5"),
+        ("workers:count=-2", "greater than or equal to -1"),
     ],
 )
 def test_a_wrong_optimization_is_refused_with_what_would_be_right(text, named):
     with pytest.raises(UsageError, match=named):
         parse_optimization(text)
+
+
+def test_a_wrong_value_is_refused_where_a_spec_holds_it_too():
+    with pytest.raises(UsageError, match="'alternating' or 'random'"):
+        options_of(OptimizationSpec(name="flip", options={"mode": "both"}))
+
+
+def test_all_numbers_have_limits_and_all_defaults_are_within_them():
+    for entry in OPTIMIZATIONS:
+        assert (
+            options_of(OptimizationSpec(name=entry.name, options={o.name: o.default for o in entry.options}))
+            or not entry.options
+        )
+        for option in entry.options:
+            assert option.kind or isinstance(option.default, str | bool), f"{entry.name}:{option.name}"
 
 
 def test_what_must_earn_its_place_comes_by_its_own_name_alone():

@@ -245,9 +245,11 @@ def test_the_folder_of_a_variant_is_one_plain_name(variants: list[str]) -> None:
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999", "9" * 20, "9" * 5000, "", "x", "\u202e8"])
 def test_a_number_that_nothing_can_be_set_to_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="takes a value of type int"):
+    with pytest.raises(
+        UsageError, match=r"option 'size' of 'large-batch' can't be .*: (input should be|unable to parse) "
+    ):
         resolve(f"cpu-baseline+large-batch:size={value}")
-    with pytest.raises(UsageError, match="takes a value of type float"):
+    with pytest.raises(UsageError, match=r"option 'epochs' of 'ema' can't be .*: (input should be|unable to parse) "):
         resolve(f"cpu-baseline+ema:epochs={value}")
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
 from laptime.catalogue.ladders import COMPILE_RUNGS, DEVICES, LADDERS, PARALLEL, RUNGS, STAGES, STATISTICAL, WITHOUT
 from laptime.catalogue.optimizations import OPTIMIZATIONS
 from laptime.catalogue.own import is_own, own_entry
 from laptime.catalogue.trajectory import LARGE_BATCHES, LINEAR_WARMUP
 from laptime.catalogue.workloads import WORKLOADS
-from laptime.entries import Class, OptimizationEntry, Preset, WorkloadEntry
+from laptime.entries import Class, OptimizationEntry, OptionEntry, Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec, Option
 
@@ -75,38 +80,29 @@ def parse_optimization(text: str) -> OptimizationSpec:
     return OptimizationSpec(name=name, options=options)
 
 
-def parse_option(entry: OptimizationEntry, key: str, value: str) -> Option:
-    """Reads an option's value with the type of its default."""
-    default = next((o.default for o in entry.options if o.name == key), None)
-    if default is None:
+def parse_option(entry: OptimizationEntry, key: str, value: Option) -> Option:
+    """Reads an option's value, which may be text; raises UsageError for one that it can't hold."""
+    option = next((o for o in entry.options if o.name == key), None)
+    if option is None:
         if not entry.options:
             raise UsageError(
                 f"optimization {entry.name!r} has no options, so {shorten(key)!r} can't be set: leave it out."
             )
         raise unknown(f"option of {entry.name}", key, [o.name for o in entry.options])
     try:
-        return _convert(default, value)
-    except ValueError:
-        kind = type(default).__name__
+        found: Option = _reader(option).validate_python(value)
+    except ValidationError as error:
+        wanted = error.errors()[0]["msg"]
         raise UsageError(
-            f"option {key!r} of {entry.name!r} takes a value of type {kind}, not {shorten(value)!r}: "
-            "see laptime list optimizations."
+            f"option {key!r} of {entry.name!r} can't be {shorten(str(value))!r}: {wanted[0].lower()}{wanted[1:]}; see "
+            "laptime list optimizations."
         ) from None
-
-
-# No option of ours is a number of that size, and torch takes none that does not fit 64 bits.
-_MOST = 10**15
-
-
-def _convert(default: Option, value: str) -> Option:
-    if isinstance(default, bool):
-        if value.lower() not in ("true", "false"):
-            raise ValueError(value)
-        return value.lower() == "true"
-    found = type(default)(value)
-    if not isinstance(found, str) and not abs(found) < _MOST:  # NaN, too
-        raise ValueError(value)
     return found
+
+
+@cache
+def _reader(option: OptionEntry) -> TypeAdapter[Any]:
+    return TypeAdapter(type(option.default) if option.kind is None else option.kind)
 
 
 def rung_spec(name: str) -> OptimizationSpec:
@@ -131,9 +127,10 @@ def _exclude(one: OptimizationEntry, other: OptimizationEntry) -> bool:
 
 
 def options_of(spec: OptimizationSpec) -> dict[str, Option]:
-    """All options of an optimization, defaults filled in."""
+    """All options of an optimization, defaults filled in; raises UsageError for a value that one can't hold."""
     entry = find_optimization(spec.name)
-    return {o.name: o.default for o in entry.options} | spec.options
+    given = {key: parse_option(entry, key, value) for key, value in spec.options.items()}
+    return {o.name: o.default for o in entry.options} | given
 
 
 def batch_of(optimizations: tuple[OptimizationSpec, ...], device: str) -> int | None:

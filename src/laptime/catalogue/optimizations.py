@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
+from pydantic import Field
+
 from laptime.catalogue.trajectory import TRAJECTORY
-from laptime.entries import ANYWHERE, OptimizationEntry, OptionEntry, Shift
+from laptime.entries import ANYWHERE, Count, CountOrAny, CountOrZero, OptimizationEntry, OptionEntry, Shift
 
 # What all exchanges of gradients share. Local statistics are the default, as in the field: synchronized ones cost two
 # all-reduces a layer.
 _RANKS = (
-    OptionEntry("ranks", 0, "processes; 0 for all GPUs, on a CPU for all cores that this process may use"),
-    OptionEntry("batchnorm", "local", "local (each rank's part of the batch) or sync (all of it: exact)"),
-    OptionEntry("scaling", "strong", "strong (the batch is shared out) or weak (each rank has a whole one)"),
-    OptionEntry("reduce", "fp32", "fp32 or bf16: how gradients travel"),
+    OptionEntry("ranks", 0, "processes; 0 for all GPUs, on a CPU for all cores that this process may use", CountOrZero),
+    OptionEntry(
+        "batchnorm",
+        "local",
+        "local (each rank's part of the batch) or sync (all of it: exact)",
+        Literal["local", "sync"],
+    ),
+    OptionEntry(
+        "scaling",
+        "strong",
+        "strong (the batch is shared out) or weak (each rank has a whole one)",
+        Literal["strong", "weak"],
+    ),
+    OptionEntry("reduce", "fp32", "fp32 or bf16: how gradients travel", Literal["fp32", "bf16"]),
 )
 _RANKS_SHIFTS = (
     Shift("batchnorm", "local", "statistical", checked_as="sync"),
@@ -21,7 +35,12 @@ _RANKS_SHIFTS = (
 
 # What both ways to compile share.
 _COMPILER = (
-    OptionEntry("layout", "keep", "keep, or channels-last: inductor lays out convolutions so throughout"),
+    OptionEntry(
+        "layout",
+        "keep",
+        "keep, or channels-last: inductor lays out convolutions so throughout",
+        Literal["keep", "channels-last"],
+    ),
     OptionEntry("dynamic", False, "one graph for batches of any size, instead of one for each size"),
     OptionEntry("backend", "inductor", "inductor, or another backend of torch.compile for tracking down faults"),
 )
@@ -34,7 +53,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "threads and number modes",
         "Sets the threads to the cores that affinity and quota allow, and flushes denormal numbers to zero.",
         devices=("cpu",),
-        options=(OptionEntry("count", 0, "threads; 0 for the cores that this process may use"),),
+        options=(OptionEntry("count", 0, "threads; 0 for the cores that this process may use", CountOrZero),),
     ),
     OptimizationEntry(
         "keep-pages",
@@ -59,8 +78,8 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "photographs of one size",
         "All images become one size, whatever their proportions, so that a step takes several without padding.",
         options=(
-            OptionEntry("batch", 4, "images a step"),
-            OptionEntry("aspect", 1.3333, "width over height"),
+            OptionEntry("batch", 4, "images a step", Count),
+            OptionEntry("aspect", 1.3333, "width over height", Annotated[float, Field(ge=0.2, le=5)]),
         ),
         workload="detection",
         earned=ANYWHERE,
@@ -126,7 +145,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "small maps as matrix products",
         "Convolutions on maps of 8x8 and less become matrix products (depthwise: the weights' gradient), by layer.",
         options=(
-            OptionEntry("largest", 8, "largest side of a map that is computed as a product"),
+            OptionEntry("largest", 8, "largest side of a map that is computed as a product", Count),
             OptionEntry("layers", "probe", "probe (each layer is timed both ways), all, or names joined by /"),
         ),
     ),
@@ -147,7 +166,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         options=(
             *_RANKS,
             OptionEntry("tuned", False, "static graph, gradients as views of buckets, no buffers sent in the step"),
-            OptionEntry("bucket_mb", 0, "size of a bucket in MiB where tuned; 0 to try some on all ranks"),
+            OptionEntry("bucket_mb", 0, "size of a bucket in MiB where tuned; 0 to try some on all ranks", CountOrZero),
         ),
         excludes=("flat-reduce", "dp", "graph"),
         shifts=_RANKS_SHIFTS,
@@ -179,7 +198,12 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "torch.compile",
         "The training step's net goes through torch.compile; evaluation and state stay with the plain module.",
         options=(
-            OptionEntry("mode", "default", "default or max-autotune-no-cudagraphs"),
+            OptionEntry(
+                "mode",
+                "default",
+                "default or max-autotune-no-cudagraphs",
+                Literal["default", "max-autotune-no-cudagraphs"],
+            ),
             *_COMPILER,
         ),
         # Inductor takes a product apart into its many small operations: nothing was compiled after five minutes.
@@ -196,7 +220,9 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "torch.compile whose graphs are launched at once; the optimizer stays outside, so no graph of the whole step.",
         devices=("cuda",),
         options=(
-            OptionEntry("mode", "reduce-overhead", "reduce-overhead or max-autotune"),
+            OptionEntry(
+                "mode", "reduce-overhead", "reduce-overhead or max-autotune", Literal["reduce-overhead", "max-autotune"]
+            ),
             *_COMPILER,
         ),
         excludes=("compile", "graph", "flat-reduce", "products"),
@@ -209,7 +235,12 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "loader workers",
         "Processes that fetch and normalize items beside the training; on few cores they take its time instead.",
         options=(
-            OptionEntry("count", -1, "processes; -1 to try 0, 2, 4, 8 as cores allow, and what the baseline has"),
+            OptionEntry(
+                "count",
+                -1,
+                "processes; -1 to try 0, 2, 4, 8 as cores allow, and what the baseline has",
+                CountOrAny,
+            ),
         ),
         earned=("cpu",),  # there they take the time of what trains
     ),

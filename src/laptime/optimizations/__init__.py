@@ -7,7 +7,7 @@ from laptime.optimizations.augment import crop, flip, progressive_resizing
 from laptime.optimizations.average import ema
 from laptime.optimizations.base import Recipe, Transform
 from laptime.optimizations.boxes import fixed_shapes, parsed_once
-from laptime.optimizations.compiling import compiled, compiled_graphed
+from laptime.optimizations.compiling import compiled
 from laptime.optimizations.dead_taps import dead_taps
 from laptime.optimizations.folding import folded_norms
 from laptime.optimizations.graph import graph
@@ -44,7 +44,7 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("flat-reduce", flat_reduce),
     ("dp", dp),
     ("compile", compiled),
-    ("compile-graphed", compiled_graphed),
+    ("compile-graphed", compiled),
     ("fused-optimizer", fused_optimizer),
     ("no-reads", no_reads),
     ("sgd-nesterov", sgd_nesterov),

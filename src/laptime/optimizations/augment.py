@@ -56,8 +56,6 @@ def flip(recipe: Recipe, options: Options) -> Recipe:
     "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (arXiv:2404.00498).
     """
     mode, count = options["mode"], len(recipe.data.train)
-    if mode not in ("random", "alternating"):
-        raise UsageError(f"flip:mode={mode} is unknown: give alternating or random.")
 
     @functools.lru_cache(maxsize=1)
     def coins(epoch: int) -> Tensor:
@@ -85,12 +83,8 @@ def crop(recipe: Recipe, options: Options) -> Recipe:
     """
     pixels, mode, count = int(options["pixels"]), str(options["mode"]), len(recipe.data.train)
     least = min(recipe.image_size)
-    if mode not in ("zeros", "reflect"):
-        raise UsageError(f"crop:mode={mode} is unknown: give zeros or reflect.")
-    if not 1 <= pixels < least:
-        raise UsageError(
-            f"crop:pixels={pixels} moves no image of {least} pixels: give at least 1 and less than {least}."
-        )
+    if pixels >= least:
+        raise UsageError(f"crop:pixels={pixels} moves an image of {least} pixels away: give less than {least}.")
 
     @functools.lru_cache(maxsize=1)
     def places(epoch: int) -> Tensor:
@@ -155,11 +149,6 @@ def growing(full: tuple[int, int], epochs: int, options: Options) -> tuple[tuple
     The share is rounded down, so that the last epoch has full size.
     """
     smallest, share, step = float(options["smallest"]), float(options["share"]), int(options["step"])
-    if not (0 < smallest <= 1 and 0 <= share < 1 and step >= 1):
-        raise UsageError(
-            f"progressive-resizing:smallest={smallest:g}:share={share:g}:step={step} is no growth: give "
-            "0 < smallest <= 1, 0 <= share < 1 and step >= 1."
-        )
     return sides(full, epochs, smallest, share, step)
 
 

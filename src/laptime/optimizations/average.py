@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from laptime.errors import UsageError
 from laptime.optimizations.base import Options, Parts, Recipe
 from laptime.workloads.base import Batch, Counts
 
@@ -74,8 +73,6 @@ def ema(recipe: Recipe, options: Options) -> Recipe:
     memory in short trainings, Jordan 2024 (arXiv:2404.00498).
     """
     epochs, every = float(options["epochs"]), int(options["every"])
-    if epochs <= 0 or every < 1:
-        raise UsageError(f"ema:epochs={epochs:g}:every={every} is no memory: give epochs > 0 and every >= 1.")
 
     def make(model: nn.Module, steps: int) -> Average:
         return Average(model, math.exp(-every / max(epochs * steps, 1.0)), every)

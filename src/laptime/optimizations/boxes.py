@@ -66,8 +66,6 @@ def fixed_shapes(recipe: Recipe, options: Options) -> Recipe:
     """
     boxes_of(recipe, "fixed-shapes")
     size, aspect = int(options["batch"]), float(options["aspect"])
-    if size < 1 or not 0.2 <= aspect <= 5:
-        raise UsageError(f"fixed-shapes:batch={size}:aspect={aspect:g} is no shape: give batch >= 1, aspect 0.2 to 5.")
     model = copy.deepcopy(recipe.model)
     width, height = fix_shape(model, aspect)
     batch = min(size * recipe.copies, len(recipe.data.train))

@@ -13,8 +13,6 @@ from laptime.devices import missing_compiler
 from laptime.errors import RunError, UsageError
 from laptime.optimizations.base import Options, Recipe, Wrap
 
-_MODES = ("default", "max-autotune-no-cudagraphs")
-_GRAPHED_MODES = ("reduce-overhead", "max-autotune")
 # CUDA graphs inside warm up at the first call of a shape and record at the second; the third replays.
 _CALLS = 3
 # What inductor is told where convolutions and what lies between them are to stay in NHWC: it decides by itself only
@@ -30,20 +28,9 @@ def compiled(recipe: Recipe, options: Options) -> Recipe:
     never overwritten by the next one.
 
     Raises:
-        UsageError: an option that does not exist here.
+        UsageError: a layout that this torch does not have.
         RunError: the backend needs a compiler that this machine does not have.
     """
-    return _compiled(recipe, options, _MODES)
-
-
-def compiled_graphed(recipe: Recipe, options: Options) -> Recipe:
-    """The same, in a mode that launches each graph at once; raises what `compiled` does."""
-    return _compiled(recipe, options, _GRAPHED_MODES)
-
-
-def _compiled(recipe: Recipe, options: Options, modes: tuple[str, ...]) -> Recipe:
-    if options["mode"] not in modes:
-        raise UsageError(f"compile:mode={options['mode']} is unknown here: give one of {', '.join(modes)}.")
     arguments: dict[str, Any] = {"backend": str(options["backend"]), "dynamic": bool(options["dynamic"])}
     if arguments["backend"] == "inductor":
         missing = missing_compiler(recipe.device.type)
@@ -58,12 +45,10 @@ def inductor_options(mode: str, layout: str) -> dict[str, Any] | None:
     """The settings of a mode and a layout; torch.compile takes either a mode or options, so the mode is written out.
 
     Raises:
-        UsageError: an unknown layout, or one that this torch does not have.
+        UsageError: a layout that this torch does not have.
     """
     from torch._inductor import list_mode_options, list_options
 
-    if layout not in ("keep", "channels-last"):
-        raise UsageError(f"compile:layout={layout} is unknown: give keep or channels-last.")
     settings = _CHANNELS_LAST if layout == "channels-last" else {}
     absent = settings.keys() - set(list_options())
     if absent:

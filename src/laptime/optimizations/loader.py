@@ -10,7 +10,6 @@ from typing import Protocol
 import torch
 from torch.cuda import Event
 
-from laptime.errors import UsageError
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, unmarked
 from laptime.optimizations.loader_room import room_for_workers
 from laptime.processes import allowed_cores
@@ -109,8 +108,6 @@ def workers(recipe: Recipe, options: Options) -> Recipe:
     What was chosen is noted in `settled`, so that the check and later rounds repeat it.
     """
     asked = int(options["count"])
-    if asked < -1:
-        raise UsageError(f"workers:count={asked} is no number of processes: give 0 or more, or -1 to try some.")
     most = asked if asked >= 0 else candidates(recipe)[-1]
     held, why = room_for_workers(recipe, most, recipe.batch_size // recipe.copies)
     note, count = "", held

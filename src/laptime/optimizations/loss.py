@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from laptime.errors import UsageError
 from laptime.optimizations.base import Options, Recipe
 
 
 def label_smoothing(recipe: Recipe, options: Options) -> Recipe:
     """Spreads a share of each label over all classes, in training alone: the test loss stays what it was."""
     amount = float(options["amount"])
-    if not 0 <= amount < 1:
-        raise UsageError(f"label-smoothing:amount={amount:g} is no share of a label: give at least 0 and less than 1.")
     forward = recipe.workload.smoothed(amount)
     if forward is None:
         note = f"labels not smoothed: the loss of {recipe.workload.name} has none to smooth"

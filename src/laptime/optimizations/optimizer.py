@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from laptime.errors import UsageError
 from laptime.optimizations.base import Groups, Options, Recipe
 from laptime.optimizations.dead_taps import crops
 
@@ -26,10 +25,6 @@ def sgd_nesterov(recipe: Recipe, options: Options) -> Recipe:
     It stands before the batch in the catalogue, so that a larger batch scales this rate.
     """
     rate, momentum = float(options["lr"]), float(options["momentum"])
-    if rate <= 0 or not 0 < momentum < 1:
-        raise UsageError(
-            f"sgd-nesterov:lr={rate:g}:momentum={momentum:g} can't train: give lr > 0 and 0 < momentum < 1."
-        )
     chosen = {**recipe.optimizer_options, "momentum": momentum, "nesterov": True}
     return replace(recipe, make_optimizer=sgd, learning_rate=rate, optimizer_options=chosen)
 
@@ -41,8 +36,6 @@ def decay(recipe: Recipe, options: Options) -> Recipe:
     (arXiv:1812.01187).
     """
     amount = float(options["amount"])
-    if amount < 0:
-        raise UsageError(f"decay:amount={amount:g} would let weights grow: give at least 0.")
     return replace(
         recipe,
         make_optimizer=sgd if recipe.make_optimizer is sgd else adamw,

@@ -35,9 +35,7 @@ def ddp(recipe: Recipe, options: Options) -> Recipe:
     rounds repeat it.
     """
     size = int(options["bucket_mb"])
-    if size < 0:
-        raise UsageError(f"ddp:bucket_mb={size} is no size: give MiB, or 0 to try some.")
-    recipe, dtype = _joined(recipe, options), _dtype(options)
+    recipe, dtype = _joined(recipe, options), _DTYPES[str(options["reduce"])]
     if not recipe.world.grouped:
         return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
     if not options["tuned"]:
@@ -92,7 +90,11 @@ def flat_reduce(recipe: Recipe, options: Options) -> Recipe:
         recipe.world.same(net)  # all ranks
         return net
 
-    return replace(recipe, wrappers=(*recipe.wrappers, wrap), exchange=FlatReduce(recipe.world.size, _dtype(options)))
+    return replace(
+        recipe,
+        wrappers=(*recipe.wrappers, wrap),
+        exchange=FlatReduce(recipe.world.size, _DTYPES[str(options["reduce"])]),
+    )
 
 
 class FlatReduce:
@@ -159,9 +161,6 @@ class UnderAutocast(nn.Module):
 
 def _joined(recipe: Recipe, asked: Options) -> Recipe:
     """What all kinds of exchange need: enough samples for each rank, BatchNorm, and weights for unequal parts."""
-    for option, known in (("batchnorm", ("local", "sync")), ("scaling", ("strong", "weak"))):
-        if asked[option] not in known:
-            raise UsageError(f"{option}={asked[option]} is unknown: give {' or '.join(known)}.")
     batchnorm, ranks = str(asked["batchnorm"]), recipe.world.size
     if ranks == 1:
         return recipe
@@ -185,10 +184,3 @@ def _weighted(forward: Forward) -> Forward:
         return replace(found, loss=found.loss * batch.weight, weight=batch.weight, whole=whole)
 
     return counted
-
-
-def _dtype(options: Options) -> torch.dtype:
-    name = str(options["reduce"])
-    if name not in _DTYPES:
-        raise UsageError(f"reduce={name} is unknown: give fp32 or bf16.")
-    return _DTYPES[name]

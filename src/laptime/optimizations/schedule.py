@@ -9,7 +9,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, OneCycleLR
 
 from laptime.catalogue import LARGE_BATCHES, LINEAR_WARMUP
-from laptime.errors import UsageError
 from laptime.optimizations.base import MakeSchedule, Options, Recipe, Schedule, constant
 
 
@@ -22,14 +21,10 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
     Topin 2018 (arXiv:1708.07120).
     """
     size = int(options["size"]) or max(LARGE_BATCHES[recipe.device.type], recipe.batch_size)
-    if size < 1:
-        raise UsageError(f"large-batch:size={size} is no batch size: give at least 1, or 0 for the device's.")
     settled: dict[str, Options] = {**recipe.settled, "large-batch": {"size": size}}
     size = min(size * recipe.copies, len(recipe.data.train))
     peak = float(options["max_lr"]) or recipe.learning_rate * math.sqrt(size / recipe.batch_size)
     kinds: dict[str, MakeSchedule] = {"onecycle": one_cycle, "linear": linear(LINEAR_WARMUP), "constant": constant}
-    if options["schedule"] not in kinds:
-        raise UsageError(f"large-batch:schedule={options['schedule']} is unknown: give onecycle, linear or constant.")
     if recipe.make_schedule is constant:
         recipe = replace(recipe, make_schedule=kinds[str(options["schedule"])])
     else:
@@ -40,8 +35,6 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
 def onecycle(recipe: Recipe, options: Options) -> Recipe:
     """The OneCycle schedule at the batch and optimizer that the recipe has."""
     factor = float(options["factor"])
-    if factor <= 0:
-        raise UsageError(f"onecycle:factor={factor:g} leaves no learning rate: give a number above 0.")
     return replace(recipe, learning_rate=factor * recipe.learning_rate, make_schedule=one_cycle)
 
 
@@ -59,10 +52,6 @@ def linear_decay(recipe: Recipe, options: Options) -> Recipe:
     as any other in practice.
     """
     factor, warmup = float(options["factor"]), float(options["warmup"])
-    if factor <= 0 or not 0 <= warmup < 1:
-        raise UsageError(
-            f"linear-decay:factor={factor:g}:warmup={warmup:g} can't train: give factor > 0 and 0 <= warmup < 1."
-        )
     return replace(recipe, learning_rate=factor * recipe.learning_rate, make_schedule=linear(warmup))
 
 

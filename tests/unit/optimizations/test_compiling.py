@@ -18,7 +18,7 @@ from laptime.engine.build import build
 from laptime.errors import RunError, UsageError
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
-from laptime.optimizations.compiling import compiled, compiled_graphed, inductor_options
+from laptime.optimizations.compiling import compiled, inductor_options
 from laptime.records import RunRecord
 from laptime.spec import OptimizationSpec
 from laptime.workloads.base import Counts
@@ -97,7 +97,7 @@ def test_state_and_evaluation_stay_with_the_plain_module(recipe):
 
 
 def test_each_shape_is_called_until_its_graph_is_recorded(recipe):
-    graphed = compiled_graphed(recipe, {**DEFAULTS, "mode": "reduce-overhead", "backend": "eager"})
+    graphed = compiled(recipe, {**DEFAULTS, "mode": "reduce-overhead", "backend": "eager"})
     sizes = ((16, 16), (32, 32))
     recipe = replace(recipe, warmup_calls=graphed.warmup_calls, batch_size=20, epochs=2, epoch_sizes=sizes)
     called = Counter()
@@ -122,20 +122,6 @@ def test_modes_and_layouts_become_options_that_this_torch_has():
     assert forced["max_autotune"]
     assert forced["force_layout_optimization"]
     assert not forced["keep_output_stride"]
-
-
-@pytest.mark.parametrize(
-    ("transform", "mode", "layout", "named"),
-    [
-        (compiled, "fast", "keep", "mode=fast"),
-        (compiled, "reduce-overhead", "keep", "give one of default, max-autotune-no-cudagraphs"),
-        (compiled_graphed, "default", "keep", "give one of reduce-overhead, max-autotune"),
-        (compiled, "default", "nhcw", "layout=nhcw"),
-    ],
-)
-def test_an_unknown_option_is_refused(recipe, transform, mode, layout, named):
-    with pytest.raises(UsageError, match=named):
-        transform(recipe, {"mode": mode, "layout": layout, "dynamic": False, "backend": "inductor"})
 
 
 def test_a_layout_that_this_torch_does_not_have_is_refused(monkeypatch):

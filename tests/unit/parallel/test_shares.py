@@ -103,13 +103,6 @@ def test_the_class_follows_the_options(text, klass, checked):
     assert class_of(as_checked(chosen)) == checked
 
 
-@pytest.mark.parametrize("option", ["batchnorm=none", "reduce=fp8", "scaling=wide"])
-def test_an_unknown_kind_is_refused(option):
-    name, value = option.split("=")
-    with pytest.raises(UsageError, match=f"{name}={value} is unknown"):
-        make_recipe(make_spec(), make_data(), (parse_optimization(f"flat-reduce:{option}"),), World(0, 2, True))
-
-
 @pytest.fixture
 def group():
     """A group of one: what it sends comes back."""
@@ -152,11 +145,6 @@ def test_sizes_of_buckets_end_with_the_one_that_holds_all_gradients(recipe):
     for parameter in recipe.model.parameters():
         parameter.requires_grad_(False)
     assert candidates(recipe) == (1,)
-
-
-def test_a_size_below_nothing_is_refused():
-    with pytest.raises(UsageError, match=r"ddp:bucket_mb=-1 is no size: give MiB, or 0 to try some\."):
-        make_recipe(make_spec(), make_data(), (parse_optimization("ddp:tuned=true:bucket_mb=-1"),))
 
 
 def test_a_compiled_net_is_wrapped_without_a_static_graph(group):
