@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +16,13 @@ from laptime.devices import hopeless_here
 # A shell without job control starts what it puts into the background with Ctrl-C ignored, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Gives each stream of tests device locks of its own: nothing is timed here, so nobody has to wait for another."""
+    folder = tempfile.mkdtemp(prefix="laptime-locks-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ["LAPTIME_LOCKS"] = folder
 
 
 @pytest.fixture(autouse=True)

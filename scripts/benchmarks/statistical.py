@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
@@ -30,37 +31,30 @@ OVER_OPTIMIZED = tuple(name for name in OVER_BASELINE if "onecycle" not in name)
 
 
 def main(arguments: list[str]) -> int:
-    """Options are those of `laptime optimize cifar`; three epochs and two rounds unless given."""
-    device = _value(arguments, "--device") or "cpu"
+    """Options are those of `laptime optimize cifar` and `--over`; three epochs and two rounds unless given."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    parser.add_argument("--over", choices=("baseline", "optimized", "both"), default="both")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--epochs", default="3")
+    parser.add_argument("--repeats", default="2")
+    known, others = parser.parse_known_args(arguments)
+    added = {"baseline": OVER_BASELINE, "optimized": OVER_OPTIMIZED}
+    sides = [side for side in added if known.over in (side, "both")]
     variants = [
-        f"{device}-optimized",
-        *(f"{device}-baseline+{name}" for name in OVER_BASELINE),
-        *(f"{device}-optimized+{name}" for name in OVER_OPTIMIZED),
+        f"{known.device}-optimized",
+        *(f"{known.device}-{side}+{name}" for side in sides for name in added[side]),
     ]
     folder = ROOT / ".laptime" / "bench" / f"statistical-{time.strftime('%Y%m%d-%H%M%S')}"
-    command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--preset", "full"]
-    defaults = ["--epochs", "3", "--repeats", "2", "--device", device]
-    given = [*_unless(arguments, defaults), *arguments]
-    code = subprocess.run(
-        [*command, "--out", str(folder), "--variants", ",".join(variants), *given], check=False
-    ).returncode
+    command = [sys.executable, "-m", "laptime", "optimize", "cifar", "--preset", "full", "--device", known.device]
+    command += ["--epochs", known.epochs, "--repeats", known.repeats, "--variants", ",".join(variants)]
+    code = subprocess.run([*command, "--out", str(folder), *others], check=False).returncode
     if (folder / "comparison.md").is_file():
         BENCHMARKS.mkdir(parents=True, exist_ok=True)
         table = (folder / "comparison.md").read_text(encoding="utf-8")
-        target = BENCHMARKS / f"{time.strftime('%Y-%m-%d')}-statistical-{device}.md"
-        target.write_text(f"{table}\nMade by `scripts/bench statistical`.\n", encoding="utf-8")
+        target = BENCHMARKS / f"{time.strftime('%Y-%m-%d')}-statistical-{known.device}.md"
+        target.write_text(f"{table}\nMade by `scripts/bench statistical --over {known.over}`.\n", encoding="utf-8")
         sys.stdout.write(f"\nWrote {target.relative_to(ROOT)}.\n")
     return code
-
-
-def _value(arguments: list[str], name: str) -> str | None:
-    return arguments[arguments.index(name) + 1] if name in arguments[:-1] else None
-
-
-def _unless(arguments: list[str], defaults: list[str]) -> list[str]:
-    """The pairs of `defaults` whose option is not given."""
-    pairs = zip(defaults[::2], defaults[1::2], strict=True)
-    return [word for pair in pairs if pair[0] not in arguments for word in pair]
 
 
 if __name__ == "__main__":

@@ -61,7 +61,13 @@ def find_places(start: Path | None = None) -> Places:
 
 
 def lock_folder() -> Path:
-    """The folder of the device locks: /run/lock, the same for every user and checkout, else the temporary folder."""
+    """The folder of the device locks: the same for every user and checkout of a machine.
+
+    LAPTIME_LOCKS where it is set, else /run/lock, else the temporary folder.
+    """
+    named = os.environ.get("LAPTIME_LOCKS")
+    if named:
+        return Path(named).expanduser().resolve()
     shared = Path("/run/lock")
     if shared.is_dir() and os.access(shared, os.W_OK):
         return shared

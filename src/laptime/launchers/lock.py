@@ -36,7 +36,8 @@ def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float]
         descriptor = _open(path)
     except OSError as error:
         raise RunError(
-            f"the lock of device {device} at {path} can't be opened ({error.strerror}): let its owner make it readable."
+            f"the lock of device {device} at {path} can't be opened ({error.strerror}): let its owner make it "
+            "readable, or set LAPTIME_LOCKS to a folder that all users of this machine may write to."
         ) from error
     try:
         _acquire(descriptor, device, say, sleep)

@@ -9,6 +9,7 @@ import pytest
 from laptime.errors import RunError
 from laptime.launchers import lock
 from laptime.launchers.lock import HELD, device_lock
+from laptime.places import lock_folder
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +54,16 @@ def test_a_child_that_inherits_the_lock_keeps_it():
     with device_lock("cpu", said.append, sleep):
         assert child.returncode == 0
     assert len(said) == 1
+
+
+def test_a_folder_that_is_named_but_not_there_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "lock_folder", lock_folder)
+    monkeypatch.setenv("LAPTIME_LOCKS", str(tmp_path / "gone"))
+    with pytest.raises(RunError, match=r"gone/laptime-cpu\.lock.*set LAPTIME_LOCKS"), device_lock("cpu", print):
+        pass
+    monkeypatch.setenv("LAPTIME_LOCKS", str(tmp_path))
+    with device_lock("cpu", print):
+        assert (tmp_path / "laptime-cpu.lock").is_file()
 
 
 def test_no_link_is_followed(own_folder):
