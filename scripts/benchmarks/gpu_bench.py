@@ -206,6 +206,8 @@ class Bench:
         whole = f"{self.asked.device}-optimized"
         of = variant.name if variant.name in self.settled else whole if variant.name.startswith(whole) else ""
         known = {o.name: o for o in self.settled.get(of, ())}
+        if "dead-taps" in known and all(o.name != "dead-taps" for o in variant.optimizations):
+            known.pop("products", None)  # chosen where kernels are cropped: whole ones can't be products everywhere
         return tuple(known.get(o.name, o) for o in variant.optimizations)
 
     def _put(self, rung: Rung) -> None:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from laptime.data.own import OwnData
 from laptime.engine.checkpoint import Checkpoints
 from laptime.engine.plain import removed_parameters
 from laptime.measure.compiling import CompileWatch
@@ -26,6 +27,7 @@ class Facts:
     Attributes:
         optimizations: the spec's, with what an earlier start of a resumed run chose by timing.
         turns: in which it trains beside another one.
+        own: the data of a user's own workload, once they are open.
         cautions: what puts its times in doubt.
     """
 
@@ -35,6 +37,7 @@ class Facts:
     world: World = ALONE
     turns: TurnTaker = NO_TURNS
     check: CheckRecord | None = None
+    own: OwnData | None = None
     recipe: Recipe | None = None
     flops: float | None = None
     startup_s: float | None = None

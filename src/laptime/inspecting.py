@@ -28,6 +28,7 @@ from laptime.data.own_refused import copying, gathering, image_sizes, layout, no
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
+from laptime.processes import leave
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
 from laptime.trees import Tree, samples, tensors
@@ -167,7 +168,7 @@ def _digest(data: OwnData, batch: Tree, again: Tree) -> str:
     """SHA-256 of counts and shapes, and of some values where two readings agree: the file itself is no data."""
     found = [(len(data.train), len(data.test)), *((tuple(t.shape), str(t.dtype)) for t in tensors(batch))]
     alike = same(turned(again, samples(batch)), batch)
-    values = _bytes(batch) + _bytes(data.train.batch([len(data.train) - 1])) if alike else b""
+    values = _bytes(batch) + _bytes(data.train.few(len(data.train) - 1)) if alike else b""
     return hashlib.sha256(repr(found).encode() + values).hexdigest()
 
 
@@ -181,6 +182,7 @@ def _optimizer(data: OwnData, rate: float) -> dict[str, str]:
     with told_with_line("optimizer()", data.file, getattr(data.workload, "optimizer", None)):
         made = probe_optimizer(data.workload, rate)
         taken = float(made.param_groups[0]["lr"])
+        made.step()
     if not math.isclose(taken, rate):
         place = place_in(data.file, (), (getattr(data.workload, "optimizer", None),))
         raise UsageError(
@@ -238,4 +240,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))  # a thread of the user's file may go on for ever

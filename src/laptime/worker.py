@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -33,6 +33,8 @@ from laptime.artifacts import (
 from laptime.catalogue import find_workload
 from laptime.data.box_tensors import BoxData
 from laptime.data.disk import no_room
+from laptime.data.own import OwnData
+from laptime.data.own_workers import batch_makers
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.check import check_one_step
@@ -101,25 +103,27 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
             _pass_on(unexpected, world)
             traceback.print_exc()
             own = Path(spec.data.path) if spec.data.own else None
-            status, error = "failed", no_room(unexpected, folder) or explain(unexpected, own)
+            makers = () if facts.own is None else batch_makers(facts.own, unexpected)
+            status, error = "failed", no_room(unexpected, folder) or explain(unexpected, own, makers)
             starved = out_of_memory(unexpected) and not epochs
         if starved and facts.recipe is not None:  # only here: the error above held the step's tensors
             error = explain_memory(facts.recipe) or error
     return finished(spec, facts, (status, error), folder)
 
 
-def explain(error: BaseException, own: Path | None = None) -> str:
+def explain(error: BaseException, own: Path | None = None, makers: Iterable[object] = ()) -> str:
     """One sentence for an unexpected error: out of memory by its name, everything else by type and place.
 
     Args:
         error: as it was caught.
         own: the file of a workload of the user's own, whose line is named.
+        makers: functions of the user's that made what the error is about, see `complaint`.
     """
     text = shorten(" ".join(str(error).split()), 300)
     if out_of_memory(error):
         return f"out of memory ({text[:200]}): make the batch smaller."
     if own is not None:
-        return f"{complaint(error, own)}; see log.txt."
+        return f"{complaint(error, own, makers)}; see log.txt."
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {text} (in {Path(frame.filename).name}, line {frame.lineno}; see log.txt)."
 
@@ -144,6 +148,7 @@ class _Wrong(Exception):  # noqa: N818 - a verdict, not an error
 
 def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) -> Iterator[EpochRecord]:
     data, world = open_data(spec), facts.world
+    facts.own = data if isinstance(data, OwnData) else None
     facts.cautions = cautions_of_others(find_device(spec.device, world), world)  # before any tensor of ours is there
     found = _resumed(facts)
     recipe = facts.recipe = make_recipe(spec, data, facts.optimizations, world)

@@ -30,6 +30,7 @@ class Signals:
         cores: those that all ranks together may use.
         wait_ms: the data wait that nothing hides, on a GPU the device's, a mean as in `step_ms`; `copy_ms` to
             `read_ms`: the other parts of the step.
+        exposed_copy_ms: of a GPU's copies, by a trace, what no kernel hides.
         wait_quartiles_ms: low, median and high of the wait; None where the noise holds the wait, too.
         fetch_cpu_share: CPU time of the training thread over wall time of its fetches.
         process_cpu_ms: CPU time of the whole process in a step, workers not included; `workers_cpu_ms`: of all of them.
@@ -75,6 +76,7 @@ class Signals:
     wait_ms: float | None = None
     wait_quartiles_ms: tuple[float, float, float] | None = None
     copy_ms: float | None = None
+    exposed_copy_ms: float | None = None
     forward_ms: float | None = None
     backward_ms: float | None = None
     optimizer_ms: float | None = None

@@ -83,6 +83,10 @@ class _Finder:
             return False
         return not any(path.is_relative_to(self.root) for path in self._places(plain))
 
+    def unread(self, name: str) -> bool:
+        """Whether there is such a file, though none that is listed as an image."""
+        return any(path.is_file() and path.is_relative_to(self.root) for path in self._places(_plain(name)))
+
     def _exact(self, name: str) -> Path | None:
         return next((p for text in (name, _plain(name)) for p in self._places(text) if p in self.known), None)
 
@@ -103,6 +107,9 @@ def _by_image(finder: _Finder, boxes: Sequence[Box]) -> dict[Path, list[Box]]:
         found, called = finder.found(box.image), shorten(box.image)
         if finder.leads_out(box.image):
             raise wrong(table, box.line, f"{called!r} leads out of {root}: give its path below it")
+        if not found and finder.unread(box.image):
+            known = ", ".join(sorted(IMAGE_SUFFIXES))
+            raise wrong(table, box.line, f"{called!r} has none of the suffixes {known}: rename the file")
         if not found:
             raise wrong(table, box.line, f"no image {called!r} is in {root}: add it or remove the line")
         if len(found) > 1:

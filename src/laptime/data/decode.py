@@ -5,15 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.TiffImagePlugin import TiffImageFile
 
 from laptime.data.ahead import in_order
 from laptime.data.bands import DEFAULT_BANDS, is_tiff, read_bands
@@ -40,6 +42,10 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+
+# Tags of TIFF (6.0) and of GeoTIFF (OGC 19-008r4): the sizes of a pixel, a point's place, the keys of what they mean.
+_BITS_PER_SAMPLE = 258
+_GEOTIFF = (33550, 33922, 34735)
 
 _BLOCK = 512
 # Starting a process costs as much as decoding about this many small images.
@@ -83,17 +89,38 @@ def first_shape(path: Path, bands: tuple[int, ...] = ()) -> Shape:
 def _is_multispectral(path: Path) -> bool:
     """Whether a TIFF has more values than a picture: Pillow does not know their form, or each band is a page.
 
-    A damaged file is for whoever decodes it.
+    Values of 16 bits that have a place on Earth are measured ones, however few bands there are. A damaged file is for
+    whoever decodes it.
     """
     if not is_tiff(path):
         return False
     try:
-        with Image.open(path, formats=_FORMATS):
-            return _is_stack(path)
+        with Image.open(path, formats=_FORMATS) as image:
+            return (_is_deep(image) and _has_place(image)) or _is_stack(path)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         return False  # Pillow knows the form and refuses the size, as whoever decodes it will
     except OSError:
         return True
+
+
+def is_deep_picture(path: Path) -> bool:
+    """Whether an image is a TIFF of 16 bits that is taken for a picture."""
+    if not is_tiff(path) or _is_multispectral(path):
+        return False
+    with Image.open(path, formats=_FORMATS) as image:
+        return _is_deep(image)
+
+
+def _is_deep(image: Image.Image) -> bool:
+    return bool(max(_tags(image).get(_BITS_PER_SAMPLE, (8,))) > 8)
+
+
+def _has_place(image: Image.Image) -> bool:
+    return any(tag in _tags(image) for tag in _GEOTIFF)
+
+
+def _tags(image: Image.Image) -> Mapping[int, Any]:
+    return image.tag_v2 if isinstance(image, TiffImageFile) else {}
 
 
 def _is_stack(path: Path | str) -> bool:
@@ -197,8 +224,8 @@ def _load(path: str) -> Image.Image:
     except Exception as error:  # decoders of damaged files raise anything: OSError, SyntaxError, struct.error, ...
         if _is_whole_tiff(path):
             raise DataError(
-                f"the image {path} is multi-spectral and the first one is not: remove one of them, or choose bands "
-                f"behind the place of the data, such as {BANDS}4,3,2."
+                f"the image {path} holds bands, and no picture as is expected here: remove it, or, in a folder of "
+                f"classes, choose bands behind the place of the data, such as {BANDS}4,3,2."
             ) from error
         raise DataError(
             f"the image {path} is unreadable or cut off ({shorten(str(error))}): replace it or remove it."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from laptime.data.bands import in_words
-from laptime.data.decode import MixedSizesError, Shape, decode_all, first_shape
+from laptime.data.decode import MixedSizesError, Shape, decode_all, first_shape, is_deep_picture
 from laptime.data.listing import Listing
 from laptime.data.sizes import LARGEST_KEPT
 from laptime.data.sources import Job
@@ -13,6 +13,11 @@ from laptime.data.store import Entry
 from laptime.data.writer import Plan, Writer, publish, writing
 from laptime.errors import DataError
 from laptime.spec import DataKind
+
+_DEEP = (
+    "TIFFs of 16 bits without geographic tags were taken for pictures in which 65535 is white; behind the folder "
+    "#bands=1,2,3 reads them as measured values."
+)
 
 
 def ingest(listing: Listing, job: Job, where: str, kind: DataKind = "folder") -> Entry:
@@ -40,7 +45,8 @@ def _store(listing: Listing, shape: Shape, job: Job, source: tuple[DataKind, str
     """Writes a store; the source is its kind, where it is, and which images are resized."""
     height, width = shape.size
     plan = Plan(*source[:2], listing.classes, len(listing.train), len(listing.test), height, width, shape.bands)
-    notice = _notice(listing, shape, source[2], asked=job.size is not None)
+    deep = not shape.bands and is_deep_picture(listing.root / listing.train[0][0])
+    notice = _join(_notice(listing, shape, source[2], asked=job.size is not None), _DEEP if deep else "")
     with writing(job.store, plan) as writer:
         _fill(writer, listing, shape, job)
         meta = publish(job.store, writer, notice)

@@ -20,7 +20,7 @@ from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
 from laptime.spec import DataSpec
-from laptime.trees import Tree, tensors
+from laptime.trees import Tree, samples, tensors
 from laptime.user_code import place_in
 
 _NEEDED = ("data", "model", "loss")
@@ -48,6 +48,13 @@ class OwnSplit:
         """Reads items and puts them into a batch, in this process."""
         return self.collate([self.dataset[i] for i in indices])
 
+    def few(self, index: int) -> Tree:
+        """A batch of one item, or, where the collate_fn makes none of one alone, of that and one beside it."""
+        try:
+            return self.batch([index])
+        except Exception:  # whatever a user's code raises; with more items it is raised again
+            return self.batch([index, index - 1 if index else len(self) - 1])
+
     @cached_property
     def whole(self) -> Tree:
         """All items as one batch, read once."""
@@ -60,7 +67,8 @@ class OwnSplit:
             return 0
         kept = drawn()
         try:
-            return len(self) * sum(t.nbytes for t in tensors(self.batch([0])))
+            few = self.few(0)
+            return len(self) * sum(t.nbytes for t in tensors(few)) // max(1, samples(few))
         finally:
             put_back_drawn(kept)
 

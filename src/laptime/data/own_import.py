@@ -40,8 +40,13 @@ def module_place(file: Path) -> tuple[Path, str]:
     holds the outermost package. Any other is a module of its own, as under `python train.py`.
 
     Raises:
-        UsageError: its package is named as none can be.
+        UsageError: it or its package is named as none can be.
     """
+    if "." in file.stem:
+        raise UsageError(
+            f"{file.name} has a dot in its name, which Python takes for a module {file.stem.rpartition('.')[2]} in a "
+            f"package {file.stem.partition('.')[0]}: rename the file."
+        )
     depth = _highest_relative(file)
     if not depth:
         return file.parent, file.stem

@@ -26,7 +26,10 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
         return {"resident": "its items differ in shape from one reading to the next"}
     if not same(again, batch):
         return {"resident": "its items differ when they are read twice (a random augmentation, perhaps)"}
-    alone = split.batch([0])
+    try:
+        alone = split.batch([0])
+    except Exception:  # whatever a user's code raises: all its own batches may be larger
+        return {"resident": "its collate_fn makes no batch of one item"}
     if not same(alone, mapped(batch, lambda t: t[:1])):
         return {"resident": "the shape or the values of an item depend on what else is in its batch"}
     return {}

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, Subset
@@ -25,6 +27,8 @@ from laptime.trees import Tree, leaves
 from laptime.user_code import complaint, place_in, stack_in
 
 PATIENCE_S = 20
+# Where torch puts items together.
+_COLLATE = str(Path("utils", "data", "_utils", "collate.py"))
 # A worker that is asked where it stands writes it within so long, or not at all.
 _ANSWER_S = 0.5
 # What a worker answers through, open for as long as it lives.
@@ -159,6 +163,14 @@ class Staying(Dataset[Any]):
 def _makers(data: OwnData) -> tuple[object, ...]:
     """Functions of the user's that made training items and data sets."""
     return (*item_makers(data.train), data.workload.data)
+
+
+def batch_makers(data: OwnData, error: BaseException) -> tuple[object, ...]:
+    """Functions of the user's that made the items of a batch that torch failed to put together; none otherwise."""
+    frames = [f.filename for f in traceback.extract_tb(error.__traceback__)]
+    if not any(_COLLATE in name for name in (*frames, str(error))):  # a loader worker tells its frames as text
+        return ()
+    return (*item_makers(data.train), *item_makers(data.test), data.workload.data)
 
 
 def item_makers(split: OwnSplit) -> tuple[object, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import selectors
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +23,8 @@ from laptime.spec import DataSpec
 OnProgress = Callable[[str, int, int], None]
 
 _GRACE_S = 10.0
+# How often is looked whether a silent child has ended.
+_LOOK_EVERY_S = 0.2
 
 
 def fetch_data(workload: str, asked: str, places: Places, on_progress: OnProgress | None = None) -> DataSpec:
@@ -101,20 +105,36 @@ def _ask(
 
 def _run(command: list[str], log: IO[bytes], on_progress: OnProgress | None) -> int:
     child = subprocess.Popen(
-        command, env=child_environment(), stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True
+        command, env=child_environment(), stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL
     )
     try:
-        assert child.stdout is not None
-        with child.stdout as lines:
-            for line in lines:
-                _tell(line, on_progress)
+        for line in _lines(child):
+            _tell(line, on_progress)
         return child.wait()
     finally:
         if child.poll() is None:
             _end(child)
 
 
-def _end(child: subprocess.Popen[str]) -> None:
+def _lines(child: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """What a child says until it ends; a process that a user's file has started may hold the pipe open for longer."""
+    assert child.stdout is not None
+    rest = b""
+    with child.stdout as pipe, selectors.DefaultSelector() as ready:
+        ready.register(pipe, selectors.EVENT_READ)
+        while True:
+            ended = child.poll() is not None  # asked first, so that all it has said is read
+            if ready.select(0 if ended else _LOOK_EVERY_S):
+                said = os.read(pipe.fileno(), 1 << 16)
+                *whole, rest = (rest + said).split(b"\n")
+                yield from whole
+                if not said:
+                    return
+            elif ended:
+                return
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
     # Asked first, so that it removes what is half done.
     child.send_signal(signal.SIGTERM)
     try:
@@ -124,7 +144,7 @@ def _end(child: subprocess.Popen[str]) -> None:
         child.wait()
 
 
-def _tell(line: str, on_progress: OnProgress | None) -> None:
+def _tell(line: bytes, on_progress: OnProgress | None) -> None:
     if on_progress is None:
         return
     try:

@@ -122,7 +122,7 @@ class SyncRow(Readable):
 
 
 class CollectiveRow(Readable):
-    """Collectives of one name, in a step; `exposed_ms` is what no computation hides."""
+    """Collectives of one name, in a step; `exposed_ms` is what no computation hides, nor another name has counted."""
 
     name: str
     calls: float = 0.0
@@ -179,7 +179,7 @@ class TraceSummary(Readable):
         unused_graph: None where the trace has no numbers of autograd's nodes, or no backward, and of older summaries.
         rank, world: of a distributed trace.
         missing: what the trace does not hold, so that rules that need it abstain: `shapes`, `stacks`, `memory`,
-            `regions`, `device`.
+            `regions`, `data` (neither a DataLoader's mark nor a region of that name), `device`.
     """
 
     schema_: str = Field(default=TRACE_SCHEMA, alias="schema")

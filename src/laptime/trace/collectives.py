@@ -66,6 +66,7 @@ class Collectives:
             merged = merge(places, step.begin, step.end)
             self.us[name] += length(merged)
             self.exposed_us[name] += length(subtract(merged, hidden))
+            hidden = merge([*hidden, *merged], step.begin, step.end)  # what two exchange at once is waited for once
 
     def rows(self, steps: int) -> tuple[CollectiveRow, ...]:
         names = sorted(self.us, key=lambda name: -self.us[name])

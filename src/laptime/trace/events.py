@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from laptime.trace.operands import dtype_of, is_matrix_work, window_of
 
-OP, NOTE, FRAME, RUNTIME, KERNEL, COPY, FILL = range(7)
+OP, NOTE, FRAME, RUNTIME, KERNEL, COPY, FILL, _OLD_OP = range(8)
 DEVICE = frozenset((KERNEL, COPY, FILL))
 
 # Categories as kineto writes them; the capitals are those of torch before 1.11.
 _KINDS = {
     "cpu_op": OP,
-    "Operator": OP,
+    "Operator": _OLD_OP,
     "user_annotation": NOTE,
     "python_function": FRAME,
     "cuda_runtime": RUNTIME,
@@ -49,6 +49,8 @@ _FRAME = re.compile(r"(.+)\((\d+)\): ")
 # Which way a copy went, as kineto names it.
 WAY = re.compile(r"Memcpy (HtoD|DtoH|DtoD)", re.IGNORECASE)
 _MARK = "ProfilerStep#"
+# What torch before 1.11 wrote as operators, too.
+_OLD_NOTES = ("enumerate(DataLoader)", "Optimizer.", _MARK)
 _STEP = re.compile(_MARK + r"\d+$")
 # Names of scripts that people write, though the standard library has them too.
 _SCRIPTS = {"test", "profile", "trace", "code"}
@@ -127,9 +129,11 @@ class Reducer:
     def _row(self, raw: dict[str, Any], kind: int) -> Event | None:
         args = raw.get("args") or {}
         begin, dur = float(raw["ts"]), float(raw.get("dur", 0.0))
-        if not math.isfinite(begin + dur):
+        if not math.isfinite(begin + dur) or dur < 0:
             return None
         name = raw["name"]
+        if kind == _OLD_OP:
+            kind = NOTE if name.startswith(_OLD_NOTES) else OP
         if kind == FRAME:
             if name == "Python GC":
                 kind = NOTE

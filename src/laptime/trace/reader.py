@@ -25,7 +25,10 @@ CHUNK = 1 << 20
 BATCH = 1 << 13
 # No value of a trace comes near: what can't be decoded within this much text is not JSON.
 LONGEST_VALUE = 32 << 20
-RECORD_IT = "record it with torch.profiler.profile(schedule=...), export_chrome_trace and prof.step() after each step"
+RECORD_IT = (
+    "record it with torch.profiler.profile(schedule=torch.profiler.schedule(..., repeat=1)), prof.step() after each "
+    "step and export_chrome_trace"
+)
 READING = "reading"
 
 Told = Callable[[str, float], None]

@@ -25,6 +25,8 @@ from laptime.trace.store import IN_MEMORY, Store
 
 GC = "Python GC"
 ADDING_UP = "adding up steps"
+# Steps end where the next begins, to within the rounding of their times.
+_TOUCHING_US = 1.0
 
 
 def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> TraceSummary:
@@ -45,18 +47,49 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
         with _uncollected():
             marks, kinds = _fill(store, file, reducer)
         if not kinds:
-            raise file.no_trace("a trace of another tool, without events that torch records")
+            raise _nothing(file)
         if not marks:
             raise DataError(
                 f"the trace {shorten(str(path))} has {file.events} events but no steps (no ProfilerStep mark): pass "
-                "schedule=torch.profiler.schedule(wait=1, warmup=2, active=5) to the profiler and call prof.step() "
-                "after each training step."
+                "schedule=torch.profiler.schedule(wait=1, warmup=2, active=5, repeat=1) to the profiler and call "
+                "prof.step() after each training step."
             )
+        marks = _one_after_another(marks, path)
         totals = Totals(on_device=bool(DEVICE & kinds.keys()))
         for done, step in enumerate(read_steps(store, marks), start=1):
             totals.add(step)
             told(ADDING_UP, done / len(marks))
     return _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
+
+
+def _nothing(file: TraceFile) -> DataError:
+    """What to say of a file without events that torch records."""
+    if "schemaVersion" not in file.meta:
+        return file.no_trace("a trace of another tool, without events that torch records")
+    return DataError(
+        f"the trace {shorten(str(file.path))} holds none of torch's events: it was exported when the profiler's "
+        "schedule had begun another cycle, or recorded none; pass repeat=1 to torch.profiler.schedule, or export in "
+        "on_trace_ready."
+    )
+
+
+def _one_after_another(marks: list[Event], path: Path) -> list[Event]:
+    """The marks in order, less those that lie around or over others: a second profiler's, or an outer loop's.
+
+    Raises:
+        DataError: they are of several processes.
+    """
+    processes = {mark.lane.partition("/")[0] for mark in marks}
+    if len(processes) > 1:
+        raise DataError(
+            f"the trace {shorten(str(path))} holds the steps of {len(processes)} processes: give the file of one, such "
+            "as one rank's."
+        )
+    kept: list[Event] = []
+    for mark in sorted(marks, key=lambda m: (m.end, -m.begin)):
+        if not kept or mark.begin >= kept[-1].end - _TOUCHING_US:
+            kept.append(mark)
+    return kept
 
 
 @contextmanager
@@ -85,7 +118,7 @@ def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event],
         else:
             store.add(row)
     store.close()
-    return sorted(marks), kinds
+    return marks, kinds
 
 
 @dataclass
@@ -179,6 +212,7 @@ def _missing(reducer: Reducer, kinds: Counter[int], totals: Totals) -> tuple[str
         "stacks": "stacks" not in reducer.holds,
         "memory": "memory" not in reducer.holds,
         "regions": not totals.regions,
+        "data": "data" not in totals.regions,
         "device": bool(kinds[RUNTIME]) and not totals.on_device,
     }
     return tuple(name for name, is_absent in absent.items() if is_absent)

@@ -50,8 +50,15 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     user, file = data.workload, data.file
     torch.manual_seed(0)
     with told_with_line("model()", file, user.model):
-        model = user.model()
-    _check_model(model, file, place_in(file, (), (user.model,)))
+        model, another = user.model(), user.model()
+    made = place_in(file, (), (user.model,))
+    _check_model(model, file, made)
+    if {id(p) for p in model.parameters() if p.requires_grad} & {id(p) for p in another.parameters()}:
+        raise RunError(
+            f"model() of {file.name} gave the same weights twice{made}: make a new net in each call, since each seed "
+            "and each side of a comparison begins with its own."
+        )
+    del another
     uncopied = _uncopied(model)
     outputs: list[Tree] = []
     with told_with_line("loss()", file, user.loss), _noted(model, outputs):

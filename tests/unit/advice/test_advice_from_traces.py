@@ -94,6 +94,11 @@ def elementwise(count: int) -> Part:
     return add
 
 
+def fetched(trace: Trace, at: float) -> None:
+    """A batch that is there at once."""
+    trace.note("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at, 2)
+
+
 WHOLE = computed()
 CASES: dict[str, tuple[tuple[Part, ...], tuple[Part, ...], tuple[float, float]]] = {
     # What fires, what must not, and milliseconds that should go.
@@ -104,7 +109,7 @@ CASES: dict[str, tuple[tuple[Part, ...], tuple[Part, ...], tuple[float, float]]]
     ),
     "created-on-cpu": ((filled, WHOLE), (copied("Pinned", beside=True), WHOLE), (0.1, 0.15)),
     "synchronisation": ((computed(end=700), read), (computed(end=700),), (0.15, 0.45)),
-    "launch-bound": ((short,), (WHOLE,), (0.4, 0.85)),
+    "launch-bound": ((fetched, short), (fetched, WHOLE), (0.4, 0.85)),
     "communication": ((computed(end=590), reduced(True)), (WHOLE, reduced(False)), (0.12, 0.4)),
     "small-messages": (
         (computed(end=590), reduced(True, 1 << 10, 10)),

@@ -169,6 +169,16 @@ def test_two_images_of_one_name_need_a_path(photographs: Path, home: Path):
         fetch("detection", str(photographs), home)
 
 
+def test_an_image_with_a_suffix_that_is_not_read_is_told_as_such(photographs: Path, home: Path):
+    image = photographs / "images" / "1.png"
+    image.rename(image.with_suffix(".jfif"))
+    lines = read_lines(photographs)
+    lines[2][0] = "images/1.jfif"
+    write_table(photographs / "boxes.csv", lines)
+    with pytest.raises(DataError, match=r"line 3: 'images/1\.jfif' has none of the suffixes .*png.*: rename the file"):
+        fetch("detection", str(photographs), home)
+
+
 def test_a_box_goes_to_no_image_of_another_folder(photographs: Path, home: Path):
     lines = read_lines(photographs)
     lines[1][0], lines[2][0] = f"images/{lines[1][0]}", f"elsewhere/{lines[2][0]}"

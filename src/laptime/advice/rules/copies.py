@@ -25,16 +25,20 @@ def pinned_copies(s: Signals) -> Outcome:
     step, rows = known(s.step_ms, "the step's time"), known(s.copies, "the copies of a trace")
     sent = [r for r in rows if r.kind == "HtoD" and r.pageable is not False]
     slow = [r for r in sent if r.pageable]
-    copy, mib = sum(r.ms for r in slow), sum(r.mib for r in slow)
+    taken, mib = sum(r.ms for r in slow), sum(r.mib for r in slow)
+    copy = _exposed(s, taken)
     if copy < _LEAST_COPY * step:
-        if sum(r.ms for r in sent) >= _LEAST_COPY * step:
+        if not slow and _exposed(s, sum(r.ms for r in sent)) >= _LEAST_COPY * step:
             raise MissingSignalError("whether copies are out of pageable memory")
         # A wait does not say which copy it is for, and those out of pageable memory are waited for in any case.
         return None if slow else _waited_for(s, step, [r for r in rows if r.kind == "HtoD" and r.pageable is False])
     return Proposal(
         "pinned-copies",
         "Batches are copied from pageable memory while the device waits: pin them and copy beside the step.",
-        (f"{copy:.2f} of {step:.1f} ms a step copy {mib:.1f} MiB to the device ({mib / copy * _GB_S:.1f} GB/s)",),
+        (
+            f"{copy:.2f} of {step:.1f} ms a step copy {mib:.1f} MiB to the device and nothing beside it "
+            f"({mib / taken * _GB_S:.1f} GB/s)",
+        ),
         (_PINNED[0] * copy, _PINNED[1] * copy),
         0.7,
         remedy="pinned",
@@ -44,12 +48,17 @@ def pinned_copies(s: Signals) -> Outcome:
     )
 
 
+def _exposed(s: Signals, copy: float) -> float:
+    """What of copies no kernel hides, at most: the trace tells it of all copies together."""
+    return copy if s.exposed_copy_ms is None else min(copy, s.exposed_copy_ms)
+
+
 def _waited_for(s: Signals, step: float, locked: list[CopyRow]) -> Outcome:
     """Copies that could run beside the step, since their memory is page-locked, and that the host waits for."""
     if not locked:
         return None
     waits = [w for w in known(s.syncs, "the waits of a trace") if w.copies == "HtoD" and _is_often(w.calls, s)]
-    copy, idle = sum(r.ms for r in locked), sum(w.idle_after_ms for w in waits)
+    copy, idle = _exposed(s, sum(r.ms for r in locked)), sum(w.idle_after_ms for w in waits)
     stalled = min(copy + idle, step)
     if not waits or stalled < _LEAST_COPY * step:
         return None

@@ -32,6 +32,11 @@ def launch_bound(s: Signals) -> Outcome:
     idle, median_us = kernels.unexplained_idle_ms, known(kernels.median_us, "the length of kernels")
     if idle < _LEAST_IDLE * step or median_us >= _SHORT_US:
         return None
+    if s.wait_ms is None:
+        return Abstain(
+            "the trace marks no fetch of data, neither a DataLoader's nor a region, so the device may idle for that: "
+            'put torch.profiler.record_function("data") around it'
+        )
     best = max(kernels.busy_ms, step - idle)
     found = Proposal(
         "launch-bound",

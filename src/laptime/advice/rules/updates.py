@@ -9,8 +9,11 @@ from laptime.records.breakdown import UpdateRecord
 
 _LEAST = 0.05
 _LEAST_OWN = 0.03
-# More calls than this in one update are a loop over tensors.
+# More calls than this in one update are a loop over tensors, unless an operator of many tensors makes them.
 _LOOP_CALLS = 60
+# In this order: a fused update counts its steps by an operator on many tensors.
+_BY_NAME = {"aten::_fused_": "fused", "aten::_foreach_": "foreach"}
+_ZEROES = frozenset(("aten::zero_", "aten::_foreach_zero_"))
 # Where nobody timed it, what of its time goes with the fused kernel. A loop over tensors on a CPU: ResNet-18 with Adam
 # lost 76 % on an Intel Xeon and 80 % on a Zen 4 by its epochs, 85 % of the part on a Zen 3 (docs/log.md, 21 and
 # 24 November 2026), and 61 % in a trial before; on a GPU launches alone decide, by guess.
@@ -26,7 +29,7 @@ def optimizer(s: Signals) -> Outcome:
     step, updates = known(s.step_ms, "the step's time"), known(s.optimizer_ms, "the optimizer's time")
     if updates < _LEAST * step or s.has("fused-optimizer"):
         return None
-    kernel = s.optimizer_kernel or ("single" if (s.optimizer_calls or 0) > _LOOP_CALLS else None)
+    kernel = s.optimizer_kernel or _kernel_of_trace(s)
     if known(kernel, "how the optimizer's kernels run") == "fused":
         return None
     gone, words = _tried(s.updates, updates) if s.updates and s.updates.own_ms > 0 else _expected(s, str(kernel))
@@ -50,6 +53,15 @@ def optimizer(s: Signals) -> Outcome:
     )
 
 
+def _kernel_of_trace(s: Signals) -> str | None:
+    """How the optimizer runs by the operators that a trace shows in it; a fused one launches many kernels, too."""
+    names = {r.name for r in s.operators or () if r.region == "optimizer"}
+    for prefix, kernel in _BY_NAME.items():
+        if any(name.startswith(prefix) for name in names):
+            return kernel
+    return "single" if (s.optimizer_calls or 0) > _LOOP_CALLS else None
+
+
 def _tried(trial: UpdateRecord, updates: float) -> tuple[tuple[float, float], str]:
     """What of the update goes, low and high, by a trial on this machine, and its figures.
 
@@ -71,9 +83,18 @@ def _expected(s: Signals, kernel: str) -> tuple[tuple[float, float], str]:
 def zero_grad(s: Signals) -> Outcome:
     """Gradients are filled with zeros instead of being given up, and backward adds to them."""
     step, rows = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
-    fills = [r for r in rows if r.name in ("aten::zero_", "aten::_foreach_zero_") and r.region in ("optimizer", "")]
-    spent = sum(max(r.self_ms, r.total_ms, r.device_self_ms) for r in fills)
-    if spent <= 0 or (s.optimizer_ms is not None and spent > s.optimizer_ms and s.device == "cpu"):
+    fills = [r for r in rows if _ZEROES & {r.name, *r.chain}]
+    marked = [r for r in fills if r.region == "optimizer"]
+    fills = marked or [r for r in fills if not r.region]
+    if s.device == "cuda":
+        # The host's calls hide behind the device; a fill there stands for itself unless it is folded into its caller.
+        places = {r.region for r in fills}
+        below = [r for r in rows if r.name == "aten::fill_" and r.region in places]
+        spent = sum(r.device_self_ms for r in {*fills, *below})
+    else:
+        spent = sum(r.total_ms for r in fills)
+    # Outside of any region they may be of something else: those of gradients take no longer than the update.
+    if spent <= 0 or (not marked and s.device == "cpu" and s.optimizer_ms is not None and spent > s.optimizer_ms):
         return None
     return Proposal(
         "zero-grad",

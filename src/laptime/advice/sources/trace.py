@@ -21,7 +21,7 @@ def with_trace(found: Signals, trace: TraceSummary) -> Signals:
     # A GPU's run of which only the host was recorded: its operators' times are those of launching them.
     blind = found.device == "cuda" and not on_device
     said = {k: v for k, v in vars(found).items() if v is not None}
-    whole = replace(found, **{**_of_trace(trace, found.device, by), **said, "step_ms": step})
+    whole = replace(found, **{**_of_trace(trace, found.device, by, blind), **said, "step_ms": step})
     return replace(
         whole,
         trace_steps=trace.steps or None,
@@ -52,13 +52,23 @@ def _operators(trace: TraceSummary, by: float) -> tuple[OperatorRow, ...] | None
     return tuple(_scaled(r, by, "self_ms", "total_ms", "device_self_ms") for r in trace.operators) or None
 
 
-def _of_trace(trace: TraceSummary, device: str, by: float) -> dict[str, Any]:
-    """What a trace says of the step as a whole; the data wait is the exposed one, where it is attributed."""
+def _of_trace(trace: TraceSummary, device: str, by: float, blind: bool) -> dict[str, Any]:
+    """What a trace says of the step as a whole; the data wait is the exposed one, where it is attributed.
+
+    Of a GPU's step the host's regions say nothing, hidden as they may be, and without kernels nothing is exposed.
+    """
     times = {f"{PARTS[p]}_ms": ms for p, ms in trace.regions_ms.items() if p in PARTS}
     if device == "cuda":
-        times.pop("wait_ms", None)  # the host's, hidden or not
-    others = {"wait_ms": trace.attribution_ms.get("data_loading"), "optimizer_ms": trace.optimizer_ms}
-    times |= {k: v for k, v in {**others, "gc_ms": trace.gc_ms}.items() if v is not None}
+        times = {k: ms for k, ms in times.items() if k not in ("wait_ms", "optimizer_ms")}
+    others = {"gc_ms": trace.gc_ms}
+    if not blind:
+        fetched = "data" not in trace.missing
+        others |= {
+            "wait_ms": trace.attribution_ms.get("data_loading") if fetched else None,
+            "optimizer_ms": trace.optimizer_ms,
+            "exposed_copy_ms": trace.attribution_ms.get("copy") if device == "cuda" else None,
+        }
+    times |= {k: v for k, v in others.items() if v is not None}
     plain = {"ranks": trace.world, "precision": trace.precision, "compute_major": trace.compute_major}
     return {"noise": _noise(trace, device), **plain} | {k: v * by for k, v in times.items()}
 

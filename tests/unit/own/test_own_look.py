@@ -1,0 +1,132 @@
+"""What a user's file does beside its training: prints, threads, processes, nets and batches of its own kinds."""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.own_files import PIECES, TUPLE, write
+
+from laptime import worker
+from laptime.errors import LaptimeError, UsageError
+from laptime.inspecting import inspect
+from laptime.spec import RunSpec
+from laptime.variants import resolve
+
+_NUMBER = itertools.count()
+_MADE = "return nn.Sequential("
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / f"look_{next(_NUMBER)}.py"
+    yield path
+    sys.modules.pop(path.stem, None)
+
+
+def place(file, code: str) -> str:
+    number = next(i for i, line in enumerate(file.read_text().splitlines(), 1) if code in line)
+    return f"({file.name}, line {number}: "
+
+
+def looked_at(name: str, home: Path) -> subprocess.CompletedProcess[str]:
+    """The look at a file by the command, which prints the baseline's script."""
+    return subprocess.run(
+        [sys.executable, "-m", "laptime", "explain", "cpu-baseline", "--code", "--workload", name],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "LAPTIME_HOME": str(home)},
+    )
+
+
+def test_bytes_that_are_no_text_a_thread_and_a_process_that_stay_are_no_matter(file, tmp_path):
+    """The process holds the output open for longer than anybody would wait; each look starts one."""
+    says = "import os, subprocess, sys, threading, time\nimport torch\n"
+    stays = [
+        r'os.write(1, b"caf\xe9 \xff\n")',
+        "threading.Thread(target=time.sleep, args=(600,)).start()",
+        'stays = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])',
+        f"with open({str(tmp_path / 'pids')!r}, 'a') as pids:",
+        "    print(stays.pid, file=pids)",
+    ]
+    name = write(file, TUPLE, ("import torch\n", says))
+    file.write_text("\n".join([file.read_text(), *stays, ""]))
+    try:
+        done = looked_at(name, tmp_path / "home")
+    finally:
+        for pid in map(int, (tmp_path / "pids").read_text().split()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert done.returncode == 0, done.stderr
+    assert "def main" in done.stdout
+
+
+def test_a_net_that_is_handed_out_again_is_refused_with_the_line(file):
+    kept = "NET = nn.Sequential(nn.Flatten(), nn.Linear(192, 2))\n\n\nclass Workload:\n"
+    name = write(file, TUPLE, ("class Workload:\n", kept), (_MADE, "return NET or nn.Sequential("))
+    with pytest.raises(LaptimeError, match="gave the same weights twice") as caught:
+        inspect(name)
+    assert place(file, "def model") in str(caught.value)
+
+
+def test_an_optimizer_that_can_not_be_stepped_is_told_with_its_line(file):
+    name = write(
+        file, PIECES, ("torch.optim.SGD(parameters, lr=lr, momentum=0.9)", "torch.optim.LBFGS(parameters, lr=lr)")
+    )
+    with pytest.raises(LaptimeError, match=r"optimizer\(\) failed: TypeError.*closure") as caught:
+        inspect(name)
+    assert place(file, "def optimizer") in str(caught.value)
+
+
+def test_a_file_with_a_dot_in_its_name_is_refused(tmp_path):
+    name = write(tmp_path / "train.v2.py", TUPLE)
+    (tmp_path / "train.py").write_text("raise SystemExit('run')\n")
+    with pytest.raises(UsageError, match=r"train\.v2\.py has a dot in its name, .* rename the file"):
+        inspect(name)
+
+
+_PAIRS = """
+
+    def collate_fn(self, items):
+        first = torch.stack([x for x, _ in items[0::2]])
+        second = torch.stack([x for x, _ in items[1::2]])
+        return torch.cat([first, second]), torch.stack([y for _, y in [*items[0::2], *items[1::2]]])
+"""
+
+
+def spec_of(data, variant: str) -> RunSpec:
+    chosen = resolve(variant, tuple(data.own.refused)).optimizations
+    few = {"batch_size": 16, "epochs": 1, "warmup_epochs": 0}
+    return RunSpec(workload=data.own.name, variant=variant, optimizations=chosen, data=data, profile="none", **few)
+
+
+def test_a_collate_that_makes_no_batch_of_one_item_trains(file, tmp_path):
+    name = write(file, TUPLE + _PAIRS[1:])
+    data = inspect(name)
+    assert data.own.refused["resident"] == "its collate_fn makes no batch of one item"
+    record = worker.run(spec_of(data, "cpu-baseline"), tmp_path / "run")
+    assert record.status == "done", record.error
+
+
+@pytest.mark.parametrize("variant", ["cpu-baseline", "cpu-baseline+resident", "cpu-baseline+workers:count=1"])
+def test_an_item_of_another_shape_further_on_is_told_with_the_line_that_makes_it(file, tmp_path, variant):
+    odd = """
+
+class Odd(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return (X[i, :, :7] if i == 21 else X[i]), Y[i]
+"""
+    name = write(file, TUPLE + odd, ("TensorDataset(X[:64], Y[:64])", "Odd()"))
+    record = worker.run(spec_of(inspect(name), variant), tmp_path / "run")
+    assert record.status == "failed"
+    assert place(file, "def __getitem__") in record.error
