@@ -6,44 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from laptime.catalogue.shared_options import COMPILER, RANKS, RANKS_SHIFTS
 from laptime.catalogue.trajectory import TRAJECTORY
-from laptime.entries import ANYWHERE, Count, CountOrAny, CountOrZero, OptimizationEntry, OptionEntry, Shift
-
-# What all exchanges of gradients share. Local statistics are the default, as in the field: synchronized ones cost two
-# all-reduces a layer.
-_RANKS = (
-    OptionEntry("ranks", 0, "processes; 0 for all GPUs, on a CPU for all cores that this process may use", CountOrZero),
-    OptionEntry(
-        "batchnorm",
-        "local",
-        "local (each rank's part of the batch) or sync (all of it: exact)",
-        Literal["local", "sync"],
-    ),
-    OptionEntry(
-        "scaling",
-        "strong",
-        "strong (the batch is shared out) or weak (each rank has a whole one)",
-        Literal["strong", "weak"],
-    ),
-    OptionEntry("reduce", "fp32", "fp32 or bf16: how gradients travel", Literal["fp32", "bf16"]),
-)
-_RANKS_SHIFTS = (
-    Shift("batchnorm", "local", "statistical", checked_as="sync"),
-    Shift("scaling", "weak", "statistical"),
-    Shift("reduce", "bf16", "numeric"),
-)
-
-# What both ways to compile share.
-_COMPILER = (
-    OptionEntry(
-        "layout",
-        "keep",
-        "keep, or channels-last: inductor lays out convolutions so throughout",
-        Literal["keep", "channels-last"],
-    ),
-    OptionEntry("dynamic", False, "one graph for batches of any size, instead of one for each size"),
-    OptionEntry("backend", "inductor", "inductor, or another backend of torch.compile for tracking down faults"),
-)
+from laptime.entries import ANYWHERE, Count, CountOrAny, CountOrZero, OptimizationEntry, OptionEntry
 
 OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
     OptimizationEntry(
@@ -164,12 +129,12 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "DistributedDataParallel",
         "Several ranks train on parts of each batch; gradients are averaged in buckets while the backward pass runs.",
         options=(
-            *_RANKS,
+            *RANKS,
             OptionEntry("tuned", False, "static graph, gradients as views of buckets, no buffers sent in the step"),
             OptionEntry("bucket_mb", 0, "size of a bucket in MiB where tuned; 0 to try some on all ranks", CountOrZero),
         ),
         excludes=("flat-reduce", "dp", "graph"),
-        shifts=_RANKS_SHIFTS,
+        shifts=RANKS_SHIFTS,
     ),
     OptimizationEntry(
         "flat-reduce",
@@ -177,9 +142,9 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "parallel",
         "one flat all-reduce",
         "Several ranks without a wrapper: all gradients are averaged as one tensor between backward and optimizer.",
-        options=_RANKS,
+        options=RANKS,
         excludes=("ddp", "dp"),
-        shifts=_RANKS_SHIFTS,
+        shifts=RANKS_SHIFTS,
     ),
     OptimizationEntry(
         "dp",
@@ -204,7 +169,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
                 "default or max-autotune-no-cudagraphs",
                 Literal["default", "max-autotune-no-cudagraphs"],
             ),
-            *_COMPILER,
+            *COMPILER,
         ),
         # Inductor takes a product apart into its many small operations: nothing was compiled after five minutes.
         excludes=("products",),
@@ -223,7 +188,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
             OptionEntry(
                 "mode", "reduce-overhead", "reduce-overhead or max-autotune", Literal["reduce-overhead", "max-autotune"]
             ),
-            *_COMPILER,
+            *COMPILER,
         ),
         excludes=("compile", "graph", "flat-reduce", "products"),
         earned=ANYWHERE,

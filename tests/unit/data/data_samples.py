@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tifffile
 from PIL import Image
 
+SIDE = 8  # of tiles with bands
 MakeFolder = Callable[..., Path]
 
 
@@ -75,3 +77,12 @@ def nobody() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def measured(seed: int, bands: int = 13, side: int = SIDE) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 6000, (side, side, bands), dtype=np.uint16)
+
+
+def write_tif(path: Path, values: np.ndarray, **how: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tifffile.imwrite(path, values, photometric="minisblack", **{"planarconfig": "contig", **how})

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tifffile
 import torch
-from data_samples import left_over, nobody, web, write_image
+from data_samples import SIDE, left_over, measured, nobody, web, write_image, write_tif
 from PIL import Image
 from torchvision.datasets import EuroSAT
 
@@ -30,17 +30,6 @@ from laptime.data.store import Store
 from laptime.data.synthetic import Synthetic
 from laptime.data.tensors import open_tensors
 from laptime.errors import DataError, UnreachableError, UsageError
-
-SIDE = 8
-
-
-def measured(seed: int, bands: int = 13, side: int = SIDE) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 6000, (side, side, bands), dtype=np.uint16)
-
-
-def write_tif(path: Path, values: np.ndarray, **how: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tifffile.imwrite(path, values, photometric="minisblack", **{"planarconfig": "contig", **how})
 
 
 @pytest.fixture
@@ -116,37 +105,6 @@ def test_a_multispectral_tile_among_pictures_is_named_as_one(tmp_path: Path, hom
             DataError, match=r"odd\.tif holds bands, and no picture as is expected here: .* #bands=4,3,2"
         ):
             fetch("eurosat", str(tmp_path / "mixed"), home)
-
-
-# A pixel's size, as GeoTIFFs tell it.
-_PLACED = {"extratags": [(33550, "d", 3, (10.0, 10.0, 0.0), True)]}
-
-
-@pytest.mark.parametrize(
-    ("bands", "form"), [(1, "minisblack"), (3, "minisblack"), (3, "rgb"), (4, "minisblack"), (4, "rgb")]
-)
-def test_few_bands_of_a_geotiff_are_no_picture(tmp_path: Path, home: Path, bands: int, form: str) -> None:
-    for i in range(10):
-        path = tmp_path / f"few/{'ab'[i % 2]}/{i}.tif"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        values = measured(i, bands) if bands > 1 else measured(i, 1)[:, :, 0]
-        tifffile.imwrite(path, values, photometric=form, planarconfig="contig" if bands > 1 else None, **_PLACED)
-    place = str(tmp_path / "few")
-    if bands < 4:
-        with pytest.raises(DataError, match=rf"\.tif has {bands} band\(s\) and the bands 4,3,2 are asked for"):
-            fetch("eurosat", place, home)
-    chosen = fetch("eurosat", f"{place}#bands=1", home)
-    assert open_tensors(chosen).train.images.dtype == torch.int16
-
-
-def test_pictures_of_16_bits_are_told_to_be_taken_for_such(tmp_path: Path, home: Path) -> None:
-    for i in range(10):
-        path = tmp_path / f"deep/{'ab'[i % 2]}/{i}.tif"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tifffile.imwrite(path, measured(i, 3) * 10, photometric="rgb")
-    found = fetch("eurosat", str(tmp_path / "deep"), home)
-    assert "pictures in which 65535 is white" in found.notice
-    assert open_tensors(found).train.images.dtype == torch.uint8
 
 
 @pytest.mark.parametrize("text", ["", "4,x", "0", "4,4", "4;3", "-1", "4,,2", "999999"])

@@ -1,0 +1,44 @@
+"""Which TIFFs of 16 bits are measured values, and which are pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tifffile
+import torch
+from data_samples import measured
+
+from laptime.data.fetch import fetch
+from laptime.data.tensors import open_tensors
+from laptime.errors import DataError
+
+# A pixel's size, as GeoTIFFs tell it.
+_PLACED = {"extratags": [(33550, "d", 3, (10.0, 10.0, 0.0), True)]}
+
+
+@pytest.mark.parametrize(
+    ("bands", "form"), [(1, "minisblack"), (3, "minisblack"), (3, "rgb"), (4, "minisblack"), (4, "rgb")]
+)
+def test_few_bands_of_a_geotiff_are_no_picture(tmp_path: Path, home: Path, bands: int, form: str) -> None:
+    for i in range(10):
+        path = tmp_path / f"few/{'ab'[i % 2]}/{i}.tif"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        values = measured(i, bands) if bands > 1 else measured(i, 1)[:, :, 0]
+        tifffile.imwrite(path, values, photometric=form, planarconfig="contig" if bands > 1 else None, **_PLACED)
+    place = str(tmp_path / "few")
+    if bands < 4:
+        with pytest.raises(DataError, match=rf"\.tif has {bands} band\(s\) and the bands 4,3,2 are asked for"):
+            fetch("eurosat", place, home)
+    chosen = fetch("eurosat", f"{place}#bands=1", home)
+    assert open_tensors(chosen).train.images.dtype == torch.int16
+
+
+def test_pictures_of_16_bits_are_told_to_be_taken_for_such(tmp_path: Path, home: Path) -> None:
+    for i in range(10):
+        path = tmp_path / f"deep/{'ab'[i % 2]}/{i}.tif"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tifffile.imwrite(path, measured(i, 3) * 10, photometric="rgb")
+    found = fetch("eurosat", str(tmp_path / "deep"), home)
+    assert "pictures in which 65535 is white" in found.notice
+    assert open_tensors(found).train.images.dtype == torch.uint8
