@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +53,7 @@ def compare_runs(runs: list[str]) -> tuple[Comparison, LadderRecord | None, list
     from laptime.compare.comparison import compare as compare_ladder
     from laptime.compare.comparison import ladder_of, with_specs
 
-    loaded = [_load(run) for run in runs]
+    loaded = [_load(run) for run in _each_once(runs)]
     ladders = {ladder.id if ladder else "": ladder for _, ladder, _, _ in loaded}
     records, sides = _apart(loaded)
     only = next(iter(ladders.values()))
@@ -64,6 +65,17 @@ def compare_runs(runs: list[str]) -> tuple[Comparison, LadderRecord | None, list
     named = with_specs(records)
     ladder = ladder_of(named)
     return sides.warned(compare_ladder(ladder, named, sides.traces, sides.advice)), ladder, named
+
+
+def _each_once(runs: list[str]) -> list[str]:
+    """What is named, by its parts where it is a folder above ladders; nothing twice, however it is named."""
+    from laptime.compare.load import places
+
+    found: dict[str, str] = {}
+    for run in runs:
+        parts = places(Path(run)) if Path(run).exists() else []
+        found |= {str(part.resolve()): str(part) for part in parts} if parts else {run: run}
+    return [run for whole, run in found.items() if not any(str(above) in found for above in Path(whole).parents)]
 
 
 def _load(run: str) -> Loaded:
@@ -103,15 +115,17 @@ def _apart(loaded: list[Loaded]) -> tuple[list[RunRecord], Sides]:
     """
     from laptime.compare.sides import Sides
 
-    ladders = {ladder.id for _, ladder, _, _ in loaded if ladder is not None}
+    ladders = {ladder.id: name for name, ladder, _, _ in loaded if ladder is not None}
+    shared = Counter(ladders.values())
     found, beside = [], Sides()
     for place, (name, ladder, records, sides) in enumerate(loaded):
         if len(ladders) < 2 or ladder is None:
             found += records
             beside.add(sides)
             continue
-        found += [_rename(r, name, place) for r in records]
-        beside.add(sides.renamed({r.spec.variant: _named(r.spec.variant, name) for r in records if r.spec}))
+        called = name if shared[name] == 1 else ladder.id
+        found += [_rename(r, called, place) for r in records]
+        beside.add(sides.renamed({r.spec.variant: _named(r.spec.variant, called) for r in records if r.spec}))
     return found, beside
 
 

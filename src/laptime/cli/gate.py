@@ -110,11 +110,7 @@ def _run(
         if last:
             _finish(last[0], places, github)
         return INTERRUPTED, last[0] if last else None
-    code = _finish(record, places, github)
-    if record.mode == "aa" and code in (0, 1, 3, 6):
-        typer.echo(_noise_words(record))
-        return 0, record
-    return code, record
+    return _finish(record, places, github), record
 
 
 def _finish(record: GateRecord, places: dict[str, Path | None], github: bool) -> int:
@@ -129,6 +125,8 @@ def _finish(record: GateRecord, places: dict[str, Path | None], github: bool) ->
     for text in (record.advisory, *outcome.not_shown):
         if text:
             typer.echo(text)
+    if record.mode == "aa" and outcome.exit_code == 0:
+        typer.echo(_noise_words(record))
     if record.trouble is not None and record.trouble.log:
         typer.echo(f"\nThe last lines of the log:\n{record.trouble.log}", err=True)
     if github:

@@ -36,13 +36,13 @@ def show(workload: str, places: Places, uri: str | None, file: Path | None) -> i
 
     elsewhere = stored_gates(workload, uri, lambda text: typer.echo(text, err=True)) if uri else nowhere
     gates = History(places.home / "gates", time.time(), elsewhere).gates(workload)
-    if not gates:
-        typer.echo(f"There are no gates of {workload} of the last 60 days here.")
-        return 0
     found = trends(gates)
     if file is not None:
         told: dict[str, Any] = {"schema": SCHEMA, "workload": workload, "trends": [_data(t) for t in found]}
         write_json(file, told)
+    if not gates:
+        typer.echo(f"There are no gates of {workload} of the last 60 days here.")
+        return 0
     for gate in reversed(gates[:_SHOWN]):
         typer.echo(_line(gate))
     if len(gates) > _SHOWN:

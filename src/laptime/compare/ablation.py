@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from laptime.compare import words
 from laptime.compare.model import PartWorth, Worth
-from laptime.compare.quality import difference, scores_of
+from laptime.compare.quality import LOWER_IS_BETTER, difference, has_learnt, name_of, scores_of
 from laptime.compare.rows import Context, Runs
 from laptime.compare.statistics import Estimate, mean_ratio
-from laptime.records import Dropped
+from laptime.records import Dropped, RunRecord
 
 
 def ablation(
@@ -43,9 +43,10 @@ def _part(runs: Runs, context: Context, whole: Runs, pairs: Sequence[float]) -> 
     part = runs.rung.variant.rpartition("-without-")[2]
     laps, beside = runs.laps, whole.laps
     if laps is None or beside is None:
-        reason = runs.error if laps is None else "the optimized variant came to no time"
-        worth: Worth = "needed" if laps is None and beside is not None else "within noise"
-        return PartWorth(part=part, variant=runs.rung.variant, worth=worth, reason=reason or "it did not run")
+        why = runs.error if laps is None else "the optimized variant came to no time"
+        needed = beside is not None and any(r.status in ("failed", "wrong") and not _cut_off(r) for r in runs.records)
+        worth: Worth = "needed" if laps is None and needed else "not measured"
+        return PartWorth(part=part, variant=runs.rung.variant, worth=worth, reason=why or "it did not run")
     ratio = mean_ratio(pairs) if pairs else context.bootstrap.ratio(laps, beside)
     points, noise = _quality(runs, context, whole)
     return PartWorth(
@@ -63,9 +64,15 @@ def _part(runs: Runs, context: Context, whole: Runs, pairs: Sequence[float]) -> 
     )
 
 
+def _cut_off(record: RunRecord) -> bool:
+    """Whether somebody broke a process off, which says nothing of what it trained."""
+    return (record.error or "").startswith("interrupted")
+
+
 def _quality(runs: Runs, context: Context, whole: Runs) -> tuple[float | None, float | None]:
     own, beside = scores_of(runs.done, context.quality), scores_of(whole.done, context.quality)
-    if own is None or beside is None or not context.rules.real_data:
+    base = context.baseline_scores
+    if own is None or beside is None or base is None or not has_learnt(base.mean, context.quality, context.rules):
         return None, None
     return difference(beside, own, context.rules.test_count)
 
@@ -101,7 +108,12 @@ LEAD = (
     "from n pairs of processes that took turns, an epoch of one and then of the other, where it says so, and else from "
     "the rounds of the ladder. A part that left was not shown to make the variant faster; it is in no figure above."
 )
-HEADER = ("left out", "s/epoch", "times as long", "{quality}, points", "verdict")
+HEADER = ("left out", "s/epoch", "times as long", "{quality}", "verdict")
+
+
+def unit_of(quality: str) -> str:
+    """How the column of quality is headed: the metric and what its figures are."""
+    return f"{name_of(quality)}, {'% better' if quality in LOWER_IS_BETTER else 'points'}"
 
 
 def cells(part: PartWorth) -> list[str]:

@@ -62,20 +62,27 @@ def _headline(
 
 
 def _sentence(title: str, base: VariantRow, best: VariantRow, conditions: Conditions) -> str:
-    certain = "n = 1, so no interval" if best.speedup_low is None else _interval(best)
-    sure = "" if (best.speedup_low or best.speedup or 0) > 1 else "; a gain is not shown"
-    together = f" on {best.ranks} ranks" if best.ranks > 1 else ""
     text = (
-        f"{title}: {best.variant} trains {words.ratio(best.speedup)} as fast as {base.variant}{together} "
-        f"({certain}{sure}), "
+        f"{title}: {best.variant} trains {words.ratio(best.speedup)} as fast as {base.variant}{together(best)} "
+        f"({certainty(best)}), "
         f"{words.seconds(best.epoch_s)} s an epoch instead of {words.seconds(base.epoch_s)} s"
     )
     return f"{text}; {quality_phrase(base, best, conditions.quality)}."
 
 
-def _interval(row: VariantRow) -> str:
-    low, high = words.ratio(row.speedup_low, ""), words.ratio(row.speedup_high, "")
-    return f"95 % interval {low} to {high}, n = {row.speedup_n}"
+def together(row: VariantRow) -> str:
+    """On how many ranks a variant trains, where these are several."""
+    return f" on {row.ranks} ranks" if row.ranks > 1 else ""
+
+
+def certainty(row: VariantRow) -> str:
+    """The interval of a variant's speed-up in words, and that a gain is not shown where it is not."""
+    if row.speedup_low is None:
+        certain = "n = 1, so no interval"
+    else:
+        span = words.span(row.speedup_low, row.speedup_high, words.bare_ratio)
+        certain = f"95 % interval {span.replace('–', ' to ')}, n = {row.speedup_n}"
+    return certain if (row.speedup_low or row.speedup or 0) > 1 else f"{certain}; a gain is not shown"
 
 
 def quality_phrase(base: VariantRow, row: VariantRow, quality: str) -> str:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from laptime.catalogue import OPTIMIZATIONS
 from laptime.compare import ablation, advising, operators, payback, plots, steps, words
 from laptime.compare.curves import curves
-from laptime.compare.headlines import quality_phrase
+from laptime.compare.headlines import certainty, quality_phrase, together
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.palette import PARTS, series_of, variables
 from laptime.compare.quality import name_of
@@ -57,6 +57,8 @@ def to_html(
         ops=operators,
         adv=advising,
         standing=words.standing,
+        certainty=certainty,
+        together=together,
         optimization=_optimizations(),
     )
     page: str = environment.get_template("comparison.html.j2").render(

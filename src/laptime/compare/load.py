@@ -6,6 +6,21 @@ from pathlib import Path
 
 from laptime.errors import DataError
 from laptime.records import LadderRecord, RunRecord, read_ladder, read_record, record_paths
+from laptime.records.files import LADDER_NAME
+
+
+def places(given: Path) -> list[Path]:
+    """What a path stands for: itself, or, of a folder above ladders, each of them and the records beside them."""
+    if not given.is_dir() or (given / LADDER_NAME).is_file():
+        return [given]
+    ladders: list[Path] = []
+    for path in sorted(given.rglob(LADDER_NAME)):
+        if not any(path.is_relative_to(ladder) for ladder in ladders):
+            ladders.append(path.parent)
+    if not ladders:
+        return [given]
+    loose = [p for p in record_paths(given) if not any(p.is_relative_to(ladder) for ladder in ladders)]
+    return [*ladders, *loose]
 
 
 def load(folder: Path) -> tuple[LadderRecord | None, list[RunRecord]]:
@@ -16,7 +31,7 @@ def load(folder: Path) -> tuple[LadderRecord | None, list[RunRecord]]:
     """
     if folder.is_file():
         return None, [read_record(folder)]
-    ladder = folder / "ladder.json"
+    ladder = folder / LADDER_NAME
     return read_ladder(ladder) if ladder.is_file() else None, _read_all(record_paths(folder), folder)
 
 

@@ -55,7 +55,7 @@ def _parts(comparison: Comparison) -> list[str]:
     """The table of the parts of the optimized variant, where there is one."""
     if not comparison.parts:
         return []
-    header = [h.format(quality=escape(name_of(comparison.conditions.quality))) for h in ablation.HEADER]
+    header = [h.format(quality=escape(ablation.unit_of(comparison.conditions.quality))) for h in ablation.HEADER]
     rows = [[f"`{_code(part.part)}`", *map(escape, ablation.cells(part)[1:])] for part in comparison.parts]
     lines = [_line(header), _line(["---", *["---:"] * 3, "---"]), *map(_line, rows)]
     return ["", f"**{ablation.TITLE}**", "", *lines, "", ablation.LEAD]

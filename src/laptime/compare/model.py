@@ -10,7 +10,7 @@ from laptime.compare.anatomy import InferenceRow, OperatorTable, RoofRow, StepRo
 from laptime.compare.quality import Verdict
 from laptime.records import Advice, CheckRecord, CompileRecord, Readable, Status
 
-Worth = Literal["earns its place", "within noise", "costs", "left", "needed"]
+Worth = Literal["earns its place", "within noise", "costs", "left", "needed", "not measured"]
 HeadlineKind = Literal["fastest", "without_dead_taps", "exact_and_numeric"]
 
 

@@ -83,6 +83,11 @@ class Judgement:
     high_points: float | None = None
 
 
+def has_learnt(reached: float | None, quality: str, rules: Rules) -> bool:
+    """Whether a baseline's quality is one that variants can be judged beside: of real data, and not below the floor."""
+    return rules.real_data and reached is not None and (quality in LOWER_IS_BETTER or reached >= rules.floor)
+
+
 def final_quality(record: RunRecord, quality: str) -> float | None:
     """The last counted epoch's `test_<quality>`, None where it was not measured or is no number."""
     if not record.epochs:

@@ -115,7 +115,7 @@ def _table(comparison: Comparison, layout: Layout) -> Table:
 def _worths(comparison: Comparison) -> Table:
     """What each part of the optimized variant is worth; its verdict folds where the terminal is narrow."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    header = [h.format(quality=words.clean(name_of(comparison.conditions.quality))) for h in ablation.HEADER]
+    header = [h.format(quality=words.clean(ablation.unit_of(comparison.conditions.quality))) for h in ablation.HEADER]
     for place, name in enumerate(header):
         table.add_column(name, justify="left" if place in (0, len(header) - 1) else "right", overflow="fold")
     for part in comparison.parts:

@@ -78,8 +78,8 @@ def find_cause(pairs: Sequence[PairRecord]) -> Cause | None:
 def quality_loss(pairs: Sequence[PairRecord]) -> str | None:
     """One sentence where head's quality is shown to be worse by more than the tolerance, or gone; else None.
 
-    Quality is the first of an own score or error, accuracy, mean average precision and loss that all processes have; it
-    is gone where base has one of them and both together have none. The mean of what is lost, pair by pair, must exceed
+    Quality is the first of an own score or error, accuracy, mean average precision and loss that base has in every
+    pair; it is gone where head has it not in all. The mean of what is lost, pair by pair, must exceed
     the tolerance, and a bound at 1 % must exclude that nothing is.
     """
     found = _qualities(pairs)
@@ -101,15 +101,19 @@ def quality_loss(pairs: Sequence[PairRecord]) -> str | None:
 
 
 def _qualities(pairs: Sequence[PairRecord]) -> tuple[Quality, tuple[list[float], list[float]]] | None:
-    for quality in QUALITIES:
-        if (found := _both(pairs, quality.of)) and all(map(math.isfinite, (*found[0], *found[1]))):
-            return quality, found
-    return None
+    """What both sides of all pairs are judged by, and its values; None where head lacks it, or base has none."""
+    quality = _judged_by(pairs)
+    found = _both(pairs, quality.of) if quality else None
+    return (quality, found) if quality and found and all(map(math.isfinite, found[1])) else None
+
+
+def _judged_by(pairs: Sequence[PairRecord]) -> Quality | None:
+    return next((q for q in QUALITIES if pairs and all(_known(q.of(p.base)) for p in pairs)), None)
 
 
 def _gone(pairs: Sequence[PairRecord]) -> str | None:
     """One sentence where base has a quality that head has not: a loss that is not a number arrives as none, too."""
-    had = next((q for q in QUALITIES if pairs and all(_known(q.of(p.base)) for p in pairs)), None)
+    had = _judged_by(pairs)
     if had is None:
         return None
     return (

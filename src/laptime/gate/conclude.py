@@ -48,10 +48,11 @@ def difference(pair: PairRecord) -> str | None:
 
 
 def _outcome(kind: Kind, sentence: str, record: GateRecord, verdict: Verdict | None) -> Outcome:
+    alike = record.mode == "aa" and kind not in ("invalid", "error")
     return Outcome(
         kind=kind,
-        exit_code=EXIT_CODES[kind],
-        sentence=sentence,
+        exit_code=0 if alike else EXIT_CODES[kind],
+        sentence=f"Base against itself, to measure the noise: {sentence}" if alike else sentence,
         decision=verdict,
         checks=check_all(record.counted) if verdict else (),
         cause=find_cause(record.counted) if kind == "regressed" else None,

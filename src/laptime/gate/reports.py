@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -50,7 +51,7 @@ def to_junit(record: GateRecord) -> str:
         "error": "error",
         "inconclusive": "skipped",
     }
-    tag = tags.get(outcome.kind)
+    tag = tags.get(outcome.kind) if outcome.exit_code else None  # what measures the noise fails by no verdict
     counts = {what: str(int(tag == name)) for what, name in _JUNIT_COUNTS}
     seconds = f"{(record.ended_at or record.started_at) - record.started_at:.3f}"
     suite = ElementTree.Element("testsuite", {"name": "laptime gate", "tests": "1", "time": seconds, **counts})
@@ -73,7 +74,7 @@ _JUNIT_COUNTS = (("failures", "failure"), ("errors", "error"), ("skipped", "skip
 def to_annotation(record: GateRecord) -> str:
     """One workflow command that GitHub shows beside the checks."""
     outcome = _outcome(record)
-    level = _LEVELS.get(outcome.kind, "error")
+    level = _LEVELS.get(outcome.kind, "error") if outcome.exit_code else "notice"
     title = f"laptime gate {record.workload}: {words.TITLES[outcome.kind]}"
     return f"::{level} title={_property(title)}::{_message(outcome.sentence)}"
 
@@ -133,7 +134,7 @@ def _pairs(record: GateRecord) -> list[str]:
     lines = ["", f"<details><summary>{words.pairs(len(record.pairs))}</summary>", ""]
     lines += ["| pair | order | seed | base, s | head, s | head/base | |", "|---:|---|---:|---:|---:|---:|---|"]
     for pair in record.pairs:
-        times = [f"{sorted(p.epoch_s)[len(p.epoch_s) // 2]:.3f}" for p in (pair.base, pair.head)]
+        times = [f"{math.exp(p.z):.3f}" for p in (pair.base, pair.head)]
         remark = "; ".join((*pair.flags, *(() if pair.counted else ("repeated",))))
         cells = (str(pair.number), pair.order, str(pair.seed), *times, words.percent(words.ratio(pair)), escape(remark))
         lines.append(f"| {' | '.join(cells)} |")

@@ -102,6 +102,8 @@ def make_gate_request(**options: Any) -> GateRequest:
         raise UsageError(f"{explain(error)}.") from error
     _check(request)
     request.policy()
+    if request.command_base:
+        _check_beside_command(request)
     return request
 
 
@@ -111,11 +113,23 @@ def _check(request: GateRequest) -> None:
         if bool(getattr(request, one)) != bool(getattr(request, other)):
             names = [f"--{name.replace('_', '-')}" for name in (one, other)]
             raise UsageError(f"{names[0]} and {names[1]} belong together: give both.")
+    if request.aa and (request.command_base != request.command_head or request.base_dir != request.head_dir):
+        raise UsageError("--aa measures base against itself, and two sides are given: give one side twice.")
     if request.base and request.base_dir:
         raise UsageError("--base and --base-dir exclude each other: give a ref, or two folders.")
     if is_own(request.workload) and not request.command_base and Path(request.workload).expanduser().is_absolute():
         raise UsageError(
             f"{shorten(request.workload)!r} is one file for both sides: give its path inside the checkout."
+        )
+
+
+def _check_beside_command(request: GateRequest) -> None:
+    """Refuses what a command of the user's own would never hear of; raises UsageError."""
+    fields = GateRequest.model_fields
+    given = [n for n in ("epochs", "limit_train", "limit_test", "data") if getattr(request, n) != fields[n].default]
+    if given:
+        raise UsageError(
+            f"--{given[0].replace('_', '-')} does not reach a command of your own: leave it out, and write it there."
         )
 
 

@@ -72,7 +72,7 @@ def checkouts(request: GateRequest, here: Path, room: Path, say: Say) -> Iterato
     if top is None:
         raise UsageError(f"{here} is no git checkout: go into one, or give --base-dir and --head-dir.")
     head, dirty = commit_of(top) or "", is_dirty(top)
-    ref, base = ("HEAD", head) if request.aa else find_base(top, request.base)
+    ref, base = ("HEAD", head) if request.aa and not request.base else find_base(top, request.base)
     if base == head and not dirty and not request.aa:
         raise UsageError(
             f"--base {ref!r} leads to {base[:12]}, which is head itself: commit the change first, give another base, "

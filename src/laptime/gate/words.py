@@ -24,6 +24,11 @@ def percent(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %" if ratio < 10 else "more than tenfold"
 
 
+def _share(value: float) -> str:
+    """A limit as it was given: 10 %, 2.5 %."""
+    return f"{100 * value:g} %"
+
+
 def interval(look: Look) -> str:
     """The interval of the ratio, as changes."""
     return f"{percent(look.low)} to {percent(look.high)}"
@@ -36,7 +41,7 @@ def pairs(count: int) -> str:
 
 def verdict_sentence(verdict: Verdict, record: GateRecord) -> str:
     """The verdict of the pairs, in one or two sentences."""
-    look, limit = verdict.state, f"{record.policy.max_slowdown:.0%}".replace("%", " %")
+    look, limit = verdict.state, _share(record.policy.max_slowdown)
     if look is None:
         return f"After {pairs(verdict.pairs)} there is nothing to judge yet: four are the fewest."
     if verdict.kind == "regressed":
@@ -74,13 +79,15 @@ def not_shown(kind: Kind, record: GateRecord) -> tuple[str, ...]:
     least, limit = record.policy.max_slowdown / 2, record.policy.max_slowdown
     found: list[str] = []
     if kind == "not_regressed":
-        found.append(f"A slowdown below {limit:.0%} may still be there.".replace("%", " %"))
+        found.append(f"A slowdown below {_share(limit)} may still be there.")
     if kind == "inconclusive":
         found.append("That head is as fast as base was not shown, and neither was the contrary.")
     if kind == "regressed":
-        found.append(f"Changes below {least:.1%} are never called a regression.".replace("%", " %"))
+        found.append(f"Changes below {_share(least)} are never called a regression.")
     if record.limit_train is not None and kind not in ("invalid", "error"):
         found.append(f"Epochs were shortened to {record.limit_train:,} samples; whole ones were not run.")
+    if any(p.base.stand_in for p in record.pairs) and kind not in ("invalid", "error"):
+        found.append("Quality was not judged: the data is a stand-in.")
     if record.noise is None and record.pairs:
         found.append("The noise of this machine was not known, so the pairs' own scatter stands for it.")
     return tuple(found)

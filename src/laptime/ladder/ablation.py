@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from laptime.catalogue import find_optimization
-from laptime.compare.quality import advantage, noise_points, rules_of
+from laptime.compare.quality import advantage, has_learnt, noise_points, rules_of
 from laptime.compare.statistics import Estimate, mean_ratio
 from laptime.ladder import pairs
 from laptime.ladder.advising import mine_of
@@ -117,7 +117,8 @@ class Ablation:
         metric, whole = self.ladder.record.quality, self.whole.quality or 0.0
         lost = advantage(whole, own.quality or 0.0, metric)
         rules = rules_of(self.ladder.record)
-        return rules.real_data and lost > noise_points(whole, rules.test_count, metric)
+        base = standing_of(self.ladder.plan.fixed[0], self.ladder.runs, metric)
+        return has_learnt(base.quality, metric, rules) and lost > noise_points(whole, rules.test_count, metric)
 
     def _drop(self, dropped: Dropped, own: Standing) -> None:
         """Takes a part out; what other parts are worth was measured beside the list with it."""

@@ -14,6 +14,7 @@ from laptime.compare.quality import (
     Scores,
     advantage,
     final_quality,
+    has_learnt,
     judge,
     noise_points,
     shown,
@@ -131,12 +132,7 @@ class Climb:
         return faster, ("faster" if faster else "slower", "")
 
     def _judges_quality(self) -> bool:
-        reached = self.baseline.quality
-        return (
-            self.rules.real_data
-            and reached is not None
-            and (reached >= self.rules.floor or self.metric in LOWER_IS_BETTER)
-        )
+        return has_learnt(self.baseline.quality, self.metric, self.rules)
 
     def _by_quality(self, top: Standing, own: Standing) -> tuple[bool, tuple[str, str]]:
         """A statistical rung: faster and not worse than the baseline, or as fast and better than the best so far."""

@@ -32,7 +32,7 @@ def ranks_of(variant: Variant, there: int | None = None) -> int:
     side = DEVICES[variant.device]
     held = device_count(side) if there is None else there
     asked = int(options_of(spread)["ranks"])
-    if asked < 0 or asked > held:
+    if asked > held:
         raise UsageError(
             f"{variant.name} asks for {asked} ranks, but this machine has {held} {_UNITS[side]}: "
             f"give {spread.name}:ranks={max(held, 1)} or fewer."

@@ -14,6 +14,7 @@ from laptime.records.ladder import LADDER_SCHEMA, TRIALS, VERIFY, LadderRecord
 from laptime.records.run import RECORD_SCHEMA, RunRecord
 from laptime.spec import Versioned, read_versioned
 
+LADDER_NAME = "ladder.json"
 PARTIAL = "record.partial.json"
 """What a run knows once its epochs are counted, while work goes on that may take its process down."""
 
@@ -48,7 +49,8 @@ def record_paths(folder: Path) -> list[Path]:
 
     A ladder's trials only decided what joined, and its verifying turns what advice is worth: neither is among them.
     """
-    aside = {folder / TRIALS, folder / VERIFY}
+    ladders = [folder, *(path.parent for path in folder.rglob(LADDER_NAME))]
+    aside = {ladder / name for ladder in ladders for name in (TRIALS, VERIFY)}
     return [path for path in sorted(folder.rglob("record.json")) if aside.isdisjoint(path.parents)]
 
 

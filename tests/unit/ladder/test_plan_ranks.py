@@ -44,7 +44,7 @@ def test_what_a_probe_refused_stays_out_and_more_can_be_added():
     ("text", "there", "named"),
     [
         ("cpu-ddp-plain+ddp:ranks=3", 2, "3 ranks, but this machine has 2 cores"),
-        ("cpu-ddp-plain+ddp:ranks=-1", 2, "-1 ranks"),
+        ("cpu-ddp-plain+ddp:ranks=-1", 2, "'ranks' of 'ddp' can't be '-1'"),
         ("ddp-tuned+ddp:ranks=2", 0, "this machine has 0 GPUs"),
         ("cpu-ddp-plain+large-batch:size=7", 4, "batch of 7"),
     ],
