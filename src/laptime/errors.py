@@ -48,6 +48,14 @@ class TrackingError(LaptimeError):
     """The tracking server does not answer or refuses."""
 
 
+class RefusedError(TrackingError):
+    """The tracking server refuses one thing for good: it is too large, say, or its run was deleted."""
+
+    def __init__(self, message: str, reason: str, deleted: bool) -> None:
+        super().__init__(message)
+        self.reason, self.deleted = reason, deleted
+
+
 class RunError(LaptimeError):
     """A run that can't be started or went wrong."""
 

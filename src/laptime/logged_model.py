@@ -51,6 +51,8 @@ def log_model(folder: Path, run_id: str) -> None:
     spec = read_spec(folder / "spec.json")
     model = load_model(folder / "model.pt", spec)
     metadata = describe(spec)
+    if "mean" not in metadata and not find_workload(spec.workload).boxes:
+        raise DataError(f"the data in {spec.data.path}, whose mean its inputs need, is gone: bring it back, then sync.")
     size, channels = metadata["image_size"], len(metadata.get("mean", "RGB"))
     log_pytorch_model(model, run_id, np.zeros((2, channels, *size), dtype=np.float32), metadata)
 

@@ -7,6 +7,25 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from laptime.errors import UsageError, shorten
+
+
+def expanded(text: str) -> Path:
+    """A path as a user writes it, with `~` for a home.
+
+    Raises:
+        UsageError: it can be none on this machine.
+    """
+    try:
+        path = Path(text).expanduser()
+        path.exists()
+        return path
+    except RuntimeError as error:
+        raise UsageError(f"{shorten(text)!r} begins with a user who is not known here: give the path.") from error
+    except (OSError, ValueError) as error:  # a name that is too long, or with a zero in it
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{shorten(text)!r} can be no path ({reason}): give another one.") from error
+
 
 @dataclass(frozen=True)
 class Places:
@@ -52,12 +71,23 @@ def find_places(start: Path | None = None) -> Places:
     """
     named = os.environ.get("LAPTIME_HOME")
     if named:
-        return Places(Path(named).expanduser().resolve())
+        home = expanded(named).resolve()
+        if not _is_text(str(home)):
+            raise UsageError(f"LAPTIME_HOME, {shorten(str(home))!r}, is no UTF-8: set it to another folder.")
+        return Places(home)
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         if (folder / ".laptime").is_dir() or (folder / "pyproject.toml").is_file():
             return Places(folder / ".laptime")
     return Places(here / ".laptime")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def lock_folder() -> Path:
@@ -67,7 +97,7 @@ def lock_folder() -> Path:
     """
     named = os.environ.get("LAPTIME_LOCKS")
     if named:
-        return Path(named).expanduser().resolve()
+        return expanded(named).resolve()
     shared = Path("/run/lock")
     if shared.is_dir() and os.access(shared, os.W_OK):
         return shared

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten
+from laptime.places import expanded
 from laptime.spec import DataSpec
 
 # What a short ladder tries one by one; those before each in the ladder enter with it.
@@ -25,7 +26,7 @@ def is_own(name: str) -> bool:
 def resolved(name: str) -> str:
     """A workload's name with the file's whole path, so that one file has one name; others stay as they are."""
     file, _, attribute = name.partition(":")
-    return f"{Path(file).expanduser().resolve()}:{attribute}" if is_own(name) else name
+    return f"{expanded(file).resolve()}:{attribute}" if is_own(name) else name
 
 
 def place_of(name: str) -> tuple[Path, str]:
@@ -35,7 +36,7 @@ def place_of(name: str) -> tuple[Path, str]:
         UsageError: it names no attribute, or there is no such file.
     """
     file, _, attribute = name.rpartition(":") if ":" in name else (name, "", "")
-    path = Path(file).expanduser().absolute()
+    path = expanded(file).absolute()
     names = attribute.split(",")  # of a LightningModule and of its LightningDataModule
     if len(names) > 2 or not all(name.isidentifier() for name in names):
         raise UsageError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,8 @@ import typer
 from laptime.cli.options import JSON
 
 KINDS = ("runs", "data", "all")
+# Beside the stores in the data's folder; it costs next to nothing.
+INDEX = "index"
 
 
 def clean(
@@ -32,8 +35,10 @@ def clean(
         kept = [path for path in sorted(places.runs.glob("*")) if _goes_on(path)]
         gone = (p for p in sorted(places.runs.glob("*")) if p not in kept and _published(p, places.journal))
         found += [(path, _size(path)) for path in gone]
-    if what in ("data", "all") and places.data.is_dir():
-        found.append((places.data, _size(places.data)))
+    if what in ("data", "all"):
+        needed = {digest for path in places.runs.glob("*") if _stays(path, places.journal) for digest in _data_of(path)}
+        stores = (p for p in sorted(places.data.glob("*")) if not p.name.startswith(".") and p.name != INDEX)
+        found += [(path, _size(path)) for path in stores if path.name not in needed]
     _tell(found, kept, yes, as_json)
     if yes:
         for path, _ in found:
@@ -68,6 +73,26 @@ def _goes_on(folder: Path) -> bool:
     except LaptimeError:
         return False
     return ladder.status != "done" and ladder.request is not None
+
+
+def _stays(folder: Path, journals: Path) -> bool:
+    """Whether a run is to be gone on with, or waits to be sent: models are logged with what their data say."""
+    return _goes_on(folder) or not _published(folder, journals)
+
+
+def _data_of(folder: Path) -> set[str]:
+    """Digests of the data that a ladder or a run was planned on; none where nothing can be read."""
+    from laptime.errors import LaptimeError
+    from laptime.records import read_ladder
+    from laptime.spec import read_spec
+
+    found: set[str] = set()
+    with suppress(LaptimeError):
+        found.add(read_ladder(folder / "ladder.json").data.digest)
+    for path in (folder / "spec.json", *folder.glob("*/spec.json")):
+        with suppress(LaptimeError):
+            found.add(read_spec(path).data.digest)
+    return found
 
 
 def _published(folder: Path, journals: Path) -> bool:

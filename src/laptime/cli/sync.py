@@ -15,7 +15,7 @@ def sync(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON to standard output, for machines.")] = False,
 ) -> None:
-    """Sends what waits in journals to MLflow and ends the runs of dead processes."""
+    """Sends what waits in journals to MLflow and ends the runs of dead processes; exit 1 where some still wait."""
     from laptime.places import find_places
     from laptime.scratch import sweep_scratch
     from laptime.tracking.sync import sync as bring_up_to_date
@@ -25,12 +25,16 @@ def sync(
     places = find_places()
     uri = check_uri(tracking_uri or places.mlflow_uri)
     result = bring_up_to_date(places, uri, lambda text: typer.echo(text, err=True), redirect=tracking_uri is not None)
+    left = len(result.unsent) + len(result.damaged)
     if as_json:
         typer.echo(json.dumps(asdict(result), indent=1))
-        return
+        raise typer.Exit(1 if left else 0)
     if result.sent:
         typer.echo(f"Sent {result.events} events of {len(result.sent)} journals.")
-    else:
+    elif not left:
         typer.echo("Nothing was waiting.")
     for path in result.busy:
         typer.echo(f"{path} is being written by a running process and was left alone.")
+    if left:
+        typer.echo(f"{left} journals still wait.")
+        raise typer.Exit(1)

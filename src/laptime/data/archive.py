@@ -9,13 +9,14 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
 from laptime.data.disk import FULL, room_for
+from laptime.data.listing import IMAGE_SUFFIXES, PASSED
 from laptime.errors import DataError, shorten
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
@@ -184,9 +185,23 @@ def _too_large(archive: Path) -> DataError:
 
 
 def inner_folder(folder: Path) -> Path:
-    """The folder that holds the data: archives mostly wrap everything in one folder of their name."""
+    """The folder that holds the data: archives mostly wrap everything in one folder of their name.
+
+    A note may lie beside that; an image or a CSV there is data.
+    """
     while True:
-        inside = [p for p in folder.iterdir() if not p.name.startswith((".", "__MACOSX"))]
-        if len(inside) != 1 or not inside[0].is_dir() or not any(p.is_dir() for p in inside[0].iterdir()):
+        inside = [p for p in folder.iterdir() if not p.name.startswith(PASSED)]
+        folders = [p for p in inside if p.is_dir()]
+        data = any(p.suffix.lower().lstrip(".") in (*IMAGE_SUFFIXES, "csv") for p in inside if p not in folders)
+        if len(folders) != 1 or data or not any(p.is_dir() for p in folders[0].iterdir()):
             return folder
-        folder = inside[0]
+        folder = folders[0]
+
+
+@contextmanager
+def told_of(archive: Path | str, folder: Path) -> Iterator[None]:
+    """Errors within it name the archive, not the folder that it was unpacked to, which is gone by then."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(str(error).replace(str(folder), str(archive))) from error

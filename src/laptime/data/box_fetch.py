@@ -9,18 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from laptime.data.archive import inner_folder, is_archive, unpack
+from laptime.data.archive import inner_folder, is_archive, told_of, unpack
 from laptime.data.box_store import Told, data_spec, read_box_meta, store_folder, verify_boxes
 from laptime.data.boxes import COLUMNS, find_tables
 from laptime.data.choices import BOXES, SEED, SIDE, read_seed, split_choices
 from laptime.data.disk import partial_folder, sweep
-from laptime.data.folder import download_archive, is_archive_url
+from laptime.data.folder import fetch_anew, is_archive_url
 from laptime.data.listing import is_text, scan
 from laptime.data.meta import META
 from laptime.data.net import shown
 from laptime.data.sources import Job
 from laptime.data.store import Entry
 from laptime.errors import DataError, UsageError, shorten
+from laptime.places import expanded
 from laptime.spec import DataSpec
 
 _DRAWN = ("auto", "synthetic")
@@ -131,7 +132,7 @@ def _named_store(asked: Asked) -> Path | None:
 
 def _local(place: str) -> Path:
     """The path of a place on this machine; raises DataError where no record could hold it."""
-    path = Path(place).expanduser().resolve()
+    path = expanded(place).resolve()
     if not is_text(str(path)):
         raise DataError(f"{shorten(str(path))} has a name that is no UTF-8: rename it.")
     return path
@@ -143,13 +144,13 @@ def _from_source(job: Job, asked: Asked) -> Entry:
     if place == "official" or (found and (scheme not in ("http", "https") or not is_archive_url(place))):
         raise UsageError(f"{shorten(place)!r} is no source of boxes: {_GIVE}.")
     key = _key(job, asked)
+    if found:
+        return fetch_anew(place, key, job, lambda archive: _unpacked(job, archive, asked))
     before = job.store.recall(key)
     if before is not None:
         return before
     if place in _DRAWN:
         return job.store.remember(key, _drawn(job, asked))
-    if found:
-        return job.store.remember(key, _downloaded(job, asked))
     path = _local(place)
     if path.is_file():
         return job.store.remember(key, _unpacked(job, path, asked))
@@ -196,14 +197,8 @@ def _unpacked(job: Job, archive: Path, asked: Asked) -> Entry:
     with partial_folder(job.store.root) as folder:
         job.say("unpacking", 0, 0)
         unpack(archive, folder)
-        return _stored(job, inner_folder(folder), asked)
-
-
-def _downloaded(job: Job, asked: Asked) -> Entry:
-    url = asked.place
-    headers = job.budget.probe(url, job.budget.left_s)
-    with partial_folder(job.store.root) as folder:
-        return _unpacked(job, download_archive(url, headers, folder, job), asked)
+        with told_of(shown(asked.place), folder):
+            return _stored(job, inner_folder(folder), asked)
 
 
 def _drawn(job: Job, asked: Asked) -> Entry:

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from laptime.data.listing import PASSED, leads_back
 from laptime.data.split import mixed, parted, tested
 from laptime.errors import DataError, shorten
 
@@ -26,8 +27,8 @@ _SIDES = COLUMNS[2:]
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 # Classes that a notice lists.
 _NAMED = 5
-# Files and folders that are nobody's data.
-_PASSED = (".", "__MACOSX")
+# Links to folders are followed as far down as those of class folders are.
+_FOLLOWED = 2
 _HOW = f"a CSV of boxes has the columns {', '.join(COLUMNS)}, and others as you like"
 
 
@@ -81,14 +82,20 @@ def files(root: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> NoReturn:
         raise DataError(f"{error.filename} can't be read ({error.strerror}): check it.") from error
 
-    for folder, folders, names in os.walk(root, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(_PASSED)]
-        for path in (Path(folder, name) for name in names if not name.startswith(_PASSED)):
+    for folder, folders, names in os.walk(root, onerror=refuse, followlinks=True):
+        deep = len(Path(folder).relative_to(root).parts) >= _FOLLOWED
+        folders[:] = [n for n in folders if not n.startswith(PASSED) and not _left(Path(folder, n), deep)]
+        for path in (Path(folder, name) for name in names if not name.startswith(PASSED)):
             try:
                 if path.is_file():
                     yield path
             except OSError as error:
                 refuse(error)
+
+
+def _left(folder: Path, deep: bool) -> bool:
+    """Whether a link to a folder is not followed."""
+    return folder.is_symlink() and (deep or leads_back(folder))
 
 
 def read_boxes(path: Path) -> list[Box]:

@@ -44,7 +44,7 @@ _TURNS = {
 }
 
 # Tags of TIFF (6.0) and of GeoTIFF (OGC 19-008r4): the sizes of a pixel, a point's place, the keys of what they mean.
-_BITS_PER_SAMPLE = 258
+_BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262
 _GEOTIFF = (33550, 33922, 34735)
 
 _BLOCK = 512
@@ -260,7 +260,11 @@ def _rgb(image: Image.Image) -> Image.Image:
         return image
     if image.mode.startswith("I"):
         # 16 bits: Pillow's own conversion clips at 255 instead of scaling.
+        if max(_tags(image).get(_BITS_PER_SAMPLE, (16,))) > 16:
+            raise ValueError("whole numbers of 32 bits have no known range")
         values = np.asarray(image).astype(np.int64)
+        if _tags(image).get(_PHOTOMETRIC) == 0:  # white is 0; of 8 bits Pillow turns it round itself
+            values = 65535 - values
         return Image.fromarray(np.clip(values // 257, 0, 255).astype(np.uint8)).convert("RGB")
     if image.mode == "F":
         raise ValueError("floating-point pixels have no known range")

@@ -23,6 +23,7 @@ from laptime.data.sources import Job, Say, Source, quiet
 from laptime.data.store import Entry, Store, open_store
 from laptime.data.synthetic import Synthetic
 from laptime.errors import DataError, UnreachableError, UsageError, shorten
+from laptime.places import expanded
 from laptime.spec import DataSpec
 
 
@@ -46,7 +47,7 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
     job = _job(workload, asked, home, say)
     if job.workload.boxes:
         return fetch_boxes(job, asked)
-    place = Path(job.asked).expanduser()
+    place = expanded(job.asked)
     if (place / META).is_file():
         if job.seed:
             raise UsageError(

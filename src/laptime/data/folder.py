@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import urllib.parse
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from laptime.data.archive import SUFFIXES, inner_folder, is_archive, unpack
+from laptime.data.archive import SUFFIXES, inner_folder, is_archive, told_of, unpack
 from laptime.data.disk import partial_folder, room_for
 from laptime.data.listing import Listing, arrange, scan
 from laptime.data.net import download, length_of, shown
 from laptime.data.sources import Job, Meter
 from laptime.data.store import Entry
 from laptime.errors import UnreachableError
+from laptime.places import expanded
 
 # A folder's images are read differently by another version of these rules; part of the index key.
 _RULES = 2
@@ -23,7 +25,7 @@ class Folder:
     """A folder, or an archive on this machine."""
 
     def __init__(self, path: str) -> None:
-        self.path = Path(path).expanduser().resolve()
+        self.path = expanded(path).resolve()
 
     def stored(self, job: Job) -> Entry | None:
         """See Source; a folder that was changed since is another one."""
@@ -57,20 +59,38 @@ class ArchiveUrl:
 
     def fetch(self, job: Job) -> Entry:
         """See Source; what was fetched before is kept while the server shows the same state, or nothing."""
-        before = self.stored(job)
-        try:
-            headers = job.budget.probe(self.url, job.budget.left_s)
-        except UnreachableError as error:
-            if before is None:
-                raise
-            return replace(before, notice=f"{before.notice} {error} The copy fetched earlier is used.".strip())
+
+        def read(archive: Path) -> Entry:
+            return _from_archive(archive, job, shown(self.url))
+
+        return fetch_anew(self.url, _key(job, self.url, ""), job, read)
+
+
+def fetch_anew(url: str, key: str, job: Job, read: Callable[[Path], Entry]) -> Entry:
+    """What the archive at an address holds, downloaded where its server shows another state than before.
+
+    Args:
+        url: the address.
+        key: of the source in the store's index.
+        job: for whom.
+        read: reads the archive into the store.
+
+    Raises:
+        UnreachableError: the server does not answer, and nothing was fetched before.
+    """
+    before = job.store.recall(key)
+    try:
+        headers = job.budget.probe(url, job.budget.left_s)
         stamp = "|".join(headers.get(name, "") for name in ("etag", "last-modified", "content-length"))
         if before is not None and before.stamp == stamp:
             return before
         with partial_folder(job.store.root) as folder:
-            archive = download_archive(self.url, headers, folder, job)
-            entry = replace(_from_archive(archive, job, shown(self.url)), stamp=stamp)
-        return job.store.remember(_key(job, self.url, ""), entry)
+            entry = replace(read(download_archive(url, headers, folder, job)), stamp=stamp)
+    except UnreachableError as error:
+        if before is None:
+            raise
+        return replace(before, notice=f"{before.notice} {error} The copy fetched earlier is used.".strip())
+    return job.store.remember(key, entry)
 
 
 def is_archive_url(url: str) -> bool:
@@ -109,7 +129,8 @@ def _from_archive(archive: Path, job: Job, asked: str = "") -> Entry:
     with partial_folder(job.store.root) as folder:
         job.say("unpacking", 0, 0)
         unpack(archive, folder)
-        return _decode(arrange(scan(inner_folder(folder)), job.seed), job, asked or str(archive))
+        with told_of(asked or archive, folder):
+            return _decode(arrange(scan(inner_folder(folder)), job.seed), job, asked or str(archive))
 
 
 def _decode(listing: Listing, job: Job, asked: str = "") -> Entry:

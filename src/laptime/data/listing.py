@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ IMAGE_SUFFIXES = frozenset(("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "
 # In any case of letters; of several the first is taken.
 _TRAIN_NAMES = ("train", "training")
 _TEST_NAMES = ("test", "testing", "val", "valid", "validation")
+# Folders that are nobody's data: hidden ones, and what Finder adds to an archive.
+PASSED = (".", "__MACOSX")
 _FORM = "a folder with train/<class>/* and test/<class>/*, or one with <class>/*"
 
 
@@ -97,7 +100,7 @@ def _look(found: Scan, prefix: str) -> tuple[list[str], list[str]]:
         for entry in entries:
             name = entry.name
             if entry.is_dir(follow_symlinks=follow):
-                if not name.startswith("."):
+                if not name.startswith(PASSED) and not (entry.is_symlink() and leads_back(Path(entry.path))):
                     inner.append(prefix + name)
             elif name.rpartition(".")[2].lower() not in IMAGE_SUFFIXES or name.startswith("."):
                 found.ignored += 1
@@ -110,10 +113,17 @@ def _look(found: Scan, prefix: str) -> tuple[list[str], list[str]]:
 
 def _state(entry: os.DirEntry[str]) -> str:
     try:
-        stat = entry.stat()
+        found = entry.stat()
     except OSError as error:
         raise DataError(f"the image {entry.path} can't be read ({error.strerror}): restore or remove it.") from error
-    return f"{stat.st_size}\0{stat.st_mtime_ns}"
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"{entry.path} has an image's name and is no file: remove it.")
+    return f"{found.st_size}\0{found.st_mtime_ns}"
+
+
+def leads_back(link: Path) -> bool:
+    """Whether a link leads to a folder that it lies in, so that what is there would be met again and again."""
+    return link.parent.resolve().is_relative_to(link.resolve())
 
 
 def arrange(found: Scan, seed: int = 0) -> Listing:
@@ -142,7 +152,7 @@ def arrange(found: Scan, seed: int = 0) -> Listing:
 
 
 def _splits(found: Scan, names: tuple[str, ...]) -> list[str]:
-    """The folders at the top that are splits by their names, the preferred first.
+    """The folders at the top that are splits by their names, the preferred first; those with classes before others.
 
     One with images and no folders, beside folders of other names, is a class: trains, among other vehicles.
     """
@@ -150,7 +160,7 @@ def _splits(found: Scan, names: tuple[str, ...]) -> list[str]:
     others = any(folder.lower() not in (*_TRAIN_NAMES, *_TEST_NAMES) for folder in top)
     holding = {folder.partition("/")[0] for folder in found.folders if "/" in folder}
     splits = [folder for folder in top if folder.lower() in names and (folder in holding or not others)]
-    return sorted(splits, key=lambda folder: (names.index(folder.lower()), folder.swapcase()))
+    return sorted(splits, key=lambda name: (name not in holding, names.index(name.lower()), name.swapcase()))
 
 
 def _two_folders(found: Scan, train: list[str], test: list[str]) -> Listing:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from laptime.errors import DataError, UnreachableError, UsageError, in_words, shorten
+from laptime.places import expanded
 
 T = TypeVar("T")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
@@ -106,7 +107,7 @@ def open_objects(place: str) -> Objects:
         return S3Place(place)
     if not place or "://" in place:
         raise UsageError(f"{shorten(place)!r} is no place for runs: give a folder or an s3:// address.")
-    return Folder(Path(place).expanduser().absolute())
+    return Folder(expanded(place).absolute())
 
 
 def patiently(

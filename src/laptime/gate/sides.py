@@ -18,6 +18,7 @@ from laptime.errors import RunError, UsageError
 from laptime.gate.git import commit_of, find_base, is_dirty, top_of, worktree
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
+from laptime.places import expanded
 from laptime.processes import child_environment, end_tree, kept_command
 from laptime.spec import OptimizationSpec
 
@@ -95,7 +96,7 @@ def checkouts(request: GateRequest, here: Path, room: Path, say: Say) -> Iterato
 
 
 def _folder(side: Side, name: str) -> SideInfo:
-    folder = Path(name).expanduser().resolve()
+    folder = expanded(name).resolve()
     if not folder.is_dir():
         raise UsageError(f"--{side}-dir {name!r} is no folder: give {side}'s checkout.")
     inside = top_of(folder) is not None

@@ -16,7 +16,7 @@ from laptime.entries import Preset
 from laptime.errors import UsageError, shorten, without_secrets
 from laptime.ladder.ranks import check_ranks, ranks_of
 from laptime.launchers import AUTO, NAMES, launcher_of, ranks_there
-from laptime.places import Places
+from laptime.places import Places, expanded
 from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
 from laptime.tracking.uri import check_uri, without_credentials
 from laptime.variants import BASELINE, OPTIMIZED, Variant
@@ -182,7 +182,7 @@ def check_weights(weights: str, workload: str) -> None:
     if is_own(workload) and weights != "none":
         raise UsageError(f"--weights {shorten(weights)!r} is not for {shorten(workload)}: load them in its model().")
     named = () if is_own(workload) else find_workload(workload).weights
-    if weights not in named and weights != "none" and not Path(weights).expanduser().is_file():
+    if weights not in named and weights != "none" and not expanded(weights).is_file():
         raise UsageError(
             f"--weights {shorten(weights)!r} is neither {' nor '.join(named)} nor a file: give one of these."
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from laptime.errors import DataError
+from laptime.errors import DataError, shorten
 from laptime.records.ladder import LADDER_SCHEMA, TRIALS, VERIFY, LadderRecord
 from laptime.records.run import RECORD_SCHEMA, RunRecord
 from laptime.spec import Versioned, read_versioned
@@ -27,6 +27,9 @@ def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:
     try:
         part.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         part.replace(path)
+    except UnicodeEncodeError as error:
+        begin, end = error.object.rfind('"', 0, error.start) + 1, error.object.find('"', error.start)
+        raise DataError(f"{shorten(error.object[begin:end])!r} is a name that is no UTF-8: rename it.") from error
     except OSError as error:
         error.filename = str(path)  # a full disk names no place
         raise

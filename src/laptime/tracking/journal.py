@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from laptime.errors import TrackingError
 from laptime.records import Readable, write_json
+from laptime.tracking.applying import Say, apply
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus, Store
 from laptime.tracking.events import (
     Ended,
@@ -30,8 +31,6 @@ from laptime.tracking.events import (
 )
 
 STATE_SCHEMA: Literal["laptime.replay/1"] = "laptime.replay/1"
-
-Say = Callable[[str], None]
 
 
 class JournalBusyError(TrackingError):
@@ -236,8 +235,9 @@ def _replay(path: Path, store: Store, say: Say, enough: Callable[[], bool] | Non
         state = ReplayState(target=store.target)
     store.run_ids.update(state.runs)
     keys = {e.run.key for e in events if isinstance(e, Started)}
+    deleted: set[str] = set()
     for number in range(state.applied, len(events)):
-        _apply(events[number], store, say)
+        apply(events[number], store, say, deleted)
         known = {k: v for k, v in store.run_ids.items() if k in keys}
         state = state.model_copy(update={"applied": number + 1, "runs": known})
         write_json(state_path(path), state)
@@ -250,31 +250,6 @@ def _replay(path: Path, store: Store, say: Say, enough: Callable[[], bool] | Non
         state = state.model_copy(update={"size": size})
     write_json(state_path(path), state)
     return state
-
-
-def _apply(event: Event, store: Store, say: Say) -> None:
-    match event:
-        case Started():
-            store.start_run(event.run)
-        case Measured():
-            store.log_metrics(event.key, [MetricRow(*row) for row in event.rows])
-        case Tagged():
-            store.set_tags(event.key, event.tags)
-        case Noted():
-            store.set_note(event.key, event.markdown)
-        case Filed():
-            _file(event, store, say)
-        case Modelled() | Moved():
-            pass  # models all go at the end, in one process: starting torch costs more than logging a model
-        case Ended():
-            store.end_run(event.key, event.status, event.ended_at)
-
-
-def _file(event: Filed, store: Store, say: Say) -> None:
-    if event.path.exists():
-        store.log_artifact(event.key, event.path, event.folder)
-    else:
-        say(f"{event.path} is gone, so the run {event.key} stays without it.")
 
 
 def _send_models(events: Sequence[Event], state: ReplayState, store: Store, say: Say) -> ReplayState:

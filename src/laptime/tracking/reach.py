@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
-from laptime.errors import DataError, TrackingError, shorten
+from laptime.errors import DataError, RefusedError, TrackingError, shorten
 from laptime.tracking.uri import is_http, masked, sqlite_file, without_credentials
 
 _ANSWER_S = 3.0
@@ -27,6 +27,10 @@ _SHORT = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
 }
+# Bad request, too large, not to be processed: asked again, the same comes back.
+_FOR_GOOD = (400, 413, 422)
+# What MLflow says of a run that was deleted.
+_DELETED = "must be in the 'active' state"
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -105,7 +109,18 @@ def explained(uri: str) -> Iterator[None]:
     except Exception as error:  # MLflow lets through what requests, SQLAlchemy, boto3 and sqlite raise
         if isinstance(error, (ImportError, AttributeError, TypeError, NameError)):
             raise
-        raise TrackingError(unreachable(uri, f"{type(error).__name__}: {error}")) from error
+        message = unreachable(uri, f"{type(error).__name__}: {error}")
+        if _status(error) in _FOR_GOOD:
+            said = shorten(_no_credentials(str(error).strip().partition("\n")[0].replace(uri, masked(uri))), 160)
+            raise RefusedError(message, said, _DELETED in str(error)) from error
+        raise TrackingError(message) from error
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status that MLflow's own errors and those of requests carry."""
+    ask = getattr(error, "get_http_status_code", None)
+    status = ask() if callable(ask) else getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
 
 
 def unreachable(uri: str, reason: str) -> str:

@@ -27,6 +27,7 @@ class SyncResult:
         damaged: journals that can't be read, with the reason.
         ended: keys of the runs that were ended because their process is gone.
         events: events that arrived.
+        unsent: journals whose store does not answer or refuses them.
     """
 
     sent: tuple[str, ...] = ()
@@ -34,6 +35,7 @@ class SyncResult:
     damaged: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
     events: int = 0
+    unsent: tuple[str, ...] = ()
 
     def and_also(self, other: SyncResult) -> SyncResult:
         """Both together."""
@@ -43,6 +45,7 @@ class SyncResult:
             self.damaged + other.damaged,
             self.ended + other.ended,
             self.events + other.events,
+            self.unsent + other.unsent,
         )
 
 
@@ -104,6 +107,7 @@ def sync(
             if store == uri:
                 raise
             say(str(error))
+            result = result.and_also(SyncResult(unsent=tuple(map(str, paths))))
     return result
 
 
@@ -122,7 +126,7 @@ def _sync_store(
 
     store = MlflowTracker(uri, places.artifacts)
     sent, busy, events = [], [], 0
-    refused: list[TrackingError] = []
+    refused: dict[str, TrackingError] = {}
     for path in paths:
         before = _applied(path, store.target)
         try:
@@ -132,20 +136,20 @@ def _sync_store(
             continue
         except TrackingError as error:
             require_answer(uri)  # a store that is away is away for all; one that refuses this journal may take the next
-            refused.append(error)
+            refused[str(path)] = error
             continue
         if state.applied > before:
             sent.append(str(path))
             events += state.applied - before
-    if refused and len(refused) == len(paths):
-        raise refused[0]
-    for refusal in refused:
-        say(str(refusal))
     ended = sweep(store)
+    if refused and len(refused) == len(paths):
+        raise next(iter(refused.values()))
+    for refusal in refused.values():
+        say(str(refusal))
     if ended:
         say(f"{len(ended)} runs in {masked(uri)} had no process any more and were marked as killed.")
     _settle_rest(paths, busy)
-    return SyncResult(tuple(sent), tuple(busy), (), tuple(run.key for run in ended), events)
+    return SyncResult(tuple(sent), tuple(busy), (), tuple(run.key for run in ended), events, tuple(refused))
 
 
 def _applied(path: Path, target: str) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from laptime.errors import UsageError, shorten, without_logins
+from laptime.places import expanded
 
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SERVERS = ("http", "https")
@@ -71,7 +72,7 @@ def _absolute_sqlite(uri: str, scheme: str, rest: str) -> str:
         raise UsageError(
             f"the tracking URI {shorten(masked(uri))!r} names no file, so nothing would be kept: give sqlite:////absolute/path.db."
         )
-    return f"{scheme}:///{Path(name).expanduser().absolute()}"
+    return f"{scheme}:///{expanded(name).absolute()}"
 
 
 def _host(uri: str) -> str | None:

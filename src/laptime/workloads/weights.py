@@ -7,7 +7,6 @@ import http.client
 import socket
 import urllib.error
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torchvision.models import WeightsEnum
 
 from laptime.errors import DataError, UsageError, shorten
+from laptime.places import expanded
 
 _PATIENCE_S = 20.0
 
@@ -88,7 +88,7 @@ def _download(name: str, entry: WeightsEnum) -> Mapping[str, Tensor]:
 
 
 def _read(name: str, others: tuple[str, ...]) -> Mapping[str, Tensor]:
-    path = Path(name).expanduser()
+    path = expanded(name)
     if not path.is_file():
         known = " nor ".join(("none", *others))
         raise UsageError(f"--weights {shorten(name)!r} is neither {known} nor a file: give one of these.")

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mlflow_helpers import everything, quiet, write_ladder
+from mlflow_helpers import client_of, everything, quiet, write_ladder
 from mlflow_server import MlflowServer
 from proxy import Proxy, a_proxy
 
 from laptime.errors import TrackingError
 from laptime.places import Places
+from laptime.tracking import Journal
 from laptime.tracking.sync import sync, target_of, waiting
 
 pytestmark = [
@@ -36,6 +37,25 @@ def cut(line: Proxy) -> None:
 
 def held(line: Proxy) -> None:
     line.hold_down = 12_000
+
+
+def test_a_run_that_was_deleted_in_the_ui_stops_no_other(tmp_path: Path, sqlite_uri: str) -> None:
+    places, said = Places(tmp_path / "home"), list[str]()
+    ladder = write_ladder(places, "deleted-meanwhile", target_of(sqlite_uri, places), end=False)
+    sync(places, sqlite_uri, said.append)
+    client = client_of(sqlite_uri)
+    experiment = client.get_experiment_by_name("cifar").experiment_id
+    runs = {r.data.tags["laptime.key"]: r.info.run_id for r in client.search_runs([experiment], max_results=1000)}
+    key = f"{ladder.id}/cpu-a"
+    client.delete_run(runs[key])
+    with Journal(places.journal / f"{ladder.id}.jsonl", target_of(sqlite_uri, places)) as journal:
+        journal.set_tags(key, {"late": "yes"})
+        journal.set_tags(f"{ladder.id}/cpu-baseline", {"late": "yes"})
+    sync(places, sqlite_uri, said.append)
+    assert [text for text in said if "deleted" in text] == [
+        f"the run {key} was deleted in the store, so what came of it later is left out."
+    ]
+    assert client.get_run(runs[f"{ladder.id}/cpu-baseline"]).data.tags["late"] == "yes"
 
 
 @pytest.mark.parametrize("outage", [away, failing, cut, held])

@@ -36,7 +36,7 @@ def stores(home: Path) -> list[Path]:
 
 
 @contextmanager
-def web(folder: Path, status: int = 0, length: str = "") -> Iterator[str]:
+def web(folder: Path, status: int = 0, length: str = "", port: int = 0) -> Iterator[str]:
     """A web server of a folder on loopback; with a status it answers everything with that; HEAD may tell a length."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
@@ -62,7 +62,7 @@ def web(folder: Path, status: int = 0, length: str = "") -> Iterator[str]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

@@ -30,3 +30,22 @@ def test_what_can_be_gone_on_with_is_kept_and_named(tmp_path, monkeypatch, capsy
     found = json.loads(capsys.readouterr().out)
     assert [path.rpartition("/")[2] for path in found["kept"]] == ["broken-off", "failed"]
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["broken-off", "failed"]
+
+
+def test_data_that_a_run_still_needs_is_kept(tmp_path, monkeypatch):
+    """What can be gone on with trains on it; what waits to be sent logs its models with its mean."""
+    monkeypatch.setenv("LAPTIME_HOME", str(tmp_path))
+    digests = {name: name[0] * 64 for name in ("going", "unsent", "published", "nobody")}
+    for name, status in (("going", "interrupted"), ("unsent", "done"), ("published", "done")):
+        data = make_data_spec().model_copy(update={"digest": digests[name]})
+        fields = {"workload": "cifar", "preset": "quick", "device": "cpu", "data": data, "request": {}}
+        write_json(tmp_path / "runs" / name / "ladder.json", LadderRecord(id=name, status=status, **fields))
+        journal = tmp_path / "journal" / f"{name}.jsonl"
+        write_json(journal, {})
+        if name != "unsent":
+            write_json(journal.with_suffix(".state.json"), {"size": journal.stat().st_size})
+    for name in (*digests.values(), ".part-1", ".resume-2", "index"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    clean("all", yes=True)
+    left = {path.name for path in (tmp_path / "data").iterdir()}
+    assert left == {digests["going"], digests["unsent"], ".part-1", ".resume-2", "index"}

@@ -1,0 +1,129 @@
+"""What a store refuses for good costs that one thing; what it may take later waits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import requests
+from tracking_samples import MemoryStore, a_ladder, a_record, write_run
+from typer.testing import CliRunner
+
+from laptime.cli import app
+from laptime.errors import RefusedError, TrackingError
+from laptime.places import Places
+from laptime.records import Rung
+from laptime.tracking import Journal
+from laptime.tracking.journal import is_settled, replay
+from laptime.tracking.publish import ladder_finished, ladder_started, variant_recorded
+from laptime.tracking.reach import explained
+
+
+class Refusing(MemoryStore):
+    """Takes no file of one name, and nothing of runs that are deleted."""
+
+    def __init__(self, file: str = "", deleted: str = "") -> None:
+        super().__init__()
+        self.file, self.deleted = file, deleted
+
+    def log_artifact(self, key: str, path: Path, folder: str = "") -> None:
+        if path.name == self.file:
+            raise RefusedError("no", "413: too large", deleted=False)
+        self._check(key)
+        super().log_artifact(key, path, folder)
+
+    def set_tags(self, key, tags) -> None:
+        self._check(key)
+        super().set_tags(key, tags)
+
+    def log_metrics(self, key, rows) -> None:
+        self._check(key)
+        super().log_metrics(key, rows)
+
+    def end_run(self, key, status, ended_at) -> None:
+        self._check(key)
+        super().end_run(key, status, ended_at)
+
+    def _check(self, key: str) -> None:
+        if key == self.deleted:
+            raise RefusedError("no", "400: the run is deleted", deleted=True)
+
+
+def written(tmp_path: Path) -> Path:
+    ladder, path = a_ladder(), tmp_path / "j.jsonl"
+    with Journal(path) as journal:
+        ladder_started(journal, ladder)
+        record = a_record("cpu-baseline", 0)
+        write_run(tmp_path, record)
+        variant_recorded(journal, ladder, Rung(variant="cpu-baseline"), [record], tmp_path)
+        done = ladder.model_copy(update={"status": "done", "ended_at": 2000.0})
+        ladder_finished(journal, done, {}, "# Done", {})
+    return path
+
+
+def test_a_file_that_is_refused_for_good_costs_itself_alone(tmp_path: Path) -> None:
+    path, store, said = written(tmp_path), Refusing(file="log.txt"), []
+    whole = MemoryStore()
+    replay(path, whole, said.append)
+    path.with_suffix(".state.json").unlink()
+    said.clear()
+    replay(path, store, said.append)
+    assert is_settled(path)
+    assert len(said) == 1
+    assert "log.txt was refused" in said[0]
+    assert "413: too large" in said[0]
+    for run_id, run in whole.runs.items():
+        assert {f for f in run["files"] if not f.endswith("log.txt")} == store.runs[run_id]["files"]
+        assert (run["status"], run["metrics"], run["tags"]) == tuple(
+            store.runs[run_id][n] for n in ("status", "metrics", "tags")
+        )
+
+
+def test_a_run_that_was_deleted_is_left_out_and_the_others_go_on(tmp_path: Path) -> None:
+    path, said = written(tmp_path), []
+    whole = MemoryStore()
+    replay(path, whole, said.append)
+    keys = list(whole.run_ids)
+    path.with_suffix(".state.json").unlink()
+    store = Refusing(deleted=keys[1])
+    replay(path, store, said.append)
+    assert is_settled(path)
+    assert [text for text in said if keys[1] in text] == [
+        f"the run {keys[1]} was deleted in the store, so what came of it later is left out."
+    ]
+    assert store.runs[f"id-{keys[0]}"] == whole.runs[f"id-{keys[0]}"]
+
+
+@pytest.mark.parametrize(
+    ("status", "for_good"), [(400, True), (413, True), (401, False), (404, False), (429, False), (503, False)]
+)
+def test_which_answers_are_for_good(status: int, for_good: bool) -> None:
+    reply = requests.Response()
+    reply.status_code = status
+    with pytest.raises(TrackingError) as caught, explained("http://there"):
+        raise requests.HTTPError(f"{status} for url http://name:word@there/x", response=reply)
+    assert isinstance(caught.value, RefusedError) == for_good
+    assert "word" not in str(caught.value)
+    if isinstance(caught.value, RefusedError):
+        assert "word" not in caught.value.reason
+
+
+def test_sync_says_what_still_waits_and_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("LAPTIME_HOME", str(home))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    nothing = CliRunner().invoke(app, ["sync"])
+    assert (nothing.exit_code, nothing.stdout) == (0, "Nothing was waiting.\n")
+    with Journal(Places(home).journal / "away.jsonl", "http://127.0.0.1:9") as journal:
+        ladder_started(journal, a_ladder())
+    (Places(home).journal / "damaged.jsonl").write_text("{}\n{}\n")
+    found = CliRunner().invoke(app, ["sync"])
+    assert found.exit_code == 1
+    assert "Nothing was waiting" not in found.stdout
+    assert "2 journals still wait." in found.stdout
+    told = CliRunner().invoke(app, ["sync", "--json"])
+    assert told.exit_code == 1
+    fields = json.loads(told.stdout)
+    assert [Path(p).name for p in fields["unsent"]] == ["away.jsonl"]
+    assert [Path(p).name for p in fields["damaged"]] == ["damaged.jsonl"]
