@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from laptime.errors import TrackingError
-from laptime.tracking.journal import Journal, Say
+from laptime.tracking.applying import Say
+from laptime.tracking.journal import Journal
 from laptime.tracking.reach import require_answer, require_port
 
 # Between two processes a store may cost about so many seconds; what is left waits for the next time.

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from laptime.errors import TrackingError
 from laptime.places import Places
+from laptime.tracking.applying import Say
 from laptime.tracking.events import read_journal
-from laptime.tracking.journal import JournalBusyError, Say, all_ended, held, is_settled, read_state, replay, settle
+from laptime.tracking.journal import JournalBusyError, all_ended, held, is_settled, read_state, replay, settle
 from laptime.tracking.reach import require_answer
 from laptime.tracking.sweep import sweep
 from laptime.tracking.uri import masked, without_credentials
