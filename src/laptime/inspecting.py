@@ -158,7 +158,7 @@ def _evaluation(data: OwnData, model: nn.Module) -> Kind | None:
         return None
     count = len(data.test)
     chosen = torch.arange(0, count, -(-count // _EVALUATED)).split(data.batch_size)
-    with told_with_line("evaluate()", data.file, getattr(data.workload, "evaluate", None)), torch.inference_mode():
+    with told_with_line("evaluate()", data.file, getattr(data.workload, "evaluate", None)), torch.no_grad():
         kind, _ = evaluated(data.workload, model.eval(), (data.test.batch(c.tolist()) for c in chosen), data.file)
     model.train()
     return kind

@@ -64,7 +64,7 @@ class Found:
 
     def put_into(self, parts: Parts) -> None:
         """Goes on from here; after the warm-up, whose reset would take it back."""
-        put_back(parts, self.state)
+        put_back(parts, self.state, (self.epochs[-1].index + 1) * len(parts.loader))
 
 
 class CheckpointsAwayError(UnreachableError):

@@ -14,7 +14,7 @@ from laptime.data.own import OwnData, OwnSplit
 from laptime.data.tensors import Split
 from laptime.engine.scores import Scorer
 from laptime.errors import RunError
-from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.base import Parts, Recipe, ungraded
 from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.samples import in_order
 from laptime.user_code import place_in
@@ -54,7 +54,7 @@ def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
     correct: Tensor | None = None
     count = 0
     model.eval()
-    with torch.inference_mode():
+    with ungraded(recipe.data):
         for batch in in_order(recipe, split, size, device):
             output = p.forward(model, batch)
             counts = output.detached()

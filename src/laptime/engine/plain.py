@@ -129,6 +129,15 @@ def load_plain_optimizer_state(model: nn.Module, optimizer: Optimizer, state: St
         groups.append({**given, "params": list(range(own, own + len(group["params"])))})
         own += len(group["params"])
     optimizer.load_state_dict({"state": found, "param_groups": groups})
+    _lay_out(optimizer)
+
+
+def _lay_out(optimizer: Optimizer) -> None:
+    """Moments in the memory format of their weights, since fused kernels walk both by address."""
+    for weight, entry in optimizer.state.items():
+        for name, value in entry.items():
+            if _is_by_weight(value, weight):
+                entry[name] = torch.empty_like(weight).copy_(value)
 
 
 def _groups(state: State, optimizer: Optimizer) -> list[State]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
@@ -26,8 +28,7 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
     a fresh one is made anew: no graph holds it.
     """
     with torch.no_grad():
-        for name, value in tensors(p).items():
-            value.copy_(saved[name])
+        copy_known(tensors(p), saved)
         if p.average is not None:
             p.average.restart(p.model)
     if starts_from_zeros(p.optimizer):
@@ -39,6 +40,16 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
         p.scaler.load_state_dict(GradScaler(p.device.type).state_dict())  # fills its tensors, replaces none
     p.schedule = recipe.make_schedule(p.optimizer, recipe.epochs * len(p.loader))
     seed_all(recipe.seed)
+
+
+def copy_known(own: dict[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+    """Fills tensors with those saved by the same names.
+
+    What a net has made or enlarged meanwhile, a mask for longer sequences say, follows from its inputs and stays.
+    """
+    for name, value in own.items():
+        if name in saved and saved[name].shape == value.shape:
+            value.copy_(saved[name])
 
 
 def starts_from_zeros(optimizer: Optimizer) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from laptime.draws import drawn, put_back_drawn
-from laptime.engine.reset import tensors
+from laptime.engine.reset import copy_known, tensors
 from laptime.optimizations.base import Parts
 
 State = dict[str, Any]
@@ -36,13 +36,20 @@ def state_of(p: Parts) -> State:
     }
 
 
-def put_back(p: Parts, state: State) -> None:
+def put_back(p: Parts, state: State, done: int) -> None:
     """Puts a state into a run that was built alike and reset, in place, since captured graphs and views hold the
     tensors.
+
+    Args:
+        p: the run.
+        state: see `state_of`.
+        done: steps that lie behind it, for a schedule of the user's own that has no state to load.
     """
+    if not hasattr(p.schedule, "load_state_dict"):
+        for _ in range(done):
+            p.schedule.step()
     with torch.no_grad():
-        for name, value in tensors(p).items():
-            value.copy_(state["model"][name])
+        copy_known(tensors(p), state["model"])
         if p.average is not None:
             p.average.steps = int(state["average"]["steps"])
             for own, found in zip(_averaged(p), state["average"]["tensors"], strict=True):
@@ -63,7 +70,7 @@ def _averaged(p: Parts) -> tuple[Tensor, ...]:
 
 
 def _put_back_optimizer(optimizer: Optimizer, saved: State) -> None:
-    """Moments and learning rates; what else stands in the groups follows from recipe and schedule."""
+    """Moments, learning rates, and what else stands in the groups, since a schedule may cycle momentum, too."""
     rates = [group["lr"] for group in optimizer.param_groups]
     if optimizer.state:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -78,3 +85,4 @@ def _put_back_optimizer(optimizer: Optimizer, saved: State) -> None:
         optimizer.load_state_dict(saved)
     for group, rate, found in zip(optimizer.param_groups, rates, saved["param_groups"], strict=True):
         group["lr"] = rate.copy_(found["lr"]) if isinstance(rate, Tensor) else float(found["lr"])
+        group.update({name: value for name, value in found.items() if name not in ("params", "lr")})

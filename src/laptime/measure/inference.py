@@ -12,7 +12,7 @@ from torch import nn
 
 from laptime.data.box_tensors import BoxData
 from laptime.engine.setup import samples_of_a_rank
-from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.base import Parts, Recipe, ungraded
 from laptime.optimizations.samples import first
 from laptime.records import InferenceRecord, Quartiles
 from laptime.workloads.base import Batch
@@ -42,7 +42,7 @@ def measure_inference(
     found = []
     # A user's net may draw random numbers in evaluation too; what follows must not depend on how many passes fitted.
     seeded = torch.random.fork_rng(devices=[p.device] if p.device.type == "cuda" else [])
-    with _evaluating(p.evaluated), seeded, torch.inference_mode():
+    with _evaluating(p.evaluated), seeded, ungraded(recipe.data):
         for size in sizes:
             batch = first(recipe, test, size, p.device)
             times = _passes(_Pass(p, batch, clock), budget_s / len(sizes))

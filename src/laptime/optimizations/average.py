@@ -41,7 +41,7 @@ class Average:
         if self.steps % self.every:
             return
         done = self.steps // self.every
-        own, found = _floating(self.model), _floating(model)
+        own, found = _shared(self.model, model, floating=True)
         get_ema_multi_avg_fn(min(self.decay, done / (done + _RAMP)))(own, found, None)
         self._copy(model, floating=False)
 
@@ -53,17 +53,16 @@ class Average:
 
     @torch.no_grad()
     def _copy(self, model: nn.Module, floating: bool) -> None:
-        for own, found in zip(_tensors(self.model), _tensors(model), strict=True):
-            if own.is_floating_point() == floating:
-                own.copy_(found)
+        for own, found in zip(*_shared(self.model, model, floating), strict=True):
+            own.copy_(found)
 
 
-def _tensors(model: nn.Module) -> list[Tensor]:
-    return [*model.parameters(), *model.buffers()]
-
-
-def _floating(model: nn.Module) -> list[Tensor]:
-    return [t.detach() for t in _tensors(model) if t.is_floating_point()]
+def _shared(one: nn.Module, other: nn.Module, floating: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """The tensors that both have, by name and shape: a net may make or enlarge a mask when it is called."""
+    there = dict(other.named_parameters()) | dict(other.named_buffers())
+    own = [(n, t) for n, t in (*one.named_parameters(), *one.named_buffers()) if t.is_floating_point() == floating]
+    pairs = [(t.detach(), there[n].detach()) for n, t in own if n in there and there[n].shape == t.shape]
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
 def ema(recipe: Recipe, options: Options) -> Recipe:
@@ -75,7 +74,8 @@ def ema(recipe: Recipe, options: Options) -> Recipe:
     epochs, every = float(options["epochs"]), int(options["every"])
 
     def make(model: nn.Module, steps: int) -> Average:
-        return Average(model, math.exp(-every / max(epochs * steps, 1.0)), every)
+        often = max(1, min(every, steps))  # an epoch of fewer steps would leave the average where it began
+        return Average(model, math.exp(-often / max(epochs * steps, 1.0)), often)
 
     return replace(recipe, make_average=make, step=Averaged(recipe.step))
 

@@ -57,7 +57,10 @@ def flat_product(images: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
 
 
 class BlockProduct(torch.autograd.Function):
-    """3x3, stride 1, padding 1 on a 2x2 map: [B, 4 Cin] x [4 Cin, 4 Cout], every pair of pixels meeting in one tap."""
+    """3x3, stride 1, padding 1 on a 2x2 map: [B, 4 Cin] x [4 Cin, 4 Cout], every pair of pixels meeting in one tap.
+
+    No gradient goes through its gradient: a penalty on one is an error.
+    """
 
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor) -> Tensor:
@@ -70,6 +73,7 @@ class BlockProduct(torch.autograd.Function):
         return nchw((rows @ matrix.t()).view(batch, 2, 2, len(weight)))
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         rows, matrix = ctx.saved_tensors
         (gradient,) = gradients
@@ -86,7 +90,7 @@ class BlockProduct(torch.autograd.Function):
 
 
 class PatchProduct(torch.autograd.Function):
-    """Any square kernel as one product over the patches of the map (im2col)."""
+    """Any square kernel as one product over the patches of the map (im2col); no gradient goes through its gradient."""
 
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
@@ -97,6 +101,7 @@ class PatchProduct(torch.autograd.Function):
         return nchw((patches @ matrix.t()).view(len(images), geometry.out, geometry.out, len(weight)))
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         patches, matrix = ctx.saved_tensors
         (gradient,) = gradients
@@ -182,8 +187,21 @@ class ProductConv2d(nn.Module):
         return found if self.bias is None else found + self.bias.view(1, -1, 1, 1).to(found.dtype)
 
 
+def is_whole(conv: nn.Conv2d) -> bool:
+    """Whether a module is a convolution and nothing more: torch's class or a cropped one, with no hook and its weight.
+
+    What a subclass, a hook or a parametrization adds (dropout of weights, their standardization) no product would do.
+    """
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    own = type(conv) is nn.Conv2d or hasattr(conv, "border")
+    changed = not vars(conv).keys().isdisjoint(("forward", "_conv_forward")) or any(vars(conv)[kind] for kind in kinds)
+    return own and not changed and conv._parameters.get("weight") is not None
+
+
 def geometry_of(conv: nn.Conv2d, size: tuple[int, int]) -> Geometry | None:
     """The geometry of a convolution on a map; None where a product does not fit."""
+    if not is_whole(conv):
+        return None
     depthwise = conv.groups == conv.in_channels == conv.out_channels > 1
     plain = (conv.groups == 1 or depthwise) and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
     border = getattr(conv, "border", ())

@@ -10,6 +10,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from laptime.errors import UsageError
+from laptime.optimizations.live_taps import HOOKS
+
+_TORCHS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
 
 class _Summed(torch.autograd.Function):
     """The sum over the ranks; its gradient is the sum of theirs, since each rank's loss hangs on it."""
@@ -77,15 +82,31 @@ class GlooBatchNorm(_BatchNorm):
         """Takes any number of dimensions, as torch's synchronized one does."""
 
 
+class UnsyncedError(UsageError):
+    """A BatchNorm that none over all ranks can stand for."""
+
+
 def synchronized(model: nn.Module, device: torch.device) -> nn.Module:
-    """A copy of a model whose BatchNorms normalize over all ranks; names and state stay as they are."""
+    """A copy of a model whose BatchNorms normalize over all ranks; names and state stay as they are.
+
+    Raises:
+        UnsyncedError: one of them does more than torch's own.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and (type(module) not in _TORCHS or any(vars(module)[k] for k in HOOKS)):
+            raise UnsyncedError(
+                f"batchnorm=sync can't stand for {name or 'the net'}, a {type(module).__name__} that does more than "
+                "torch's BatchNorm: take batchnorm=local."
+            )
     copied = copy.deepcopy(model)
     if device.type == "cuda":
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(copied)
         return converted
-    for name, module in list(copied.named_modules()):
+    made: dict[_BatchNorm, GlooBatchNorm] = {}  # one that has several names stays one
+    for name, module in list(copied.named_modules(remove_duplicate=False)):
         if isinstance(module, _BatchNorm):
-            copied.set_submodule(name, _ours(module))
+            made[module] = made.get(module) or _ours(module)
+            copied.set_submodule(name, made[module])
     return copied
 
 

@@ -13,7 +13,7 @@ from torch.profiler import profile, record_function
 
 from laptime.engine.setup import samples_of_a_rank
 from laptime.measure.inference import inference_sizes
-from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.base import Parts, Recipe, ungraded
 from laptime.optimizations.graph import recording_of
 from laptime.optimizations.samples import first
 from laptime.profiling.capture import (
@@ -210,7 +210,7 @@ class Segment:
     def _passes(self, batch: Batch) -> profile:
         parts, model = self.parts, self.parts.evaluated
         recorded = profile(activities=activities_of(parts.device), record_shapes=True)
-        with torch.inference_mode():
+        with ungraded(self.recipe.data):
             parts.forward(model, batch)
             with recorded:
                 for _ in range(_PASSES):

@@ -130,3 +130,26 @@ class Odd(Dataset):
     record = worker.run(spec_of(inspect(name), variant), tmp_path / "run")
     assert record.status == "failed"
     assert place(file, "def __getitem__") in record.error
+
+
+_GROWING = """
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.mask = nn.Linear(192, 2), None
+
+    def forward(self, x):
+        if self.mask is None or len(self.mask) < len(x):
+            self.mask = torch.ones(len(x), 1)
+        return self.inner(x.flatten(1) * self.mask[: len(x)])
+"""
+
+
+def test_what_a_net_makes_in_evaluation_serves_its_training(file, tmp_path):
+    """Batches of the test are larger here than those of the counted epochs."""
+    name = write(file, TUPLE + _GROWING, (_MADE, "return Masked() or nn.Sequential("), ("[64:]", "[16:]"))
+    data = inspect(name)
+    spec = spec_of(data, "cpu-baseline").model_copy(update={"batch_size": 8, "epochs": 2})
+    record = worker.run(spec, tmp_path / "run")
+    assert record.status == "done", record.error
