@@ -14,9 +14,9 @@ from laptime.data.own import OwnData, OwnSplit
 from laptime.data.tensors import Split
 from laptime.engine.scores import Scorer
 from laptime.errors import RunError
-from laptime.optimizations.base import Parts, Recipe, ungraded
+from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.precision import AUTOCAST
-from laptime.optimizations.samples import in_order
+from laptime.optimizations.samples import in_order, ungraded
 from laptime.user_code import place_in
 from laptime.workloads.base import Counts
 from laptime.workloads.own import evaluated, has_evaluation

@@ -12,8 +12,8 @@ from torch import nn
 
 from laptime.data.box_tensors import BoxData
 from laptime.engine.setup import samples_of_a_rank
-from laptime.optimizations.base import Parts, Recipe, ungraded
-from laptime.optimizations.samples import first
+from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.samples import first, ungraded
 from laptime.records import InferenceRecord, Quartiles
 from laptime.workloads.base import Batch
 

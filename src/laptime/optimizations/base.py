@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,15 +33,6 @@ class Mark(Protocol):
 
 def unmarked(part: str) -> None:
     """For those who time nothing."""
-
-
-def ungraded(data: AnyData) -> AbstractContextManager[Any]:
-    """Within it nothing is recorded for a backward.
-
-    A net of the user's own may keep what it makes there for its training (a mask for longer sequences), which a tensor
-    of inference mode can't be taken for.
-    """
-    return torch.no_grad() if isinstance(data, OwnData) else torch.inference_mode()
 
 
 class Loader(Protocol):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
-from laptime.data.own import OwnSplit
+from laptime.data.own import OwnData, OwnSplit
 from laptime.data.tensors import ImageData, Split
-from laptime.optimizations.base import Recipe
+from laptime.optimizations.base import AnyData, Recipe
 from laptime.optimizations.data import Normalizer
 from laptime.trees import sent
 from laptime.workloads.base import Batch
@@ -56,3 +58,12 @@ def stand_in(recipe: Recipe, count: int, device: torch.device = _META, size: tup
 def _own(recipe: Recipe, split: OwnSplit, indices: Sequence[int], device: torch.device) -> Batch:
     layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
     return Batch(sent(split.batch(indices), device, layout))
+
+
+def ungraded(data: AnyData) -> AbstractContextManager[Any]:
+    """Within it nothing is recorded for a backward.
+
+    A net of the user's own may keep what it makes there for its training (a mask for longer sequences), which a tensor
+    of inference mode can't be taken for.
+    """
+    return torch.no_grad() if isinstance(data, OwnData) else torch.inference_mode()

@@ -13,9 +13,9 @@ from torch.profiler import profile, record_function
 
 from laptime.engine.setup import samples_of_a_rank
 from laptime.measure.inference import inference_sizes
-from laptime.optimizations.base import Parts, Recipe, ungraded
+from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.graph import recording_of
-from laptime.optimizations.samples import first
+from laptime.optimizations.samples import first, ungraded
 from laptime.profiling.capture import (
     Recorder,
     activities_of,
