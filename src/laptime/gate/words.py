@@ -24,9 +24,10 @@ def percent(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %" if ratio < 10 else "more than tenfold"
 
 
-def _share(value: float) -> str:
-    """A limit as it was given: 10 %, 2.5 %."""
-    return f"{100 * value:g} %"
+def _share(value: float, digits: int = 0) -> str:
+    """A limit as it was given: 10 %, 2.5 %; with so many digits at least."""
+    short, whole = f"{100 * value:.{digits}f}", f"{100 * value:g}"
+    return f"{short if float(short) == float(whole) else whole} %"
 
 
 def interval(look: Look) -> str:
@@ -83,7 +84,7 @@ def not_shown(kind: Kind, record: GateRecord) -> tuple[str, ...]:
     if kind == "inconclusive":
         found.append("That head is as fast as base was not shown, and neither was the contrary.")
     if kind == "regressed":
-        found.append(f"Changes below {_share(least)} are never called a regression.")
+        found.append(f"Changes below {_share(least, digits=1)} are never called a regression.")
     if record.limit_train is not None and kind not in ("invalid", "error"):
         found.append(f"Epochs were shortened to {record.limit_train:,} samples; whole ones were not run.")
     if any(p.base.stand_in for p in record.pairs) and kind not in ("invalid", "error"):

@@ -79,6 +79,7 @@ _IMPORTS = (
     ("import torch.distributed as dist", "dist"),
     ("from numpy.typing import {}", "NDArray"),
     ("from PIL import {}", "Image"),
+    ("from PIL.TiffImagePlugin import {}", "TiffImageFile"),
     ("from torch import {}", "Tensor", "nn"),
     ("from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import {}", "bf16_compress_hook"),
     ("from torch.nn import functional as F", "F"),

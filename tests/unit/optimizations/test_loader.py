@@ -10,7 +10,6 @@ import torch
 
 from laptime import processes
 from laptime.engine.build import build
-from laptime.errors import UsageError
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations import loader, loader_room
@@ -114,11 +113,6 @@ def test_where_memory_holds_no_more_workers_they_are_fewer_and_a_note_tells(reci
     monkeypatch.setattr(loader_room, "_shared_bytes", lambda: batch)
     assert workers(recipe, {"count": -1}).loading.workers == 0
     assert not multiprocessing.active_children()
-
-
-def test_a_nonsense_number_of_workers_is_refused(recipe):
-    with pytest.raises(UsageError, match="workers:count=-2"):
-        workers(recipe, {"count": -2})
 
 
 def test_the_dataset_can_be_sent_to_a_spawned_worker(image_data):

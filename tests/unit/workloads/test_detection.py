@@ -168,7 +168,7 @@ def test_photographs_of_one_size_come_several_a_step(stored, small):
     assert {tuple(b.inputs.images.shape[2:]) for b in batches} == {(64, 96)}
     assert sum(len(b) for b in batches) == 6
     assert len(batches[0]) >= 4
-    with pytest.raises(UsageError, match="batch=0"):
+    with pytest.raises(UsageError, match="'batch' of 'fixed-shapes' can't be '0'"):
         make_recipe(
             spec_of(stored),
             open_data(spec_of(stored)),
