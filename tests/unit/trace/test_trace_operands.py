@@ -46,7 +46,9 @@ def _recorded(folder: Path, dtype: torch.dtype) -> dict[str, OperatorRow]:
 @pytest.mark.parametrize(("dtype", "name"), [(torch.float32, "fp32"), (torch.bfloat16, "bf16")])
 def test_what_torch_records_says_precision_and_stride(tmp_path, dtype, name):
     rows = _recorded(tmp_path, dtype)
-    convolutions = {(r.dtype, r.window) for r in rows.values() if r.name.startswith("aten::") and "conv" in r.name}
+    # Autocast casts within aten::conv2d, which has a row of its own where the machine was busy in it.
+    found = [r for r in rows.values() if r.name.startswith("aten::") and "conv" in r.name and r.name != "aten::conv2d"]
+    convolutions = {(r.dtype, r.window) for r in found}
     assert convolutions == {(name, "stride [2, 2] padding [1, 1] dilation [1, 1]")}
     assert rows["aten::addmm"].dtype == rows["aten::mm"].dtype == name
     assert {row.dtype for row in rows.values() if row.name.startswith("aten::sum")} == {""}
