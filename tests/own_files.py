@@ -190,3 +190,9 @@ def write(path: Path, text: str, *changes: tuple[str, str]) -> str:
         text = text.replace(before, after)
     path.write_text(text, encoding="utf-8")
     return f"{path}:Workload"
+
+
+def place(file: Path, code: str) -> str:
+    """How a complaint begins to say where a file's first line with some code is."""
+    number = next(i for i, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1) if code in line)
+    return f"({file.name}, line {number}: "

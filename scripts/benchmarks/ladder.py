@@ -38,14 +38,19 @@ def main(arguments: list[str]) -> int:
     part = f"-{ladder.limit_train}" if ladder.limit_train else ""
     day = time.strftime("%Y-%m-%d", time.gmtime(ladder.started_at))
     name = f"{day}-{ladder.workload}-{ladder.device}{part}"
-    # The places of the data and of this checkout are those of some machine.
-    place = f"--data {shlex.quote(ladder.data.asked)}"
-    table = (folder / "comparison.md").read_text(encoding="utf-8").replace(place, "--data DIR").replace(f"{ROOT}/", "")
+    table = table_of(folder, ladder)
     how = f"gpu --workload {ladder.workload}" if ladder.id.endswith("-gpu") else f"ladder --workload {ladder.workload}"
     made = f"Made by `scripts/bench {how} {_asked(ladder)}`."
     (BENCHMARKS / f"{name}.md").write_text(f"{table}\n{made}\n", encoding="utf-8")
     sys.stdout.write(f"\nWrote docs/benchmarks/{name}.md and the ledger.\n")
     return code
+
+
+def table_of(folder: Path, ladder: LadderRecord) -> str:
+    """A ladder's table without the places of its data and of this checkout, which are those of some machine."""
+    place = f"--data {shlex.quote(ladder.data.asked)}"
+    table = (folder / "comparison.md").read_text(encoding="utf-8")
+    return table.replace(place, "--data DIR").replace(f"{ROOT}/", "")
 
 
 def _asked(ladder: LadderRecord) -> str:

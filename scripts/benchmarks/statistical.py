@@ -8,6 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+from ladder import table_of
+
+from laptime.records import read_ladder
+
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "docs" / "benchmarks"
 OVER_BASELINE = (
@@ -50,7 +54,7 @@ def main(arguments: list[str]) -> int:
     code = subprocess.run([*command, "--out", str(folder), *others], check=False).returncode
     if (folder / "comparison.md").is_file():
         BENCHMARKS.mkdir(parents=True, exist_ok=True)
-        table = (folder / "comparison.md").read_text(encoding="utf-8")
+        table = table_of(folder, read_ladder(folder / "ladder.json"))
         target = BENCHMARKS / f"{time.strftime('%Y-%m-%d')}-statistical-{known.device}.md"
         target.write_text(f"{table}\nMade by `scripts/bench statistical --over {known.over}`.\n", encoding="utf-8")
         sys.stdout.write(f"\nWrote {target.relative_to(ROOT)}.\n")

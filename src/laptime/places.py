@@ -72,7 +72,7 @@ def find_places(start: Path | None = None) -> Places:
     named = os.environ.get("LAPTIME_HOME")
     if named:
         home = expanded(named).resolve()
-        if not _is_text(str(home)):
+        if not is_text(str(home)):
             raise UsageError(f"LAPTIME_HOME, {shorten(str(home))!r}, is no UTF-8: set it to another folder.")
         return Places(home)
     here = (start or Path.cwd()).resolve()
@@ -82,7 +82,8 @@ def find_places(start: Path | None = None) -> Places:
     return Places(here / ".laptime")
 
 
-def _is_text(name: str) -> bool:
+def is_text(name: str) -> bool:
+    """Whether a name can be written to a file: the system hands out bytes that are no UTF-8 as halves of characters."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -17,7 +17,7 @@ from typing import IO
 
 from laptime.data.disk import FULL, room_for
 from laptime.data.listing import IMAGE_SUFFIXES, PASSED
-from laptime.errors import DataError, shorten
+from laptime.errors import DataError, UsageError, shorten
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
 _LIMIT = 64 * 2**30
@@ -203,5 +203,5 @@ def told_of(archive: Path | str, folder: Path) -> Iterator[None]:
     """Errors within it name the archive, not the folder that it was unpacked to, which is gone by then."""
     try:
         yield
-    except DataError as error:
+    except (DataError, UsageError) as error:
         raise type(error)(str(error).replace(str(folder), str(archive))) from error

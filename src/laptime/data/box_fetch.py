@@ -15,13 +15,13 @@ from laptime.data.boxes import COLUMNS, find_tables
 from laptime.data.choices import BOXES, SEED, SIDE, read_seed, split_choices
 from laptime.data.disk import partial_folder, sweep
 from laptime.data.folder import fetch_anew, is_archive_url
-from laptime.data.listing import is_text, scan
+from laptime.data.listing import scan
 from laptime.data.meta import META
 from laptime.data.net import shown
 from laptime.data.sources import Job
 from laptime.data.store import Entry
 from laptime.errors import DataError, UsageError, shorten
-from laptime.places import expanded
+from laptime.places import expanded, is_text
 from laptime.spec import DataSpec
 
 _DRAWN = ("auto", "synthetic")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from laptime.data.boxes import Box, Boxed, files, find_tables, names_of_boxes, wrong
-from laptime.data.listing import IMAGE_SUFFIXES, is_text
+from laptime.data.listing import IMAGE_SUFFIXES
 from laptime.errors import DataError, shorten
+from laptime.places import is_text
 
 
 @dataclass(frozen=True)

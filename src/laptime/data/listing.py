@@ -12,6 +12,7 @@ from pathlib import Path
 from laptime.data.choices import SEED
 from laptime.data.split import in_words, parted
 from laptime.errors import DataError, UsageError, shorten
+from laptime.places import is_text
 
 IMAGE_SUFFIXES = frozenset(("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "pnm"))
 # In any case of letters; of several the first is taken.
@@ -235,15 +236,6 @@ def _check_classes(found: Scan, by: dict[str, list[str]], split: str) -> None:
             raise DataError(f"the class folder {where / name} has a name that is no UTF-8: rename it.")
         if not by[name]:
             raise DataError(f"the class folder {where / name} holds no images: add some or remove it.")
-
-
-def is_text(name: str) -> bool:
-    """Whether a name can be written to a file: the system hands out bytes that are no UTF-8 as halves of characters."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _labelled(classes: tuple[str, ...], by: dict[str, list[str]]) -> tuple[tuple[str, int], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import SGD, Adadelta, Adam, Adamax, AdamW, Optimizer, RAdam, RMSprop
 
@@ -45,10 +45,12 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
 def copy_known(own: dict[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     """Fills tensors with those saved by the same names.
 
-    What a net has made or enlarged meanwhile, a mask for longer sequences say, follows from its inputs and stays.
+    A buffer that a net has made or enlarged meanwhile, a mask for longer sequences say, follows from its inputs and
+    stays.
     """
     for name, value in own.items():
-        if name in saved and saved[name].shape == value.shape:
+        found = saved.get(name)
+        if isinstance(value, nn.Parameter) or (found is not None and found.shape == value.shape):
             value.copy_(saved[name])
 
 

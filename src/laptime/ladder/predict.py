@@ -12,7 +12,7 @@ from typing import Any
 
 from laptime.data.listing import IMAGE_SUFFIXES
 from laptime.errors import RunError, UsageError, answered, shorten, unknown
-from laptime.places import Places
+from laptime.places import Places, is_text
 from laptime.processes import child_command, child_environment
 from laptime.records import Predictions, Refused, write_json
 from laptime.scratch import scratch
@@ -107,17 +107,8 @@ def find_images(asked: Sequence[str]) -> tuple[list[str], list[Refused]]:
             reason = f"the image {name} {what}: give image files, or folders of them."
         if reason:
             refused.append(Refused(file=name, reason=reason))
-    odd = [Refused(file=ascii(n), reason="its name is not valid UTF-8: rename it.") for n in files if not _is_text(n)]
-    return [name for name in files if _is_text(name)], refused + odd
-
-
-def _is_text(name: str) -> bool:
-    """Whether a file's name can be written as UTF-8; what the file system holds need not."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    odd = [Refused(file=ascii(n), reason="its name is not valid UTF-8: rename it.") for n in files if not is_text(n)]
+    return [name for name in files if is_text(name)], refused + odd
 
 
 def _images_below(folder: Path) -> list[str]:

@@ -1,6 +1,5 @@
 """A look into a user's file: what it finds, and each mistake in one sentence with the user's own line."""
 
-import itertools
 import re
 import sys
 
@@ -13,16 +12,6 @@ from laptime.data.own import open_own
 from laptime.errors import LaptimeError, RunError, UsageError
 from laptime.inspecting import inspect
 from laptime.workloads.own import own_optimizer
-
-_NUMBER = itertools.count()
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    path = tmp_path / f"training_{next(_NUMBER)}.py"
-    yield path
-    sys.modules.pop(path.stem, None)
 
 
 def test_a_name_is_a_place_in_a_file_or_one_of_the_catalogue():

@@ -1,8 +1,5 @@
 """A LightningModule that logs metrics of torchmetrics: each step's value is that of its batch, and nothing grows."""
 
-import itertools
-import sys
-
 import pytest
 import torch
 from tests.own_files import write
@@ -12,7 +9,6 @@ from laptime.engine.evaluate import evaluate
 from laptime.engine.flops import flops_per_sample
 from laptime.inspecting import inspect
 
-_NUMBER = itertools.count()
 NET = "        self.net = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2))\n"
 METRICS = """\
         self.train_acc = torchmetrics.Accuracy(task="multiclass", num_classes=2, validate_args=False)
@@ -30,14 +26,6 @@ VALIDATED = """\
         LOGS
 
 """
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    path = tmp_path / f"lit_metrics_{next(_NUMBER)}.py"
-    yield path
-    sys.modules.pop(path.stem, None)
 
 
 def with_metrics(file, *changes):

@@ -1,7 +1,6 @@
 """A LightningModule with its data as a workload: it trains as by hand, and what needs a Trainer is refused by line."""
 
 import copy
-import itertools
 import re
 import sys
 from pathlib import Path
@@ -28,15 +27,6 @@ PAGE = (Path(__file__).parents[3] / "docs" / "own-workload.md").read_text(encodi
 LIT = next(block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "(LightningModule)" in block)
 ADAMW = "return torch.optim.AdamW(self.parameters(), lr=1e-3)"
 STEP = "    def configure_optimizers(self):"
-_NUMBER = itertools.count()
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    path = tmp_path / f"lit_{next(_NUMBER)}.py"
-    yield path
-    sys.modules.pop(path.stem, None)
 
 
 def lit(file, *changes, attribute="Lit"):
@@ -212,17 +202,20 @@ STREAM = "return DataLoader(torch.utils.data.ChainDataset([self.train]), batch_s
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ((ADAMW, f"{ADAMW}, {ADAMW[7:]}"), r"configure_optimizers\(\) \(lit_\d+\.py, line 33\) gives 2 optimizers"),
+        (
+            (ADAMW, f"{ADAMW}, {ADAMW[7:]}"),
+            r"configure_optimizers\(\) \(training_\d+\.py, line 33\) gives 2 optimizers",
+        ),
         ((ADAMW, "return None"), r"line 33\) gives a NoneType"),
         (
             ("scores = self.net", "self.trainer\n        scores = self.net"),
-            r"uses self\.trainer \(lit_\d+\.py, line 28\)",
+            r"uses self\.trainer \(training_\d+\.py, line 28\)",
         ),
         (("scores = self.net", "self.manual_backward\n        scores = self.net"), r"line 28\), but it steps .* GANs"),
         ((HAND, f"{HAND}        self.automatic_optimization = False\n"), "switches automatic optimization off"),
         (
             (STEP, f"    def on_after_backward(self):\n        pass\n\n{STEP}"),
-            r"on_after_backward\(\) \(lit_\d+\.py, line 33",
+            r"on_after_backward\(\) \(training_\d+\.py, line 33",
         ),
         ((LOADER, SAMPLER), r"train_dataloader\(\) \(.*line 14\) draws by WeightedRandomSampler"),
         ((LOADER, STREAM), r"train_dataloader\(\) \(.*line 14\) reads an IterableDataset \(ChainDataset\)"),
@@ -232,7 +225,7 @@ STREAM = "return DataLoader(torch.utils.data.ChainDataset([self.train]), batch_s
         (("batch_size=64)", "batch_size=64, collate_fn=list)"), "different collate_fn"),
         (
             ("        return loss\n", "        return None\n"),
-            r"training_step\(\) \(lit_\d+\.py, line 26\) gave no loss",
+            r"training_step\(\) \(training_\d+\.py, line 26\) gave no loss",
         ),
         (("scores = self.net(inputs)", "scores = self.net(labels)"), r"line 28: scores = self\.net\(labels\)"),
         (("super().__init__()\n        self.net", "raise ValueError('no net')\n        self.net"), "no net .*line 23"),

@@ -1,6 +1,5 @@
 """An evaluation of the user's own: in the record, in the comparison with its direction, among MLflow's metrics."""
 
-import itertools
 import sys
 
 import pytest
@@ -22,7 +21,6 @@ from laptime.measure.marks import StepMarks
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.tracking.rows import curves
 
-_NUMBER = itertools.count()
 CHANGES = "x, y = batch\n        x.mul_(0.5)\n"
 READ = """
 
@@ -40,14 +38,6 @@ class Counted(Dataset):
 COUNTED = JUDGED.replace("TensorDataset(X[64:], Y[64:])", "Counted()").replace("x, y = batch\n", CHANGES) + READ
 RETURNS = "return 2 * hits / (found.sum() + true.sum())"
 ERROR = ("    batch_size = 16\n", "    batch_size = 16\n    higher_is_better = False\n")
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    path = tmp_path / f"judged_{next(_NUMBER)}.py"
-    yield path
-    sys.modules.pop(path.stem, None)
 
 
 def spec_of(name: str, *chosen: str) -> RunSpec:

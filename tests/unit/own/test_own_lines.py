@@ -1,16 +1,14 @@
 """Whatever is wrong with a user's file, the line of theirs that it comes from is named."""
 
-import itertools
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-from tests.own_files import DICTIONARY, TUPLE, write
+from tests.own_files import DICTIONARY, TUPLE, place, write
 
 from laptime.catalogue.own import place_of
 from laptime.data import own_workers
@@ -18,16 +16,6 @@ from laptime.data.own import open_own
 from laptime.data.own_workers import refused_workers
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
-
-_NUMBER = itertools.count()
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    path = tmp_path / f"lines_{next(_NUMBER)}.py"
-    yield path
-    sys.modules.pop(path.stem, None)
 
 
 @pytest.fixture
@@ -37,11 +25,6 @@ def spawned():
     multiprocessing.set_start_method("spawn", force=True)
     yield
     multiprocessing.set_start_method(before, force=True)
-
-
-def place(file: Path, code: str) -> str:
-    number = next(i for i, line in enumerate(file.read_text().splitlines(), 1) if code in line)
-    return f"({file.name}, line {number}: "
 
 
 def refused(name: str) -> str:

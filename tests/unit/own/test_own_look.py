@@ -1,7 +1,6 @@
 """What a user's file does beside its training: prints, threads, processes, nets and batches of its own kinds."""
 
 import contextlib
-import itertools
 import os
 import signal
 import subprocess
@@ -9,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import PIECES, TUPLE, write
+from tests.own_files import PIECES, TUPLE, place, write
 
 from laptime import worker
 from laptime.errors import LaptimeError, UsageError
@@ -17,21 +16,7 @@ from laptime.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 
-_NUMBER = itertools.count()
 _MADE = "return nn.Sequential("
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    path = tmp_path / f"look_{next(_NUMBER)}.py"
-    yield path
-    sys.modules.pop(path.stem, None)
-
-
-def place(file, code: str) -> str:
-    number = next(i for i, line in enumerate(file.read_text().splitlines(), 1) if code in line)
-    return f"({file.name}, line {number}: "
 
 
 def looked_at(name: str, home: Path) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,5 @@
 """A bound for the gradient and a schedule of the user's own: trained as by hand, and what goes beside them."""
 
-import itertools
 import sys
 
 import pytest
@@ -18,16 +17,7 @@ from laptime.inspecting import inspect
 from laptime.optimizations.base import permutation
 from laptime.spec import OptimizationSpec, RunSpec
 
-_NUMBER = itertools.count()
 EPOCHS = 2
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    path = tmp_path / f"pieces_{next(_NUMBER)}.py"
-    yield path
-    sys.modules.pop(path.stem, None)
 
 
 class Lap:

@@ -1,10 +1,7 @@
 """What can't be trained with is told before anything trains, with the user's own line and the remedy."""
 
-import itertools
-import sys
-
 import pytest
-from tests.own_files import DICTIONARY, JUDGED, PIECES, TUPLE, write
+from tests.own_files import DICTIONARY, JUDGED, PIECES, TUPLE, place, write
 
 from laptime import worker
 from laptime.errors import LaptimeError
@@ -12,7 +9,6 @@ from laptime.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 
-_NUMBER = itertools.count()
 _SPLIT = "TensorDataset(X[:64], Y[:64]), TensorDataset(X[64:], Y[64:])"
 _STREAM = """
 
@@ -43,19 +39,6 @@ class Doubled(torch.autograd.Function):
 _LOSS = "scores = model(x)"
 _SIGNATURE = "def loss(self, model, batch):"
 _MADE = "return nn.Sequential("
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    path = tmp_path / f"refused_{next(_NUMBER)}.py"
-    yield path
-    sys.modules.pop(path.stem, None)
-
-
-def place(file, code: str) -> str:
-    number = next(i for i, line in enumerate(file.read_text().splitlines(), 1) if code in line)
-    return f"({file.name}, line {number}: "
 
 
 @pytest.mark.parametrize(

@@ -158,9 +158,8 @@ def garbage_collection(s: Signals) -> Outcome:
     """Python's collector walks all objects in the middle of steps."""
     step, spent = known(s.step_ms, "the step's time"), known(s.gc_ms, "the garbage collector's time")
     if s.device == "cuda" and spent >= _LEAST_GC * step:
-        spent = min(
-            spent, known(s.kernels, "the kernels of a trace").idle_ms
-        )  # what the device does meanwhile hides it
+        idle = known(s.kernels, "the kernels of a trace").idle_ms
+        spent = min(spent, idle)  # the device's work hides the rest
     if spent < _LEAST_GC * step:
         return None
     return Proposal(
