@@ -24,6 +24,16 @@ def seed_all(seed: int) -> None:
     np.random.seed(seed % 2**32)
 
 
+def draw_apart(seed: int, epoch: int, rank: int) -> None:
+    """Gives each rank but the first draws of its own for an epoch: alike, all would drop the same units out.
+
+    They follow from seed, epoch and rank, so that a run that goes on from a checkpoint of the first rank draws them
+    again. The first goes on as one process does.
+    """
+    if rank:
+        seed_all(int(np.random.SeedSequence((seed % 2**64, epoch, rank)).generate_state(1)[0]))
+
+
 def drawn() -> State:
     """Where the process's generators are: tensors and plain values, so that nothing need be unpickled."""
     _, keys, place, has_gauss, gauss = np.random.get_state()  # legacy generator: what libraries draw from

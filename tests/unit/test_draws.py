@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import Dataset
 
 from laptime.data.own import OwnData, OwnSplit
-from laptime.draws import SeededItems, drawn, put_back_drawn, seed_all
+from laptime.draws import SeededItems, draw_apart, drawn, put_back_drawn, seed_all
 from laptime.optimizations.base import Loading
 from laptime.optimizations.data import ItemLoader
 from laptime.world import World
@@ -106,3 +106,17 @@ def test_a_state_of_torch_alone_leaves_the_others():
     found = three()
     assert (found[0], found[2]) == (first[0], first[2])
     assert found[1] != first[1]
+
+
+def test_each_rank_but_the_first_has_draws_of_its_own_in_each_epoch_whatever_it_drew_before():
+    found = []
+    for rank, epoch in ((1, 0), (1, 1), (2, 0), (1, 0)):
+        draw_apart(7, epoch, rank)
+        found.append(three())
+    assert found[0] == found[3]
+    assert len({number for numbers in found[:3] for number in numbers}) == 9
+    seed_all(7)
+    first = three()
+    seed_all(7)
+    draw_apart(7, 0, 0)
+    assert three() == first

@@ -19,7 +19,8 @@ def state_of(p: Parts) -> State:
     """Weights, optimizer, schedule, loss scale, average and random states: the run's own tensors, not copies.
 
     The order of the samples, what augmentations throw and what items draw in loader workers follow from seed and epoch,
-    so no loader has a state. Of several ranks the first one's random states are kept.
+    so no loader has a state. Of several ranks the first one's random states are kept: what the others draw follows from
+    seed and epoch, too.
     """
     average = p.average
     on_gpu = p.device.type == "cuda"

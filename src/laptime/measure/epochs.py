@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from laptime.draws import draw_apart
 from laptime.engine.evaluate import evaluate
 from laptime.engine.loop import drive
 from laptime.engine.reset import reset, snapshot
@@ -100,6 +101,7 @@ class Session:
         compiled = self.watch.events if self.watch else 0
         reset_peak(parts.device)
         fetching = cpu_s_by_worker()
+        draw_apart(self.recipe.seed, index, world.rank)
         self.wait()
         world.barrier()
         with contextlib.ExitStack() as stack:

@@ -152,7 +152,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "model_lines": lines.model_lines(o, timed, own),
         "net_lines": nets,
         "evaluation_batch": _evaluation_batch(o, base),
-        "seeding": "seed_all" if own else "torch.manual_seed",
+        "seeding": "seed_all" if own or several else "torch.manual_seed",
         **_workers(o, subject),
     }
 
