@@ -14,7 +14,7 @@ from laptime.tracking.gates import PastGate, read_gates
 from laptime.tracking.logged import load_model
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
-from laptime.tracking.reach import alone, explained, require_answer, set_switches
+from laptime.tracking.reach import alone, explained, require_answer, set_switches, waiting_for_files
 from laptime.tracking.uri import check_uri, is_sqlite, masked, sqlite_file, without_credentials
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class MlflowTracker:
     def log_artifact(self, key: str, path: Path, folder: str = "") -> None:
         """See `Tracker.log_artifact`."""
         send = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
-        with explained(self._uri):
+        with explained(self._uri), waiting_for_files():
             send(self._id(key), str(path), folder or None)
 
     def log_model(self, model: ModelFiles) -> None:
@@ -239,10 +239,10 @@ def run_page(run_id: str, uri: str, shown: str) -> str:
 
 
 def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[str, Any]) -> None:
-    """Logs a model to a run, whatever the run's status, which it leaves as it is. A run that has one keeps it.
+    """Logs a model to a run, whatever its status, which stays; a run that has one keeps it.
 
-    The program is stored as torch.export writes it: loading it runs no pickle and needs neither laptime nor the
-    model's class. The requirements are given and the serving check is left out, which take 8 s of the 9 otherwise.
+    The program is stored as torch.export writes it: loading it runs no pickle and needs no class of the model's. The
+    requirements are given and the serving check is left out, which take 8 s of the 9 otherwise.
 
     Args:
         model: a plain module in evaluation mode, on the CPU.
@@ -251,25 +251,25 @@ def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[s
         metadata: what a prediction needs to know.
     """
     set_switches()
-    import mlflow
     import mlflow.pytorch
 
     client = mlflow.MlflowClient()
-    run = client.get_run(run_id)
-    mlflow.set_experiment(experiment_id=run.info.experiment_id)
-    held = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run_id}'")
+    experiment = client.get_run(run_id).info.experiment_id
+    mlflow.set_experiment(experiment_id=experiment)
+    held = client.search_logged_models([experiment], f"source_run_id = '{run_id}'")
     if any(m.name == "model" and m.status.value == "READY" for m in held):
         return
-    mlflow.pytorch.log_model(
-        model,
-        name="model",
-        run_id=run_id,
-        input_example=example,
-        pip_requirements=["torch", "numpy"],
-        metadata=dict(metadata),
-        serialization_format="pt2",
-        validate_serving_input=False,
-    )
+    with waiting_for_files():
+        mlflow.pytorch.log_model(
+            model,
+            name="model",
+            run_id=run_id,
+            input_example=example,
+            pip_requirements=["torch", "numpy"],
+            serialization_format="pt2",
+            metadata=dict(metadata),
+            validate_serving_input=False,
+        )
 
 
 def _client(uri: str) -> MlflowClient:

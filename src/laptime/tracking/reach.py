@@ -20,10 +20,11 @@ from laptime.tracking.uri import is_http, masked, sqlite_file, without_credentia
 _ANSWER_S = 3.0
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
+_TIMEOUT, _TIMEOUT_S, _FILE_TIMEOUT_S = "MLFLOW_HTTP_REQUEST_TIMEOUT", "10", "120"
 # MLflow tries for minutes by default. All of it is in the journal, so a short try is enough; what the user set stays.
 _SHORT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    _TIMEOUT: _TIMEOUT_S,
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
 }
@@ -47,6 +48,22 @@ def set_switches() -> None:
         os.environ.setdefault(name, value)
     for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking.fluent"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+@contextmanager
+def waiting_for_files() -> Iterator[None]:
+    """Gives a server longer to answer: one that passes a file on to a bucket answers when that has all of it.
+
+    What the user or a `Courier` set stays.
+    """
+    ours = os.environ.get(_TIMEOUT) == _TIMEOUT_S
+    if ours:
+        os.environ[_TIMEOUT] = _FILE_TIMEOUT_S
+    try:
+        yield
+    finally:
+        if ours:
+            os.environ[_TIMEOUT] = _TIMEOUT_S
 
 
 def require_port(uri: str, limit_s: float) -> None:

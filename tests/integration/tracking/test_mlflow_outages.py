@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ from proxy import Proxy, a_proxy
 
 from laptime.errors import TrackingError
 from laptime.places import Places
-from laptime.tracking import Journal
+from laptime.tracking import Journal, reach
+from laptime.tracking.base import RunStart
+from laptime.tracking.mlflow import MlflowTracker
 from laptime.tracking.sync import sync, target_of, waiting
 
 pytestmark = [
@@ -83,3 +86,37 @@ def test_what_an_outage_stops_arrives_later_and_once(
     shutil.copytree(places.journal, unbroken.journal, ignore=lambda *_: [f"{ladder.id}.state.json"])
     sync(unbroken, sqlite_uri, quiet, redirect=True)
     assert found == everything(sqlite_uri, ladder)
+
+
+def test_a_file_may_take_a_server_longer_than_other_requests(
+    tmp_path: Path, running_server: MlflowServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "_TIMEOUT_S", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    file = tmp_path / "table.txt"
+    file.write_text("rows")
+    with a_proxy(running_server.uri) as (line, uri):
+        tracker = MlflowTracker(uri, tmp_path)
+        tracker.start_run(RunStart("slow/a", "slow", "slow", 1.0))
+        line.block_s = 0.9  # on the way there and back
+        with pytest.raises(TrackingError, match="tracking store"):
+            tracker.set_tags("slow/a", {"tag": "value"})
+        tracker.log_artifact("slow/a", file)
+        line.reset()
+        tracker.set_tags("slow/a", {"tag": "value"})
+    client = client_of(running_server.uri)
+    assert [f.path for f in client.list_artifacts(tracker.run_ids["slow/a"])] == ["table.txt"]
+
+
+@pytest.mark.parametrize(("before", "inside"), [("10", "120"), ("2", "2"), (None, None)])
+def test_only_our_own_patience_is_longer_for_files(
+    monkeypatch: pytest.MonkeyPatch, before: str | None, inside: str | None
+) -> None:
+    name = "MLFLOW_HTTP_REQUEST_TIMEOUT"
+    monkeypatch.delenv(name, raising=False)
+    if before is not None:
+        monkeypatch.setenv(name, before)
+    with reach.waiting_for_files():
+        assert os.environ.get(name) == inside
+    assert os.environ.get(name) == before
