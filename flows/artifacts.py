@@ -14,7 +14,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from laptime.compare import advising
+from laptime.compare import advising, words
 from laptime.compare.comparison import Comparison, VariantRow
 from laptime.compare.markdown import to_markdown
 from laptime.ladder import Ladder
@@ -90,19 +90,13 @@ def _row(row: VariantRow) -> dict[str, str]:
     return {
         "variant": row.variant,
         "status": row.status.replace("_", " "),
-        "epoch, s": _interval(row.epoch_s, row.epoch_s_low, row.epoch_s_high),
-        "speed-up": _interval(row.speedup, row.speedup_low, row.speedup_high),
+        "epoch, s": f"{words.seconds(row.epoch_s)} ({words.time_span(row)})" if row.epoch_s is not None else "",
+        "speed-up": f"{words.ratio(row.speedup)} ({words.speedup_span(row)})" if row.speedup is not None else "",
         "samples/s": f"{row.samples_per_s:,.0f}" if row.samples_per_s is not None else "",
         "quality": f"{row.quality:.3f} ({row.verdict})" if row.quality is not None else "",
         "peak memory, MiB": f"{row.peak_memory_mib:,.0f}" if row.peak_memory_mib is not None else "",
         "remarks": row.error or row.reason,
     }
-
-
-def _interval(value: float | None, low: float | None, high: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.2f}" if low is None or high is None else f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def mlflow_link(ladder: Ladder, places: Places) -> str | None:

@@ -19,7 +19,7 @@ from types import FrameType
 
 import psutil
 
-from laptime.processes import adopt_orphans, die_with_parent, end_tree
+from laptime.processes import adopt_orphans, die_with_parent, end_tree, undisturbed
 
 # A flow run, which the kernel tells of its worker's death, marks its runs in that time.
 _BY_THEMSELVES_S = 3.0
@@ -43,10 +43,11 @@ def main(command: list[str]) -> int:
         except KeyboardInterrupt:
             code = 128 + signal.SIGINT
         finally:
-            end_tree(process.pid, grace_s=1.5)
-            psutil.wait_procs(psutil.Process().children(), timeout=_BY_THEMSELVES_S)
-            for orphan in psutil.Process().children():
-                end_tree(orphan.pid, grace_s=1.0)
+            with undisturbed():
+                end_tree(process.pid, grace_s=1.5)
+                psutil.wait_procs(psutil.Process().children(), timeout=_BY_THEMSELVES_S)
+                for orphan in psutil.Process().children():
+                    end_tree(orphan.pid, grace_s=1.0)
     if code < 0:
         _end_by(-code)
     return code

@@ -21,12 +21,14 @@ from pathlib import Path
 from types import FrameType
 
 from laptime.data.objects import Objects, open_objects, patiently
-from laptime.errors import DataError, LaptimeError, RunError
+from laptime.errors import DataError, LaptimeError, RunError, in_words
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks
 from laptime.launchers.process import last_line, run_child, supervise
+from laptime.launchers.torchrun import death
 from laptime.nodes import Nodes, add_options, read_nodes
+from laptime.parsing import parse_json
 from laptime.places import find_places
-from laptime.processes import ENDPOINT_LOST, child_command
+from laptime.processes import ENDPOINT_LOST, RANKS_FILE, child_command, rank_log
 from laptime.records import PARTIAL, write_json
 from laptime.runstore import CHECKPOINTS, PROFILE, PROFILE_ARCHIVE, data_place, failure_name
 from laptime.spec import DataSpec, RunSpec, read_spec
@@ -103,10 +105,19 @@ class Pod:
             self._upload_by(name, until)
 
     def fail(self, why: str, index: int) -> None:
-        """Tells the launcher why this machine's part failed."""
-        self._objects.write(
-            json.dumps({"error": why, "log": last_line(self._folder / LOG)}).encode(), failure_name(index)
-        )
+        """Tells the launcher why this machine's part failed; the logs go into the store, since pods go with the Job."""
+        self._objects.write(json.dumps({"error": why}).encode(), failure_name(index))
+        for log in (self._folder / LOG, *sorted(self._folder.glob(rank_log(self._folder, "*").name))):
+            self._upload(log.name)
+
+    def why_failed(self, code: int) -> str:
+        """What the ranks' launcher found out about their end: which one died, and its last words."""
+        rank, log = 0, self._folder / LOG
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            found = parse_json((self._folder / RANKS_FILE).read_bytes())
+            rank, code = int(found["rank"]), int(found["exit_code"])
+            log = rank_log(self._folder, rank) if rank else log
+        return f"rank {rank} {death(code)}; its last words: {last_line(log)}"
 
     def _data(self, spec: RunSpec) -> DataSpec:
         request, result = self._folder / "request.json", self._folder / "result.json"
@@ -170,6 +181,9 @@ def main(arguments: list[str]) -> int:
         except LaptimeError as error:
             sys.stderr.write(f"laptime.pod: {error}\n")
             return error.exit_code
+        except OSError as error:  # a full disk
+            sys.stderr.write(f"laptime.pod: {in_words(error)}\n")
+            return 1
 
 
 def _run(pod: Pod, ranks: int, nodes: Nodes | None, index: int) -> int:
@@ -177,12 +191,12 @@ def _run(pod: Pod, ranks: int, nodes: Nodes | None, index: int) -> int:
         spec = pod.bring()
         code = pod.train(ranks, nodes, spec.timeout_s)
         pod.give_back()
-    except LaptimeError as error:
+    except (LaptimeError, OSError) as error:
         with contextlib.suppress(DataError):  # the store that is away is the error
-            pod.fail(str(error), index)
+            pod.fail(in_words(error) if isinstance(error, OSError) else str(error), index)
         raise
     if code:
-        pod.fail(f"its ranks ended with exit code {code}.", index)
+        pod.fail(pod.why_failed(code), index)
     return code
 
 

@@ -10,9 +10,11 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -106,8 +108,30 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def rank_log(folder: Path, rank: int) -> Path:
-    """Where a rank's output goes."""
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Lets what is put away in seconds be put away: people press Ctrl-C again when nothing happens for a moment.
+
+    Where this process is on its way out already, another Ctrl-C or SIGTERM is passed over; else it comes afterwards.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals reach the main thread alone
+        return
+    leaving = isinstance(sys.exc_info()[1], KeyboardInterrupt | SystemExit)
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # one that Python did not set
+                signal.signal(number, handler)
+    if came and not leaving:
+        signal.raise_signal(came[0])
+
+
+def rank_log(folder: Path, rank: int | Literal["*"]) -> Path:
+    """Where a rank's output goes; `*` for a pattern of all."""
     return folder / f"log-rank-{rank}.txt"
 
 

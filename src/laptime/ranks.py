@@ -107,8 +107,9 @@ def main(arguments: list[str]) -> int:
     asked = read_command(arguments)
     if asked.nodes is None:
         # Ranks meet on this machine alone; gloo and NCCL would look for an outer interface.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+        loopback = "lo0" if sys.platform == "darwin" else "lo"
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", loopback)
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # says the same in sixty lines
     try:
         start(asked)

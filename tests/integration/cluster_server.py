@@ -26,6 +26,7 @@ class Cluster:
         objects: by path, what was created and not deleted.
         calls: method and path of each request.
         refuse: status and message by method and end of path.
+        busy: how often it answers 503, by method and end of path; what it was asked to make is made all the same.
         status: of each pod, where none is run.
         events: of the Job.
         ended: the Job's condition, where no pod is run.
@@ -35,6 +36,7 @@ class Cluster:
         self.objects: dict[str, dict] = {}
         self.calls: list[tuple[str, str]] = []
         self.refuse: dict[tuple[str, str], tuple[int, str]] = {}
+        self.busy: dict[tuple[str, str], int] = {}
         self.status: dict | None = None
         self.events: list[dict] = []
         self.ended: dict | None = None
@@ -43,11 +45,13 @@ class Cluster:
 
     def answer(self, method: str, path: str, body: dict | None) -> tuple[int, dict]:
         self.calls.append((method, path))
-        for (refused, end), (code, said) in self.refuse.items():
-            if method == refused and path.endswith(end):
-                return code, {"kind": "Status", "status": "Failure", "message": said, "code": code}
+        answer = self._unwilling(method, path, body)
+        if answer is not None:
+            return answer
         if method == "POST":
             name = f"{path}/{body['metadata']['name']}"
+            if name in self.objects:
+                return 409, {"kind": "Status", "reason": "AlreadyExists", "message": f"{name} exists", "code": 409}
             self.objects[name] = self.made[body["kind"]] = body
             if body["kind"] == "Job" and self.status is None:
                 self._run(body)
@@ -60,6 +64,19 @@ class Cluster:
         if found is None:
             return 404, {"kind": "Status", "message": f"{path} not found", "code": 404}
         return 200, {**found, "status": self._job_status()}
+
+    def _unwilling(self, method: str, path: str, body: dict | None) -> tuple[int, dict] | None:
+        """What it says where it refuses or is busy."""
+        for (refused, end), (code, said) in self.refuse.items():
+            if method == refused and path.endswith(end):
+                return code, {"kind": "Status", "status": "Failure", "message": said, "code": code}
+        for (busy, end), times in self.busy.items():
+            if method == busy and path.endswith(end) and times:
+                self.busy[busy, end] = times - 1
+                if method == "POST":
+                    self.objects[f"{path}/{body['metadata']['name']}"] = body
+                return 503, {"kind": "Status", "message": "the server is starting", "code": 503}
+        return None
 
     def _pods(self) -> list[dict]:
         if not any("/jobs/" in path for path in self.objects):

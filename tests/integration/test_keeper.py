@@ -25,9 +25,9 @@ time.sleep(600)
 
 
 @contextmanager
-def kept() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process, psutil.Process]]:
+def kept(server: str = _SERVER) -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process, psutil.Process]]:
     """A keeper, its server and the server's own process."""
-    command = kept_command(sys.executable, "-c", _SERVER)
+    command = kept_command(sys.executable, "-c", server)
     with subprocess.Popen(command) as keeper:
         found: list[psutil.Process] = []
         try:
@@ -65,3 +65,15 @@ def test_what_can_not_be_started_is_told_in_one_line(tmp_path) -> None:
     done = subprocess.run(kept_command(str(script)), capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     assert done.returncode == 126
     assert done.stderr == f"{str(script)!r} can't be started: No such file or directory\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_while_it_ends_the_tree_leaves_nothing(number) -> None:
+    stubborn = "import signal\nfor number in (signal.SIGTERM, signal.SIGINT): signal.signal(number, signal.SIG_IGN)"
+    with kept(f"{stubborn}\n{_SERVER}") as (keeper, server, left):
+        keeper.send_signal(number)
+        time.sleep(0.5)
+        keeper.send_signal(number)
+        keeper.wait(_GONE_S)
+        assert not server.is_running()
+        assert not left.is_running()

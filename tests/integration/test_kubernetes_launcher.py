@@ -1,6 +1,7 @@
 """Launcher `kubernetes` against the calls that it makes, with real pods' commands on a real store."""
 
 import json
+import signal
 
 import pytest
 from cluster_server import running_cluster
@@ -8,7 +9,7 @@ from tests.samples import write_folder
 
 from laptime.errors import LaptimeError, RunError, UsageError
 from laptime.ladder.data import fetch_data
-from laptime.launchers import kubernetes, launch
+from laptime.launchers import kubernetes, launch, watch
 from laptime.launchers.base import Hooks
 from laptime.launchers.manifest import job, service
 from laptime.launchers.settings import read_settings
@@ -145,7 +146,7 @@ def ended(**state) -> dict:
     ],
 )
 def test_how_pods_ended_without_a_record_is_told(cluster, data, tmp_path, monkeypatch, status, condition, named):
-    monkeypatch.setattr(kubernetes, "_LATE_S", 0.0)
+    monkeypatch.setattr(watch, "_LATE_S", 0.0)
     cluster.status, cluster.ended = status, condition
     record = launch("kubernetes", spec_of(data, timeout_s=0.5), tmp_path / "run", Hooks())
     assert record.status == "failed"
@@ -171,6 +172,43 @@ def test_a_refusal_is_one_sentence_and_leaves_nothing(cluster, data, tmp_path, c
     assert named in str(caught.value)
     assert answer[1] in str(caught.value)
     assert not cluster.objects
+
+
+def test_a_busy_api_server_is_asked_again_and_nothing_is_left(cluster, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(kubernetes, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setenv("LAPTIME_KUBERNETES_PENDING_S", "0.1")
+    cluster.busy = {("GET", "/pods"): 2, ("POST", "/services"): 1, ("POST", "/jobs"): 1, ("DELETE", ""): 3}
+    cluster.status, said = {"phase": "Pending"}, []
+    record = launch("kubernetes", spec_of(data), tmp_path / "run", Hooks(say=said.append))
+    assert "no pod of the run started" in record.error
+    assert set(cluster.busy.values()) == {0}
+    assert nothing_left(cluster)
+    assert sum("Asking again for 60 s" in line for line in said) == 4
+    assert not any("may be left" in line for line in said)
+
+
+def test_a_cluster_that_stays_away_is_told(cluster, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(kubernetes, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(kubernetes, "AWAY_S", 0.1)
+    cluster.busy = {("GET", "/pods"): 10**6}
+    with pytest.raises(RunError, match=r"can't list pods now \(503"):
+        launch("kubernetes", spec_of(data), tmp_path / "run", Hooks())
+
+
+def test_ctrl_c_while_it_deletes_leaves_nothing(cluster, data, tmp_path, monkeypatch):
+    deleting = kubernetes.Cluster._call
+
+    def pressed(self, call, what, **given):
+        if what.startswith("delete"):
+            signal.raise_signal(signal.SIGINT)
+        return deleting(self, call, what, **given)
+
+    monkeypatch.setattr(kubernetes.Cluster, "_call", pressed)
+    monkeypatch.setenv("LAPTIME_KUBERNETES_PENDING_S", "0.1")
+    cluster.status = {"phase": "Pending"}
+    with pytest.raises(KeyboardInterrupt):
+        launch("kubernetes", spec_of(data), tmp_path / "run", Hooks())
+    assert nothing_left(cluster)
 
 
 def test_an_interruption_leaves_nothing(cluster, data, tmp_path):

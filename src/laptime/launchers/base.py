@@ -91,10 +91,11 @@ class ProgressReader:
             return []
         whole = text[: text.rfind(b"\n") + 1]
         self._position += len(whole)
-        return [event for line in whole.splitlines() if (event := _event(line))]
+        return [event for line in whole.splitlines() if (event := event_of(line))]
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
+def event_of(line: bytes) -> dict[str, Any] | None:
+    """A line of progress; None for one that is none."""
     try:
         event = parse_json(line)
     except ValueError:

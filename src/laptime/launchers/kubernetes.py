@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,14 @@ from laptime.errors import DataError, LaptimeError, RunError, UsageError, shorte
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, salvaged
 from laptime.launchers.handover import bring_back, failures, hand_out
 from laptime.launchers.manifest import job, name_of, service
-from laptime.launchers.pods import Object, deaths, delay, refusal, started, verdict
+from laptime.launchers.pods import Object, deaths
 from laptime.launchers.settings import Settings, read_settings
+from laptime.launchers.watch import AWAY_S, LOOK_EVERY_S, AwayError, Watch
+from laptime.processes import undisturbed
 from laptime.records import PARTIAL, RunRecord, read_record, write_json, write_record
 from laptime.spec import RunSpec
 
-_LOOK_EVERY_S = 1.0
-_AWAY_S = 60.0
 _REQUEST_S = 15.0
-# After the Job's end, how long its record may still be on its way through the store.
-_LATE_S = 5.0
 
 
 def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
@@ -47,7 +45,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     _refuse_own_files(spec)
     cluster = Cluster(settings.namespace)
     run = f"{_slug(spec.variant)}-{secrets.token_hex(4)}"
-    cluster.pods(run)  # whether it answers, before the data is sent
+    _insistently(lambda: cluster.pods(run), hooks.say)  # whether it answers, before the data is sent
     folder.mkdir(parents=True, exist_ok=True)
     for stale in (RECORD, PARTIAL, LOG, PROGRESS):
         (folder / stale).unlink(missing_ok=True)
@@ -55,7 +53,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     place = hand_out(spec, settings.store, run)
     with cluster.running(settings, run, pods, spec.timeout_s, hooks.say):
         hooks.say(f"{pods[1]} pods of Job {name_of(run)} in namespace {settings.namespace}, files at {place.url}")
-        why = Watch(cluster, settings, run, place, hooks).follow(spec.timeout_s)
+        why = Watch(cluster, settings, run, place, hooks, pods[0]).follow(spec.timeout_s)
         ended: list[str] = []
         with contextlib.suppress(RunError):  # it may be the cluster that is away
             ended = deaths(cluster.pods(run)) if why else []
@@ -97,14 +95,31 @@ def _record(spec: RunSpec, folder: Path, place: Objects, outcome: tuple[int, str
 
 def _patiently(ask: Callable[[], bool]) -> bool:
     """Asks the store again while it is away: what it holds may have taken hours; False where it stays away."""
-    until = time.monotonic() + _AWAY_S
+    until = time.monotonic() + AWAY_S
     while True:
         try:
             return ask()
         except DataError:
             if time.monotonic() > until:
                 return False
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(LOOK_EVERY_S)
+
+
+def _insistently(call: Callable[[], object], say: Callable[[str], None]) -> None:
+    """Calls again while the cluster is away: a control plane that is being rolled refuses for a while; or raises."""
+    until, told = time.monotonic() + AWAY_S, False
+    while True:
+        try:
+            call()
+        except AwayError as error:
+            if time.monotonic() > until:
+                raise
+            if not told:
+                say(f"{error} Asking again for {AWAY_S:.0f} s.")
+            told = True
+            time.sleep(LOOK_EVERY_S)
+        else:
+            return
 
 
 class Cluster:
@@ -154,23 +169,28 @@ class Cluster:
         self, settings: Settings, run: str, pods: tuple[int, int], timeout_s: float, say: Callable[[str], None]
     ) -> Iterator[None]:
         """Makes Service and Job, and deletes them on the way out, whatever the way is; their pods go with the Job."""
+        makings: tuple[tuple[Callable[..., Any], str, Object], ...] = (
+            (self._core.create_namespaced_service, "create services", service(settings, run)),
+            (self._batch.create_namespaced_job, "create jobs", job(settings, run, pods, timeout_s)),
+        )
+        removals: tuple[tuple[Callable[..., Any], str, dict[str, str]], ...] = (
+            (self._batch.delete_namespaced_job, "delete jobs", {"propagation_policy": "Background"}),
+            (self._core.delete_namespaced_service, "delete services", {}),
+        )
         try:
-            self._call(self._core.create_namespaced_service, "create services", body=service(settings, run))
-            self._call(self._batch.create_namespaced_job, "create jobs", body=job(settings, run, pods, timeout_s))
+            for call, what, body in makings:
+                _insistently(partial(self._call, call, what, body=body), say)
             yield
         finally:
-            removals: tuple[tuple[Callable[..., Any], str, dict[str, str]], ...] = (
-                (self._batch.delete_namespaced_job, "delete jobs", {"propagation_policy": "Background"}),
-                (self._core.delete_namespaced_service, "delete services", {}),
-            )
-            for call, what, more in removals:
-                try:
-                    self._call(call, what, name=name_of(run), **more)
-                except LaptimeError as error:
-                    say(f"{name_of(run)} may be left: {error}")
+            with undisturbed():
+                for call, what, more in removals:
+                    try:
+                        _insistently(partial(self._call, call, what, name=name_of(run), **more), say)
+                    except LaptimeError as error:
+                        say(f"{name_of(run)} may be left: {error}")
 
     def _call(self, call: Callable[..., Any], what: str, **given: Any) -> Object:
-        """One call, answered as JSON; what was to be deleted and is gone is no error.
+        """One call, answered as JSON; no error is what was to be deleted and is gone, or to be made and is there.
 
         Raises:
             RunError: the cluster does not answer, or refuses.
@@ -179,9 +199,10 @@ class Cluster:
             answer = call(namespace=self.namespace, _preload_content=False, _request_timeout=_REQUEST_S, **given)
             body: Object = json.loads(answer.data)
         except self._refused as error:
-            if error.status == 404 and what.startswith("delete"):
+            there = error.status == 409 and "AlreadyExists" in str(error.body)  # names are a run's own
+            if (error.status == 404 and what.startswith("delete")) or (there and what.startswith("create")):
                 return {}
-            if error.status == 429 or error.status >= 500:  # a control plane that is being rolled says these
+            if error.status in (409, 429) or error.status >= 500:  # a control plane that is being rolled says these
                 raise AwayError(f"the cluster can't {what} now ({error.status} {error.reason}): try again.") from error
             raise RunError(self._explained(what, error)) from error
         except self._away as error:
@@ -206,83 +227,3 @@ class Cluster:
                 "LAPTIME_KUBERNETES_NAMESPACE."
             )
         return f"the cluster refuses to {what} ({said})."
-
-
-class AwayError(RunError):
-    """The cluster does not answer; it may in a moment."""
-
-
-@dataclass
-class Watch:
-    """Looks after a run until it has left a record or can't any more."""
-
-    cluster: Cluster
-    settings: Settings
-    run: str
-    place: Objects
-    hooks: Hooks
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-    def follow(self, timeout_s: float) -> str | None:
-        """Passes on what the ranks say, until a record is there; else returns why none will come.
-
-        Pods that wait for a place don't use up the time-out.
-        """
-        self._told = {PROGRESS: 0, LOG: 0}
-        self._begun = self._answered = self.clock()
-        self._ready: float | None = None
-        while True:
-            try:
-                arrived = self.place.read(RECORD) is not None
-                self._pass_on()
-                if arrived:
-                    return None
-                why = self._trouble(timeout_s)
-                self._answered = self.clock()
-            except (AwayError, DataError) as error:  # of the cluster, of the store
-                why = str(error) if self.clock() - self._answered > _AWAY_S else None
-            except RunError as error:  # a refusal ends this run, not the ladder around it
-                why = str(error)
-            if why is not None:
-                return why
-            self.sleep(_LOOK_EVERY_S)
-
-    def _trouble(self, timeout_s: float) -> str | None:
-        """Why there will be no record; None while there may be one."""
-        pods = self.cluster.pods(self.run)
-        why = refusal(pods, () if pods else self.cluster.events(self.run))
-        if why is not None:
-            return why
-        now = self.clock()
-        if self._ready is None and started(pods):
-            self._ready = now
-        if self._ready is None and now - self._begun > self.settings.pending_s:
-            return self._unscheduled(pods)
-        if self._ready is not None and now - self._ready > timeout_s:
-            return f"ran past its time-out of {timeout_s:g} s and was ended: raise --timeout or limit the data"
-        end = verdict(self.cluster.job(self.run))
-        if end is None:
-            return None
-        self.sleep(_LATE_S)
-        return None if self.place.read(RECORD) is not None else f"the Job ended ({end}) without a record"
-
-    def _unscheduled(self, pods: list[Object]) -> str:
-        waited = f"no pod of the run started within {self.settings.pending_s:g} s"
-        reason = delay(pods) or "no reason was given"
-        return f"{waited} ({reason}): ask for less by LAPTIME_KUBERNETES_*, or add nodes"
-
-    def _pass_on(self) -> None:
-        for name in (PROGRESS, LOG):
-            text = self.place.read(name) or b""
-            end = text.rfind(b"\n") + 1
-            begin = self._told[name]
-            if begin > end or text[begin - 1 : begin] not in (b"", b"\n"):
-                begin = 0  # another pod's, after a restart
-            fresh = text[begin:end].decode(errors="replace").splitlines()
-            self._told[name] = end
-            for line in fresh:
-                if name == LOG:
-                    self.hooks.on_line(line)
-                else:
-                    self.hooks.on_event(json.loads(line))

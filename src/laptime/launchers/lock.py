@@ -35,9 +35,10 @@ def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float]
     try:
         descriptor = _open(path)
     except OSError as error:
+        own = "let its owner make it readable" if path.parent.is_dir() else f"make the folder {path.parent}"
         raise RunError(
-            f"the lock of device {device} at {path} can't be opened ({error.strerror}): let its owner make it "
-            "readable, or set LAPTIME_LOCKS to a folder that all users of this machine may write to."
+            f"the lock of device {device} at {path} can't be opened ({error.strerror}): {own}, or set LAPTIME_LOCKS "
+            "to a folder that all users of this machine may write to."
         ) from error
     try:
         _acquire(descriptor, device, say, sleep)

@@ -19,7 +19,7 @@ _TMP = "16Gi"
 _ADDRESS = "LAPTIME_POD_IP"
 _GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 # What a pod is told of this process's own environment.
-_PASSED = ("LAPTIME_COMMIT", "LAPTIME_IMAGE", "AWS_DEFAULT_REGION", "AWS_REGION")
+_PASSED = ("LAPTIME_COMMIT", "AWS_DEFAULT_REGION", "AWS_REGION")
 
 
 def name_of(run: str) -> str:
@@ -142,6 +142,7 @@ def _container(settings: Settings, run: str, pods: tuple[int, int]) -> Manifest:
         "env": [
             {"name": _ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             {"name": "LAPTIME_HOME", "value": HOME},
+            {"name": "LAPTIME_IMAGE", "value": settings.image},
             {"name": "HOME", "value": "/tmp"},  # noqa: S108 - a folder of the pod's own
             *passed,
             *secret,

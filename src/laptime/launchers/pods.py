@@ -19,9 +19,14 @@ _NO_START = {
 _OUT_OF_MEMORY = "ran out of memory (OOMKilled): raise LAPTIME_KUBERNETES_MEMORY or make the batch smaller"
 
 
-def started(pods: Sequence[Object]) -> bool:
-    """Whether any pod has got so far as to run."""
-    return any(_phase(pod) not in ("Pending", "Unknown", "") for pod in pods)
+def started(pods: Sequence[Object]) -> int:
+    """How many pods have got so far as to run."""
+    return sum(_phase(pod) not in ("Pending", "Unknown", "") for pod in pods)
+
+
+def running(pods: Sequence[Object]) -> int:
+    """How many pods train, or have done so to their end."""
+    return sum(_phase(pod) in ("Running", "Succeeded") for pod in pods)
 
 
 def refusal(pods: Sequence[Object], events: Sequence[Object]) -> str | None:

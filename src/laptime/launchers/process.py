@@ -17,7 +17,7 @@ from laptime.devices import others_on
 from laptime.errors import LaptimeError, shorten
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
-from laptime.processes import child_command, child_environment, end_tree
+from laptime.processes import child_command, child_environment, end_tree, undisturbed
 from laptime.records import PARTIAL, RunRecord, read_record, write_json, write_record
 from laptime.spec import RunSpec
 
@@ -136,9 +136,10 @@ def child(
     try:
         yield process
     finally:
-        if process.poll() is None:
-            end_tree(process.pid)
-        process.wait()
+        with undisturbed():
+            if process.poll() is None:
+                end_tree(process.pid)
+            process.wait()
 
 
 class _Reader(threading.Thread):

@@ -46,12 +46,13 @@ def _record(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
     return salvaged(
         spec,
         folder,
-        f"rank {rank} of {spec.ranks} {_death(exit_code)}, and all others were ended; its last words: "
+        f"rank {rank} of {spec.ranks} {death(exit_code)}, and all others were ended; its last words: "
         f"{last_line(log)} (see {log.name}).",
     )
 
 
-def _death(code: int) -> str:
+def death(code: int) -> str:
+    """How a rank ended, as the end of a sentence about it."""
     if code == -signal.SIGKILL:
         return "was killed (signal 9), which the system does when memory runs out"
     return f"died of signal {-code}" if code < 0 else f"ended with exit code {code}"

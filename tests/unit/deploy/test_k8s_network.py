@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -171,3 +172,19 @@ def test_ranks_of_a_run_reach_each_other_and_s3_alone() -> None:
     assert not connects(ddp, FLOW_RUN, DDP, 29400)
     assert not connects(ddp, DDP, labels_by_service(ddp, "postgres"), 5432)
     assert not allowed(ddp, DDP, "Egress", PUBLIC, 443)
+
+
+def test_with_a_managed_s3_ranks_reach_their_run_store() -> None:
+    external = build(K8S / "overlays/external")
+    for pod in (FLOW_RUN, DDP):
+        assert allowed(external, pod, "Egress", PUBLIC, 443)
+
+
+def test_what_is_told_to_delete_a_left_service_spares_the_stack() -> None:
+    told = (K8S.parent / "docs/several-nodes.md").read_text(encoding="utf-8")
+    selector = re.search(r"kubectl --namespace laptime delete service -l ([^`]+)`", told)
+    assert selector is not None
+    name = selector[1]
+    assert name in DDP
+    for folder in FOLDERS:
+        assert not any(name in service["metadata"]["labels"] for service in of_kind(build(K8S / folder), "Service"))

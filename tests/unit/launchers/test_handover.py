@@ -12,8 +12,8 @@ from laptime.errors import DataError, RunError, UnreachableError, UsageError
 from laptime.launchers import kubernetes
 from laptime.launchers.base import RECORD, Hooks
 from laptime.launchers.handover import bring_back, failures
-from laptime.launchers.kubernetes import AwayError, Watch
 from laptime.launchers.settings import Settings
+from laptime.launchers.watch import AwayError, Watch
 from laptime.pod import Pod
 from laptime.records import PARTIAL
 from laptime.runstore import PROFILE_ARCHIVE, failure_name
@@ -78,12 +78,15 @@ class Flaky:
     def events(self, run):
         return []
 
+    def job(self, run):
+        return {}
 
-def followed(cluster, place, seconds):
+
+def followed(cluster, place, seconds, least=1, most=1e6):
     settings = Settings(image="x", store="s3://laptime/runs")
     clock = count(0, seconds)
-    watch = Watch(cluster, settings, "one", place, Hooks(), clock=lambda: float(next(clock)), sleep=lambda _: None)
-    return watch.follow(1e6)
+    own = {"clock": lambda: float(next(clock)), "sleep": lambda _: None}
+    return Watch(cluster, settings, "one", place, Hooks(), least, **own).follow(most)
 
 
 def test_a_busy_api_server_is_asked_again_and_a_refusal_ends_the_run(tmp_path):
@@ -123,11 +126,30 @@ def test_a_hiccup_of_the_store_ends_nothing(tmp_path):
     assert followed(Flaky([]), Broken(place, DataError("stale file handle")), 1.0) is None
 
 
+def test_the_clock_starts_when_enough_pods_run(tmp_path):
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient gpus."}
+    pods = [{"status": {"phase": "Running"}}, {"status": {"phase": "Pending", "conditions": [waits]}}]
+    place = open_objects(str(tmp_path))
+    told = followed(Flaky(pods), place, 100.0, least=2)
+    assert told.startswith(
+        "1 of the 2 pods that the run needs started within 300 s (Unschedulable: Insufficient gpus.)"
+    )
+    assert followed(Flaky(pods), place, 100.0, most=1000.0).startswith("ran past its time-out of 1000 s")
+
+
+def test_a_pod_without_its_image_ends_no_run_that_trains_without_it(tmp_path):
+    box = {"image": "x", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "503"}}}
+    pods = [{"status": {"phase": "Running"}}, {"status": {"phase": "Pending", "containerStatuses": [box]}}]
+    place = open_objects(str(tmp_path))
+    assert "ImagePullBackOff" in followed(Flaky(pods), place, 1.0, least=2)
+    assert followed(Flaky(pods), place, 100.0, most=1000.0).startswith("ran past its time-out of 1000 s")
+
+
 def test_another_pod_s_progress_is_read_from_its_begin(tmp_path):
     place, events = open_objects(str(tmp_path)), []
     watch = Watch(Flaky([]), Settings(image="x", store="s3://a"), "one", place, Hooks(on_event=events.append))
     watch._told = {"progress.jsonl": 0, "log.txt": 0}
-    place.write(b'{"n": 1}\n', "progress.jsonl")
+    place.write(b'{"n": 1}\n{"broken: {"by": "a full disk"}\n', "progress.jsonl")
     watch._pass_on()
     place.write(b'{"other": 10}\n{"n": 20}\n', "progress.jsonl")
     watch._pass_on()

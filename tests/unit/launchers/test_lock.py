@@ -59,7 +59,10 @@ def test_a_child_that_inherits_the_lock_keeps_it():
 def test_a_folder_that_is_named_but_not_there_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "lock_folder", lock_folder)
     monkeypatch.setenv("LAPTIME_LOCKS", str(tmp_path / "gone"))
-    with pytest.raises(RunError, match=r"gone/laptime-cpu\.lock.*set LAPTIME_LOCKS"), device_lock("cpu", print):
+    with (
+        pytest.raises(RunError, match=r"gone/laptime-cpu\.lock.*make the folder .*gone, or set LAPTIME_LOCKS"),
+        device_lock("cpu", print),
+    ):
         pass
     monkeypatch.setenv("LAPTIME_LOCKS", str(tmp_path))
     with device_lock("cpu", print):
