@@ -28,6 +28,7 @@ from laptime.data.own_refused import copying, gathering, image_sizes, layout, no
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
+from laptime.optimizations.dead_taps import update_refusal
 from laptime.processes import leave
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
@@ -190,6 +191,8 @@ def _optimizer(data: OwnData, rate: float) -> dict[str, str]:
             "and set learning_rate."
         )
     kind, refused = type(made), {}
+    if reason := update_refusal(made):
+        refused["dead-taps"] = reason
     if not takes(kind, "fused"):
         refused["fused-optimizer"] = f"{kind.__name__} has no fused kernel"
     if not starts_from_zeros(made):

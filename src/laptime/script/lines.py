@@ -117,9 +117,8 @@ def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:
         made = f"optimizer = {factory}(list(model.parameters()), {rate})"
         if not arguments:
             return [made]
-        given = ", ".join(f'"{name}": True' for name, wanted in kernel.items() if wanted)
-        again = f"optimizer = type(optimizer)([{{**group, {given}}} for group in optimizer.param_groups])"
-        return [made, "# The same with one kernel for all parameters.", again]
+        again = f"optimizer = remade(optimizer, {', '.join(arguments)})  # one kernel for all parameters"
+        return [made, again]
     rest = [f"weight_decay={decay['amount']}"] if decay else []
     rest += [f"momentum={sgd['momentum']}", "nesterov=True"] if sgd else []
     kind = "SGD" if sgd else "AdamW" if decay else "Adam"
@@ -173,6 +172,10 @@ def net_lines(o: Chosen, autocast: str, device: str) -> list[str]:
     lines = []
     compiling = o["compile"] or o["compile_graphed"]
     if compiling is not None:
+        if compiling["backend"] == "inductor" and compiling["layout"] != "keep":
+            lines.append(f'options = torch._inductor.list_mode_options("{compiling["mode"]}")')
+            lines.append('options |= {"layout_optimization": True, "force_layout_optimization": True}')
+            lines.append('options |= {"keep_output_stride": False}')
         lines.append(f"net = torch.compile(net, {_compiler(compiling)})")
     if o["ddp"] is not None:
         lines += _ddp_lines(o["ddp"], compiling is not None, device)
@@ -207,6 +210,4 @@ def _compiler(options: dict[str, Any]) -> str:
         return ", ".join(arguments)
     if options["layout"] == "keep":
         return ", ".join([*arguments, f'mode="{options["mode"]}"'])
-    layout = '"layout_optimization": True, "force_layout_optimization": True, "keep_output_stride": False'
-    mode = f'**torch._inductor.list_mode_options("{options["mode"]}")'
-    return ", ".join([*arguments, f"options={{{mode}, {layout}}}"])
+    return ", ".join([*arguments, "options=options"])

@@ -104,6 +104,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
     rates = lines.rate_lines(o, base)
     rate = "rate" if rates else "LEARNING_RATE"
     schedule = lines.schedule_lines(o, base, rate)
+    optimizer = lines.optimizer_lines(o, base, rate)
     autocast = _autocast(o, base.device)
     nets = lines.net_lines(o, autocast, base.device)
     several = o["ddp"] is not None or o["flat_reduce"] is not None
@@ -147,7 +148,8 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "schedule_lines": schedule,
         "linear": any("share_of_peak" in line for line in schedule),
         "clipped": base.clipped,
-        "optimizer_lines": lines.optimizer_lines(o, base, rate),
+        "optimizer_lines": optimizer,
+        "remade": any("remade(" in line for line in optimizer),
         "process_lines": lines.process_lines(o),
         "model_lines": lines.model_lines(o, timed, own),
         "net_lines": nets,
@@ -166,7 +168,8 @@ class _Options(dict[str, Any]):
 
 def _header(subject: _Subject) -> dict[str, Any]:
     variant, own = subject.variant, subject.data.own if subject.data else None
-    title = own.name if own else find_workload(subject.workload).title
+    # A name of the user's own may hold what ends a text of several lines, or begins an escape sequence.
+    named = own.name.replace("\\", "\\\\").replace('"', "'") if own else find_workload(subject.workload).title
     changes = []
     for chosen in variant.optimizations:
         entry = find_optimization(chosen.name)
@@ -185,7 +188,9 @@ def _header(subject: _Subject) -> dict[str, Any]:
     usage = ("torchrun --standalone --nproc-per-node=2" if ranks else "python") + " THIS_FILE.py"
     usage += "" if own else " --data FOLDER   (one that `laptime data fetch` has written and named)"
     return {
-        "title": f"{title}: {variant.name} as a plain PyTorch script, printed by laptime.",
+        "title": "\n".join(
+            textwrap.wrap(f"{named}: {variant.name} as a plain PyTorch script, printed by laptime.", _WIDTH)
+        ),
         "intro": intro,
         "changes": ["", *changes] if changes else [],
         "usage": usage,

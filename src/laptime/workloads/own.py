@@ -125,14 +125,19 @@ def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:
         # What users' functions go over is a list of parameters; groups come only where they say more than that.
         alike = len(groups) == 1 and groups[0].keys() == {"params"}
         made: Optimizer = factory(list(groups[0]["params"]) if alike else groups, learning_rate)
-        wanted = {k: v for k, v in options.items() if takes(type(made), k)}
-        if not wanted:
-            return made
-        known = {k: v for k, v in made.defaults.items() if takes(type(made), k)}
-        # Each group names all that it was made with, which would win over an argument for all.
-        return type(made)([{**g, **wanted} for g in made.param_groups], **{**known, **wanted})
+        return remade(made, **options)
 
     return make
+
+
+def remade(made: Optimizer, **options: Any) -> Optimizer:
+    """An optimizer anew with further options, as far as its class takes them."""
+    wanted = {k: v for k, v in options.items() if takes(type(made), k)}
+    if not wanted:
+        return made
+    known = {k: v for k, v in made.defaults.items() if takes(type(made), k)}
+    # Each group names all that it was made with, which would win over an argument for all.
+    return type(made)([{**g, **wanted} for g in made.param_groups], **{**known, **wanted})
 
 
 def own_schedule(user: Protocol | None, epochs: int) -> Callable[[Optimizer, int], Any] | None:

@@ -35,7 +35,7 @@ LEFT_OUT = {
     "tuple": CLASSIFIER,
     "dictionary": (*CLASSIFIER, *CONVOLUTIONS, "decay", "dp"),
     "characters": (*CLASSIFIER, *CONVOLUTIONS, "decay"),
-    "speedrun": (*CLASSIFIER, "decay", "onecycle", "linear-decay", "fused-optimizer", "graph"),
+    "speedrun": (*CLASSIFIER, "dead-taps", "decay", "onecycle", "linear-decay", "fused-optimizer", "graph"),
 }
 
 

@@ -54,7 +54,7 @@ def run_scripts(folder: Path, scripts: dict[str, tuple[str, list[str]]]) -> dict
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return {
-        name: [tuple(map(float, NUMBERS.findall(line))) for line in text.splitlines()]
+        name: [tuple(map(float, NUMBERS.findall(line))) for line in text.splitlines() if line.startswith("epoch")]
         for name, text in json.loads(done.stdout).items()
     }
 

@@ -44,7 +44,60 @@ VARIANTS = [
     f"{TOGETHER}+decay+flip:mode=random+crop+linear-decay:factor=0.5+ema:every=1+label-smoothing+progressive-resizing",
 ]
 UNJUDGED = TUPLE.replace("(scores.argmax(1) == y).float().mean()", "None")
+EVALUATING = TUPLE.replace("nn.Linear(256, 2))", "nn.Linear(256, 2)).eval()")  # as transformers' from_pretrained
+ARGUED = TUPLE.replace("def model(self):\n", "def model(self):\n        argparse.ArgumentParser().parse_args()\n")
+NAMED = 'name = r"""a \\users "one" """'
+# A buffer that the first pass makes, a loss that reads values, and frozen convolutions on small maps.
+MASK = """
+class Masked(nn.Sequential):
+    def forward(self, x):
+        if not hasattr(self, "mask"):
+            self.register_buffer("mask", torch.ones(x.shape[1:]))
+        return super().forward(x * self.mask)
+"""
+MASKED = TUPLE.replace("nn.Sequential(", "Masked(").replace("\nclass", f"{MASK}\nclass", 1)
+READING = TUPLE.replace("        x, y = batch\n", "        x, y = batch\n        assert y.max().item() < 2\n")
+FROZEN = TUPLE.replace(
+    "nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(256, 2))",
+    "nn.Sequential(nn.AvgPool2d(4), nn.Conv2d(3, 4, 3, padding=1), nn.Flatten(), nn.Linear(16, 2))",
+)
+FROZEN = FROZEN.replace("padding=1)", "padding=1).requires_grad_(False)")
+# Sequences to train on are of one length, those to test on of several.
+RAGGED = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+X = torch.randn(96, 6, generator=torch.Generator().manual_seed(0))
+ITEMS = [(x if i < 64 else x[: 2 + i % 5], (x.mean() > 0).long()) for i, x in enumerate(X)]
+
+class Workload:
+    batch_size = 16
+
+    def collate_fn(self, items):
+        xs, ys = zip(*items)
+        return pad_sequence(xs, batch_first=True), torch.stack(ys)
+
+    def data(self):
+        return ITEMS[:64], ITEMS[64:]
+
+    def model(self):
+        return nn.GRU(1, 2, batch_first=True)
+
+    def loss(self, model, batch):
+        x, y = batch
+        scores = model(x[..., None])[1][0]
+        return F.cross_entropy(scores, y), (scores.argmax(1) == y).float().mean()
+"""
 OWN = {
+    "evaluating_file": (EVALUATING, ("cpu-baseline",)),
+    "argued_file": (f"import argparse\n{ARGUED}", ("cpu-baseline",)),
+    "named_file": (TUPLE.replace("batch_size = 16", f"{NAMED}\n    batch_size = 16"), ("cpu-baseline",)),
+    "masked_file": (MASKED, ("cpu-baseline",)),
+    "reading_file": (READING, ("cpu-baseline+dead-taps+products:layers=all",)),
+    "frozen_file": (FROZEN, ("cpu-baseline+products",)),
+    "ragged_file": (RAGGED, ("cpu-baseline+resident",)),
     "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
     "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
@@ -91,7 +144,7 @@ def test_an_unknown_workload_is_refused():
 def test_what_is_printed_is_tidy(tmp_path):
     names = ["cpu-optimized", "cuda-optimized", "cuda-baseline+graph+fp16+pinned", "cpu-baseline+flip+ema+decay"]
     names += [f"cpu-baseline+{SELECTING}+{more}" for more in ("bf16+compile", "ddp", "flat-reduce+crop+no-reads")]
-    names += [f"cuda-baseline+{SELECTING}+fp16"]
+    names += [f"cuda-baseline+{SELECTING}+fp16", "cpu-baseline+compile:layout=channels-last"]
     for workload in ("cifar", "eurosat"):
         for name in PRINTED:
             (tmp_path / f"{workload}_{name}.py").write_text(printed_with(name, workload), encoding="utf-8")
@@ -106,6 +159,7 @@ def test_what_is_printed_is_tidy(tmp_path):
             "cpu-baseline+ddp",
             "cuda-baseline+evaluate-on-cpu",
             "cpu-baseline+resident+fused-optimizer+bf16",
+            "cuda-baseline+fp16",
         ):
             (tmp_path / f"own_{name}.py").write_text(print_script(resolve(name), "own", data), encoding="utf-8")
     (tmp_path / "own_tidy.py").unlink()

@@ -22,7 +22,7 @@ from laptime.variants import resolve
 RESIDENT = (
     "cpu-baseline+resident+no-reads+channels-last+fused-optimizer+folded-norms+gathered-rois+fixed-shapes:batch=2"
 )
-VARIANTS = ("cpu-baseline+workers:count=0", RESIDENT)
+VARIANTS = ("cpu-baseline+workers:count=0+linear-decay", RESIDENT)
 BF16 = f"{RESIDENT}+bf16"
 LONG = "cpu-baseline+workers:count=1+parsed-once+channels-last+folded-norms+threads:count=1+keep-pages"
 
