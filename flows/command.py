@@ -17,10 +17,12 @@ from prefect.utilities.callables import parameter_docstrings
 
 from flows.guard import guard_server
 from flows.leaving import attend_signals, leave
+from laptime.catalogue.own import is_own, place_of
 from laptime.cli.ladder_view import closing_words
 from laptime.compare.terminal import print_comparison
 from laptime.errors import LaptimeError
 from laptime.ladder import Ladder, make_request, settled_preset
+from laptime.variants import resolve
 
 
 def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +39,12 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
     given = vars(parser(flow).parse_args(arguments))
     try:
         request = make_request(**given)
-        settled_preset(request)  # before a server is started for a name that does not exist
+        # Before a server is started for a name that does not exist.
+        settled_preset(request)
+        if is_own(request.workload):
+            place_of(request.workload)
+        for name in request.variants or ():
+            resolve(name)
     except LaptimeError as error:
         return _complain(error)
     texts = {**request.model_dump(include=set(given)), "variants": given.get("variants")}

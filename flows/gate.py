@@ -14,12 +14,14 @@ from prefect.states import Failed
 from pydantic import Field
 
 from flows.deployed import end_with_worker
+from laptime.catalogue import find_workload
 from laptime.errors import LaptimeError
 from laptime.gate.reports import to_markdown
 from laptime.gate.request import make_gate_request
 from laptime.gate.track import stored_gates, track
 from laptime.gate.whole import run_gate
 from laptime.places import find_places
+from laptime.variants import resolve
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -36,11 +38,11 @@ def gate(
     *,
     workload: str = "cifar",
     variant: str | None = None,
-    base: str | None = None,
+    base: str | int | None = None,
     base_dir: str | None = None,
     head_dir: str | None = None,
-    max_slowdown: str = "10%",
-    budget: str = "15m",
+    max_slowdown: str | float = "10%",
+    budget: str | float = "15m",
     max_pairs: Annotated[int, Field(ge=4)] = 24,
     limit_train: Positive | None = None,
     limit_test: Positive | None = None,
@@ -64,10 +66,14 @@ def gate(
         seed: Seed of the first processes; each pair takes the next.
     """
     given = dict(locals())
+    # `prefect deployment run` reads 0.2, 900 and a commit of digits alone as numbers.
+    texts = {name: str(given[name]) for name in ("base", "max_slowdown", "budget") if given[name] is not None}
     end_with_worker()
     logger = get_run_logger()
     try:
-        request = make_gate_request(**given)
+        request = make_gate_request(**(given | texts))
+        find_workload(request.workload)
+        resolve(request.variant, workload=request.workload)
         # In the main thread, where a cancellation reaches it, and never submitted: a timed run stands alone.
         places = find_places()
         known = stored_gates(request.workload, places.mlflow_uri, logger.info)

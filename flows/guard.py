@@ -10,6 +10,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import time
 
 import psutil
 
@@ -17,6 +18,7 @@ from laptime.processes import child_environment, die_with_parent, end_tree
 
 _MARK = "LAPTIME_MAIN_JOB"
 _SERVER = "prefect.server.api.server:create_app"
+_LOOK_EVERY_S = 0.5
 # Held, since a process that nobody holds is complained about.
 _GUARDS: list[subprocess.Popen[bytes]] = []
 
@@ -36,8 +38,12 @@ def main(mark: str) -> None:
     """Waits for the end of the parent, however it comes; Ctrl-C, which reaches this process too, is not that end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+    parent = os.getppid()
     die_with_parent()
-    signal.sigwait((signal.SIGTERM,))
+    if sys.platform == "linux":
+        signal.sigwait((signal.SIGTERM,))
+    while sys.platform != "linux" and os.getppid() == parent:  # nobody tells
+        time.sleep(_LOOK_EVERY_S)
     for process in psutil.process_iter():
         if _is_server(process, mark):
             end_tree(process.pid)

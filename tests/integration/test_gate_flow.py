@@ -101,3 +101,25 @@ def test_the_deployment_is_one_of_the_flow(tmp_path: Path) -> None:
         """
     done = run(["-c", code, json.dumps(found["parameters"])], tmp_path)
     assert done.stdout.splitlines() == ["4000", "[]", "max_pairs", "limit_train", "seed"], done.stdout + done.stderr
+
+
+def test_numbers_are_what_the_command_line_makes_of_a_commit_and_a_share(tmp_path: Path) -> None:
+    code = """if True:
+        import json
+        from flows.embedded import use_embedded_server
+        use_embedded_server()
+        from flows.command import server_settings
+        from flows.gate import gate
+        from laptime.errors import UsageError
+
+        with server_settings():
+            asked = {"base": 4081234, "max_slowdown": 0.2, "budget": 900, "head_dir": "x"}
+            wrong = [{"workload": "cifr"}, {"variant": "nope"}, asked]
+            print(json.dumps([gate(**given, return_state=True).message for given in wrong]))
+        """
+    done = run(["-c", code], tmp_path / "home")
+    assert done.returncode == 0, done.stdout + done.stderr
+    workload, variant, asked = json.loads(done.stdout.splitlines()[-1])
+    assert "unknown workload 'cifr'" in workload
+    assert "unknown variant 'nope'" in variant or "'nope'" in variant
+    assert "--base" in asked or "base" in asked

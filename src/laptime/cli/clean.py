@@ -39,10 +39,13 @@ def clean(
         needed = {digest for path in places.runs.glob("*") if _stays(path, places.journal) for digest in _data_of(path)}
         stores = (p for p in sorted(places.data.glob("*")) if not p.name.startswith(".") and p.name != INDEX)
         found += [(path, _size(path)) for path in stores if path.name not in needed]
-    _tell(found, kept, yes, as_json)
     if yes:
         for path, _ in found:
-            shutil.rmtree(path)
+            if path.is_symlink() or path.is_file():  # what a link leads to is somebody's own
+                path.unlink()
+            else:
+                shutil.rmtree(path)
+    _tell(found, kept, yes, as_json)
 
 
 def _tell(found: list[tuple[Path, int]], kept: list[Path], yes: bool, as_json: bool) -> None:

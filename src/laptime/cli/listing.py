@@ -10,6 +10,8 @@ import typer
 from laptime.cli.options import JSON
 
 _LOG_WIDTH = 160
+# What a narrower terminal has no room for; --json has all of it.
+_WHOLE, _LESS = 120, ("commit", "n", "images", "stage", "options")
 KINDS = ("workloads", "optimizations", "variants")
 
 
@@ -92,11 +94,13 @@ def _print(rows: dict[str, list[dict[str, Any]]]) -> None:
     if not console.is_terminal:
         console = Console(width=_LOG_WIDTH)
     for kind, entries in rows.items():
+        shown = [h for h in headings[kind] if console.width >= _WHOLE or h not in _LESS]
         table = Table(title=kind, title_justify="left", box=None, pad_edge=False)
-        for place, heading in enumerate(headings[kind]):
+        for place, heading in enumerate(shown):
             table.add_column(heading, no_wrap=place == 0, overflow="fold")
         for entry in entries:
-            table.add_row(*(Text(cell) for cell in cells[kind](entry)))
+            row = dict(zip(headings[kind], cells[kind](entry), strict=True))
+            table.add_row(*(Text(row[heading]) for heading in shown))
         console.print(table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -112,6 +113,30 @@ def _end(server: Server) -> None:
 
 
 @contextmanager
+def only_one(places: Places) -> Iterator[None]:
+    """Holds the home's lock for `laptime up`: two would share a database and a pool, and take each other's flow runs.
+
+    Raises:
+        UsageError: another one holds it.
+    """
+    places.home.mkdir(parents=True, exist_ok=True)
+    with (places.home / "up.lock").open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            holder = file.read(32).strip() or "unknown"
+            raise UsageError(
+                f"laptime up runs already with the stores in {places.home} (process {holder}): end it, or set "
+                "LAPTIME_HOME to another folder."
+            ) from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+@contextmanager
 def stack(places: Places, environment: Mapping[str, str]) -> Iterator[Stack]:
     """Holds servers and ends them on the way out, whatever the way is: Ctrl-C, SIGTERM, an error."""
     before = signal.signal(signal.SIGTERM, _stop)
@@ -121,8 +146,9 @@ def stack(places: Places, environment: Mapping[str, str]) -> Iterator[Stack]:
     except KeyboardInterrupt:
         pass
     finally:
-        # A second Ctrl-C must not interrupt the ending.
+        # A second Ctrl-C or SIGTERM must not interrupt the ending.
         ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         found.end()
         signal.signal(signal.SIGINT, ignored)
         signal.signal(signal.SIGTERM, before)

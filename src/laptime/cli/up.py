@@ -31,7 +31,7 @@ def up(
 ) -> None:
     """Starts Prefect with a worker and the deployments, and MLflow; Ctrl-C ends all of it."""
     from laptime.cli.containers import ending_containers
-    from laptime.cli.servers import HOST, environment, mlflow_arguments, require_free, stack
+    from laptime.cli.servers import HOST, environment, mlflow_arguments, only_one, require_free, stack
     from laptime.places import find_places
     from laptime.tracking.uri import check_uri, is_http, masked
 
@@ -46,7 +46,7 @@ def up(
     mlflow = masked(places.mlflow_uri) if remote else f"http://{HOST}:{mlflow_port}"
     variables = environment(places, PREFECT_API_URL=f"{prefect}/api", LAPTIME_MLFLOW_UI=mlflow)
     places.prefect.mkdir(parents=True, exist_ok=True)
-    with stack(places, variables) as servers, ExitStack() as containers:
+    with only_one(places), stack(places, variables) as servers, ExitStack() as containers:
         typer.echo("Starting Prefect and MLflow (half a minute) …", err=True)
         api = servers.start("prefect", "prefect", ["server", "start", "--host", HOST, "--port", str(port)])
         if not remote:

@@ -49,3 +49,17 @@ def test_data_that_a_run_still_needs_is_kept(tmp_path, monkeypatch):
     clean("all", yes=True)
     left = {path.name for path in (tmp_path / "data").iterdir()}
     assert left == {digests["going"], digests["unsent"], ".part-1", ".resume-2", "index"}
+
+
+def test_links_and_files_are_deleted_and_what_links_lead_to_is_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LAPTIME_HOME", str(tmp_path / "home"))
+    data, own = tmp_path / "home" / "data", tmp_path / "own"
+    own.mkdir()
+    (own / "precious").touch()
+    (data / "whole").mkdir(parents=True)
+    (data / "link").symlink_to(own)
+    (data / "x.tar").touch()
+    clean("data", yes=True)
+    assert "freed" in capsys.readouterr().out
+    assert list(data.iterdir()) == []
+    assert (own / "precious").exists()

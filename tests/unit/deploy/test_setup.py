@@ -1,0 +1,57 @@
+"""scripts/setup in a checkout that was copied or renamed, and two stacks of `laptime up` on one home."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from laptime.cli.servers import only_one
+from laptime.errors import UsageError
+from laptime.places import Places
+
+ROOT = Path(__file__).parents[3]
+
+
+def checkout(folder: Path) -> Path:
+    (folder / "scripts").mkdir(parents=True)
+    for name in ("pyproject.toml", "constraints.txt", "scripts/setup"):
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def set_up(folder: Path) -> None:
+    # What pip would be asked for is told and not done.
+    variables = {**os.environ, "LAPTIME_PYTHON": sys.executable, "LAPTIME_PIP_ARGS": "--help"}
+    subprocess.run([str(folder / "scripts/setup")], env=variables, check=True, capture_output=True, timeout=120)
+
+
+def test_an_environment_is_made_anew_where_its_checkout_has_moved(tmp_path: Path) -> None:
+    old = checkout(tmp_path / "old place")
+    set_up(old)
+    (old / ".venv/mark").touch()
+    set_up(old)
+    assert (old / ".venv/mark").exists()
+    new = tmp_path / "new place"
+    old.rename(new)
+    set_up(new)
+    assert not (new / ".venv/mark").exists()
+    assert str(new) in (new / ".venv/bin/pip").read_text()
+
+
+def test_a_second_stack_on_the_same_stores_is_refused(tmp_path: Path) -> None:
+    places = Places(tmp_path / "home")
+    with only_one(places):
+        with (
+            pytest.raises(UsageError, match=rf"process {os.getpid()}\): end it, or set LAPTIME_HOME"),
+            only_one(places),
+        ):
+            pass
+        with only_one(Places(tmp_path / "other")):
+            pass
+    with only_one(places):
+        pass
