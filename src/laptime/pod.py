@@ -107,7 +107,10 @@ class Pod:
     def fail(self, why: str, index: int) -> None:
         """Tells the launcher why this machine's part failed; the logs go into the store, since pods go with the Job."""
         self._objects.write(json.dumps({"error": why}).encode(), failure_name(index))
-        for log in (self._folder / LOG, *sorted(self._folder.glob(rank_log(self._folder, "*").name))):
+        # The log of that name is the first rank's, who alone writes progress.
+        own = LOG if (self._folder / PROGRESS).is_file() else f"log-node-{index}.txt"
+        self._upload(LOG, own)
+        for log in sorted(self._folder.glob(rank_log(self._folder, "*").name)):
             self._upload(log.name)
 
     def why_failed(self, code: int) -> str:
@@ -148,10 +151,10 @@ class Pod:
                     raise
                 time.sleep(_AGAIN_S)
 
-    def _upload(self, name: str) -> None:
+    def _upload(self, name: str, to: str = "") -> None:
         path = self._folder / name
         if path.is_file():
-            self._objects.write(path.read_bytes(), name)
+            self._objects.write(path.read_bytes(), to or name)
 
 
 def _say(line: str) -> None:

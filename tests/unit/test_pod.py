@@ -53,6 +53,11 @@ def test_the_rank_that_died_and_its_last_words_outlive_the_pod(tmp_path):
     one.fail(one.why_failed(7), 0)
     assert "fallen off" in json.loads((store / "run" / "failed-0.json").read_text())["error"]
     assert "fallen off" in (store / "run" / "log-rank-1.txt").read_text()
+    assert "gloo" in (store / "run" / "log-node-0.txt").read_text()
+    assert not (store / "run" / "log.txt").exists()  # that is the first rank's, who writes progress
+    (folder / "progress.jsonl").touch()
+    one.fail("why", 0)
+    assert "gloo" in (store / "run" / "log.txt").read_text()
     (folder / "ranks.json").write_text("no JSON")
     assert one.why_failed(7).startswith("rank 0 ended with exit code 7; its last words: gloo")
 
