@@ -121,5 +121,5 @@ def test_numbers_are_what_the_command_line_makes_of_a_commit_and_a_share(tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
     workload, variant, asked = json.loads(done.stdout.splitlines()[-1])
     assert "unknown workload 'cifr'" in workload
-    assert "unknown variant 'nope'" in variant or "'nope'" in variant
-    assert "--base" in asked or "base" in asked
+    assert "unknown variant 'nope'" in variant
+    assert "--base" in asked
