@@ -33,6 +33,9 @@ class Workload:
 """
 )
 
+# A kernel of which the outermost taps meet padding alone on 8x8.
+WIDE = ("nn.Conv2d(3, 4, 3, padding=1)", "nn.Conv2d(3, 4, 17, padding=8)")
+
 # The pieces that everybody's training has: a bound for the gradient, an optimizer and a schedule of its own.
 NORM = 0.05
 SCHEDULE = "return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / whole)"
@@ -49,6 +52,13 @@ PIECES = TUPLE.replace("nn.Dropout(), ", "").replace(
         whole = steps_per_epoch * epochs
         {SCHEDULE}
 """,
+)
+# Kernels along a line and through a film, with taps that meet padding alone.
+_NET = "nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 2)"
+LINE = (_NET, "nn.Flatten(2), nn.AdaptiveAvgPool1d(2), nn.Conv1d(3, 4, 5, padding=2), nn.Flatten(), nn.Linear(8, 2)")
+FILM = (
+    _NET,
+    "nn.Unflatten(3, (2, 4)), nn.MaxPool3d((8, 1, 2)), nn.Conv3d(3, 4, 3, padding=1), nn.Flatten(), nn.Linear(16, 2)",
 )
 # Judged by what is no mean over batches: F1 of all test data.
 F1 = """

@@ -24,17 +24,18 @@ from laptime.catalogue.own import place_of
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own
 from laptime.data.own_import import told_with_line
-from laptime.data.own_refused import copying, gathering, image_sizes, layout, not_resident, same, shapes, turned
+from laptime.data.own_refused import copying, gathering, layout, map_sizes, not_resident, same, shapes, turned
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
-from laptime.optimizations.dead_taps import update_refusal
+from laptime.optimizations.dead_taps import crop_refusal, update_refusal
 from laptime.processes import leave
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
-from laptime.trees import Tree, samples, tensors
+from laptime.trees import Tree, samples, sent, tensors
 from laptime.user_code import place_in
-from laptime.workloads.own import Kind, clip_norm, evaluated, has_evaluation, probe_optimizer, takes
+from laptime.workloads.base import Batch
+from laptime.workloads.own import Kind, OwnWorkload, clip_norm, evaluated, has_evaluation, probe_optimizer, takes
 from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
@@ -67,7 +68,8 @@ def inspect(name: str) -> DataSpec:
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
         **not_resident(data.train, batch, again),
-        **image_sizes(batch, others + tests),
+        **_crops(data, own_name, step.model, batch),
+        **map_sizes(batch, others + tests),
         **layout(step.model, batch),
         **shapes(batch, others),
         **gathering(step.outputs, samples(batch)),
@@ -202,6 +204,13 @@ def _optimizer(data: OwnData, rate: float) -> dict[str, str]:
     if hasattr(data.workload, "optimizer"):
         refused["decay"] = "its own optimizer settles the decay"
     return refused
+
+
+def _crops(data: OwnData, name: str, model: nn.Module, batch: Tree) -> dict[str, str]:
+    """Why no kernel of the net can be cropped."""
+    shapes_alone, workload = Batch(sent(batch, torch.device("meta"), torch.contiguous_format)), OwnWorkload(name, data)
+    reason = crop_refusal(model, [lambda net: workload.forward(net, shapes_alone)])
+    return {"dead-taps": reason} if reason else {}
 
 
 def _schedule(data: OwnData, rate: float, steps: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import DICTIONARY, ENCODED, TUPLE, write
+from tests.own_files import DICTIONARY, ENCODED, TUPLE, WIDE, write
 
 from laptime import worker
 from laptime.inspecting import inspect
@@ -21,7 +21,7 @@ EXACT = "+no-reads+resident+threads:count=1+keep-pages+fused-optimizer"
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory):
     root = tmp_path_factory.mktemp("own")
-    texts = {"tuple": TUPLE, "dictionary": DICTIONARY, "encoded": ENCODED}
+    texts = {"tuple": TUPLE.replace(*WIDE), "dictionary": DICTIONARY, "encoded": ENCODED}
     names = {kind: write(root / f"own_{kind}.py", text) for kind, text in texts.items()}
     return {kind: inspect(name) for kind, name in (names | {"characters": f"{EXAMPLE}:workload"}).items()}
 

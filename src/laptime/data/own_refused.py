@@ -54,28 +54,27 @@ def shapes(batch: Tree, others: Iterable[Tree]) -> dict[str, str]:
 
 
 def layout(model: nn.Module, batch: Tree) -> dict[str, str]:
-    """Why there is nothing to lay out or to crop."""
-    images = [t for t in tensors(batch) if t.dim() == 4 and t.is_floating_point()]
+    """Why there is nothing to lay out or to compute as products."""
     if not any(isinstance(m, nn.Conv2d) for m in model.modules()):
-        return dict.fromkeys(("channels-last", "dead-taps", "products"), "its model has no 2-D convolutions")
-    if not images:
-        return dict.fromkeys(("channels-last", "dead-taps", "products"), "its batches hold no images [B, C, H, W]")
+        return dict.fromkeys(("channels-last", "products"), "its model has no 2-D convolutions")
+    if not any(t.dim() == 4 and t.is_floating_point() for t in tensors(batch)):
+        return dict.fromkeys(("channels-last", "products"), "its batches hold no images [B, C, H, W]")
     return {}
 
 
-def image_sizes(batch: Tree, others: Iterable[Tree]) -> dict[str, str]:
-    """Why nothing can be made for the size that maps have: the images of other batches, to test with too, differ."""
+def map_sizes(batch: Tree, others: Iterable[Tree]) -> dict[str, str]:
+    """Why nothing can be made for the size that maps have: what other batches hold, to test with too, differs."""
     met = [_sizes_of(batch), *map(_sizes_of, others)]
     if all(a == b for sizes in met for a, b in zip(met[0], sizes, strict=False)):
         return {}
-    seen = ", ".join(f"{h}x{w}" for h, w in dict.fromkeys(sizes[0] for sizes in met if sizes))
+    seen = ", ".join("x".join(map(str, size)) for size in dict.fromkeys(sizes[0] for sizes in met if sizes))
     reason = f"it is exact for one size of maps alone, and its images come in several ({seen})"
     return dict.fromkeys(("dead-taps", "products"), reason)
 
 
-def _sizes_of(batch: Tree) -> list[tuple[int, int]]:
-    """Height and width of all images [B, C, H, W], in order."""
-    return [(t.shape[2], t.shape[3]) for t in tensors(batch) if t.dim() == 4 and t.is_floating_point()]
+def _sizes_of(batch: Tree) -> list[tuple[int, ...]]:
+    """Lengths, heights and widths, or depths with them, of all maps [B, C, ...], in order."""
+    return [tuple(t.shape[2:]) for t in tensors(batch) if t.dim() >= 3 and t.is_floating_point()]
 
 
 def gathering(outputs: Sequence[Tree], count: int) -> dict[str, str]:

@@ -89,7 +89,7 @@ def _layers(recipe: Recipe, local: int) -> list[_Layer]:
     """The convolutions of one training step by what makes them alike; raises ShapesUnknownError."""
     images = stand_in(recipe, SAMPLES, size=recipe.sizes[-1]).content
     given = {tuple(t.shape) for t in tensors(images)}
-    met = input_shapes(recipe.model, runs_of(recipe)[-1:], nn.Conv2d)
+    met = input_shapes(recipe.model, runs_of(recipe)[-1:], (nn.Conv2d,))
     alike: dict[object, _Layer] = {}
     for name, (trained, *_) in met.items():
         conv = recipe.model.get_submodule(name)

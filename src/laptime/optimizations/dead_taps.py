@@ -12,7 +12,8 @@ one factor. A cropped layer holds that factor as a buffer, and the optimizer upd
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,15 +23,15 @@ from torch.optim import Optimizer
 
 from laptime.errors import RunError
 from laptime.optimizations.base import Options, Recipe
-from laptime.optimizations.live_taps import Axis, LiveConv2d, Size, live_axes, refusal, several_names
-from laptime.optimizations.shapes import ShapesUnknownError, guarded, input_shapes, read_elsewhere, runs_of
+from laptime.optimizations.live_taps import LIVE, Axis, Convolution, LiveConv, Size, live_axes, refusal, several_names
+from laptime.optimizations.shapes import Run, ShapesUnknownError, guarded, input_shapes, read_elsewhere, runs_of
 
 
 class Crop(nn.Module):
     """What was taken out of a kernel, to give it back.
 
     Attributes:
-        full: the whole kernel at the start [out, in / groups, kh, kw], on the CPU.
+        full: the whole kernel at the start [out, in / groups, *size], on the CPU.
         live: index of the live taps in it.
         factor: what weight decay has made of the dead taps so far, as a share of `full` [1]; a buffer, so that a reset
             puts it back, and not persistent, so that state dicts don't hold it.
@@ -60,16 +61,6 @@ class Crop(nn.Module):
         return mask
 
 
-class CroppedConv2d(LiveConv2d):
-    """A convolution with the live taps of another, and what it takes to give the whole kernel back."""
-
-    error = RunError
-
-    def __init__(self, conv: nn.Conv2d, axes: tuple[Axis, Axis], sizes: Iterable[Size]) -> None:
-        super().__init__(conv, axes, sizes)
-        self.crop = Crop(conv.weight.detach().cpu().clone(), self.live)
-
-
 def crops(model: nn.Module) -> dict[str, tuple[nn.Parameter, Crop]]:
     """Name to weight and crop of each module whose kernel was cropped, whatever computes it now."""
     found = {}
@@ -80,8 +71,8 @@ def crops(model: nn.Module) -> dict[str, tuple[nn.Parameter, Crop]]:
     return found
 
 
-def conv_sizes(recipe: Recipe) -> dict[str, list[Size]]:
-    """Finds the sizes (height, width) of the maps that each convolution of the recipe's model meets.
+def conv_sizes(model: nn.Module, runs: Sequence[Run]) -> dict[str, list[Size]]:
+    """Finds the sizes, as (height, width), of the maps that each convolution of a model meets.
 
     Returns:
         Module name to its sizes, without doubles. Empty where it is called never or more than once in a forward pass.
@@ -90,17 +81,18 @@ def conv_sizes(recipe: Recipe) -> dict[str, list[Size]]:
         ShapesUnknownError: the net can't be run on shapes alone.
     """
     found = {}
-    for name, runs in input_shapes(recipe.model, runs_of(recipe), nn.Conv2d).items():
-        once = all(len(calls) == 1 for calls in runs)
-        sizes = [(calls[0][-2], calls[0][-1]) for calls in runs] if once else []
-        found[name] = list(dict.fromkeys(sizes))
+    for name, met in input_shapes(model, runs, tuple(LIVE)).items():
+        axes = len(convolution(model, name).kernel_size)
+        once = all(len(calls) == 1 for calls in met)
+        found[name] = list(dict.fromkeys(calls[0][-axes:] for calls in met)) if once else []
     return found
 
 
-def crop(conv: nn.Conv2d, size: Size) -> CroppedConv2d | None:
-    """Crops one convolution for a map of (height, width); None where nothing is dead."""
-    axes = live_axes(conv, size)
-    return CroppedConv2d(conv, axes, [size]) if axes else None
+def convolution(model: nn.Module, name: str) -> Convolution:
+    """A convolution of a net by its name."""
+    conv = model.get_submodule(name)
+    assert isinstance(conv, Convolution)
+    return conv
 
 
 @dataclass(frozen=True)
@@ -109,47 +101,74 @@ class Cut:
 
     Attributes:
         axes: its live taps, of rows and columns.
-        sizes: of the maps that it meets (height, width).
+        sizes: of the maps that it meets, as (height, width).
     """
 
-    axes: tuple[Axis, Axis]
+    axes: tuple[Axis, ...]
     sizes: list[Size]
 
 
-def croppable(recipe: Recipe) -> tuple[dict[str, Cut], dict[str, str]]:
-    """Which convolutions of the recipe's model can be cropped, and how; which others can't, and why.
+def cropped(conv: Convolution, cut: Cut) -> LiveConv:
+    """A convolution with the live taps of another, and what it takes to give the whole kernel back."""
+    live = LIVE[type(conv)](conv, cut.axes, cut.sizes)
+    live.error, live.crop = RunError, Crop(conv.weight.detach().cpu().clone(), live.live)
+    return live
+
+
+def crop(conv: Convolution, size: Size) -> LiveConv | None:
+    """Crops one convolution for a map of a size; None where nothing is dead."""
+    axes = live_axes(conv, size)
+    return cropped(conv, Cut(axes, [size])) if axes else None
+
+
+def croppable(model: nn.Module, runs: Sequence[Run]) -> tuple[dict[str, Cut], dict[str, str]]:
+    """Which convolutions of a model can be cropped, and how; which others can't, and why.
+
+    Takes the net and the runs as `input_shapes` does.
 
     Raises:
         ShapesUnknownError: the net can't be run on shapes alone.
     """
-    several, cut, left = several_names(recipe.model), dict[str, Cut](), dict[str, str]()
-    for name, met in conv_sizes(recipe).items():
-        conv = recipe.model.get_submodule(name)
-        assert isinstance(conv, nn.Conv2d)
+    several, cut, left = several_names(model), dict[str, Cut](), dict[str, str]()
+    for name, met in conv_sizes(model, runs).items():
+        conv = convolution(model, name)
         why = refusal(conv, met, several)
         axes = None if why else live_axes(conv, met[0])
         if why:
             left[name] = why
         elif axes is not None:
             cut[name] = Cut(axes, met)
-    for name in read_elsewhere(recipe.model, runs_of(recipe), cut) if cut else ():
+    for name in read_elsewhere(model, runs, cut) if cut else ():
         left[name] = "its weight is read by something else than its own call"
         del cut[name]
     return cut, left
 
 
+def crop_refusal(model: nn.Module, runs: Sequence[Run]) -> str | None:
+    """Why nothing of a net can be cropped; None where something can. Takes the two as `input_shapes` does."""
+    if not any(isinstance(m, Convolution) for m in model.modules()):
+        return "its model has no convolutions"
+    try:
+        cut, left = croppable(model, runs)
+    except ShapesUnknownError as unknown:
+        return str(unknown)
+    if cut:
+        return None
+    whole = next((f"{name} is left whole: {why}" for name, why in left.items()), "")
+    return whole or "no tap of its kernels meets padding alone"
+
+
 def dead_parameters(recipe: Recipe) -> int | None:
     """Parameters in taps of the model that no map reaches and that could go; None where shapes tell nothing."""
     try:
-        cut, _ = croppable(recipe)
+        cut, _ = croppable(recipe.model, runs_of(recipe))
     except ShapesUnknownError:
         return None
     dead = 0
     for name, found in cut.items():
-        conv = recipe.model.get_submodule(name)
-        assert isinstance(conv, nn.Conv2d)
-        taps, (rows, columns) = conv.kernel_size[0] * conv.kernel_size[1], found.axes
-        dead += conv.weight.numel() // taps * (taps - rows.kernel * columns.kernel)
+        conv = convolution(recipe.model, name)
+        taps, live = math.prod(conv.kernel_size), math.prod(axis.kernel for axis in found.axes)
+        dead += conv.weight.numel() // taps * (taps - live)
     return dead
 
 
@@ -176,16 +195,16 @@ def dead_taps(recipe: Recipe, options: Options) -> Recipe:
     if reason:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {reason}"))
     try:
-        (cut, left), model = croppable(recipe), guarded(lambda: copy.deepcopy(recipe.model))
+        cut, left = croppable(recipe.model, runs_of(recipe))
+        model = guarded(lambda: copy.deepcopy(recipe.model))
     except ShapesUnknownError as unknown:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {unknown}"))
     removed = 0
     for name, found in cut.items():
-        conv = model.get_submodule(name)
-        assert isinstance(conv, nn.Conv2d)
-        cropped = CroppedConv2d(conv, found.axes, found.sizes)
-        model.set_submodule(name, cropped)
-        removed += conv.weight.numel() - cropped.weight.numel()
+        conv = convolution(model, name)
+        live = cropped(conv, found)
+        model.set_submodule(name, live)
+        removed += conv.weight.numel() - live.weight.numel()
     total = sum(p.numel() for p in recipe.model.parameters())
     notes = [f"dead taps of {name} left in: {why}" for name, why in left.items()]
     notes.append(f"{removed:,} of {total:,} parameters were dead taps")

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 from torch.overrides import TorchFunctionMode
 
-Size = tuple[int, int]
+Size = tuple[int, ...]
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # What nets ask of their weights to place and to cast their inputs: a cropped weight gives the same answer.
@@ -79,13 +80,12 @@ def live_axis(size: int, taps: Taps) -> Axis | None:
     return Axis(first, last, before, 0 if unread else after) if before >= 0 else None
 
 
-def axes_of(conv: nn.Conv2d) -> tuple[Taps, Taps]:
-    """The taps of rows and columns; the paddings `same` and `valid` in numbers."""
-    rows, columns = (_taps(conv, i) for i in (0, 1))
-    return rows, columns
+def axes_of(conv: Convolution) -> tuple[Taps, ...]:
+    """The taps of each axis, as rows and columns; the paddings `same` and `valid` in numbers."""
+    return tuple(_taps(conv, axis) for axis in range(len(conv.kernel_size)))
 
 
-def _taps(conv: nn.Conv2d, axis: int) -> Taps:
+def _taps(conv: Convolution, axis: int) -> Taps:
     kernel, dilation = conv.kernel_size[axis], conv.dilation[axis]
     if conv.padding == "same":
         whole = dilation * (kernel - 1)
@@ -95,13 +95,17 @@ def _taps(conv: nn.Conv2d, axis: int) -> Taps:
     return Taps(kernel, conv.stride[axis], before, after, dilation)
 
 
-def live_axes(conv: nn.Conv2d, size: Size) -> tuple[Axis, Axis] | None:
-    """The live taps of rows and columns on a map of (height, width); None where nothing is dead or no crop is exact."""
-    taps = axes_of(conv)
-    rows, columns = live_axis(size[0], taps[0]), live_axis(size[1], taps[1])
-    if rows is None or columns is None or (rows.kernel, columns.kernel) == conv.kernel_size:
-        return None
-    return rows, columns
+def live_axes(conv: Convolution, size: Size) -> tuple[Axis, ...] | None:
+    """The live taps of each axis on a map of `size`; None where nothing is dead or no crop is exact."""
+    axes = [live_axis(length, taps) for length, taps in zip(size, axes_of(conv), strict=True)]
+    found = tuple(axis for axis in axes if axis is not None)
+    whole = tuple(axis.kernel for axis in found) == conv.kernel_size
+    return None if whole or len(found) < len(axes) else found
+
+
+def in_words(size: Size) -> str:
+    """A size as people write it, such as 1x3."""
+    return "x".join(map(str, size))
 
 
 def several_names(model: nn.Module) -> set[int]:
@@ -110,7 +114,7 @@ def several_names(model: nn.Module) -> set[int]:
     return {key for key, names in held.items() if names > 1}
 
 
-def refusal(conv: nn.Conv2d, sizes: list[Size], several: set[int]) -> str | None:
+def refusal(conv: Convolution, sizes: list[Size], several: set[int]) -> str | None:
     """Why a convolution can't be cropped exactly; None when it can.
 
     Args:
@@ -119,9 +123,9 @@ def refusal(conv: nn.Conv2d, sizes: list[Size], several: set[int]) -> str | None
         several: `several_names` of the net.
     """
     weight = conv._parameters.get("weight")  # none where a parametrization computes it
-    met = ", ".join(f"{h}x{w}" for h, w in sizes)
+    met = ", ".join(map(in_words, sizes))
     reasons = {
-        "its class or its weight's parametrization is its own": type(conv) is not nn.Conv2d or weight is None,
+        "its class or its weight's parametrization is its own": type(conv) not in LIVE or weight is None,
         "its forward was replaced": not vars(conv).keys().isdisjoint(("forward", "_conv_forward")),
         "it has hooks": any(vars(conv)[kind] for kind in HOOKS),
         "it or its weight is shared, under several names": id(weight) in several,
@@ -141,7 +145,7 @@ class ForeignReads(TorchFunctionMode):
         found: their names.
     """
 
-    def __init__(self, convs: Mapping[str, nn.Conv2d]) -> None:
+    def __init__(self, convs: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.found: set[str] = set()
         self._names = {id(conv._parameters.get("weight")): name for name, conv in convs.items()}
@@ -162,49 +166,66 @@ class ForeignReads(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class LiveConv2d(nn.Conv2d):
-    """A convolution with the live taps of another.
+class LiveConv(nn.Module):
+    """A convolution with the live taps of another, of as many dimensions as the class of torch's beside it in `LIVE`.
 
     Attributes:
         live: index of the live taps in the whole kernel.
         border: zero padding as F.pad takes it: left, right, above, below; a negative one takes pixels away.
-        sizes: of the maps that it was made for (height, width).
+        sizes: of the maps that it was made for, as (height, width).
         error: what is raised where it meets a map on which other taps live.
     """
 
     error: type[Exception] = ValueError
+    weight: Tensor
+    bias: Tensor | None
 
-    def __init__(self, conv: nn.Conv2d, axes: tuple[Axis, Axis], sizes: Iterable[Size]) -> None:
-        rows, columns = axes
+    def __init__(self, conv: Convolution, axes: tuple[Axis, ...], sizes: Iterable[Size]) -> None:
         super().__init__(
             conv.in_channels,
             conv.out_channels,
-            (rows.kernel, columns.kernel),
-            stride=conv.stride,  # type: ignore[arg-type]
-            dilation=conv.dilation,  # type: ignore[arg-type]
+            tuple(axis.kernel for axis in axes),
+            stride=conv.stride,
+            dilation=conv.dilation,
             groups=conv.groups,
             bias=conv.bias is not None,
             device="meta",
         )
         self.sizes, self._axes, self._taps = tuple(sizes), axes, axes_of(conv)
-        self.live = (..., slice(rows.first, rows.last + 1), slice(columns.first, columns.last + 1))
-        self.border = (columns.before, columns.after, rows.before, rows.after)
+        self.live: tuple[Any, ...] = (..., *(slice(axis.first, axis.last + 1) for axis in axes))
+        self.border = tuple(zeros for axis in reversed(axes) for zeros in (axis.before, axis.after))
         self.weight = nn.Parameter(conv.weight.detach()[self.live].clone(), requires_grad=conv.weight.requires_grad)
         self.bias = conv.bias
         self.train(conv.training)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, C, H, W] to the whole convolution's output; raises `error` where that would be another one."""
-        height, width = images.shape[-2:]
-        if (height, width) not in self.sizes:
-            self._check((height, width))
+        """[B, C, *size] to the whole convolution's output; raises `error` where that would be another one."""
+        size = tuple(images.shape[-len(self._axes) :])
+        if size not in self.sizes:
+            self._check(size)
         padded = F.pad(images, self.border) if any(self.border) else images
-        return super().forward(padded)
+        found: Tensor = super().forward(padded)
+        return found
 
     def _check(self, size: Size) -> None:
         if tuple(map(live_axis, size, self._taps)) != self._axes:
-            known = ", ".join(f"{height}x{width}" for height, width in self.sizes)
+            known = ", ".join(map(in_words, self.sizes))
             raise self.error(
-                f"a kernel that was cropped for maps of {known} met one of {size[0]}x{size[1]}, on which other taps "
+                f"a kernel that was cropped for maps of {known} met one of {in_words(size)}, on which other taps "
                 "live: leave dead-taps out, or give images of one size."
             )
+
+
+class LiveConv1d(LiveConv, nn.Conv1d):
+    """Along a line."""
+
+
+class LiveConv2d(LiveConv, nn.Conv2d):
+    """Over an image."""
+
+
+class LiveConv3d(LiveConv, nn.Conv3d):
+    """Through a volume or a film."""
+
+
+LIVE: dict[type, type[LiveConv]] = {nn.Conv1d: LiveConv1d, nn.Conv2d: LiveConv2d, nn.Conv3d: LiveConv3d}

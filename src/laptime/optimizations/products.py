@@ -24,7 +24,7 @@ from laptime.optimizations.dead_taps import Crop, conv_sizes
 from laptime.optimizations.depthwise import DepthwiseProduct, Window
 from laptime.optimizations.graph import cuda_record, on_side_stream
 from laptime.optimizations.precision import AUTOCAST
-from laptime.optimizations.shapes import ShapesUnknownError
+from laptime.optimizations.shapes import ShapesUnknownError, runs_of
 from laptime.optimizations.small_maps import (
     Geometry,
     ProductConv2d,
@@ -79,12 +79,13 @@ def products(recipe: Recipe, options: Options) -> Recipe:
     wanted, largest = str(options["layers"]), int(options["largest"])
     model, chosen, timed = copy.deepcopy(recipe.model), list[str](), dict[object, bool]()
     try:
-        sizes = conv_sizes(recipe)
+        sizes = conv_sizes(recipe.model, runs_of(recipe))
     except ShapesUnknownError as unknown:
         return replace(recipe, notes=(*recipe.notes, f"no layer as product: {unknown}"))
     for name, met in sizes.items():
         conv = model.get_submodule(name)
-        assert isinstance(conv, nn.Conv2d)
+        if not isinstance(conv, nn.Conv2d):
+            continue
         # Images of several sizes: a product stands only where the map has the same size for all of them.
         geometry = geometry_of(conv, met[0]) if len(met) == 1 else None
         product = None if geometry is None or has_dead_taps(geometry) else as_product(conv, geometry, largest)

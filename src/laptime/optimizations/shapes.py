@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from laptime.optimizations.base import Recipe
-from laptime.optimizations.live_taps import ForeignReads
+from laptime.optimizations.live_taps import Convolution, ForeignReads
 from laptime.optimizations.samples import stand_in
 
 # Two, since BatchNorm takes no single one.
@@ -37,19 +37,19 @@ def _run(recipe: Recipe, size: tuple[int, int]) -> Run:
     return lambda model: recipe.workload.forward(model, stand_in(recipe, SAMPLES, size=size))
 
 
-def input_shapes(model: nn.Module, runs: Sequence[Run], kind: type[nn.Module]) -> Calls:
-    """Finds the shape of the first input of each module of a kind, in training and in evaluation.
+def input_shapes(model: nn.Module, runs: Sequence[Run], kinds: tuple[type[nn.Module], ...]) -> Calls:
+    """Finds the shape of the first input of each module of some kinds, in training and in evaluation.
 
     Args:
         model: any net; it is copied.
         runs: call the net they are given; whatever they pass to it stands on the meta device.
-        kind: class of the modules to look at.
+        kinds: classes of the modules to look at.
 
     Raises:
         ShapesUnknownError: the forward pass needs values, not only shapes.
     """
     shadow = shadow_of(model)
-    calls: Calls = {name: [] for name, module in shadow.named_modules() if isinstance(module, kind)}
+    calls: Calls = {name: [] for name, module in shadow.named_modules() if isinstance(module, kinds)}
     for name in calls:
         shadow.get_submodule(name).register_forward_pre_hook(_note(calls[name]), with_kwargs=True)
     for training in (True, False):
@@ -68,7 +68,7 @@ def read_elsewhere(model: nn.Module, runs: Sequence[Run], names: Collection[str]
     Takes the net and the runs as `input_shapes` does, and raises the same.
     """
     shadow = shadow_of(model)
-    convs = {name: module for name in names if isinstance(module := shadow.get_submodule(name), nn.Conv2d)}
+    convs = {name: module for name in names if isinstance(module := shadow.get_submodule(name), Convolution)}
     reads = ForeignReads(convs)
     for training in (True, False):
         shadow.train(training)
@@ -91,7 +91,7 @@ def guarded(call: Callable[[], T]) -> T:
     """
     try:
         return call()
-    except Exception as error:  # whatever a net does with values that are not there: dozens of unrelated types
+    except (Exception, SystemExit) as error:  # whatever a net does with values that are not there
         reason = " ".join(str(error).split())[:160]
         raise ShapesUnknownError(f"the net can't be run on shapes alone ({type(error).__name__}: {reason})") from error
 

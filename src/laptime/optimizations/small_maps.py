@@ -187,18 +187,18 @@ class ProductConv2d(nn.Module):
         return found if self.bias is None else found + self.bias.view(1, -1, 1, 1).to(found.dtype)
 
 
-def is_whole(conv: nn.Conv2d) -> bool:
+def is_whole(conv: nn.Module) -> bool:
     """Whether a module is a convolution and nothing more: torch's class or a cropped one, with no hook and its weight.
 
     What a subclass, a hook or a parametrization adds (dropout of weights, their standardization) no product would do.
     """
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    own = type(conv) is nn.Conv2d or hasattr(conv, "border")
+    own = type(conv) is nn.Conv2d or (isinstance(conv, nn.Conv2d) and hasattr(conv, "border"))
     changed = not vars(conv).keys().isdisjoint(("forward", "_conv_forward")) or any(vars(conv)[kind] for kind in kinds)
     return own and not changed and conv._parameters.get("weight") is not None
 
 
-def geometry_of(conv: nn.Conv2d, size: tuple[int, int]) -> Geometry | None:
+def geometry_of(conv: nn.Conv2d, size: tuple[int, ...]) -> Geometry | None:
     """The geometry of a convolution on a map; None where a product does not fit."""
     if not is_whole(conv):
         return None

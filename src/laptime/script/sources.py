@@ -36,9 +36,10 @@ def source(module: str, *names: str) -> str:
 def _names(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
-    if not isinstance(node, ast.Assign):
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
         return []
-    return [n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
 
 
 def _block(node: ast.stmt, lines: list[str]) -> str:

@@ -12,26 +12,36 @@ from torchvision.models import resnet18
 
 from laptime.engine.plain import plain_gradients, plain_state
 from laptime.errors import RunError
-from laptime.optimizations.dead_taps import CroppedConv2d, conv_sizes, crop, dead_parameters, dead_taps
+from laptime.optimizations.dead_taps import conv_sizes, crop, dead_parameters, dead_taps
 from laptime.optimizations.live_taps import LiveConv2d, Taps, axes_of, live_axes, live_axis
+from laptime.optimizations.shapes import runs_of
 
-PAIR = st.tuples(st.integers(1, 4), st.integers(1, 4))
+KINDS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+
+
+def each(first, last):
+    """A number for each of up to three axes."""
+    return st.tuples(*[st.integers(first, last)] * 3)
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
 @settings(max_examples=200, deadline=None)
 @given(
-    size=st.tuples(st.integers(1, 6), st.integers(1, 6)),
-    kernel=st.tuples(st.integers(1, 5), st.integers(1, 5)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    padding=st.one_of(st.sampled_from(["same", "valid"]), st.tuples(st.integers(0, 4), st.integers(0, 4))),
-    dilation=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    axes=st.sampled_from([1, 2, 2, 3]),
+    size=each(1, 6),
+    kernel=each(1, 5),
+    stride=each(1, 3),
+    padding=st.one_of(st.sampled_from(["same", "valid"]), each(0, 4)),
+    dilation=each(1, 5),
     groups=st.sampled_from([1, 2]),
 )
-def test_cropped_convolution_equals_the_whole_one(size, kernel, stride, padding, dilation, groups):
+def test_cropped_convolution_equals_the_whole_one(axes, size, kernel, stride, padding, dilation, groups):
     if padding == "same":
-        stride = (1, 1)
-    conv = nn.Conv2d(2, 4, kernel, stride, padding, dilation, groups).double()
+        stride = (1, 1, 1)
+    elif padding != "valid":
+        padding = padding[:axes]
+    size = size[:axes]
+    conv = KINDS[axes](2, 4, kernel[:axes], stride[:axes], padding, dilation[:axes], groups).double()
     for length, taps in zip(size, axes_of(conv), strict=True):
         if length + taps.before + taps.after < taps.dilation * (taps.kernel - 1) + 1:
             return
@@ -96,7 +106,7 @@ def test_live_axis_of_layer4():
 def test_resnet18_on_32_pixels_loses_seven_million_parameters(recipe):
     model = resnet18(num_classes=10)
     removed = 0
-    for name, sizes in conv_sizes(replace(recipe, model=model)).items():
+    for name, sizes in conv_sizes(model, runs_of(replace(recipe, model=model))).items():
         conv = model.get_submodule(name)
         cropped = crop(conv, sizes[0])
         if cropped is not None:
@@ -135,7 +145,7 @@ def test_state_dict_and_gradients_come_back_in_the_plain_layout():
     plain = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
     cropped = nn.Sequential(*plain)
     cropped[0] = crop(plain[0], (1, 1))
-    assert isinstance(cropped[0], CroppedConv2d)
+    assert isinstance(cropped[0], LiveConv2d)
     optimizer = torch.optim.Adam(cropped.parameters())
     before = plain[0].weight.detach().clone()
     cropped(torch.randn(5, 3, 1, 1)).sum().backward()

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torchvision.models import resnet18
 
-from laptime.optimizations.dead_taps import CroppedConv2d, dead_parameters, dead_taps, update_refusal
+from laptime.optimizations.dead_taps import dead_parameters, dead_taps, update_refusal
+from laptime.optimizations.live_taps import LiveConv
 from laptime.optimizations.shapes import ShapesUnknownError, input_shapes
 from laptime.workloads.base import Output
 from laptime.workloads.cifar import Cifar
@@ -28,7 +29,7 @@ class Net(nn.Module):
 
 def cropped_or_why(recipe, net, **changes):
     changed = dead_taps(replace(recipe, model=net, **changes), {})
-    return any(isinstance(m, CroppedConv2d) for m in changed.model.modules()), " ".join(changed.notes)
+    return any(isinstance(m, LiveConv) for m in changed.model.modules()), " ".join(changed.notes)
 
 
 def conv() -> nn.Conv2d:
@@ -172,11 +173,11 @@ class TakesTwo(nn.Module):
 def test_nets_with_several_inputs_are_run_by_their_own_workload(recipe):
     assert cropped_or_why(recipe, TakesTwo(), workload=Named())[0]
     shapes = input_shapes(
-        TakesTwo(), [lambda m: m(images=torch.empty(2, 3, 8, 8, device="meta"), scale=1.0)], nn.Conv2d
+        TakesTwo(), [lambda m: m(images=torch.empty(2, 3, 8, 8, device="meta"), scale=1.0)], (nn.Conv2d,)
     )
     assert shapes == {"conv": [[(2, 3, 1, 1)], [(2, 3, 1, 1)]]}
     with pytest.raises(ShapesUnknownError, match="shapes alone"):
-        input_shapes(TakesTwo(), [lambda m: m(images=torch.empty(2, 3, 8, 8))], nn.Conv2d)
+        input_shapes(TakesTwo(), [lambda m: m(images=torch.empty(2, 3, 8, 8))], (nn.Conv2d,))
 
 
 def optimizer(kind, **options):

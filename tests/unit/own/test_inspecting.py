@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from tests.own_files import DICTIONARY, TUPLE, write
+from tests.own_files import DICTIONARY, TUPLE, WIDE, write
 
 from laptime.catalogue.own import is_own, place_of
 from laptime.data.own import open_own
@@ -30,14 +30,22 @@ def test_what_is_found_in_tuples_with_convolutions(file):
     assert found.own.name == file.stem
     assert (found.own.batch_size, found.own.learning_rate, found.own.quality) == (16, 1e-3, "accuracy")
     assert found.own.refused.keys() == {
-        *("flip", "crop", "label-smoothing", "progressive-resizing", "selective-backprop")
+        *("dead-taps", "flip", "crop", "label-smoothing", "progressive-resizing", "selective-backprop")
     }
+    assert found.own.refused["dead-taps"] == "no tap of its kernels meets padding alone"
+
+
+def test_what_left_every_kernel_whole_is_told(file):
+    held = ("nn.Flatten(), ", "nn.Flatten(), nn.Identity(), ")
+    watched = ("        scores = model(x)", "        model[0].register_forward_hook(print)\n        scores = model(x)")
+    refused = inspect(write(file, TUPLE, WIDE, held, watched)).own.refused
+    assert refused["dead-taps"] == "0 is left whole: it has hooks"
 
 
 def test_what_is_found_in_dictionaries_without_an_accuracy(file):
     found = inspect(write(file, DICTIONARY)).own
     assert (found.name, found.quality) == ("rows", "loss")
-    assert found.refused["dead-taps"] == "its model has no 2-D convolutions"
+    assert found.refused["dead-taps"] == "its model has no convolutions"
     assert found.refused["decay"] == "its own optimizer settles the decay"
     assert "resident" not in found.refused
 
@@ -121,7 +129,7 @@ class Pairs(Dataset):
     def __getitem__(self, i):
         return X[self.first + i], X[self.first + i, :1, :4, :4], Y[self.first + i]
 """
-    found = inspect(write(file, SIZED + more, masks, ("x, y = batch", "x, _, y = batch"))).own.refused
+    found = inspect(write(file, SIZED + more, WIDE, masks, ("x, y = batch", "x, _, y = batch"))).own.refused
     assert "dead-taps" not in found
 
 

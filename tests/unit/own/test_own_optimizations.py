@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.own_files import DICTIONARY, TUPLE, write
+from tests.own_files import DICTIONARY, TUPLE, WIDE, write
 
 from laptime.catalogue import LADDERS, OPTIMIZATIONS, rung_spec
 from laptime.engine.build import build, make_recipe, open_data, refuse_unfit
@@ -43,7 +43,7 @@ LEFT_OUT = {
 def found(tmp_path_factory):
     folder, before = tmp_path_factory.mktemp("all"), list(sys.path)
     names = {
-        "tuple": write(folder / "all_tuple.py", TUPLE),
+        "tuple": write(folder / "all_tuple.py", TUPLE, WIDE),
         "dictionary": write(folder / "all_rows.py", DICTIONARY),
         "characters": f"{EXAMPLES / 'char_transformer.py'}:workload",
         "speedrun": f"{EXAMPLES / 'speedrun.py'}:Small",

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import ARGUMENTS, AUGMENTED, DICTIONARY, JUDGED, PIECES, TUPLE, write
+from tests.own_files import ARGUMENTS, AUGMENTED, DICTIONARY, JUDGED, LINE, PIECES, TUPLE, write
 from tests.samples import write_folder
 from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
 
@@ -95,7 +95,8 @@ OWN = {
     "argued_file": (f"import argparse\n{ARGUED}", ("cpu-baseline",)),
     "named_file": (TUPLE.replace("batch_size = 16", f"{NAMED}\n    batch_size = 16"), ("cpu-baseline",)),
     "masked_file": (MASKED, ("cpu-baseline",)),
-    "reading_file": (READING, ("cpu-baseline+dead-taps+products:layers=all",)),
+    "reading_file": (READING, ("cpu-baseline+products:layers=all",)),
+    "line_file": (PIECES.replace(*LINE), ("cpu-baseline+dead-taps",)),
     "frozen_file": (FROZEN, ("cpu-baseline+products",)),
     "ragged_file": (RAGGED, ("cpu-baseline+resident",)),
     "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
