@@ -262,7 +262,7 @@ def host() -> Machine:
 
 def fingerprinted(machine: Machine) -> Machine:
     """The machine with the digest of its fields that decide speed."""
-    body = machine.model_dump(mode="json", exclude={"fingerprint", "ceilings", "load_before"})
+    body = machine.model_dump(mode="json", exclude={"fingerprint", "ceilings", "load_before", "image"})
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
     return machine.model_copy(update={"fingerprint": digest})
 

@@ -26,7 +26,7 @@ def machine() -> Machine:
             "cuda": torch.version.cuda if torch.cuda.is_available() else None,
         }
     )
-    return fingerprinted(found).model_copy(update={"load_before": load_now()})
+    return fingerprinted(found).model_copy(update={"load_before": load_now(), "image": os.environ.get("LAPTIME_IMAGE")})
 
 
 def load_now() -> float | None:

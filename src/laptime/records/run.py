@@ -45,7 +45,7 @@ class Machine(Readable):
 
     Attributes:
         fingerprint: digest of the fields below that decide speed, never of a host name.
-        cores: cores allowed by affinity and quota.
+        cores, image: those allowed by affinity and quota; that of the container, by LAPTIME_IMAGE.
     """
 
     fingerprint: str = ""
@@ -61,6 +61,7 @@ class Machine(Readable):
     instruction_sets: tuple[str, ...] = ()
     ceilings: Ceilings = Ceilings()
     load_before: float | None = None
+    image: str | None = None
 
 
 class EpochRecord(Readable):

@@ -255,6 +255,8 @@ def _record_tags(records: Sequence[RunRecord]) -> dict[str, str | None]:
     return {
         "laptime.spec": first.spec.digest() if first.spec else None,
         "laptime.machine": first.machine.fingerprint,
+        # A pod's may be another one than that of who asked for it.
+        **({"laptime.image": first.machine.image} if first.machine.image else {}),
         "laptime.status": "done" if done == len(records) else f"{done} of {len(records)} done",
         "laptime.error": error,
     }

@@ -164,6 +164,15 @@ def test_names_are_those_of_the_contract(tmp_path: Path, monkeypatch: pytest.Mon
     assert start_of(store, ladder_key(ladder)).tags["laptime.kind"] == "ladder"
 
 
+def test_the_image_of_a_pod_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAPTIME_IMAGE", "laptime:1")
+    record = a_record("cpu-a")
+    in_pod = record.model_copy(update={"machine": record.machine.model_copy(update={"image": "laptime:pod"})})
+    store, ladder = publish(tmp_path, [in_pod])
+    assert start_of(store, variant_key(ladder, "cpu-a")).tags["laptime.image"] == "laptime:pod"
+    assert start_of(store, ladder_key(ladder)).tags["laptime.image"] == "laptime:1"
+
+
 def test_files_of_the_first_repeat_have_the_contract_s_names_and_later_ones_stand_apart(
     tmp_path: Path,
 ) -> None:
