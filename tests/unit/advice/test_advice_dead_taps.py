@@ -72,3 +72,30 @@ def test_the_share_of_the_parameters_follows_the_stride() -> None:
     rows = (_row(2, 3, window), _row(8, 3, "stride [1, 1] padding [1, 1] dilation [1, 1]"))
     assert dead_parameters(rows) == pytest.approx(5 / 18)
     assert math.isclose(dead_parameters((_row(2, 3, "transposed"),)) or 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "window", "dead"),
+    [
+        ("aten::conv1d", "[8, 3, 2] [4, 3, 5] [4]", "stride [1] padding [2] dilation [1]", 2 / 5),
+        (
+            "aten::mkldnn_convolution",
+            "[8, 3, 1, 2] [4, 3, 1, 5] [4]",
+            "stride [1, 1] padding [0, 2] dilation [1, 1]",
+            2 / 5,
+        ),
+        ("aten::convolution_backward", "[8, 4, 2] [8, 3, 2] [4, 3, 5]", "", 2 / 5),
+        (
+            "aten::conv3d",
+            "[8, 3, 1, 2, 4] [4, 3, 3, 3, 3]",
+            "stride [1, 1, 1] padding [1, 1, 1] dilation [1, 1, 1]",
+            2 / 3,
+        ),
+        ("aten::conv1d", "[3, 2] [4, 3, 5] [4]", "stride [1] padding [2] dilation [1]", 0.0),
+    ],
+)
+def test_lines_and_films_are_counted_too(name: str, shapes: str, window: str, dead: float) -> None:
+    row = OperatorRow(name=name, shapes=shapes, window=window, calls=1.0)
+    assert dead_taps_of(row) == pytest.approx(dead)
+    if "backward" not in name:
+        assert (dead_parameters((row,)) or 0.0) == pytest.approx(dead)

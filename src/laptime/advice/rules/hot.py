@@ -125,7 +125,8 @@ def _convolution_ways(s: Signals, hot: list[OperatorRow]) -> list[_Way]:
         text = "crop kernel taps that only meet padding"
         found.append(_Way(text, (0.4 * wasted, wasted), 0.7, "dead-taps"))
     sides = [(r, map_and_kernel(r)) for r in hot]
-    small = _spent([r for r, known_ in sides if known_ and max(known_[0]) <= _SMALL_MAP], on_device)
+    flat = [(r, known_[0]) for r, known_ in sides if known_ and len(known_[0]) == 2]
+    small = _spent([r for r, size in flat if max(size) <= _SMALL_MAP], on_device)
     if small > 0 and not on_device and not s.has("products"):
         gain = (_PRODUCTS[0] * small, _PRODUCTS[1] * small)
         found.append(_Way("compute it as matrix products on small maps, where that is faster", gain, 0.5, "products"))

@@ -41,24 +41,30 @@ def in_bf16(work: float, rates: float) -> tuple[float, float]:
     return work * (1 - 1 / (1 + 0.5 * (rates - 1))), work * (1 - 1 / rates)
 
 
-def map_and_kernel(row: OperatorRow) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Sides of a 2-D convolution's feature map and of its kernel, from the shapes of its inputs.
+def map_and_kernel(row: OperatorRow) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Sides of a convolution's feature map and of its kernel, as (height, width), from the shapes of its inputs.
 
-    The kernel is the four-dimensional input behind the map; backward has the gradient before both.
+    The kernel is the input behind the map, of as many dimensions; backward has the gradient before both.
     """
-    found = _lists(row.shapes)
-    four = [sizes for sizes in found if len(sizes) == 4]
-    if len(four) < 2:
+    found = _maps(row)
+    if len(found) < 2:
         return None
-    *_, pixels, kernel = four[: 3 if "backward" in row.name else 2]
-    return (pixels[2], pixels[3]), (kernel[2], kernel[3])
+    *_, pixels, kernel = found[: 3 if "backward" in row.name else 2]
+    return tuple(pixels[2:]), tuple(kernel[2:])
+
+
+def _maps(row: OperatorRow) -> list[list[int]]:
+    """Shapes of a convolution's inputs [B, C, ...] along one to three axes."""
+    found = _lists(row.shapes)
+    return [sizes for sizes in found if len(sizes) == len(found[0]) and 3 <= len(sizes) <= 5]
 
 
 def dead_parameters(rows: Iterable[OperatorRow]) -> float | None:
     """Share of the weights of all convolutions and linear layers that are dead taps; None where no shapes are known."""
     whole, dead = 0.0, 0.0
     for row in _forward(rows):
-        weights = [sizes for sizes in _lists(row.shapes) if len(sizes) == (2 if row.name.endswith("addmm") else 4)]
+        linear = row.name.endswith("addmm")
+        weights = [sizes for sizes in _lists(row.shapes) if len(sizes) == 2] if linear else _maps(row)
         if len(weights) >= 2:
             size = row.calls * math.prod(weights[1])
             whole, dead = whole + size, dead + size * dead_taps_of(row)
@@ -84,10 +90,9 @@ def dead_taps_of(row: OperatorRow) -> float:
     found = map_and_kernel(row)
     if found is None or "transpose" in row.name or row.window == TRANSPOSED:
         return 0.0
-    rows, columns = (
-        _live_taps(side, taps, *_window(row, axis)) for axis, (side, taps) in enumerate(zip(*found, strict=True))
-    )
-    return 1 - rows * columns / math.prod(found[1]) if rows and columns else 0.0
+    live = [_live_taps(side, taps, *_window(row, axis)) for axis, (side, taps) in enumerate(zip(*found, strict=True))]
+    left = math.prod(taps or 0 for taps in live)
+    return 1 - left / math.prod(found[1]) if left else 0.0
 
 
 def _window(row: OperatorRow, axis: int) -> tuple[int, int | None, int]:
