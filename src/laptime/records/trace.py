@@ -165,8 +165,9 @@ class TraceSummary(Readable):
         precision: the operands' type in which convolutions and matrix products spend most of their time (under TF32
             `fp32`, as the operands are); None where the trace does not say.
         steps: recorded steps, from `ProfilerStep` marks.
-        step_ms: on the host's clock. Where a GPU's host runs ahead and waits in one step for all, `step_mean_ms` is the
-            step, and this is not.
+        step_ms: on the host's clock. Where a GPU's host runs ahead and waits in one step for all, or behind them all,
+            `step_mean_ms` is the step, and this is not.
+        step_mean_ms: of the marked steps; where a GPU did what they launched behind them, of the time that it took.
         device_step_ms: on the GPU's own clock, from the first kernel that a step launched to that of the next; None on
             a CPU, and where no two steps in a row have kernels.
         attribution_ms: a step by category, see CATEGORIES; adds up to the mean step.

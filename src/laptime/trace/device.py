@@ -65,7 +65,6 @@ class Device:
     optimizer_kernels: int = 0
 
     def add(self, step: Step) -> None:
-        self.launches.add(step)
         rows = step.device
         busy = merge(((r.begin, r.end) for r in rows), step.begin, step.end)
         idle = gaps(busy, step.begin, step.end)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from laptime.trace.events import DEVICE, NOTE, OP, RUNTIME, Event
+from laptime.trace.events import DEVICE, KERNEL, NOTE, OP, RUNTIME, Event
 from laptime.trace.intervals import Span, gaps, merge
 from laptime.trace.nest import Node, nest
 from laptime.trace.store import Store
@@ -29,6 +29,7 @@ class Step:
         rows: all that overlaps it.
         nodes: events of the host that begin between `since` and the step's end.
         regions: where on the clock each region is.
+        marked: whether it is one; else it is what the device still does of the steps behind the last of them.
     """
 
     begin: float
@@ -37,6 +38,14 @@ class Step:
     rows: list[Event]
     nodes: list[Node]
     regions: dict[str, list[Span]]
+    marked: bool = True
+
+    def within(self, window: Span | None) -> Step:
+        """What of it lies in a stretch of time, where one is given; its host's events all stay."""
+        if window is None:
+            return self
+        begin = max(self.begin, window[0])
+        return replace(self, begin=begin, end=max(begin, self.end), since=max(self.since, window[0]))
 
     @cached_property
     def ops(self) -> list[Node]:
@@ -77,10 +86,11 @@ class Places:
         return self._spans[place][2]
 
 
-def read_steps(store: Store, marks: Iterable[Event]) -> Iterator[Step]:
+def read_steps(store: Store, marks: Iterable[Event], until: float = float("-inf")) -> Iterator[Step]:
     """Yields the marked steps; of the rows only those of one step are in memory.
 
-    What began before a step and reaches into it (a kernel, a frame) is carried over.
+    What began before a step and reaches into it (a kernel, a frame) is carried over. Where the device works for them
+    until later, what it does behind the last one follows.
     """
     carried: list[Event] = []
     since = float("-inf")
@@ -89,6 +99,43 @@ def read_steps(store: Store, marks: Iterable[Event]) -> Iterator[Step]:
         yield _step(mark, since, rows)
         since = mark.end
         carried = [row for row in rows if row.end > since]
+    if until > since:
+        rows = [row for row in carried + store.between(since, until) if row.kind in DEVICE]
+        yield Step(since, until, since, rows, [], {}, marked=False)
+
+
+def device_window(store: Store, marks: list[Event]) -> Span | None:
+    """Where the device does what the marked steps launched, where the marks are not the time for that.
+
+    A host that waits for nothing marks its launching alone: what it launches runs behind the marks, and within them
+    what it launched before. So it is where the device had not begun the last step when the host left it, or takes
+    longer for it than any mark does. None where the marks hold the device's work, too.
+    """
+    last = _begun(_launched(store, marks[-1]))
+    if last is None:
+        return None
+    until = max(row.end for row in _launched(store, marks[-1]))
+    if last < marks[-1].end and until - last <= max(mark.dur for mark in marks):
+        return None
+    first = _begun(_launched(store, marks[0]))
+    return marks[0].begin if first is None else first, until
+
+
+def _begun(rows: Iterable[Event]) -> float | None:
+    """When the stream of the first kernel begins; another may fetch batches ahead."""
+    before: dict[str, float] = {}
+    for row in rows:
+        begin = before.setdefault(row.lane, row.begin)
+        if row.kind == KERNEL:
+            return begin
+    return None
+
+
+def _launched(store: Store, mark: Event) -> Iterator[Event]:
+    """What the device does for a step, whenever it does."""
+    rows = store.between(mark.begin, mark.end)
+    calls = {row.correlation for row in rows if row.kind == RUNTIME and row.correlation}
+    return (row for row in store.since(mark.begin) if row.kind in DEVICE and row.correlation in calls)
 
 
 def _step(mark: Event, since: float, rows: list[Event]) -> Step:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from laptime.errors import DataError
 from laptime.trace.events import Event
@@ -62,17 +64,24 @@ class Store:
         if self._file is None:
             start = bisect_left(self._rows, begin, key=attrgetter("begin"))
             return self._rows[start : bisect_left(self._rows, end, key=attrgetter("begin"))]
+        return list(self._shared(self._asked(_BETWEEN, (begin, end))))
+
+    def since(self, begin: float) -> Iterator[Event]:
+        """Yields the rows that begin at a moment or later, in the same order."""
+        if self._file is None:
+            yield from self._rows[bisect_left(self._rows, begin, key=attrgetter("begin")) :]
+        else:
+            yield from self._shared(self._asked(_BETWEEN, (begin, float("inf"))))
+
+    def _shared(self, found: Iterable[Any]) -> Iterator[Event]:
+        """Rows out of the file, whose strings are held once."""
         share = self._strings.setdefault
-        return [
-            Event(
+        for b, d, kind, lane, external, correlation, name, shapes, dtype, window, size, sequence in found:
+            yield Event(
                 *(b, d, kind, share(lane, lane), external, correlation),
                 *(share(name, name), share(shapes, shapes), share(dtype, dtype), share(window, window)),
                 *(size, sequence),
             )
-            for b, d, kind, lane, external, correlation, name, shapes, dtype, window, size, sequence in self._asked(
-                _BETWEEN, (begin, end)
-            )
-        ]
 
     def _spill(self) -> None:
         if self._file is None:

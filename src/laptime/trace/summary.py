@@ -17,10 +17,10 @@ from laptime.trace.collectives import Collectives
 from laptime.trace.device import Device
 from laptime.trace.events import DEVICE, NOTE, RUNTIME, Event, Reducer, is_step
 from laptime.trace.gradients import Gradients
-from laptime.trace.intervals import length
+from laptime.trace.intervals import Span, length
 from laptime.trace.operators import Operators
 from laptime.trace.reader import Told, TraceFile, untold
-from laptime.trace.steps import Step, read_steps
+from laptime.trace.steps import Step, device_window, read_steps
 from laptime.trace.store import IN_MEMORY, Store
 
 GC = "Python GC"
@@ -55,10 +55,11 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
                 "prof.step() after each training step."
             )
         marks = _one_after_another(marks, path)
-        totals = Totals(on_device=bool(DEVICE & kinds.keys()))
-        for done, step in enumerate(read_steps(store, marks), start=1):
+        on_device = bool(DEVICE & kinds.keys())
+        totals = Totals(on_device, device_window(store, marks) if on_device else None)
+        for done, step in enumerate(read_steps(store, marks, totals.until), start=1):
             totals.add(step)
-            told(ADDING_UP, done / len(marks))
+            told(ADDING_UP, min(1.0, done / len(marks)))
     return _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
 
 
@@ -123,9 +124,16 @@ def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event],
 
 @dataclass
 class Totals:
-    """Sums over steps, in microseconds."""
+    """Sums over steps, in microseconds.
+
+    Attributes:
+        window: where the device does what the steps launched, where that is another time than theirs.
+        counted_us: the time that is shared out: of the steps, or of that window.
+    """
 
     on_device: bool
+    window: Span | None = None
+    counted_us: float = 0.0
     steps_us: list[float] = field(default_factory=list)
     shares: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     regions: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -140,17 +148,30 @@ class Totals:
         self.device = Device(self.operators) if self.on_device else None
         self.collectives = Collectives(self.on_device)
 
+    @property
+    def until(self) -> float:
+        """Until when the device works for the steps, where it is behind them."""
+        return self.window[1] if self.window else float("-inf")
+
     def add(self, step: Step) -> None:
-        self.steps_us.append(step.end - step.begin)
-        for category, share in attribute(step, self.on_device).items():
+        if step.marked:
+            self._host(step)
+        seen = step.within(self.window)
+        self.counted_us += seen.end - seen.begin
+        for category, share in attribute(seen, self.on_device).items():
             self.shares[category] += share
+        self.collectives.add(seen)
+        if self.device is not None:
+            self.device.add(seen)
+
+    def _host(self, step: Step) -> None:
+        self.steps_us.append(step.end - step.begin)
         for name, spans in step.regions.items():
             self.regions[name] += length(spans)
         self.operators.add(step)
         self.gradients.add(step)
-        self.collectives.add(step)
         if self.device is not None:
-            self.device.add(step)
+            self.device.launches.add(step)
         self._optimizer(step)
         self.gc_us += length(step.notes(GC))
         self.gc_seen |= any(row.kind == NOTE and row.name == GC for row in step.rows)
@@ -185,7 +206,7 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
         steps=steps,
         step_ms=Quartiles.of([us / 1e3 for us in totals.steps_us]),
         device_step_ms=device.step_ms() if device is not None else None,
-        step_mean_ms=sum(totals.steps_us) * per_step,
+        step_mean_ms=totals.counted_us * per_step,
         attribution_ms={name: us * per_step for name, us in totals.shares.items()},
         regions_ms={name: us * per_step for name, us in totals.regions.items()},
         operators=operators.rows(steps),
