@@ -203,6 +203,12 @@ def _headline(findings: list[Finding], s: Signals) -> str:
 
 
 def _notices(s: Signals) -> list[str]:
-    if s.noise is not None or s.step_ms is None:
-        return []
-    return [f"How much steps scatter was not recorded; {percent(_UNKNOWN_NOISE)} is assumed."]
+    told = []
+    if s.left_out_ms is not None:
+        told.append(
+            f"A recorded step of {s.left_out_ms:,.0f} ms is left out, since it took more than three times as long as "
+            "any other: it compiled, evaluated, saved or started workers."
+        )
+    if s.noise is None and s.step_ms is not None:
+        told.append(f"How much steps scatter was not recorded; {percent(_UNKNOWN_NOISE)} is assumed.")
+    return told

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from laptime.trace.events import FILLS, OP, RUNTIME, Event
-from laptime.trace.nest import Node
-from laptime.trace.steps import Places, Step
+from laptime.trace.nest import NO_STEP, Node
+from laptime.trace.steps import TOUCHING_US, Places, Step
 
 # The host may run that many steps ahead of the device before a kernel's launch is forgotten: so many of long steps, of
 # which each holds thousands of calls, and of short ones as many as the second says, or hold that many calls together.
@@ -31,11 +31,13 @@ class Launches:
     steps: int = 0
 
     def add(self, step: Step) -> None:
-        self.steps += 1
+        # Not the next one where something lies between: no step lasts from the one to the other.
+        self.steps += 1 if step.begin - step.since <= TOUCHING_US else 2
         places, updates = step.places(), Places({"update": step.optimizer()})
         for node in step.nodes:
             node.region = places.at(node.event.begin)
-            node.step, node.update = self.steps, bool(updates.at(node.event.begin))
+            node.step = self.steps if node.event.begin >= step.begin else NO_STEP
+            node.update = bool(updates.at(node.event.begin))
         for node in fresh_moves(step):
             node.fresh = True
         calls = (n for n in step.nodes if n.event.kind == RUNTIME and n.event.correlation)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from laptime.trace.events import DEVICE, KERNEL, NOTE, OP, RUNTIME, Event
-from laptime.trace.intervals import Span, gaps, merge
+from laptime.trace.intervals import Span, gaps, length, merge
 from laptime.trace.nest import Node, nest
 from laptime.trace.store import Store
 
@@ -18,6 +18,13 @@ OPTIMIZER = "Optimizer.step#"
 # What torch marks on its own, where the user named no regions.
 _MARKS = {"data": (LOADER,), "optimizer": ("Optimizer.step#", "Optimizer.zero_grad#")}
 ENGINE = "autograd::engine::evaluate_function"
+# A device that never waits takes as long for the steps as their marks, to within a queue that is not full each time.
+_LEAST_BEHIND = 0.95
+# One step of so many and more that takes so many times as long as any other is none of their kind.
+_FEWEST, _ODD = 4, 3.0
+_VERY_FIRST = "ProfilerStep#0"
+# Steps end where the next begins, to within the rounding of their times.
+TOUCHING_US = 1.0
 
 
 @dataclass(frozen=True)
@@ -104,12 +111,33 @@ def read_steps(store: Store, marks: Iterable[Event], until: float = float("-inf"
         yield Step(since, until, since, rows, [], {}, marked=False)
 
 
+def odd_one(store: Store, marks: list[Event]) -> Event | None:
+    """The one step that takes several times as long as any other: it compiled, evaluated, saved, or started workers.
+
+    None where it is long since it waits for data, as every n-th step does with n workers, but for a training's very
+    first; and where it waits for what earlier ones have launched.
+    """
+    if len(marks) < _FEWEST:
+        return None
+    *_, second, longest = sorted(marks, key=lambda mark: mark.dur)
+    if longest.dur <= _ODD * second.dur:
+        return None
+    rows = store.between(longest.begin, longest.end)
+    within = (longest.begin, longest.end)
+    fetched = [(r.begin, r.end) for r in rows if r.kind == NOTE and (r.name.startswith(LOADER) or r.name == "data")]
+    own = longest.dur - (0.0 if longest.name == _VERY_FIRST else length(merge(fetched, *within)))
+    calls = {row.correlation for row in rows if row.kind == RUNTIME}
+    earlier = [(r.begin, r.end) for r in rows if r.kind in DEVICE and r.correlation and r.correlation not in calls]
+    return longest if own > _ODD * second.dur and length(merge(earlier, *within)) < longest.dur / 2 else None
+
+
 def device_window(store: Store, marks: list[Event]) -> Span | None:
     """Where the device does what the marked steps launched, where the marks are not the time for that.
 
     A host that waits for nothing marks its launching alone: what it launches runs behind the marks, and within them
     what it launched before. So it is where the device had not begun the last step when the host left it, or takes
-    longer for it than any mark does. None where the marks hold the device's work, too.
+    longer for it than any mark does. None where the marks hold the device's work, too, and where they are longer than
+    it: then the device waits for the host now and then, which its own time would not show to the end.
     """
     last = _begun(_launched(store, marks[-1]))
     if last is None:
@@ -118,7 +146,8 @@ def device_window(store: Store, marks: list[Event]) -> Span | None:
     if last < marks[-1].end and until - last <= max(mark.dur for mark in marks):
         return None
     first = _begun(_launched(store, marks[0]))
-    return marks[0].begin if first is None else first, until
+    begin = marks[0].begin if first is None else first
+    return (begin, until) if _LEAST_BEHIND * sum(mark.dur for mark in marks) < until - begin else None
 
 
 def _begun(rows: Iterable[Event]) -> float | None:

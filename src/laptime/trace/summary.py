@@ -20,13 +20,11 @@ from laptime.trace.gradients import Gradients
 from laptime.trace.intervals import Span, length
 from laptime.trace.operators import Operators
 from laptime.trace.reader import Told, TraceFile, untold
-from laptime.trace.steps import Step, device_window, read_steps
+from laptime.trace.steps import TOUCHING_US, Step, device_window, odd_one, read_steps
 from laptime.trace.store import IN_MEMORY, Store
 
 GC = "Python GC"
 ADDING_UP = "adding up steps"
-# Steps end where the next begins, to within the rounding of their times.
-_TOUCHING_US = 1.0
 
 
 def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> TraceSummary:
@@ -55,12 +53,15 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
                 "prof.step() after each training step."
             )
         marks = _one_after_another(marks, path)
+        odd = odd_one(store, marks)
+        marks = [mark for mark in marks if mark is not odd]
         on_device = bool(DEVICE & kinds.keys())
         totals = Totals(on_device, device_window(store, marks) if on_device else None)
         for done, step in enumerate(read_steps(store, marks, totals.until), start=1):
             totals.add(step)
             told(ADDING_UP, min(1.0, done / len(marks)))
-    return _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
+    found = _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
+    return found.model_copy(update={"left_out_ms": odd.dur / 1e3}) if odd else found
 
 
 def _nothing(file: TraceFile) -> DataError:
@@ -88,7 +89,7 @@ def _one_after_another(marks: list[Event], path: Path) -> list[Event]:
         )
     kept: list[Event] = []
     for mark in sorted(marks, key=lambda m: (m.end, -m.begin)):
-        if not kept or mark.begin >= kept[-1].end - _TOUCHING_US:
+        if not kept or mark.begin >= kept[-1].end - TOUCHING_US:
             kept.append(mark)
     return kept
 
@@ -135,6 +136,7 @@ class Totals:
     window: Span | None = None
     counted_us: float = 0.0
     steps_us: list[float] = field(default_factory=list)
+    waits_us: list[float] = field(default_factory=list)
     shares: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     regions: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     operators: Operators = field(default_factory=Operators)
@@ -158,7 +160,9 @@ class Totals:
             self._host(step)
         seen = step.within(self.window)
         self.counted_us += seen.end - seen.begin
-        for category, share in attribute(seen, self.on_device).items():
+        shares = attribute(seen, self.on_device)
+        self.waits_us.append(shares["data_loading"])
+        for category, share in shares.items():
             self.shares[category] += share
         self.collectives.add(seen)
         if self.device is not None:
@@ -176,6 +180,12 @@ class Totals:
         self.gc_us += length(step.notes(GC))
         self.gc_seen |= any(row.kind == NOTE and row.name == GC for row in step.rows)
 
+    def clocked(self) -> tuple[list[float], list[float]]:
+        """Steps and what they take beside their wait for data: of a device by its own clock, none where it has none."""
+        if self.device is None:
+            return self.steps_us, [us - wait for us, wait in zip(self.steps_us, self.waits_us, strict=True)]
+        return [end - begin for begin, end in self.device.steps()], self.device.computing_us()
+
     def _optimizer(self, step: Step) -> None:
         spans = step.optimizer()
         self.optimizer_us += length(spans)
@@ -190,7 +200,7 @@ class Totals:
 
 
 def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[str, ...]) -> TraceSummary:
-    steps = len(totals.steps_us)
+    steps, (clocked, computing) = len(totals.steps_us), totals.clocked()
     per_step = 1.0 / steps / 1e3
     device, operators = totals.device, totals.operators
     optimizer_us, optimizer_calls = totals.optimizer()
@@ -205,7 +215,9 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
         torch=str(meta.get("torch_version", meta.get("pytorch_version", ""))),
         steps=steps,
         step_ms=Quartiles.of([us / 1e3 for us in totals.steps_us]),
-        device_step_ms=device.step_ms() if device is not None else None,
+        device_step_ms=_quartiles(clocked) if device is not None else None,
+        compute_ms=_quartiles(computing),
+        wait_ms=_quartiles([us - beside for us, beside in zip(clocked, computing, strict=True)]),
         step_mean_ms=totals.counted_us * per_step,
         attribution_ms={name: us * per_step for name, us in totals.shares.items()},
         regions_ms={name: us * per_step for name, us in totals.regions.items()},
@@ -237,6 +249,10 @@ def _missing(reducer: Reducer, kinds: Counter[int], totals: Totals) -> tuple[str
         "device": bool(kinds[RUNTIME]) and not totals.on_device,
     }
     return tuple(name for name, is_absent in absent.items() if is_absent)
+
+
+def _quartiles(times_us: list[float]) -> Quartiles | None:
+    return Quartiles.of([us / 1e3 for us in times_us]) if times_us else None
 
 
 def _gpu(meta: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """GPUs whose steps are not alike on the host: one that runs ahead, uneven steps, a recorded graph that is replayed."""
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 from tests.unit.trace.trace_builder import Trace
 
-from laptime.advice import signals_of
+from laptime.advice import advise, signals_of
 from laptime.advice.rules.launches import launch_bound
 from laptime.records import TraceSummary
 from laptime.trace import summarize
@@ -118,3 +119,68 @@ def test_a_step_that_is_a_graph_already_is_not_told_to_become_one(tmp_path):
     # The same kernels, launched one by one.
     eager = found.model_copy(update={"kernels": found.kernels.model_copy(update={"graphed": 0.0})})
     assert launch_bound(signals_of(None, eager)) is not None
+
+
+def fetched(folder: Path, waits_ms: Iterable[float], more_ms: Iterable[float] = (), first: int = 3) -> TraceSummary:
+    """Steps that wait for data, then compute for 10 ms on the device, are read, and go on on the host for a while."""
+    trace, at = Trace(), 0.0
+    for number, (wait, more) in enumerate(zip_longest(waits_ms, more_ms, fillvalue=0.0), start=first):
+        begin, step = at + 1e3 * wait + 50, 1e3 * (wait + more) + 10_200
+        trace.step(number, at, step)
+        trace.note("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at, 1e3 * wait + 10)
+        op = trace.op("aten::mm", begin, 10, **{"Input Dims": [[8, 8], [8, 8]]})
+        for place in range(2):
+            trace.launch(op, begin + place, begin + 10 + 5000 * place, 5000)
+        trace.op("aten::item", begin + 20, 10_050)
+        trace.wait(begin + 30, 10_000)
+        at += step
+    return summarize(trace.write(folder / "t.json"))
+
+
+@pytest.mark.parametrize("steps", [8, 9])
+def test_a_wait_that_comes_in_bursts_counts_by_its_mean_and_makes_no_noise(tmp_path, steps):
+    found = fetched(tmp_path, [40.0 if n % 4 == 1 else 0.0 for n in range(steps)])
+    signals = signals_of(None, found)
+    wait = 40 * (steps // 4) / steps
+    assert signals.wait_ms == pytest.approx(wait, abs=0.02)
+    assert signals.step_ms == pytest.approx(10.2 + wait, abs=0.02)
+    assert (signals.noise or 0.0) < 0.01
+    assert next(row.device_self_ms for row in signals.operators) == pytest.approx(10, abs=0.02)
+    assert "workers" in {f.id for f in advise(None, found).findings}
+
+
+@pytest.mark.parametrize(
+    ("place", "first", "wait", "more", "left_out"),
+    [
+        (0, 3, 0.0, 3000.0, True),  # it compiled
+        (4, 3, 0.0, 3000.0, True),  # it saved
+        (4, 3, 0.0, 25.0, True),
+        (4, 3, 0.0, 15.0, False),
+        (0, 0, 3000.0, 0.0, True),  # a training's very first: it started workers
+        (0, 3, 3000.0, 0.0, False),  # one of bursts
+        (4, 3, 40.0, 5.0, False),
+    ],
+)
+def test_one_step_that_is_none_of_their_kind_is_left_out_and_told(tmp_path, place, first, wait, more, left_out):
+    def at(value):
+        return [value if n == place else 0.0 for n in range(10)]
+
+    found = fetched(tmp_path, at(wait), at(more), first)
+    assert (found.steps, found.left_out_ms) == ((9, pytest.approx(wait + more + 10.2)) if left_out else (10, None))
+    assert sum(found.attribution_ms.values()) == pytest.approx(found.step_mean_ms)
+    if left_out:
+        assert found.step_mean_ms == pytest.approx(10.2)
+        assert (found.device_step_ms.low, found.device_step_ms.high) == (pytest.approx(10.2), pytest.approx(10.2))
+        assert any("is left out" in notice for notice in advise(None, found).notices)
+
+
+def test_a_step_that_waits_for_what_the_others_launched_is_one_of_them(tmp_path):
+    host, trace, at = [1.0, 1.0, 1.0, 1.0, 101.0], Trace(), 0.0
+    for number, host_ms in enumerate(host):
+        trace.step(number, at, 1e3 * host_ms)
+        op = trace.op("aten::mm", at + 10, 20, **{"Input Dims": [[8, 8], [8, 8]]})
+        trace.launch(op, at + 12, 20 + 21_000.0 * number, 21_000)
+        at += 1e3 * host_ms
+    found = summarize(trace.write(tmp_path / "t.json"))
+    assert (found.steps, found.left_out_ms) == (5, None)
+    assert found.kernels.busy_ms == pytest.approx(21, abs=0.01)
