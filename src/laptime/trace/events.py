@@ -199,6 +199,7 @@ def is_users(path: str) -> bool:
 
     The profiler cuts the search path off (`torch/nn/modules/conv.py`, `contextlib.py`, `train.py`).
     """
+    path = path.replace("\\", "/")
     if not path or path[0] == "<" or "-packages/" in path or "/lib/python3" in path:
         return False
     return path.removeprefix("./").partition("/")[0].removesuffix(".py") not in _LIBRARIES

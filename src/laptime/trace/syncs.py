@@ -15,7 +15,7 @@ from laptime.trace.steps import Step
 
 _WAITING = (
     "cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize cudaMemcpy cuStreamSynchronize cuCtxSynchronize "
-    "cuEventSynchronize hipStreamSynchronize hipDeviceSynchronize hipEventSynchronize hipMemcpy"
+    "cuEventSynchronize hipStreamSynchronize hipDeviceSynchronize hipEventSynchronize hipMemcpy hipMemcpyWithStream"
 )
 _CALLS = frozenset(_WAITING.split())
 # Operators by which a user asks for a value; the outermost of them names the wait.

@@ -216,6 +216,34 @@ def test_layout_kernels_are_told_apart(tmp_path):
     assert summarize(trace.write(tmp_path / "t.json")).kernels.layout_ms == pytest.approx(0.008)
 
 
+@pytest.mark.parametrize(
+    ("frame", "line"),
+    [
+        ("torch\\nn\\modules\\conv.py(553): forward", "train.py:12"),
+        ("C:\\env\\Lib\\site-packages\\timm\\a.py(3): f", "train.py:12"),
+        ("C:\\me\\net.py(3): f", "C:\\me\\net.py:3"),
+    ],
+)
+def test_lines_are_the_users_on_windows_too(tmp_path, frame, line):
+    trace = Trace()
+    trace.step(1, 0, 100)
+    trace.line("train.py(12): main", 1, 98)
+    trace.line(frame, 2, 96)
+    trace.op("aten::mm", 10, 20)
+    assert summarize(trace.write(tmp_path / "t.json")).operators[0].source == line
+
+
+@pytest.mark.parametrize("name", ["hipMemcpyWithStream", "hipMemcpy", "cudaMemcpy"])
+def test_a_copy_that_waits_is_a_wait(tmp_path, name):
+    trace = Trace()
+    trace.step(1, 0, 200)
+    trace.op("aten::item", 10, 40)
+    trace.wait(12, 30, name)
+    trace.device("kernel", "gemm", 0, 40)
+    (row,) = summarize(trace.write(tmp_path / "t.json")).syncs
+    assert (row.name, row.wait_ms, row.idle_after_ms) == ("aten::item", pytest.approx(0.030), pytest.approx(0.158))
+
+
 def test_a_wait_knows_which_way_the_copy_goes_that_it_is_for(tmp_path):
     trace = Trace()
     trace.step(1, 0, 200)
