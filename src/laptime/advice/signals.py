@@ -51,6 +51,7 @@ class Signals:
         updates: the optimizer's update as it is and fused, timed by itself.
         shorter: forward and backward as they are and in bf16, timed by themselves.
         trained: forward and backward of training at two batch sizes, timed by themselves.
+        devices: how many worked in the trace's one process.
         trace_steps: how many steps the trace's means rest on; `left_out_ms`: one more that is none of their kind.
         unused_graph: operators that autograd recorded for a backward which never came.
         rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
@@ -120,6 +121,7 @@ class Signals:
     trained: tuple[PassRecord, ...] | None = None
     trace_steps: int | None = None
     left_out_ms: float | None = None
+    devices: int | None = None
     operators: tuple[OperatorRow, ...] | None = None
     kernels: KernelStats | None = None
     copies: tuple[CopyRow, ...] | None = None

@@ -181,6 +181,8 @@ class TraceSummary(Readable):
         gc_ms: Python's garbage collector; None where not recorded.
         unused_graph: None where the trace has no numbers of autograd's nodes, or no backward, and of older summaries.
         left_out_ms: a recorded step that is in none of the numbers, since it took several times as long as any other.
+        devices: how many worked in the trace; the numbers are of the one with most kernels. 0 on a CPU, and of older
+            summaries.
         rank, world: of a distributed trace.
         missing: what the trace does not hold, so that rules that need it abstain: `shapes`, `stacks`, `memory`,
             `regions`, `data` (neither a DataLoader's mark nor a region of that name), `device`.
@@ -213,6 +215,7 @@ class TraceSummary(Readable):
     gc_ms: float | None = None
     unused_graph: UnusedGraph | None = None
     left_out_ms: float | None = None
+    devices: int = 0
     rank: int | None = None
     world: int | None = None
     missing: tuple[str, ...] = ()

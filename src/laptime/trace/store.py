@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +59,14 @@ class Store:
         self._spill()
         self._asked("CREATE INDEX by_time ON rows (begin, dur DESC)")
 
+    def drop(self, lanes: Collection[str]) -> None:
+        """Forgets the rows of some threads or streams; after `close`."""
+        if self._file is None:
+            self._rows = [row for row in self._rows if row.lane not in lanes]
+            return
+        for lane in lanes:
+            self._asked("DELETE FROM rows WHERE lane = ?", (lane,))
+
     def between(self, begin: float, end: float) -> list[Event]:
         """Rows that begin in [begin, end), by time; of equal beginnings the longest first."""
         if self._file is None:
@@ -98,7 +106,7 @@ class Store:
         self._asked("COMMIT")
         self._rows.clear()
 
-    def _asked(self, statement: str, values: tuple[float, ...] = ()) -> sqlite3.Cursor:
+    def _asked(self, statement: str, values: tuple[float | str, ...] = ()) -> sqlite3.Cursor:
         if self._file is None:
             raise RuntimeError("no rows were written to a file")
         try:

@@ -43,7 +43,7 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
     file, reducer = TraceFile(path, told), Reducer()
     with Store(in_memory) as store:
         with _uncollected():
-            marks, kinds = _fill(store, file, reducer)
+            marks, kinds, streams = _fill(store, file, reducer)
         if not kinds:
             raise _nothing(file)
         if not marks:
@@ -52,7 +52,7 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
                 "schedule=torch.profiler.schedule(wait=1, warmup=2, active=5, repeat=1) to the profiler and call "
                 "prof.step() after each training step."
             )
-        marks = _one_after_another(marks, path)
+        marks, devices = _one_after_another(marks, path), _one_device(store, streams)
         odd = odd_one(store, marks)
         marks = [mark for mark in marks if mark is not odd]
         on_device = bool(DEVICE & kinds.keys())
@@ -61,7 +61,7 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
             totals.add(step)
             told(ADDING_UP, min(1.0, done / len(marks)))
     found = _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
-    return found.model_copy(update={"left_out_ms": odd.dur / 1e3}) if odd else found
+    return found.model_copy(update={"left_out_ms": odd.dur / 1e3 if odd else None, "devices": devices})
 
 
 def _nothing(file: TraceFile) -> DataError:
@@ -106,21 +106,43 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event], Counter[int]]:
-    """Moves the file's rows into the store; returns the marks of steps apart, and how many rows of each kind."""
+def _one_device(store: Store, streams: Counter[str]) -> int:
+    """Keeps the rows of the device with most kernels: the times of several at once are no parts of one step.
+
+    Returns:
+        how many devices there were; a stream's name begins with its device's.
+    """
+    kernels: Counter[str] = Counter()
+    for lane, count in streams.items():
+        kernels[lane.partition("/")[0]] += count
+    if len(kernels) > 1:
+        main = max(kernels, key=lambda device: (kernels[device], device))
+        store.drop([lane for lane in streams if lane.partition("/")[0] != main])
+    return len(kernels)
+
+
+def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event], Counter[int], Counter[str]]:
+    """Moves the file's rows into the store.
+
+    Returns:
+        the marks of steps apart, how many rows of each kind, and how many of each stream of a device.
+    """
     marks: list[Event] = []
     kinds: Counter[int] = Counter()
+    streams: Counter[str] = Counter()
     for raw in file.read():
         row = reducer.row(raw)
         if row is None:
             continue
         kinds[row.kind] += 1
+        if row.kind in DEVICE:
+            streams[row.lane] += 1
         if is_step(row):
             marks.append(row)
         else:
             store.add(row)
     store.close()
-    return marks, kinds
+    return marks, kinds, streams
 
 
 @dataclass

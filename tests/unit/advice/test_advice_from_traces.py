@@ -152,6 +152,34 @@ def test_put_right_it_has_none(name: str, tmp_path: Path) -> None:
     assert name not in findings(CASES[name][1], tmp_path)
 
 
+def test_one_remedy_is_one_finding_on_a_trace_too(tmp_path: Path) -> None:
+    found = findings(CASES["channels-last"][0], tmp_path)
+    assert not [name for name in found if name.startswith("hot-operator")]
+    assert any(text.startswith("hot-operator/") for text in found["channels-last"].evidence)
+
+
+@pytest.mark.parametrize(("asks", "code"), [("aten::item", "detach"), ("aten::nonzero", "torch.where")])
+def test_a_wait_for_a_size_has_a_remedy_of_its_own(asks: str, code: str, tmp_path: Path) -> None:
+    def asked(trace: Trace, at: float) -> None:
+        trace.op(asks, at + 701, 88)
+        trace.wait(at + 705, 80)
+
+    assert code in findings((computed(end=700), asked), tmp_path)["synchronisation"].command
+
+
+def test_several_devices_in_one_process_are_told(tmp_path: Path) -> None:
+    def other(trace: Trace, at: float) -> None:
+        trace.device("kernel", "gemm", at + 300, 100)
+        trace.events[-1]["pid"] = 1
+
+    trace = Trace()
+    trace.step(3, 0, 1000)
+    WHOLE(trace, 0)
+    other(trace, 0)
+    (said,) = (n for n in advise(None, summarize(trace.write(tmp_path / "t.json"))).notices if "DataParallel" in n)
+    assert said.startswith("2 devices work in this process")
+
+
 @pytest.mark.parametrize(("name", "line"), [("synchronisation", "train.py:31"), ("pinned-copies", "train.py:12")])
 def test_it_names_the_line(name: str, line: str, tmp_path: Path) -> None:
     assert findings(CASES[name][0], tmp_path)[name].lines == (line,)

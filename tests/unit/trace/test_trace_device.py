@@ -261,3 +261,16 @@ def test_a_wait_knows_which_way_the_copy_goes_that_it_is_for(tmp_path):
         ("aten::to", "DtoH"),
         ("cudaStreamSynchronize", ""),
     }
+    # The call that copies waits, too, before the one that waits.
+    assert {r.copies: r.wait_ms for r in rows} == pytest.approx({"HtoD": 0.025, "DtoH": 0.025, "": 0.020})
+
+
+@pytest.mark.parametrize("in_memory", [200_000, 7])
+def test_of_several_devices_the_busiest_counts_alone(tmp_path, in_memory):
+    trace = training()
+    alone = summarize(trace.write(tmp_path / "t.json"))
+    others = [{**e, "pid": 1} for e in trace.events if e.get("cat") in ("kernel", "gpu_memcpy")]
+    trace.events += others[:-1]
+    both = summarize(trace.write(tmp_path / "t.json"), in_memory)
+    assert (alone.devices, both.devices) == (1, 2)
+    assert both == alone.model_copy(update={"devices": 2})

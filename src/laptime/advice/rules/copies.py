@@ -15,6 +15,10 @@ _BESIDE = (0.5, 1.0)
 # In a short trace a single one is more than one in ten steps: it must come twice, or in every second step.
 _OFTEN, _TWICE = 0.5, 2
 _GB_S = 1.048576  # a MiB in a millisecond
+_KEPT = "total += loss.detach()  # instead of loss.item(); read `total` once after the epoch"
+# What the host waits for since it must know how many there are.
+_SIZES = ("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2")
+_OF_KNOWN_SIZE = "torch.where(mask, x, 0)  # instead of x[mask], nonzero or unique, whose sizes the host waits for"
 _MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
 
 
@@ -95,7 +99,7 @@ def synchronisation(s: Signals) -> Outcome:
         (0.5 * idle, idle),
         0.7,
         remedy="no-reads" if s.reads else "",
-        code="total += loss.detach()  # instead of loss.item(); read `total` once after the epoch",
+        code=_OF_KNOWN_SIZE if often[0].name in _SIZES else _KEPT,
         klass="exact",
         lines=lines_of(*(r.source for r in often)),
     )

@@ -62,10 +62,8 @@ def hot_operator(s: Signals) -> Outcome:
     share = f"{name} alone takes {percent(spent / step)} of the step in its own code"
     first = next((w for w in ways if w.remedy), None)
     if first is None:
-        return Note(
-            f"{share}. No optimization is left for it here; what may help: {'; '.join(w.figures for w in ways)}.",
-            timed=True,
-        )
+        none_left = "What" if s.foreign else "No optimization is left for it here; what"
+        return Note(f"{share}. {none_left} may help: {'; '.join(w.figures for w in ways)}.", timed=True)
     return Proposal(
         f"hot-operator/{name.rpartition('::')[2]}",
         f"{share}: {first.text}.",

@@ -25,6 +25,7 @@ def with_trace(found: Signals, trace: TraceSummary) -> Signals:
         whole,
         trace_steps=trace.steps or None,
         left_out_ms=trace.left_out_ms,
+        devices=trace.devices or None,
         operators=None if blind else _operators(trace, by),
         kernels=_scaled(trace.kernels, by, "busy_ms", "idle_ms", "unexplained_idle_ms", "layout_ms"),
         copies=tuple(_scaled(r, by, "ms") for r in trace.copies) if on_device else None,
