@@ -16,7 +16,7 @@ REGIONS = ("data", "forward", "backward", "optimizer")
 LOADER = "enumerate(DataLoader)"
 OPTIMIZER = "Optimizer.step#"
 # What torch marks on its own, where the user named no regions.
-_MARKS = {"data": (LOADER,), "optimizer": ("Optimizer.step#", "Optimizer.zero_grad#")}
+_MARKS = {"data": (LOADER,), "optimizer": ("Optimizer.zero_grad#",)}
 ENGINE = "autograd::engine::evaluate_function"
 # A device that never waits takes as long for the steps as their marks, to within a queue that is not full each time.
 _LEAST_BEHIND = 0.95
@@ -73,7 +73,8 @@ class Step:
 
     def optimizer(self) -> list[Span]:
         """Where the optimizer steps on the host."""
-        return self.notes(OPTIMIZER) or self.regions.get("optimizer", [])
+        spans = _updates((self.begin, self.end), self.rows, self.nodes)
+        return self.regions.get("optimizer", []) if spans is None else spans
 
     def places(self) -> Places:
         return Places(self.regions)
@@ -171,16 +172,37 @@ def _step(mark: Event, since: float, rows: list[Event]) -> Step:
     nodes = [n for n in nest(row for row in rows if row.kind not in DEVICE) if n.event.begin >= since]
     over = [row for row in rows if row.end > mark.begin]
     inside = [n for n in nodes if n.event.begin >= mark.begin]
-    return Step(mark.begin, mark.end, since, over, nodes, _regions(mark, inside))
+    return Step(mark.begin, mark.end, since, over, nodes, _regions(mark, over, inside))
 
 
-def _regions(mark: Event, nodes: list[Node]) -> dict[str, list[Span]]:
+def _updates(within: Span, rows: Iterable[Event], nodes: Iterable[Node]) -> list[Span] | None:
+    """Where optimizers update parameters, by torch's own marks; None without any.
+
+    One that is given a closure (Lightning gives it forward and backward) updates after the last function of the
+    backward; where a step ends in the middle of the mark, it ends in that closure.
+    """
+    marks = [row for row in rows if row.kind == NOTE and row.name.startswith(OPTIMIZER)]
+    if not marks:
+        return None
+    engine = [n.event for n in nodes if n.event.kind == OP and n.event.name.startswith(ENGINE)]
+    spans = []
+    for mark in marks:
+        closure = [e.end for e in engine if mark.begin <= e.begin < mark.end]
+        begin = max(closure, default=mark.begin)
+        if mark.end <= within[1] + TOUCHING_US:
+            spans.append((begin, max(begin, mark.end)))
+    return merge(spans, *within)
+
+
+def _regions(mark: Event, rows: list[Event], nodes: list[Node]) -> dict[str, list[Span]]:
     """Regions as the user named them; one that isn't named is taken from torch's own marks and operators."""
     within = (mark.begin, mark.end)
     named = [n.event for n in nodes if n.event.kind == NOTE]
     found = {name: merge(((e.begin, e.end) for e in named if e.name == name), *within) for name in REGIONS}
     for name, prefixes in _MARKS.items():
         found[name] = found[name] or merge(((e.begin, e.end) for e in named if e.name.startswith(prefixes)), *within)
+    if not any(e.name == "optimizer" for e in named):
+        found["optimizer"] = merge([*found["optimizer"], *(_updates(within, rows, nodes) or [])], *within)
     found["backward"] = found["backward"] or merge(_backward(nodes), *within)
     found["forward"] = found["forward"] or _forward(mark, nodes, found)
     return {name: spans for name, spans in found.items() if spans}

@@ -1,7 +1,7 @@
 """Traces of a GPU, written by hand: kernels, copies, waits, collectives, the optimizer."""
 
 import pytest
-from tests.unit.trace.trace_builder import DEFAULT, SIDE, Trace, training
+from tests.unit.trace.trace_builder import BACKWARD, DEFAULT, SIDE, Trace, training
 
 from laptime.trace import summarize
 
@@ -132,6 +132,28 @@ def test_optimizer_steps_that_share_a_step_of_the_clock_are_added_apart(tmp_path
             trace.launch(update, at + 53 + i, begin, 10)
     summary = summarize(trace.write(tmp_path / "t.json"))
     assert summary.optimizer_ms == pytest.approx((10 + 40) / 3e3)
+
+
+@pytest.mark.parametrize("offset", [0, 40])
+def test_an_optimizer_with_a_closure_updates_after_the_backward(tmp_path, offset):
+    """As Lightning trains; it ends its profiler's step after the forward pass, in the middle of the closure."""
+    trace = Trace()
+    for number in range(4):
+        at = 100 * number
+        trace.note("Optimizer.step#SGD.step", at + 5, 90)
+        forward = trace.op("aten::mm", at + 10, 20)
+        trace.launch(forward, at + 12, at + 20, 20)
+        trace.op("autograd::engine::evaluate_function: MmBackward0", at + 50, 25, BACKWARD)
+        backward = trace.op("aten::mm", at + 51, 20, BACKWARD)
+        trace.launch(backward, at + 52, at + 60, 15, tid=BACKWARD)
+        update = trace.op("aten::_foreach_add_", at + 80, 10)
+        trace.launch(update, at + 81, at + 88, 6)
+        if number < 3:
+            trace.step(number, at + offset, 100)
+    summary = summarize(trace.write(tmp_path / "t.json"))
+    assert (summary.optimizer_ms, summary.optimizer_calls) == (pytest.approx(6 / 1e3), 1)
+    assert {row.name: row.region for row in summary.operators}["aten::_foreach_add_"] == "optimizer"
+    assert summary.regions_ms["optimizer"] == pytest.approx(20 / 1e3)
 
 
 def test_an_optimizer_without_kernels_takes_an_unknown_time_on_a_device(tmp_path):
