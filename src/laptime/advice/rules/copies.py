@@ -80,12 +80,15 @@ def _waited_for(s: Signals, step: float, locked: list[CopyRow]) -> Outcome:
 
 
 def synchronisation(s: Signals) -> Outcome:
-    """The host reads a value in each step, and the device idles until it gets work again."""
+    """The host reads a value in each step, and the device idles until it gets work again.
+
+    Without the wait a step still takes what the host does beside it, so no more goes than the host waits.
+    """
     if s.device != "cuda":
         return None
     step, rows = known(s.step_ms, "the step's time"), known(s.syncs, "the waits of a trace")
     often = sorted((r for r in rows if _is_read(r, s)), key=lambda r: -r.idle_after_ms)
-    idle = min(sum(r.idle_after_ms for r in often), step)
+    idle = min(sum(r.idle_after_ms for r in often), sum(r.wait_ms for r in often), step)
     if idle <= 0:
         return None
     return Proposal(
