@@ -63,7 +63,7 @@ def _waited_for(s: Signals, step: float, locked: list[CopyRow]) -> Outcome:
         return None
     waits = [w for w in known(s.syncs, "the waits of a trace") if w.copies == "HtoD" and _is_often(w.calls, s)]
     copy, idle = _exposed(s, sum(r.ms for r in locked)), sum(w.idle_after_ms for w in waits)
-    stalled = min(copy + idle, step)
+    stalled = min(copy + min(idle, sum(w.wait_ms for w in waits)), step)
     if not waits or stalled < _LEAST_COPY * step:
         return None
     return Proposal(
