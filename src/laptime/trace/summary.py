@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +21,13 @@ from laptime.trace.gradients import Gradients
 from laptime.trace.intervals import Span, length
 from laptime.trace.operators import Operators
 from laptime.trace.reader import Told, TraceFile, untold
+from laptime.trace.refusals import no_steps, nothing_of_torch
 from laptime.trace.steps import TOUCHING_US, Step, device_window, odd_one, read_steps
 from laptime.trace.store import IN_MEMORY, Store
 
 GC = "Python GC"
+# Operators that no CPU has.
+_ON_GPU = re.compile(r"cudnn|miopen|_(flash|efficient|cudnn)_attention_(forward|backward)$")
 ADDING_UP = "adding up steps"
 
 
@@ -45,13 +49,9 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
         with _uncollected():
             marks, kinds, streams = _fill(store, file, reducer)
         if not kinds:
-            raise _nothing(file)
+            raise nothing_of_torch(file)
         if not marks:
-            raise DataError(
-                f"the trace {shorten(str(path))} has {file.events} events but no steps (no ProfilerStep mark): pass "
-                "schedule=torch.profiler.schedule(wait=1, warmup=2, active=5, repeat=1) to the profiler and call "
-                "prof.step() after each training step."
-            )
+            raise no_steps(file, kinds)
         marks, devices = _one_after_another(marks, path), _one_device(store, streams)
         odd = odd_one(store, marks)
         marks = [mark for mark in marks if mark is not odd]
@@ -62,17 +62,6 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
             told(ADDING_UP, min(1.0, done / len(marks)))
     found = _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
     return found.model_copy(update={"left_out_ms": odd.dur / 1e3 if odd else None, "devices": devices})
-
-
-def _nothing(file: TraceFile) -> DataError:
-    """What to say of a file without events that torch records."""
-    if "schemaVersion" not in file.meta:
-        return file.no_trace("a trace of another tool, without events that torch records")
-    return DataError(
-        f"the trace {shorten(str(file.path))} holds none of torch's events: it was exported when the profiler's "
-        "schedule had begun another cycle, or recorded none; pass repeat=1 to torch.profiler.schedule, or export in "
-        "on_trace_ready."
-    )
 
 
 def _one_after_another(marks: list[Event], path: Path) -> list[Event]:
@@ -261,14 +250,15 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
 
 
 def _missing(reducer: Reducer, kinds: Counter[int], totals: Totals) -> tuple[str, ...]:
-    """What the trace does not hold; `device` where the runtime was called and none of its kernels were recorded."""
+    """What the trace does not hold; `device` where a GPU worked and none of its kernels were recorded."""
+    launched = bool(kinds[RUNTIME]) or any(_ON_GPU.search(key[0]) for key, _ in totals.operators.groups)
     absent = {
         "shapes": "shapes" not in reducer.holds,
         "stacks": "stacks" not in reducer.holds,
         "memory": "memory" not in reducer.holds,
         "regions": not totals.regions,
         "data": "data" not in totals.regions,
-        "device": bool(kinds[RUNTIME]) and not totals.on_device,
+        "device": launched and not totals.on_device,
     }
     return tuple(name for name, is_absent in absent.items() if is_absent)
 

@@ -220,6 +220,31 @@ def test_calls_of_the_runtime_without_kernels_say_that_the_device_was_not_record
     assert "device" in summary.missing
 
 
+@pytest.mark.parametrize(
+    ("name", "missed"),
+    [
+        ("aten::cudnn_convolution", True),
+        ("aten::miopen_batch_norm", True),
+        ("aten::_flash_attention_forward", True),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", False),
+        ("aten::mkldnn_convolution", False),
+        ("aten::mm", False),
+    ],
+)
+def test_so_do_operators_that_no_cpu_has(tmp_path, name, missed):
+    trace = Trace()
+    trace.step(1, 0, 100)
+    trace.op(name, 10, 50)
+    assert ("device" in summarize(trace.write(tmp_path / "t.json")).missing) is missed
+
+
+def test_another_device_is_launched_by_its_own_runtime(tmp_path):
+    trace = training()
+    trace.events = [{**e, "cat": "xpu_runtime"} if e["cat"] == "cuda_runtime" else e for e in trace.events]
+    other, plain = (summarize(t.write(tmp_path / "t.json")) for t in (trace, training()))
+    assert other == plain
+
+
 def test_garbage_collection_is_known_only_where_it_was_recorded(tmp_path):
     trace = Trace()
     trace.step(1, 0, 100)

@@ -195,6 +195,9 @@ def test_a_trace_without_steps_says_how_to_mark_them(tmp_path):
     message = _said(trace.write(tmp_path / "t.json"))
     assert "1 events but no steps" in message
     assert "prof.step()" in message
+    trace.launch(1, 1, 2, 3)
+    trace.events = [e for e in trace.events if e["cat"] == "kernel"]
+    assert "ProfilerActivity.CPU" in _said(trace.write(tmp_path / "t.json"))
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.999])
