@@ -61,7 +61,7 @@ def _sort(found: Verdicts, name: str, outcome: Outcome) -> None:
 def judge(found: Verdicts, s: Signals, history: Mapping[str, RuleHistory]) -> Advice:
     """Makes advice of what the rules said: withholds, ranks, and puts the headline above."""
     verdict, left = _strictest(found.limits)
-    findings: list[Finding] = []
+    told: list[tuple[str, Finding]] = []
     noisy = left <= 0
     withheld = [*found.withheld, *(Withheld(id=n, reason=_NOISY) for n, note in found.notes if note.timed and noisy)]
     for proposal in found.proposals:
@@ -72,8 +72,8 @@ def judge(found: Verdicts, s: Signals, history: Mapping[str, RuleHistory]) -> Ad
         if reason:
             withheld.append(Withheld(id=finding.id, reason=reason))
         else:
-            findings.append(_capped(finding, roof))
-    findings = _merged(findings)
+            told.append((finding.variant or proposal.remedy or finding.id, _capped(finding, roof)))
+    findings = _merged(told)
     findings.sort(key=lambda f: -sum(f.gain) / 2 * f.confidence)
     return Advice(
         subject=s.subject,
@@ -170,14 +170,14 @@ def _capped(finding: Finding, left: float) -> Finding:
     return finding.model_copy(update={"gain": (low, left), "step_ms_expected": expected})
 
 
-def _merged(findings: list[Finding]) -> list[Finding]:
-    """One finding for a variant: a later rule with the same remedy adds its evidence to the first one's."""
+def _merged(findings: list[tuple[str, Finding]]) -> list[Finding]:
+    """One finding for a remedy: a later rule with the same one adds its evidence to the first one's."""
     found: dict[str, Finding] = {}
-    for finding in findings:
-        first = found.setdefault(finding.variant or finding.id, finding)
+    for remedy, finding in findings:
+        first = found.setdefault(remedy, finding)
         if first is not finding:
             more = (*first.evidence, *(f"{finding.id}: {text}" for text in finding.evidence))
-            found[finding.variant] = first.model_copy(update={"evidence": more})
+            found[remedy] = first.model_copy(update={"evidence": more})
     return list(found.values())
 
 
@@ -203,6 +203,12 @@ def _headline(findings: list[Finding], s: Signals) -> str:
 
 
 def _notices(s: Signals) -> list[str]:
-    if s.noise is not None or s.step_ms is None:
-        return []
-    return [f"How much steps scatter was not recorded; {percent(_UNKNOWN_NOISE)} is assumed."]
+    told = []
+    if s.left_out_ms is not None:
+        told.append(
+            f"A recorded step of {s.left_out_ms:,.0f} ms is left out, since it took more than three times as long as "
+            "any other: it compiled, evaluated, saved or started workers."
+        )
+    if s.noise is None and s.step_ms is not None:
+        told.append(f"How much steps scatter was not recorded; {percent(_UNKNOWN_NOISE)} is assumed.")
+    return told

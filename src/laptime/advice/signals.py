@@ -51,7 +51,8 @@ class Signals:
         updates: the optimizer's update as it is and fused, timed by itself.
         shorter: forward and backward as they are and in bf16, timed by themselves.
         trained: forward and backward of training at two batch sizes, timed by themselves.
-        trace_steps: how many steps the trace's means rest on.
+        devices: how many worked in the trace's one process.
+        trace_steps: how many steps the trace's means rest on; `left_out_ms`: one more that is none of their kind.
         unused_graph: operators that autograd recorded for a backward which never came.
         rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
         rank_own_ms: by rank, what it takes less its waiting for others in the exchange, all parts of a step.
@@ -119,6 +120,8 @@ class Signals:
     shorter: PrecisionRecord | None = None
     trained: tuple[PassRecord, ...] | None = None
     trace_steps: int | None = None
+    left_out_ms: float | None = None
+    devices: int | None = None
     operators: tuple[OperatorRow, ...] | None = None
     kernels: KernelStats | None = None
     copies: tuple[CopyRow, ...] | None = None

@@ -64,6 +64,8 @@ def read_subject(subject: str) -> Subject:
         TrackingError: the tracking store refuses a run id.
     """
     path = Path(subject)
+    if path.exists() and not path.is_dir() and not path.is_file():
+        raise UsageError(f"{shorten(subject)} is no file but a pipe or a device: write the trace into a file first.")
     if path.is_dir():
         return _read_folder(path)
     if path.exists():

@@ -165,10 +165,13 @@ class TraceSummary(Readable):
         precision: the operands' type in which convolutions and matrix products spend most of their time (under TF32
             `fp32`, as the operands are); None where the trace does not say.
         steps: recorded steps, from `ProfilerStep` marks.
-        step_ms: on the host's clock. Where a GPU's host runs ahead and waits in one step for all, `step_mean_ms` is the
-            step, and this is not.
+        step_ms: on the host's clock. Where a GPU's host runs ahead and waits in one step for all, or behind them all,
+            `step_mean_ms` is the step, and this is not.
+        step_mean_ms: of the marked steps; where a GPU did what they launched behind them, of the time that it took.
         device_step_ms: on the GPU's own clock, from the first kernel that a step launched to that of the next; None on
             a CPU, and where no two steps in a row have kernels.
+        compute_ms: what single steps take beside the data wait that nothing hides, of a GPU on its own clock;
+            `wait_ms`: that wait. None where the GPU's clock is, and of older summaries.
         attribution_ms: a step by category, see CATEGORIES; adds up to the mean step.
         regions_ms: host time of the named regions `data`, `forward`, `backward`, `optimizer`, where they are recorded.
         elementwise_calls: small element-wise operators in a step, which a compiler would fuse; None where not known.
@@ -177,6 +180,9 @@ class TraceSummary(Readable):
         optimizer_calls: operators or kernels that it took in a step.
         gc_ms: Python's garbage collector; None where not recorded.
         unused_graph: None where the trace has no numbers of autograd's nodes, or no backward, and of older summaries.
+        left_out_ms: a recorded step that is in none of the numbers, since it took several times as long as any other.
+        devices: how many worked in the trace; the numbers are of the one with most kernels. 0 on a CPU, and of older
+            summaries.
         rank, world: of a distributed trace.
         missing: what the trace does not hold, so that rules that need it abstain: `shapes`, `stacks`, `memory`,
             `regions`, `data` (neither a DataLoader's mark nor a region of that name), `device`.
@@ -193,6 +199,8 @@ class TraceSummary(Readable):
     step_ms: Quartiles
     step_mean_ms: float
     device_step_ms: Quartiles | None = None
+    compute_ms: Quartiles | None = None
+    wait_ms: Quartiles | None = None
     attribution_ms: dict[str, float] = Field(default_factory=dict)
     regions_ms: dict[str, float] = Field(default_factory=dict)
     operators: tuple[OperatorRow, ...] = ()
@@ -206,6 +214,8 @@ class TraceSummary(Readable):
     optimizer_calls: float | None = None
     gc_ms: float | None = None
     unused_graph: UnusedGraph | None = None
+    left_out_ms: float | None = None
+    devices: int = 0
     rank: int | None = None
     world: int | None = None
     missing: tuple[str, ...] = ()

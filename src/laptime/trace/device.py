@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal, cast
 
-from laptime.records import CopyRow, KernelStats, Quartiles
+from laptime.records import CopyRow, KernelStats
 from laptime.trace.attribution import waiting_for_data
 from laptime.trace.collectives import is_collective
 from laptime.trace.events import COPY, KERNEL, WAY, Event
@@ -47,6 +47,7 @@ class Device:
         kernel_us: of each kernel, four bytes each: the one thing here that grows with the trace's kernels.
         graphed: kernels that a recorded graph launched.
         begins: where the first kernel of each step begins, by the number of the step that launched it.
+        waited: where the device stood idle while the host fetched, in order.
         updates: from the first kernel to the last that an optimizer's step launched, by number of the step.
     """
 
@@ -60,18 +61,20 @@ class Device:
     layout_us: float = 0.0
     graphed: int = 0
     begins: dict[int, float] = field(default_factory=dict)
+    waited: list[Span] = field(default_factory=list)
     copies: dict[CopyKey, Copies] = field(default_factory=lambda: defaultdict(Copies))
     updates: dict[int, Span] = field(default_factory=dict)
     optimizer_kernels: int = 0
 
     def add(self, step: Step) -> None:
-        self.launches.add(step)
         rows = step.device
         busy = merge(((r.begin, r.end) for r in rows), step.begin, step.end)
         idle = gaps(busy, step.begin, step.end)
         self.busy_us += length(busy)
         self.idle_us += length(idle)
-        explained = merge([*self.syncs.add(step, busy), *waiting_for_data(step)])
+        fetching = waiting_for_data(step)
+        self.waited += subtract(fetching, busy)
+        explained = merge([*self.syncs.add(step, busy), *fetching])
         self.unexplained_us += length(subtract(idle, explained))
         for row in rows:
             if row.begin < step.since:
@@ -123,10 +126,20 @@ class Device:
         """From the first kernel of each optimizer's step to its last, idle time between them included."""
         return length(self.updates.values())
 
-    def step_ms(self) -> Quartiles | None:
+    def steps(self) -> list[Span]:
         """Steps on the device's own clock, from the first kernel of one to that of the next."""
-        times = [self.begins[n + 1] - begin for n, begin in self.begins.items() if n + 1 in self.begins]
-        return Quartiles.of([us / 1e3 for us in times]) if times else None
+        return [(self.begins[n], self.begins[n + 1]) for n in sorted(self.begins) if n + 1 in self.begins]
+
+    def computing_us(self) -> list[float]:
+        """What each of those steps takes beside its wait for data."""
+        steps, at, times = self.steps(), 0, []
+        left = subtract(steps, merge(self.waited))
+        for _, end in steps:
+            first = at
+            while at < len(left) and left[at][0] < end:
+                at += 1
+            times.append(length(left[first:at]))
+        return times
 
     def kernels(self, steps: int) -> KernelStats:
         count = len(self.kernel_us)

@@ -22,6 +22,11 @@ _KINDS = {
     "python_function": FRAME,
     "cuda_runtime": RUNTIME,
     "cuda_driver": RUNTIME,
+    "xpu_runtime": RUNTIME,
+    "xpu_driver": RUNTIME,
+    "mtia_runtime": RUNTIME,
+    "privateuse1_runtime": RUNTIME,
+    "privateuse1_driver": RUNTIME,
     "Runtime": RUNTIME,
     "kernel": KERNEL,
     "Kernel": KERNEL,
@@ -199,6 +204,7 @@ def is_users(path: str) -> bool:
 
     The profiler cuts the search path off (`torch/nn/modules/conv.py`, `contextlib.py`, `train.py`).
     """
+    path = path.replace("\\", "/")
     if not path or path[0] == "<" or "-packages/" in path or "/lib/python3" in path:
         return False
     return path.removeprefix("./").partition("/")[0].removesuffix(".py") not in _LIBRARIES

@@ -6,11 +6,12 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from laptime.trace.events import FILLS, OP, RUNTIME, Event
-from laptime.trace.nest import Node
-from laptime.trace.steps import Places, Step
+from laptime.trace.nest import NO_STEP, Node
+from laptime.trace.steps import TOUCHING_US, Places, Step
 
-# The host may run that many steps ahead of the device before a kernel's launch is forgotten.
-AHEAD = 4
+# The host may run that many steps ahead of the device before a kernel's launch is forgotten: so many of long steps, of
+# which each holds thousands of calls, and of short ones as many as the second says, or hold that many calls together.
+AHEAD, MOST_AHEAD, MOST_CALLS = 4, 32, 50_000
 _MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaMemset", "hipLaunch", "hipExtLaunch", "hipMemset")
 # A fill lies directly before its move, or with a change of type or view between.
@@ -25,22 +26,27 @@ class Launches:
     the host is in another region.
     """
 
-    by_correlation: deque[dict[int, Node]] = field(default_factory=lambda: deque(maxlen=AHEAD))
-    by_external: deque[dict[int, Node]] = field(default_factory=lambda: deque(maxlen=AHEAD))
+    by_correlation: deque[dict[int, Node]] = field(default_factory=lambda: deque(maxlen=MOST_AHEAD))
+    by_external: deque[dict[int, Node]] = field(default_factory=lambda: deque(maxlen=MOST_AHEAD))
     steps: int = 0
 
     def add(self, step: Step) -> None:
-        self.steps += 1
+        # Not the next one where something lies between: no step lasts from the one to the other.
+        self.steps += 1 if step.begin - step.since <= TOUCHING_US else 2
         places, updates = step.places(), Places({"update": step.optimizer()})
         for node in step.nodes:
             node.region = places.at(node.event.begin)
-            node.step, node.update = self.steps, bool(updates.at(node.event.begin))
+            node.step = self.steps if node.event.begin >= step.begin else NO_STEP
+            node.update = bool(updates.at(node.event.begin))
         for node in fresh_moves(step):
             node.fresh = True
         calls = (n for n in step.nodes if n.event.kind == RUNTIME and n.event.correlation)
         self.by_correlation.appendleft({n.event.correlation: n for n in calls})
         ops = (n for n in step.nodes if n.event.kind == OP and n.event.external)
         self.by_external.appendleft({n.event.external: n for n in ops})
+        for known in (self.by_correlation, self.by_external):
+            while len(known) > AHEAD and sum(map(len, known)) > MOST_CALLS:
+                known.pop()
 
     def call(self, row: Event) -> Node | None:
         """The runtime's call behind an event of the device."""

@@ -10,6 +10,7 @@ from laptime.trace.events import FRAME, OP, Event
 
 # Times are written to the nanosecond, so that a callee may seem to end that much after its caller.
 _ROUNDING_US = 0.0015
+NO_STEP = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +24,7 @@ class Node:
         inner_us: time in operators that it calls.
         heaviest: that of them which takes longest.
         region: where it lies in its step; empty outside of any and before `Launches` has seen it.
-        step: number of the step it lies in, from 1; 0 before `Launches` has seen it.
+        step: number of the step it lies in, from 1; NO_STEP between steps and before `Launches` has seen it.
         update: whether it lies in the step's optimizer.
         fresh: whether it moves what the host filled just before.
         frame: the nearest Python frame around it that has a line of the user's.
@@ -36,7 +37,7 @@ class Node:
     inner_us: float = 0.0
     heaviest: Node | None = field(default=None, repr=False)
     region: str = ""
-    step: int = 0
+    step: int = NO_STEP
     update: bool = False
     fresh: bool = False
     frame: Node | None = field(default=None, repr=False)

@@ -25,6 +25,8 @@ CHUNK = 1 << 20
 BATCH = 1 << 13
 # No value of a trace comes near: what can't be decoded within this much text is not JSON.
 LONGEST_VALUE = 32 << 20
+# Longer than any word or number of JSON, which the end of a chunk may cut.
+_LONGEST_WORD = 64
 RECORD_IT = (
     "record it with torch.profiler.profile(schedule=torch.profiler.schedule(..., repeat=1)), prof.step() after each "
     "step and export_chrome_trace"
@@ -36,9 +38,19 @@ Told = Callable[[str, float], None]
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 # Where an event ends and another begins; in a string or a list within an event it may look like that, too.
 _BORDER = re.compile(r"\}(?=[ \t\r\n]*,[ \t\r\n]*\{)")
+# What Windows' paths may hold where whoever wrote them did not escape their backslashes, as torch once did not.
+# One that ends the text so far may go on behind it.
+_ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})|\\(?=(?s:.{5}))')
+_LAST_ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
+_PACKED = {
+    b"PK\x03\x04": "a zip archive",
+    b"\x28\xb5\x2f\xfd": "packed by zstd",
+    b"BZh": "packed by bzip2",
+    b"\xfd7zXZ": "packed by xz",
+}
+_TAR = (257, b"ustar")
 _FOREIGN = {
     b"SQLite format 3": "an SQLite file, as nsys exports",
-    b"PK\x03\x04": "a zip archive",
     b"\x80\x04": "a Python pickle (a memory snapshot?)",
     b"NSYS": "an nsys report",
     b"\x0a": "no text (a Perfetto or nsys trace?)",
@@ -92,13 +104,20 @@ class TraceFile:
 
     def _look(self, stream: IO[bytes]) -> None:
         """Refuses what its first bytes tell to be another thing."""
-        head = stream.read(256)
+        head = stream.read(512)
         if not head:
             raise DataError(f"the trace {self._name} is empty: {RECORD_IT}.")
         stream.seek(0)
         start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
         if start in (b"{", b"["):
             return
+        packed = next((what for magic, what in _PACKED.items() if head.startswith(magic)), "")
+        if head.startswith(_TAR[1], _TAR[0]):
+            packed = "a tar archive"
+        if packed:
+            raise DataError(
+                f"{self._name} is {packed}: unpack it and give the trace that is in it (.json, or packed by gzip)."
+            )
         foreign = (what for magic, what in _FOREIGN.items() if head.startswith(magic))
         raise self.no_trace(next(foreign, "something that is not JSON"))
 
@@ -106,6 +125,14 @@ class TraceFile:
         return DataError(
             f"the trace {self._name} is cut off after {self.events} events ({self.mib:.1f} MiB of text): the recording "
             "died or the copy is not whole; copy it again, or record again and let export_chrome_trace finish."
+        )
+
+    def broken(self) -> DataError:
+        if self.events == 0 and not self.meta:
+            return self.no_trace("something that is not JSON")
+        return DataError(
+            f"the trace {self._name} is broken JSON after event {self.events}, within its first {self.mib:.1f} MiB of "
+            "text: what wrote or changed it left something there that is none; export it again."
         )
 
     def no_trace(self, found: str) -> DataError:
@@ -207,16 +234,35 @@ class _Scanner:
                 value, end = self.decode(self.window, self.at)
             except RecursionError:
                 raise self.file.no_trace(f"JSON nested too deep after event {self.file.events}") from None
-            except ValueError:
-                if len(self.window) - self.at > LONGEST_VALUE:
-                    raise self.file.no_trace(f"broken JSON after event {self.file.events}") from None
-                if not self._more():
+            except json.JSONDecodeError as error:
+                if not (self._escaped(error) or self._goes_on(error)):
                     raise self._ended() from None
                 continue
+            except ValueError:  # digits without end
+                raise self.file.broken() from None
             # A number that reaches the window's end may go on behind it.
             if end < len(self.window) or not self._more():
                 self.at = end
                 return value
+
+    def _escaped(self, error: json.JSONDecodeError) -> bool:
+        """Escapes backslashes that nobody did, where one is why decoding failed; whether there were any."""
+        if not error.msg.startswith("Invalid \\"):
+            return False
+        escape, text = _LAST_ESCAPE if self.ended else _ESCAPE, self.window[self.at :]
+        fixed = escape.sub(lambda found: found[0] if found[1] else r"\\", text)
+        self.window = self.window[: self.at] + fixed
+        return fixed != text
+
+    def _goes_on(self, error: json.JSONDecodeError) -> bool:
+        """Reads more where a value may go on behind the window; whether there was any.
+
+        What is wrong with text behind it does not get better with more; that a string does not end may.
+        """
+        wrong = not error.msg.startswith("Unterminated") and len(self.window) - error.pos > _LONGEST_WORD
+        if wrong or len(self.window) - self.at > LONGEST_VALUE:
+            raise self.file.broken() from None
+        return self._more() or self._escaped(error)
 
     def _ended(self) -> DataError:
         if self.file.events == 0 and not self.file.meta:

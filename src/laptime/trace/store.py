@@ -5,9 +5,11 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from laptime.errors import DataError
 from laptime.trace.events import Event
@@ -57,22 +59,37 @@ class Store:
         self._spill()
         self._asked("CREATE INDEX by_time ON rows (begin, dur DESC)")
 
+    def drop(self, lanes: Collection[str]) -> None:
+        """Forgets the rows of some threads or streams; after `close`."""
+        if self._file is None:
+            self._rows = [row for row in self._rows if row.lane not in lanes]
+            return
+        for lane in lanes:
+            self._asked("DELETE FROM rows WHERE lane = ?", (lane,))
+
     def between(self, begin: float, end: float) -> list[Event]:
         """Rows that begin in [begin, end), by time; of equal beginnings the longest first."""
         if self._file is None:
             start = bisect_left(self._rows, begin, key=attrgetter("begin"))
             return self._rows[start : bisect_left(self._rows, end, key=attrgetter("begin"))]
+        return list(self._shared(self._asked(_BETWEEN, (begin, end))))
+
+    def since(self, begin: float) -> Iterator[Event]:
+        """Yields the rows that begin at a moment or later, in the same order."""
+        if self._file is None:
+            yield from self._rows[bisect_left(self._rows, begin, key=attrgetter("begin")) :]
+        else:
+            yield from self._shared(self._asked(_BETWEEN, (begin, float("inf"))))
+
+    def _shared(self, found: Iterable[Any]) -> Iterator[Event]:
+        """Rows out of the file, whose strings are held once."""
         share = self._strings.setdefault
-        return [
-            Event(
+        for b, d, kind, lane, external, correlation, name, shapes, dtype, window, size, sequence in found:
+            yield Event(
                 *(b, d, kind, share(lane, lane), external, correlation),
                 *(share(name, name), share(shapes, shapes), share(dtype, dtype), share(window, window)),
                 *(size, sequence),
             )
-            for b, d, kind, lane, external, correlation, name, shapes, dtype, window, size, sequence in self._asked(
-                _BETWEEN, (begin, end)
-            )
-        ]
 
     def _spill(self) -> None:
         if self._file is None:
@@ -89,7 +106,7 @@ class Store:
         self._asked("COMMIT")
         self._rows.clear()
 
-    def _asked(self, statement: str, values: tuple[float, ...] = ()) -> sqlite3.Cursor:
+    def _asked(self, statement: str, values: tuple[float | str, ...] = ()) -> sqlite3.Cursor:
         if self._file is None:
             raise RuntimeError("no rows were written to a file")
         try:

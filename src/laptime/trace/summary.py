@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,16 +18,17 @@ from laptime.trace.collectives import Collectives
 from laptime.trace.device import Device
 from laptime.trace.events import DEVICE, NOTE, RUNTIME, Event, Reducer, is_step
 from laptime.trace.gradients import Gradients
-from laptime.trace.intervals import length
+from laptime.trace.intervals import Span, length
 from laptime.trace.operators import Operators
 from laptime.trace.reader import Told, TraceFile, untold
-from laptime.trace.steps import Step, read_steps
+from laptime.trace.refusals import no_steps, nothing_of_torch
+from laptime.trace.steps import TOUCHING_US, Step, device_window, odd_one, read_steps
 from laptime.trace.store import IN_MEMORY, Store
 
 GC = "Python GC"
+# Operators that no CPU has.
+_ON_GPU = re.compile(r"cudnn|miopen|_(flash|efficient|cudnn)_attention_(forward|backward)$")
 ADDING_UP = "adding up steps"
-# Steps end where the next begins, to within the rounding of their times.
-_TOUCHING_US = 1.0
 
 
 def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> TraceSummary:
@@ -45,32 +47,21 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
     file, reducer = TraceFile(path, told), Reducer()
     with Store(in_memory) as store:
         with _uncollected():
-            marks, kinds = _fill(store, file, reducer)
+            marks, kinds, streams = _fill(store, file, reducer)
         if not kinds:
-            raise _nothing(file)
+            raise nothing_of_torch(file)
         if not marks:
-            raise DataError(
-                f"the trace {shorten(str(path))} has {file.events} events but no steps (no ProfilerStep mark): pass "
-                "schedule=torch.profiler.schedule(wait=1, warmup=2, active=5, repeat=1) to the profiler and call "
-                "prof.step() after each training step."
-            )
-        marks = _one_after_another(marks, path)
-        totals = Totals(on_device=bool(DEVICE & kinds.keys()))
-        for done, step in enumerate(read_steps(store, marks), start=1):
+            raise no_steps(file, kinds)
+        marks, devices = _one_after_another(marks, path), _one_device(store, streams)
+        odd = odd_one(store, marks)
+        marks = [mark for mark in marks if mark is not odd]
+        on_device = bool(DEVICE & kinds.keys())
+        totals = Totals(on_device, device_window(store, marks) if on_device else None)
+        for done, step in enumerate(read_steps(store, marks, totals.until), start=1):
             totals.add(step)
-            told(ADDING_UP, done / len(marks))
-    return _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
-
-
-def _nothing(file: TraceFile) -> DataError:
-    """What to say of a file without events that torch records."""
-    if "schemaVersion" not in file.meta:
-        return file.no_trace("a trace of another tool, without events that torch records")
-    return DataError(
-        f"the trace {shorten(str(file.path))} holds none of torch's events: it was exported when the profiler's "
-        "schedule had begun another cycle, or recorded none; pass repeat=1 to torch.profiler.schedule, or export in "
-        "on_trace_ready."
-    )
+            told(ADDING_UP, min(1.0, done / len(marks)))
+    found = _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
+    return found.model_copy(update={"left_out_ms": odd.dur / 1e3 if odd else None, "devices": devices})
 
 
 def _one_after_another(marks: list[Event], path: Path) -> list[Event]:
@@ -87,7 +78,7 @@ def _one_after_another(marks: list[Event], path: Path) -> list[Event]:
         )
     kept: list[Event] = []
     for mark in sorted(marks, key=lambda m: (m.end, -m.begin)):
-        if not kept or mark.begin >= kept[-1].end - _TOUCHING_US:
+        if not kept or mark.begin >= kept[-1].end - TOUCHING_US:
             kept.append(mark)
     return kept
 
@@ -104,29 +95,59 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event], Counter[int]]:
-    """Moves the file's rows into the store; returns the marks of steps apart, and how many rows of each kind."""
+def _one_device(store: Store, streams: Counter[str]) -> int:
+    """Keeps the rows of the device with most kernels: the times of several at once are no parts of one step.
+
+    Returns:
+        how many devices there were; a stream's name begins with its device's.
+    """
+    kernels: Counter[str] = Counter()
+    for lane, count in streams.items():
+        kernels[lane.partition("/")[0]] += count
+    if len(kernels) > 1:
+        main = max(kernels, key=lambda device: (kernels[device], device))
+        store.drop([lane for lane in streams if lane.partition("/")[0] != main])
+    return len(kernels)
+
+
+def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event], Counter[int], Counter[str]]:
+    """Moves the file's rows into the store.
+
+    Returns:
+        the marks of steps apart, how many rows of each kind, and how many of each stream of a device.
+    """
     marks: list[Event] = []
     kinds: Counter[int] = Counter()
+    streams: Counter[str] = Counter()
     for raw in file.read():
         row = reducer.row(raw)
         if row is None:
             continue
         kinds[row.kind] += 1
+        if row.kind in DEVICE:
+            streams[row.lane] += 1
         if is_step(row):
             marks.append(row)
         else:
             store.add(row)
     store.close()
-    return marks, kinds
+    return marks, kinds, streams
 
 
 @dataclass
 class Totals:
-    """Sums over steps, in microseconds."""
+    """Sums over steps, in microseconds.
+
+    Attributes:
+        window: where the device does what the steps launched, where that is another time than theirs.
+        counted_us: the time that is shared out: of the steps, or of that window.
+    """
 
     on_device: bool
+    window: Span | None = None
+    counted_us: float = 0.0
     steps_us: list[float] = field(default_factory=list)
+    waits_us: list[float] = field(default_factory=list)
     shares: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     regions: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     operators: Operators = field(default_factory=Operators)
@@ -140,20 +161,41 @@ class Totals:
         self.device = Device(self.operators) if self.on_device else None
         self.collectives = Collectives(self.on_device)
 
+    @property
+    def until(self) -> float:
+        """Until when the device works for the steps, where it is behind them."""
+        return self.window[1] if self.window else float("-inf")
+
     def add(self, step: Step) -> None:
-        self.steps_us.append(step.end - step.begin)
-        for category, share in attribute(step, self.on_device).items():
+        if step.marked:
+            self._host(step)
+        seen = step.within(self.window)
+        self.counted_us += seen.end - seen.begin
+        shares = attribute(seen, self.on_device)
+        self.waits_us.append(shares["data_loading"])
+        for category, share in shares.items():
             self.shares[category] += share
+        self.collectives.add(seen)
+        if self.device is not None:
+            self.device.add(seen)
+
+    def _host(self, step: Step) -> None:
+        self.steps_us.append(step.end - step.begin)
         for name, spans in step.regions.items():
             self.regions[name] += length(spans)
         self.operators.add(step)
         self.gradients.add(step)
-        self.collectives.add(step)
         if self.device is not None:
-            self.device.add(step)
+            self.device.launches.add(step)
         self._optimizer(step)
         self.gc_us += length(step.notes(GC))
         self.gc_seen |= any(row.kind == NOTE and row.name == GC for row in step.rows)
+
+    def clocked(self) -> tuple[list[float], list[float]]:
+        """Steps and what they take beside their wait for data: of a device by its own clock, none where it has none."""
+        if self.device is None:
+            return self.steps_us, [us - wait for us, wait in zip(self.steps_us, self.waits_us, strict=True)]
+        return [end - begin for begin, end in self.device.steps()], self.device.computing_us()
 
     def _optimizer(self, step: Step) -> None:
         spans = step.optimizer()
@@ -169,7 +211,7 @@ class Totals:
 
 
 def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[str, ...]) -> TraceSummary:
-    steps = len(totals.steps_us)
+    steps, (clocked, computing) = len(totals.steps_us), totals.clocked()
     per_step = 1.0 / steps / 1e3
     device, operators = totals.device, totals.operators
     optimizer_us, optimizer_calls = totals.optimizer()
@@ -184,8 +226,10 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
         torch=str(meta.get("torch_version", meta.get("pytorch_version", ""))),
         steps=steps,
         step_ms=Quartiles.of([us / 1e3 for us in totals.steps_us]),
-        device_step_ms=device.step_ms() if device is not None else None,
-        step_mean_ms=sum(totals.steps_us) * per_step,
+        device_step_ms=_quartiles(clocked) if device is not None else None,
+        compute_ms=_quartiles(computing),
+        wait_ms=_quartiles([us - beside for us, beside in zip(clocked, computing, strict=True)]),
+        step_mean_ms=totals.counted_us * per_step,
         attribution_ms={name: us * per_step for name, us in totals.shares.items()},
         regions_ms={name: us * per_step for name, us in totals.regions.items()},
         operators=operators.rows(steps),
@@ -206,16 +250,21 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
 
 
 def _missing(reducer: Reducer, kinds: Counter[int], totals: Totals) -> tuple[str, ...]:
-    """What the trace does not hold; `device` where the runtime was called and none of its kernels were recorded."""
+    """What the trace does not hold; `device` where a GPU worked and none of its kernels were recorded."""
+    launched = bool(kinds[RUNTIME]) or any(_ON_GPU.search(key[0]) for key, _ in totals.operators.groups)
     absent = {
         "shapes": "shapes" not in reducer.holds,
         "stacks": "stacks" not in reducer.holds,
         "memory": "memory" not in reducer.holds,
         "regions": not totals.regions,
         "data": "data" not in totals.regions,
-        "device": bool(kinds[RUNTIME]) and not totals.on_device,
+        "device": launched and not totals.on_device,
     }
     return tuple(name for name, is_absent in absent.items() if is_absent)
+
+
+def _quartiles(times_us: list[float]) -> Quartiles | None:
+    return Quartiles.of([us / 1e3 for us in times_us]) if times_us else None
 
 
 def _gpu(meta: dict[str, Any]) -> dict[str, Any]:

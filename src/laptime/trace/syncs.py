@@ -15,7 +15,7 @@ from laptime.trace.steps import Step
 
 _WAITING = (
     "cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize cudaMemcpy cuStreamSynchronize cuCtxSynchronize "
-    "cuEventSynchronize hipStreamSynchronize hipDeviceSynchronize hipEventSynchronize hipMemcpy"
+    "cuEventSynchronize hipStreamSynchronize hipDeviceSynchronize hipEventSynchronize hipMemcpy hipMemcpyWithStream"
 )
 _CALLS = frozenset(_WAITING.split())
 # Operators by which a user asks for a value; the outermost of them names the wait.
@@ -51,11 +51,13 @@ class Syncs:
         """
         waits = [n for n in step.runtime if n.event.name in _CALLS]
         explained = list(self._settle(step, waits, busy))
-        ways = _ways(step)
+        copies = _copies(step)
         for place, node in enumerate(waits):
-            key = (*named(node), ways.get(id(node.op), ""))
+            way, call_us = copies.get(id(node.op), ("", 0.0))
+            copies[id(node.op)] = way, 0.0
+            key = (*named(node), way)
             self.calls[key] += 1
-            self.wait_us[key] += node.event.dur
+            self.wait_us[key] += node.event.dur + call_us
             explained.append((node.event.begin, node.event.end))
             until = waits[place + 1].event.begin if place + 1 < len(waits) else step.end
             begin, end = _idle_after(node.event.end, until, busy)
@@ -91,11 +93,18 @@ class Syncs:
         )
 
 
-def _ways(step: Step) -> dict[int, str]:
-    """Which way a step's copies went, by the identity of the innermost operator that launched them."""
+def _copies(step: Step) -> dict[int, tuple[str, float]]:
+    """Which way a step's copies went, by the identity of the innermost operator that launched them.
+
+    With the time of the call, in which the host waits, too, where it is none of those for waiting.
+    """
     calls = {n.event.correlation: n for n in step.runtime if n.event.correlation and n.op is not None}
     found = ((calls.get(row.correlation), WAY.match(row.name)) for row in step.device if row.kind == COPY)
-    return {id(call.op): way[1] for call, way in found if call is not None and way is not None}
+    return {
+        id(call.op): (way[1], 0.0 if call.event.name in _CALLS else call.event.dur)
+        for call, way in found
+        if call is not None and way is not None
+    }
 
 
 def named(call: Node) -> tuple[str, str]:

@@ -62,10 +62,10 @@ def short(trace: Trace, at: float) -> None:
 
 def read(trace: Trace, at: float) -> None:
     """A value that the host waits for, and a device without work until the host has gone on."""
-    trace.line("<built-in method item of Tensor object at 0x7f00>", at + 700, 90, "train.py:31")
-    trace.op("aten::item", at + 701, 88)
-    trace.op("aten::_local_scalar_dense", at + 702, 86)
-    trace.wait(at + 705, 80)
+    trace.line("<built-in method item of Tensor object at 0x7f00>", at + 460, 330, "train.py:31")
+    trace.op("aten::item", at + 461, 328)
+    trace.op("aten::_local_scalar_dense", at + 462, 326)
+    trace.wait(at + 465, 320)
 
 
 def reduced(exposed: bool, nelems: int = 1 << 22, calls: int = 1) -> Part:
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[tuple[Part, ...], tuple[Part, ...], tuple[float, float]]]
         (0.16, 0.4),
     ),
     "created-on-cpu": ((filled, WHOLE), (copied("Pinned", beside=True), WHOLE), (0.1, 0.15)),
-    "synchronisation": ((computed(end=700), read), (computed(end=700),), (0.15, 0.45)),
+    "synchronisation": ((computed(end=700, kernels=2), read), (computed(end=700),), (0.16, 0.32)),
     "launch-bound": ((fetched, short), (fetched, WHOLE), (0.4, 0.85)),
     "communication": ((computed(end=590), reduced(True)), (WHOLE, reduced(False)), (0.12, 0.4)),
     "small-messages": (
@@ -150,6 +150,45 @@ def test_a_trace_with_it_has_the_finding_and_its_gain(name: str, tmp_path: Path)
 @pytest.mark.parametrize("name", CASES)
 def test_put_right_it_has_none(name: str, tmp_path: Path) -> None:
     assert name not in findings(CASES[name][1], tmp_path)
+
+
+def test_one_remedy_is_one_finding_on_a_trace_too(tmp_path: Path) -> None:
+    found = findings(CASES["channels-last"][0], tmp_path)
+    assert not [name for name in found if name.startswith("hot-operator")]
+    assert any(text.startswith("hot-operator/") for text in found["channels-last"].evidence)
+
+
+@pytest.mark.parametrize(("asks", "code"), [("aten::item", "detach"), ("aten::nonzero", "torch.where")])
+def test_a_wait_for_a_size_has_a_remedy_of_its_own(asks: str, code: str, tmp_path: Path) -> None:
+    def asked(trace: Trace, at: float) -> None:
+        trace.op(asks, at + 461, 328)
+        trace.wait(at + 465, 320)
+
+    assert code in findings((computed(end=700, kernels=2), asked), tmp_path)["synchronisation"].command
+
+
+def test_what_the_host_does_after_a_short_wait_does_not_go_with_it(tmp_path: Path) -> None:
+    """Such as fetching a batch that the trace does not mark."""
+
+    def asked(trace: Trace, at: float) -> None:
+        trace.op("aten::item", at + 301, 40)
+        trace.wait(at + 305, 30)
+
+    found = findings((computed(end=300, kernels=1), asked), tmp_path)
+    assert "synchronisation" not in found
+
+
+def test_several_devices_in_one_process_are_told(tmp_path: Path) -> None:
+    def other(trace: Trace, at: float) -> None:
+        trace.device("kernel", "gemm", at + 300, 100)
+        trace.events[-1]["pid"] = 1
+
+    trace = Trace()
+    trace.step(3, 0, 1000)
+    WHOLE(trace, 0)
+    other(trace, 0)
+    (said,) = (n for n in advise(None, summarize(trace.write(tmp_path / "t.json"))).notices if "DataParallel" in n)
+    assert said.startswith("2 devices work in this process")
 
 
 @pytest.mark.parametrize(("name", "line"), [("synchronisation", "train.py:31"), ("pinned-copies", "train.py:12")])

@@ -23,7 +23,8 @@ def advised(folder: Path, types: list[str] | None, major: int | None = 8, device
         at = 1000.0 * number
         trace.step(number, at, 1000)
         inputs: dict[str, Any] = {"Input Dims": _DIMS} | ({"Input type": types} if types else {})
-        conv = trace.op("aten::cudnn_convolution", at + 10, 600 if not device else 10, **inputs)
+        name = "aten::cudnn_convolution" if device else "aten::mkldnn_convolution"
+        conv = trace.op(name, at + 10, 600 if not device else 10, **inputs)
         added = trace.op("aten::add", at + 650, 300 if not device else 10, **{"Input Dims": [[64, 64], [64, 64]]})
         if device:
             trace.launch(conv, at + 12, at + 20, 600)

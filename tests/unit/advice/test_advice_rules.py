@@ -193,6 +193,7 @@ def test_a_hot_operator_comes_with_what_has_helped():
     said = " ".join(found.evidence)
     assert found.remedy == "dead-taps"
     assert all(word in said for word in ("taps", "products", "bf16", "three quarters", "half as many", "ten times"))
+    assert answer("hot-operator", cpu(operators=(OperatorRow(name="c10d::allreduce_", self_ms=60.0),))) is None
     other = answer("hot-operator", cpu(operators=(OperatorRow(name="aten::sort", self_ms=60.0, calls=1),)))
     assert isinstance(other, Note)
     assert "bf16" not in other.text

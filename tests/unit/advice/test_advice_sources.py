@@ -183,3 +183,8 @@ def test_many_steps_of_several_epochs_tell_more_than_their_scatter():
     assert noise(1.0, 1.1, 1.0, 1.1) == pytest.approx(2 * 0.05774 / 4**0.5 / 1.05, rel=0.01)  # but they drift
     assert noise(1.0, 2.0) == pytest.approx(0.25)
     assert noise(1.0, 1.0, steps=4) == pytest.approx(1.858 * 0.25 / 8**0.5, rel=0.01)
+
+
+def test_ranks_without_their_breakdowns_take_no_time_each():
+    many = record().model_copy(update={"ranks": 10**12})
+    assert signals_of(many).rank_compute_ms is None

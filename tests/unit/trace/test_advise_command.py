@@ -60,6 +60,11 @@ def test_several_variants_are_named(tmp_path):
         read_subject(str(tmp_path))
 
 
+def test_a_pipe_is_no_file():
+    with pytest.raises(UsageError, match="write the trace into a file"):
+        read_subject("/dev/null")
+
+
 def test_names_that_mean_nothing(tmp_path, trace):
     with pytest.raises(UsageError, match="neither a path nor an MLflow run id"):
         read_subject("nowhere")

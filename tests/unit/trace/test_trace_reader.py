@@ -134,6 +134,17 @@ def test_ids_sizes_and_names_that_no_file_holds_do_no_harm(tmp_path):
     assert summarize(path).operators[0].name == "aten::mm?"
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+def test_backslashes_that_nobody_escaped_are_read(tmp_path, monkeypatch, chunk):
+    """As torch wrote the paths of Windows."""
+    monkeypatch.setattr(reader, "CHUNK", chunk)
+    path = tmp_path / "t.json"
+    events = r'{"name": "C:\\Users\\me\\a.py(3): f"}, {"name": "C:\Users\me\a.py(3): f"}, {"name": "\u0041\"\d"}'
+    path.write_text(f'{{"schemaVersion": 1, "traceEvents": [{events}]}}')
+    names = [e["name"] for e in TraceFile(path).read()]
+    assert names == [r"C:\Users\me\a.py(3): f"] * 2 + [r'A"\d']
+
+
 def _said(path):
     with pytest.raises(DataError) as caught:
         summarize(path)
@@ -156,7 +167,12 @@ def _said(path):
         (b'{"traceEvents": [{"ph": "X", "cat": "FEE", "name": "f", "ts": 1, "dur": 2}]}', "another tool"),
         (b"\x0a\x12\x34\x08binary", "Perfetto"),
         (b"SQLite format 3\0", "nsys"),
-        (b"PK\x03\x04zip", "zip"),
+        (b"PK\x03\x04zip", "zip archive: unpack it"),
+        (b"\x28\xb5\x2f\xfdz", "zstd: unpack it"),
+        (b"BZh9", "bzip2"),
+        (b"\xfd7zXZ", "by xz"),
+        (b"t.json".ljust(257, b"\0") + b"ustar\0", "tar archive"),
+        (b'{"schemaVersion": 1, "traceEvents": [{"a": 1}, {"b": inf}' + b", {}" * 99, "broken JSON after event 1"),
         (b"\x80\x04\x95pickle", "pickle"),
         (b"\x1f\x8bbroken, and long enough", "damaged gzip"),
     ],
@@ -179,6 +195,9 @@ def test_a_trace_without_steps_says_how_to_mark_them(tmp_path):
     message = _said(trace.write(tmp_path / "t.json"))
     assert "1 events but no steps" in message
     assert "prof.step()" in message
+    trace.launch(1, 1, 2, 3)
+    trace.events = [e for e in trace.events if e["cat"] == "kernel"]
+    assert "ProfilerActivity.CPU" in _said(trace.write(tmp_path / "t.json"))
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.999])

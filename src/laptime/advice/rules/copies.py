@@ -15,6 +15,10 @@ _BESIDE = (0.5, 1.0)
 # In a short trace a single one is more than one in ten steps: it must come twice, or in every second step.
 _OFTEN, _TWICE = 0.5, 2
 _GB_S = 1.048576  # a MiB in a millisecond
+_KEPT = "total += loss.detach()  # instead of loss.item(); read `total` once after the epoch"
+# What the host waits for since it must know how many there are.
+_SIZES = ("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2")
+_OF_KNOWN_SIZE = "torch.where(mask, x, 0)  # instead of x[mask], nonzero or unique, whose sizes the host waits for"
 _MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
 
 
@@ -59,7 +63,7 @@ def _waited_for(s: Signals, step: float, locked: list[CopyRow]) -> Outcome:
         return None
     waits = [w for w in known(s.syncs, "the waits of a trace") if w.copies == "HtoD" and _is_often(w.calls, s)]
     copy, idle = _exposed(s, sum(r.ms for r in locked)), sum(w.idle_after_ms for w in waits)
-    stalled = min(copy + idle, step)
+    stalled = min(copy + min(idle, sum(w.wait_ms for w in waits)), step)
     if not waits or stalled < _LEAST_COPY * step:
         return None
     return Proposal(
@@ -76,12 +80,15 @@ def _waited_for(s: Signals, step: float, locked: list[CopyRow]) -> Outcome:
 
 
 def synchronisation(s: Signals) -> Outcome:
-    """The host reads a value in each step, and the device idles until it gets work again."""
+    """The host reads a value in each step, and the device idles until it gets work again.
+
+    Without the wait a step still takes what the host does beside it, so no more goes than the host waits.
+    """
     if s.device != "cuda":
         return None
     step, rows = known(s.step_ms, "the step's time"), known(s.syncs, "the waits of a trace")
     often = sorted((r for r in rows if _is_read(r, s)), key=lambda r: -r.idle_after_ms)
-    idle = min(sum(r.idle_after_ms for r in often), step)
+    idle = min(sum(r.idle_after_ms for r in often), sum(r.wait_ms for r in often), step)
     if idle <= 0:
         return None
     return Proposal(
@@ -95,7 +102,7 @@ def synchronisation(s: Signals) -> Outcome:
         (0.5 * idle, idle),
         0.7,
         remedy="no-reads" if s.reads else "",
-        code="total += loss.detach()  # instead of loss.item(); read `total` once after the epoch",
+        code=_OF_KNOWN_SIZE if often[0].name in _SIZES else _KEPT,
         klass="exact",
         lines=lines_of(*(r.source for r in often)),
     )

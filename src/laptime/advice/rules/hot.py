@@ -30,6 +30,8 @@ _PRODUCTS = (0.10, 0.40)
 _ROIS = (0.75, 0.9)
 _SMALLER = 0.75
 _ROI_ALIGN = "roi_align"
+# Waiting for other ranks is no operator's own code: see `communication`.
+_EXCHANGES = ("c10d::", "_c10d_functional::", "record_param_comms")
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ def hot_operator(s: Signals) -> Outcome:
     on_device = s.device == "cuda"
     by_name: dict[str, list[OperatorRow]] = {}
     for row in rows:
-        by_name.setdefault(row.name, []).append(row)
+        if not row.name.startswith(_EXCHANGES):
+            by_name.setdefault(row.name, []).append(row)
     name, hot = max(by_name.items(), key=lambda item: _spent(item[1], on_device), default=("", []))
     spent = _spent(hot, on_device)
     if spent < _LARGE_SHARE * step:
@@ -62,10 +65,8 @@ def hot_operator(s: Signals) -> Outcome:
     share = f"{name} alone takes {percent(spent / step)} of the step in its own code"
     first = next((w for w in ways if w.remedy), None)
     if first is None:
-        return Note(
-            f"{share}. No optimization is left for it here; what may help: {'; '.join(w.figures for w in ways)}.",
-            timed=True,
-        )
+        none_left = "What" if s.foreign else "No optimization is left for it here; what"
+        return Note(f"{share}. {none_left} may help: {'; '.join(w.figures for w in ways)}.", timed=True)
     return Proposal(
         f"hot-operator/{name.rpartition('::')[2]}",
         f"{share}: {first.text}.",

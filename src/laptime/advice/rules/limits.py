@@ -11,6 +11,7 @@ MOST_NOISE = 0.10
 # A run on all cores that has just ended leaves their number as load; anything above it is somebody else's.
 MOST_LOAD = 1.25
 _HELP = "What helps is a quieter machine, more epochs (--epochs) or, in a ladder, more rounds (--repeats)."
+_HELP_TRACE = "What helps is a quieter machine or more recorded steps (active=20 in the profiler's schedule)."
 _NEAR = 0.70
 _NO_WAIT = 0.02
 
@@ -23,7 +24,7 @@ def too_noisy(s: Signals) -> Outcome:
     if s.noise is not None and s.noise > MOST_NOISE:
         return Limit(
             f"The machine was too noisy to judge: steps scatter so that the middle one is known to within "
-            f"{percent(s.noise)} (at most {percent(MOST_NOISE)}){_waits_too(s)}. {_HELP}",
+            f"{percent(s.noise)} (at most {percent(MOST_NOISE)}){_waits_too(s)}. {_HELP_TRACE if s.foreign else _HELP}",
             0.0,
         )
     if _busy(s.load, s.cores):

@@ -101,6 +101,8 @@ def _unmeasured(s: Signals, step: float) -> Outcome:
         return Abstain(f"a GPU of compute capability {major} has no units for bf16")
     rows = [r for r in known(s.operators, "the operators of a trace") if is_matrix_work(r) and r.dtype in ("", "fp32")]
     work = spent(rows, on_device=True)
+    if s.kernels is not None:
+        work = min(work, s.kernels.busy_ms)  # those of two streams at once add up to more
     return Proposal(
         "precision",
         "Convolutions and matrix products run in fp32: let autocast run them in bf16.",

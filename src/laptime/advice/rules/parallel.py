@@ -96,6 +96,11 @@ def _unseen(late: float) -> str:
 
 def data_parallel(s: Signals) -> Outcome:
     """DataParallel copies the net in every step and gathers on one device."""
+    if s.foreign and (s.devices or 0) > 1:
+        return Note(
+            f"{s.devices} devices work in this process, and the numbers are of the busiest alone. Where that is "
+            "DataParallel, DistributedDataParallel (a process for each device) does without its copies of the net."
+        )
     if s.foreign or not s.has("dp"):
         return None
     return Note(

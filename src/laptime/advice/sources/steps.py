@@ -39,7 +39,8 @@ def steps_of(record: RunRecord) -> dict[str, Any]:
     if not broken:
         return _coarse(record, on_gpu)
     epochs = _by_rank(record) if record.ranks > 1 else []
-    ranks = [middle([_compute(epoch[place], on_gpu) for epoch in epochs]) for place in range(record.ranks)]
+    places = range(record.ranks if epochs else 0)
+    ranks = [middle([_compute(epoch[place], on_gpu) for epoch in epochs]) for place in places]
     return {
         "step_ms": middle([_step(b) for b in broken]),
         "noise": _noise(broken),
@@ -51,7 +52,7 @@ def steps_of(record: RunRecord) -> dict[str, Any]:
         "first_batch_s": middle([b.first_batch_s for b in broken]),
         "worker_start_s": middle([b.worker_start_s for b in broken]),
         "gc_ms": middle([b.gc_s * 1e3 / b.steps for b in broken if b.gc_s is not None and b.steps]),
-        "rank_compute_ms": None if None in ranks else tuple(r for r in ranks if r is not None),
+        "rank_compute_ms": None if not ranks or None in ranks else tuple(r for r in ranks if r is not None),
     }
 
 

@@ -16,15 +16,16 @@ _CLOSE = 0.05
 def with_trace(found: Signals, trace: TraceSummary) -> Signals:
     """Adds a trace; what the record says already stays, since those steps were not slowed by a profiler."""
     on_device = trace.device == "cuda" and "device" not in trace.missing
-    step = _step_ms(trace, on_device) if found.step_ms is None else found.step_ms
-    by = step / trace.step_mean_ms if trace.step_mean_ms > 0 else 1.0
+    step, by, split = _scale(trace, on_device, found.step_ms)
     # A GPU's run of which only the host was recorded: its operators' times are those of launching them.
     blind = found.device == "cuda" and not on_device
     said = {k: v for k, v in vars(found).items() if v is not None}
-    whole = replace(found, **{**_of_trace(trace, found.device, by, blind), **said, "step_ms": step})
+    whole = replace(found, **{**_of_trace(trace, found.device, by, blind), **split, **said, "step_ms": step})
     return replace(
         whole,
         trace_steps=trace.steps or None,
+        left_out_ms=trace.left_out_ms,
+        devices=trace.devices or None,
         operators=None if blind else _operators(trace, by),
         kernels=_scaled(trace.kernels, by, "busy_ms", "idle_ms", "unexplained_idle_ms", "layout_ms"),
         copies=tuple(_scaled(r, by, "ms") for r in trace.copies) if on_device else None,
@@ -37,10 +38,22 @@ def with_trace(found: Signals, trace: TraceSummary) -> Signals:
     )
 
 
-def _step_ms(trace: TraceSummary, on_device: bool) -> float:
-    """The mean, as all that a trace says; of a GPU by its own clock where it tells: its host may be steps ahead."""
-    clock = trace.device_step_ms if on_device else None
-    return trace.step_mean_ms if clock is None else clock.median
+def _scale(trace: TraceSummary, on_device: bool, counted_ms: float | None) -> tuple[float, float, dict[str, Any]]:
+    """The step, what a trace's other times are multiplied with, and what it says of the wait for data alone.
+
+    Of a trace alone the step is the middle of what steps take beside that wait, and the mean of it; where it does not
+    tell the two apart, its mean. Of a GPU its own clock counts, where it tells: its host may be steps ahead.
+    """
+    if counted_ms is not None:
+        return counted_ms, counted_ms / trace.step_mean_ms if trace.step_mean_ms > 0 else 1.0, {}
+    wait, beside, clock = trace.attribution_ms.get("data_loading"), trace.compute_ms, trace.device_step_ms
+    unknown = {"data", "device"} & set(trace.missing)
+    if unknown or wait is None or beside is None or trace.wait_ms is None:
+        step = clock.median if on_device and clock is not None else trace.step_mean_ms
+        return step, step / trace.step_mean_ms if trace.step_mean_ms > 0 else 1.0, {}
+    mean, quartiles = trace.step_mean_ms - wait, (trace.wait_ms.low, trace.wait_ms.median, trace.wait_ms.high)
+    split = {"wait_ms": wait, "wait_quartiles_ms": quartiles, "noise": noise_of(beside, trace.steps)}
+    return beside.median + wait, beside.median / mean if mean > 0 else 1.0, split
 
 
 def device_of(trace: TraceSummary) -> Literal["cpu", "cuda"]:
