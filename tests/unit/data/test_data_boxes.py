@@ -77,6 +77,8 @@ def test_an_archive_is_the_folder(photographs: Path, home: Path, tmp_path: Path)
         ("xmin", "five", "line 3: xmin is 'five'"),
         ("xmin", "", "line 3: xmin is ''"),
         ("filename", "9.png", "line 3: no image '9.png' is in"),
+        ("filename", "1.JPG", "line 3: no image '1.JPG' is in {}, but '1.png' is: write"),
+        ("ymax", "40,1", "line 3: it has more values than there are columns"),
         ("filename", "", "line 3: it names no image"),
         ("class", " ", "line 3: it names no class"),
     ],
@@ -84,10 +86,10 @@ def test_an_archive_is_the_folder(photographs: Path, home: Path, tmp_path: Path)
 def test_a_line_that_is_no_box_is_named(photographs: Path, home: Path, column: str, value: str, said: str):
     lines = read_lines(photographs)
     lines[2][lines[0].index(column)] = value
-    write_table(photographs / "boxes.csv", lines)
+    (photographs / "boxes.csv").write_text("\n".join(",".join(map(str, line)) for line in lines))
     with pytest.raises(DataError) as caught:
         fetch("detection", str(photographs), home)
-    assert f"boxes.csv, {said}" in str(caught.value)
+    assert f"boxes.csv, {said.format(photographs)}" in str(caught.value)
     assert not stores(home)
     assert not left_over(home)
 
