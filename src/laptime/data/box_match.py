@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -73,7 +74,7 @@ class _Finder:
         self.root, self.table, self.known = root, table, set(images)
         self.by_name: dict[str, list[Path]] = {}
         for path in sorted(self.known):
-            self.by_name.setdefault(path.name, []).append(path)
+            self.by_name.setdefault(_composed(path.name), []).append(path)
         self.exact = {name: self._exact(name) for name in dict.fromkeys(names)}
         # Folders of another machine mean nothing here; where some of them do, an image has to be in the one named.
         self.foreign = not any(there and "/" in _plain(name) for name, there in self.exact.items())
@@ -83,7 +84,7 @@ class _Finder:
         there, plain = self.exact[name], _plain(name)
         if there:
             return [there]
-        return self.by_name.get(PurePosixPath(plain).name, []) if self.foreign or "/" not in plain else []
+        return self.by_name.get(_composed(PurePosixPath(plain).name), []) if self.foreign or "/" not in plain else []
 
     def leads_out(self, name: str) -> bool:
         """Whether a relative path goes up past the folder, from there and from the CSV alike."""
@@ -107,6 +108,11 @@ class _Finder:
     def _places(self, text: str) -> list[Path]:
         """Where a path leads, without ways up: nothing but what was listed below the folder is ever opened."""
         return [Path(os.path.normpath(base / text)) for base in (self.root, self.table.parent)]
+
+
+def _composed(name: str) -> str:
+    """A name with each letter and its accent as one sign: a Mac writes files' names as two."""
+    return unicodedata.normalize("NFC", name)
 
 
 def _plain(name: str) -> str:

@@ -24,7 +24,6 @@ from laptime.data.boxes import (
     check_inside,
     digits,
     find_csv,
-    of_another_size,
     one_sided,
     read_boxes,
     sides,
@@ -249,13 +248,22 @@ def _copied(images: Sequence[Boxed], table: Path, folder: Path, say: Say) -> tup
         say("reading", done, len(images))
         rows, columns = read_image(image.path).shape[:2]
         check_inside(table, image, rows, columns)
-        resized += [shorten(image.name)] if of_another_size(image, rows, columns) else []
+        resized += [shorten(image.name)] if _of_another_size(image, rows, columns) else []
         height, width = max(height, rows), max(width, columns)
         to = folder / IMAGES / image.name
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(image.path, to)
     say("reading", len(images), len(images))
     return (height, width), resized
+
+
+def _of_another_size(image: Boxed, height: int, width: int) -> bool:
+    """Whether a line says another width and height than the image has, so that its boxes may be those of another."""
+    return any(
+        text.replace(".", "", 1).isdecimal() and float(text) != side
+        for box in image.boxes
+        for text, side in zip(box.size, (width, height), strict=False)
+    )
 
 
 def _write_table(images: Sequence[Boxed], path: Path) -> None:

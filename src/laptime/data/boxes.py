@@ -68,9 +68,14 @@ def find_csv(root: Path) -> Path:
         names = ", ".join(shorten(str(p.relative_to(root))) for p in found[:4])
         raise DataError(
             f"{root} holds {len(found)} CSV files ({names}): name the one that says the boxes with "
-            f"--data '{root}#boxes={found[0].relative_to(root)}'."
+            f"--data '{root}#boxes={min(found, key=_likely).relative_to(root)}'."
         )
     return found[0]
+
+
+def _likely(path: Path) -> tuple[bool, bool]:
+    """Lowest of the CSV that is meant most likely: one with boxes, that of a training."""
+    return not names_of_boxes(path), "train" not in f"{path.parent.name}/{path.name}".lower()
 
 
 def find_tables(root: Path) -> list[Path]:
@@ -223,15 +228,6 @@ def _number(path: Path, line: int, name: str, text: str) -> float:
 def wrong(path: Path, line: int, what: str) -> DataError:
     """The error of one line of a CSV."""
     return DataError(f"{path}, line {line}: {what}.")
-
-
-def of_another_size(image: Boxed, height: int, width: int) -> bool:
-    """Whether a line says another width and height than the image has, so that its boxes may be those of another."""
-    return any(
-        text.replace(".", "", 1).isdecimal() and float(text) != side
-        for box in image.boxes
-        for text, side in zip(box.size, (width, height), strict=False)
-    )
 
 
 def check_inside(table: Path, image: Boxed, height: int, width: int) -> None:

@@ -148,8 +148,13 @@ def test_of_several_tables_one_must_be_named(photographs: Path, home: Path):
     assert fetch("detection", f"{photographs}#boxes=more.csv", home).train_count == 4
     with pytest.raises(UsageError, match=r"'none\.csv' behind #boxes= is no file"):
         fetch("detection", f"{photographs}#boxes=none.csv", home)
-    (photographs / "boxes.csv").unlink()
-    (photographs / "more.csv").unlink()
+    (photographs / "train.csv").write_bytes((photographs / "boxes.csv").read_bytes())
+    (photographs / "classes.csv").write_text("id,name\n0,cat\n")
+    for likely, gone in (("train", ("train", "more")), ("boxes", ("boxes", "classes"))):
+        with pytest.raises(DataError, match=rf"#boxes={likely}\.csv"):
+            fetch("detection", str(photographs), home)
+        for name in gone:
+            (photographs / f"{name}.csv").unlink()
     with pytest.raises(DataError, match="holds no CSV of boxes"):
         fetch("detection", str(photographs), home)
 

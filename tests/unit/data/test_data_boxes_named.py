@@ -63,6 +63,14 @@ def test_blanks_after_commas_are_passed_over(photographs: Path, home: Path):
     assert fetch("detection", str(photographs), home).digest == plain.digest
 
 
+def test_names_that_a_mac_takes_apart_are_found(photographs: Path, home: Path):
+    lines = read_lines(photographs)
+    lines[1][0] = "\u00e4.png"
+    (photographs / "images" / "0.png").rename(photographs / "images" / "a\u0308.png")
+    write_table(photographs / "boxes.csv", lines)
+    assert "without boxes" not in fetch("detection", str(photographs), home).notice
+
+
 @pytest.mark.parametrize("written", ["images\\{}", ".\\images\\{}", "C:\\far\\away\\{}", "labels/../images/{}"])
 def test_paths_of_windows_and_ways_through_a_parent_are_read(photographs: Path, home: Path, written: str):
     plain = fetch("detection", str(photographs), home)
