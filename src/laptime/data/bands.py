@@ -111,7 +111,7 @@ def _why_not(path: Path | str, error: Exception) -> str:
         return f"is compressed in a way that needs more ({said}): pip install imagecodecs, or write it with Deflate."
     if not is_tiff(path):
         return (
-            "is no TIFF, and bands are read of TIFFs alone: leave out #bands=, and keep pictures and TIFFs of bands in "
-            "folders of their own."
+            "is no TIFF, and bands are read of TIFFs alone: keep it apart from them, or leave out #bands= where "
+            "pictures are meant."
         )
     return f"is unreadable or cut off ({said}): replace it or remove it."
