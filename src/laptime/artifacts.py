@@ -19,7 +19,7 @@ from torchvision.utils import draw_bounding_boxes, save_image
 from laptime.data.box_tensors import BoxData, BoxItem
 from laptime.data.tensors import ImageData
 from laptime.engine.plain import plain_state
-from laptime.errors import shorten
+from laptime.errors import in_digits, shorten
 from laptime.optimizations.base import Recipe, permutation
 from laptime.records import EpochRecord
 
@@ -55,7 +55,7 @@ class ProgressFile:
 
 def epoch_line(epoch: EpochRecord, timed: bool) -> str:
     """One line about an epoch, its times only where they may be shown already."""
-    time_s = f"{_digits(epoch.epoch_s)} s, {epoch.samples_per_s or 0:,.0f} samples/s, " if timed else ""
+    time_s = f"{_digits(epoch.epoch_s)} s, {in_digits(epoch.samples_per_s or 0)} samples/s, " if timed else ""
     judged = f"; evaluated in {_digits(epoch.evaluate_s)} s" if timed and epoch.evaluate_s is not None else ""
     train = [f"train loss {epoch.train_loss:.3f}"]
     if epoch.test_map50 is not None:

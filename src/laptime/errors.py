@@ -92,6 +92,11 @@ def shorten(text: str, limit: int = 120) -> str:
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
+def in_digits(value: float) -> str:
+    """A count or a rate for a message: whole from 10 on, below two digits that mean something."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
 def printable(text: str, instead: str = " ") -> str:
     """The text on one line and without control characters, marks that turn the writing round and half characters."""
     return text if text.isprintable() else "".join(c if c.isprintable() else instead for c in text)

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from laptime.catalogue import find_workload
 from laptime.cli.words import command
 from laptime.compare.terminal import print_comparison
-from laptime.compare.words import seconds
+from laptime.compare.words import count, seconds
 from laptime.devices import choose_device
 from laptime.errors import LaptimeError, TrackingError
 from laptime.ladder import Ladder, LadderRequest, Turn, open_ladder, prepare_data, resume_ladder, settled_preset
@@ -69,7 +69,7 @@ class View:
         last = record.epochs[-1]
         times = ", ".join(seconds(e.epoch_s) for e in record.kept)
         self.say(
-            f"  {record.spec.variant}: {times} s an epoch, {last.samples_per_s or 0:,.0f} samples/s, {_reached(last)}"
+            f"  {record.spec.variant}: {times} s an epoch, {count(last.samples_per_s or 0)} samples/s, {_reached(last)}"
         )
 
 

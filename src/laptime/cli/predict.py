@@ -50,7 +50,7 @@ def _print(found: Predictions) -> None:
     for file, first, more in lines:
         typer.echo(f"{file:<{wide[0]}}  {first:<{wide[1]}}  {more}".rstrip())
     count = len(found.predictions)
-    typer.echo(f"{count} image{'s' * (count > 1)}, {shorten(found.model)} on {found.device}", err=True)
+    typer.echo(f"{count} image{'s' * (count != 1)}, {shorten(found.model)} on {found.device}", err=True)
 
 
 def _lines(prediction: Prediction) -> list[tuple[str, str, str]]:

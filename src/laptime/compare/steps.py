@@ -32,7 +32,7 @@ RANKS = ("variant", "rank", "step ms", "data ms", "s/epoch", "skew")
 
 INFERENCE_TITLE = "Inference"
 INFERENCE_LEAD = (
-    "Images a second by batch size, below it the milliseconds of a pass: forward alone, in evaluation mode, without "
+    "Samples a second by batch size, below it the milliseconds of a pass: forward alone, in evaluation mode, without "
     "gradients, its input on the device already."
 )
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from laptime.compare.model import Comparison, Conditions, Scaling, VariantRow
 from laptime.compare.quality import shown
+from laptime.errors import in_digits
 from laptime.records import Quartiles
 
 NONE = "–"
@@ -54,7 +55,7 @@ def bare_ratio(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    return NONE if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+    return NONE if value is None else in_digits(value)
 
 
 def mebibytes(value: float | None) -> str:

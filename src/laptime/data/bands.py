@@ -90,9 +90,7 @@ def _load(path: Path | str) -> NDArray[Any]:
     except DataError:
         raise
     except Exception as error:  # damaged files raise anything: ValueError, struct.error, zlib.error, ...
-        raise DataError(
-            f"the image {path} is unreadable or cut off ({shorten(str(error))}): replace it or remove it."
-        ) from error
+        raise DataError(f"the image {path} {_why_not(path, error)}") from error
     if values.ndim == 2:
         values = values[:, :, None]
     elif values.ndim == 3 and not axes.endswith("YXS"):  # bands as planes, or as pages
@@ -100,6 +98,20 @@ def _load(path: Path | str) -> NDArray[Any]:
     if values.ndim != 3 or values.dtype not in (np.dtype(np.uint16), np.dtype(np.int16)):
         raise DataError(
             f"the image {path} holds {values.dtype} values of shape {values.shape}, which is no image of bands with "
-            "whole numbers of 16 bits: replace it or remove it."
+            "whole numbers of 16 bits: replace it or remove it; where all are so, write them anew as whole numbers, "
+            "10,000 times the reflectance."
         )
     return values
+
+
+def _why_not(path: Path | str, error: Exception) -> str:
+    """What is wrong with an image that tifffile can't read, and the remedy."""
+    said = shorten(str(error))
+    if isinstance(error, ImportError) or "imagecodecs" in said:  # tifffile alone undoes Deflate and PackBits
+        return f"is compressed in a way that needs more ({said}): pip install imagecodecs, or write it with Deflate."
+    if not is_tiff(path):
+        return (
+            "is no TIFF, and bands are read of TIFFs alone: keep it apart from them, or leave out #bands= where "
+            "pictures are meant."
+        )
+    return f"is unreadable or cut off ({said}): replace it or remove it."

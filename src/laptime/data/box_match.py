@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -19,11 +20,13 @@ class Matched:
 
     Attributes:
         others: paths of these CSVs below the folder.
+        again: lines that repeat a box of the same image, which counts once.
     """
 
     images: tuple[Boxed, ...]
     left_out: int = 0
     others: tuple[str, ...] = ()
+    again: int = 0
 
 
 def match(root: Path, table: Path, boxes: Sequence[Box]) -> Matched:
@@ -44,11 +47,17 @@ def match(root: Path, table: Path, boxes: Sequence[Box]) -> Matched:
     other = _of_others(root, table, images, set(images) - set(lines))
     gone = {path for some in other.values() for path in some}
     kept = tuple(
-        Boxed(path, path.relative_to(root).as_posix(), tuple(b for b in lines.get(path, ()) if b.sides))
+        Boxed(path, path.relative_to(root).as_posix(), _once(lines.get(path, ())))
         for path in images
         if path not in gone
     )
-    return Matched(kept, len(gone), tuple(sorted(p.relative_to(root).as_posix() for p in other)))
+    again = sum(bool(box.sides) for some in lines.values() for box in some) - sum(len(image.boxes) for image in kept)
+    return Matched(kept, len(gone), tuple(sorted(p.relative_to(root).as_posix() for p in other)), again)
+
+
+def _once(lines: Iterable[Box]) -> tuple[Box, ...]:
+    """The boxes of one image, each once: of two on one thing a detector can find one at most."""
+    return tuple({(box.label, box.sides): box for box in reversed(list(lines)) if box.sides}.values())[::-1]
 
 
 class _Finder:
@@ -65,8 +74,8 @@ class _Finder:
         self.root, self.table, self.known = root, table, set(images)
         self.by_name: dict[str, list[Path]] = {}
         for path in sorted(self.known):
-            self.by_name.setdefault(path.name, []).append(path)
-        self.exact = {name: self._exact(name) for name in names}
+            self.by_name.setdefault(_composed(path.name), []).append(path)
+        self.exact = {name: self._exact(name) for name in dict.fromkeys(names)}
         # Folders of another machine mean nothing here; where some of them do, an image has to be in the one named.
         self.foreign = not any(there and "/" in _plain(name) for name, there in self.exact.items())
 
@@ -75,7 +84,7 @@ class _Finder:
         there, plain = self.exact[name], _plain(name)
         if there:
             return [there]
-        return self.by_name.get(PurePosixPath(plain).name, []) if self.foreign or "/" not in plain else []
+        return self.by_name.get(_composed(PurePosixPath(plain).name), []) if self.foreign or "/" not in plain else []
 
     def leads_out(self, name: str) -> bool:
         """Whether a relative path goes up past the folder, from there and from the CSV alike."""
@@ -83,6 +92,11 @@ class _Finder:
         if ".." not in plain.split("/") or plain.startswith("/") or PureWindowsPath(name).drive:
             return False
         return not any(path.is_relative_to(self.root) for path in self._places(plain))
+
+    def near(self, name: str) -> str | None:
+        """The name of an image that differs in its suffix alone, or in small and capital letters."""
+        stem = PurePosixPath(_plain(name).lower()).stem
+        return next((n for n in self.by_name if n.lower() == stem or PurePosixPath(n.lower()).stem == stem), None)
 
     def unread(self, name: str) -> bool:
         """Whether there is such a file, though none that is listed as an image."""
@@ -96,6 +110,11 @@ class _Finder:
         return [Path(os.path.normpath(base / text)) for base in (self.root, self.table.parent)]
 
 
+def _composed(name: str) -> str:
+    """A name with each letter and its accent as one sign: a Mac writes files' names as two."""
+    return unicodedata.normalize("NFC", name)
+
+
 def _plain(name: str) -> str:
     """A name with slashes, as Windows takes them, too."""
     return name.replace("\\", "/")
@@ -103,20 +122,28 @@ def _plain(name: str) -> str:
 
 def _by_image(finder: _Finder, boxes: Sequence[Box]) -> dict[Path, list[Box]]:
     """The lines of each image; raises DataError."""
-    root, table, lines = finder.root, finder.table, dict[Path, list[Box]]()
+    table, lines = finder.table, dict[Path, list[Box]]()
     for box in boxes:
-        found, called = finder.found(box.image), shorten(box.image)
-        if finder.leads_out(box.image):
-            raise wrong(table, box.line, f"{called!r} leads out of {root}: give its path below it")
-        if not found and finder.unread(box.image):
-            known = ", ".join(sorted(IMAGE_SUFFIXES))
-            raise wrong(table, box.line, f"{called!r} has none of the suffixes {known}: rename the file")
-        if not found:
-            raise wrong(table, box.line, f"no image {called!r} is in {root}: add it or remove the line")
-        if len(found) > 1:
-            raise wrong(table, box.line, f"{len(found)} images are called {called!r}: give its path below {root}")
+        found = finder.found(box.image)
+        if len(found) != 1 or finder.leads_out(box.image):
+            raise wrong(table, box.line, _no_image(finder, box.image, len(found)))
         lines.setdefault(found[0], []).append(box)
     return lines
+
+
+def _no_image(finder: _Finder, name: str, found: int) -> str:
+    """What is said of a name that stands for no image, or for several."""
+    root, called = finder.root, shorten(name)
+    if finder.leads_out(name):
+        return f"{called!r} leads out of {root}: give its path below it"
+    if found:
+        return f"{found} images are called {called!r}: give its path below {root}"
+    if finder.unread(name):
+        return f"{called!r} has none of the suffixes {', '.join(sorted(IMAGE_SUFFIXES))}: rename the file"
+    near = finder.near(name)
+    if near is not None:
+        return f"no image {called!r} is in {root}, but {shorten(near)!r} is: write the name with the file's own suffix"
+    return f"no image {called!r} is in {root}: add it or remove the line"
 
 
 def _of_others(root: Path, table: Path, images: Sequence[Path], unnamed: set[Path]) -> dict[Path, set[Path]]:

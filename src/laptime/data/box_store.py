@@ -18,7 +18,16 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from laptime.data.box_match import Matched, match
-from laptime.data.boxes import COLUMNS, Boxed, check_inside, digits, find_csv, one_sided, read_boxes, sides
+from laptime.data.boxes import (
+    COLUMNS,
+    Boxed,
+    check_inside,
+    digits,
+    find_csv,
+    one_sided,
+    read_boxes,
+    sides,
+)
 from laptime.data.decode import read_image
 from laptime.data.disk import check_room, partial_folder, room_for
 from laptime.data.meta import META, Sha256, Size
@@ -32,6 +41,10 @@ from laptime.spec import DataKind, DataSpec, Frozen, explain
 
 SCHEMA: Literal["laptime.boxes/1"] = "laptime.boxes/1"
 TABLE, IMAGES = "boxes.csv", "images"
+_OTHER_SIZE = (
+    "{} image(s) are not as wide and high as the CSV says, {} among them: their boxes are right only where they are in "
+    "pixels of the images that are here, as a viewer shows them."
+)
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -189,11 +202,11 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
     size = sum(i.path.stat().st_size for i in images) + csv_file.stat().st_size
     with partial_folder(store.root) as folder, room_for(store.root, size):
         check_room(store.root, size)
-        largest = _copied(images, csv_file, folder, say)
+        largest, resized = _copied(images, csv_file, folder, say)
         _write_table(images, folder / TABLE)
         names = [f"{IMAGES}/{i.name}" for i in images] + [TABLE]
         files = {n: StoredFile(sha256=_checksum(folder / n), size=(folder / n).stat().st_size) for n in names}
-        said = _told_of(matched)
+        said = _told_of(matched) + ([_OTHER_SIZE.format(len(resized), resized[0])] if resized else [])
         said += [f"A fifth of the images, {in_words(told.seed)}, is kept for the test."] if told.seed else []
         said += one_sided(images, test)
         meta = BoxMeta(
@@ -219,22 +232,38 @@ def _told_of(matched: Matched) -> list[str]:
     by, bare = " and ".join(shorten(name) for name in matched.others), sum(not i.boxes for i in matched.images)
     name = "name" if len(matched.others) > 1 else "names"
     said = [f"{matched.left_out} image(s) that only {by} {name} are left out."] if matched.left_out else []
+    said += [f"{matched.again} line(s) that repeat a box of the same image are passed over."] if matched.again else []
     return said + ([f"{bare} image(s) without boxes are taken as background."] if bare else [])
 
 
-def _copied(images: Sequence[Boxed], table: Path, folder: Path, say: Say) -> tuple[int, int]:
-    """Copies images after decoding each once: what can't be decoded or holds no such box is told now, by its name."""
+def _copied(images: Sequence[Boxed], table: Path, folder: Path, say: Say) -> tuple[tuple[int, int], list[str]]:
+    """Copies images after decoding each once: what can't be decoded or holds no such box is told now, by its name.
+
+    Returns:
+        Height and width that hold every image; and names of those that are not as large as the CSV says.
+    """
     height = width = 1
+    resized = []
     for done, image in enumerate(images):
         say("reading", done, len(images))
         rows, columns = read_image(image.path).shape[:2]
         check_inside(table, image, rows, columns)
+        resized += [shorten(image.name)] if _of_another_size(image, rows, columns) else []
         height, width = max(height, rows), max(width, columns)
         to = folder / IMAGES / image.name
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(image.path, to)
     say("reading", len(images), len(images))
-    return height, width
+    return (height, width), resized
+
+
+def _of_another_size(image: Boxed, height: int, width: int) -> bool:
+    """Whether a line says another width and height than the image has, so that its boxes may be those of another."""
+    return any(
+        text.replace(".", "", 1).isdecimal() and float(text) != side
+        for box in image.boxes
+        for text, side in zip(box.size, (width, height), strict=False)
+    )
 
 
 def _write_table(images: Sequence[Boxed], path: Path) -> None:

@@ -40,12 +40,14 @@ class Box:
         image: the file's name as the CSV says it.
         sides: xmin, ymin, xmax, ymax in pixels; none where the line says that the image has no box.
         line: in the CSV, from 1.
+        size: width and height of the image as the line says them; empty where it says none.
     """
 
     image: str
     label: str
     sides: tuple[float, ...]
     line: int
+    size: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,19 @@ def find_csv(root: Path) -> Path:
     """The one CSV in a folder, wherever it lies; raises DataError where there is none or several."""
     found = find_tables(root)
     if not found:
-        raise DataError(f"{root} holds no CSV of boxes: add one ({_HOW}).")
+        raise DataError(f"{root} holds no CSV of boxes, which are read from nothing else: add one ({_HOW}).")
     if len(found) > 1:
         names = ", ".join(shorten(str(p.relative_to(root))) for p in found[:4])
         raise DataError(
             f"{root} holds {len(found)} CSV files ({names}): name the one that says the boxes with "
-            f"--data '{root}#boxes={found[0].relative_to(root)}'."
+            f"--data '{root}#boxes={min(found, key=_likely).relative_to(root)}'."
         )
     return found[0]
+
+
+def _likely(path: Path) -> tuple[bool, bool]:
+    """Lowest of the CSV that is meant most likely: one with boxes, that of a training."""
+    return not names_of_boxes(path), "train" not in f"{path.parent.name}/{path.name}".lower()
 
 
 def find_tables(root: Path) -> list[Path]:
@@ -110,13 +117,31 @@ def read_boxes(path: Path) -> list[Box]:
         missing = [c for c in COLUMNS if c not in (lines.fieldnames or ())]
         if missing:
             raise _no_column(path, missing[0], ",".join(lines.fieldnames or ()))
+        for name in COLUMNS:
+            if (lines.fieldnames or ()).count(name) > 1:
+                raise DataError(f"{path} has several columns {name!r}: keep the one that is meant.")
         begun = lines.line_num + 1
         for row in lines:
+            if any(value.strip() for value in row.get(None) or ()):
+                raise wrong(path, lines.line_num, "it has more values than there are columns: quote what holds a comma")
             found.append(_box(path, row, lines.line_num))
             begun = lines.line_num + 1
     except csv.Error as error:  # of a quote that is never closed told at the end of the file
         raise wrong(path, begun, f"it is no line of a CSV ({error}): look at its quotes") from error
+    _check_pixels(path, found)
     return found
+
+
+def _check_pixels(path: Path, boxes: Sequence[Box]) -> None:
+    """Refuses boxes that are shares of the image, as other tools write them: each would be a dot in its corner."""
+    given = [box for box in boxes if box.sides]
+    if given and all(max(box.sides) <= 1 for box in given):
+        raise wrong(
+            path,
+            given[0].line,
+            "all boxes lie between 0 and 1, which are shares of the image: multiply xmin and xmax by its width, ymin "
+            "and ymax by its height",
+        )
 
 
 def names_of_boxes(path: Path) -> list[str]:
@@ -176,7 +201,7 @@ def _box(path: Path, row: dict[str, str | None], line: int) -> Box:
                 f"{_SIDES[high]} {digits(sides[high])} is not above {_SIDES[low]} {digits(sides[low])}"
                 f"{' in single precision' if sides[high] > sides[low] else ''}: correct or remove the line",
             )
-    return Box(image, label, sides, line)
+    return Box(image, label, sides, line, tuple(str(row.get(name) or "").strip() for name in ("width", "height")))
 
 
 def digits(value: float) -> str:

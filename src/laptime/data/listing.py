@@ -18,8 +18,8 @@ IMAGE_SUFFIXES = frozenset(("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "
 # In any case of letters; of several the first is taken.
 _TRAIN_NAMES = ("train", "training")
 _TEST_NAMES = ("test", "testing", "val", "valid", "validation")
-# Folders that are nobody's data: hidden ones, and what Finder adds to an archive.
-PASSED = (".", "__MACOSX")
+# Folders that are nobody's data: hidden ones, what Finder adds to an archive, and thumbnails of a Synology's station.
+PASSED = (".", "__MACOSX", "@eaDir")
 _FORM = "a folder with train/<class>/* and test/<class>/*, or one with <class>/*"
 
 
@@ -205,9 +205,20 @@ def _one_folder(found: Scan, seed: int) -> Listing:
                 "training and test: add more, or give train/<class>/* and test/<class>/*."
             )
         train[name], test[name] = parted(images, seed)
-    notice = f"a fifth of each class, {in_words(seed)}, is kept for the test."
     sides = (_labelled(classes, train), _labelled(classes, test))
-    return Listing(found.root, classes, *sides, found.ignored, f"{notice} {_loose(found, sides)}".strip())
+    said = (f"a fifth of each class, {in_words(seed)}, is kept for the test.", _deeper(by), _loose(found, sides))
+    return Listing(found.root, classes, *sides, found.ignored, " ".join(part for part in said if part))
+
+
+def _deeper(by: dict[str, list[str]]) -> str:
+    """What is said where the folders that are classes hold folders alone: they may be data sets, one beside another."""
+    inner = {name: {image.split("/")[1] for image in images} for name, images in by.items()}
+    if any(len(names) < 2 or image.count("/") < 2 for name, names in inner.items() for image in by[name]):
+        return ""
+    few = ", ".join(shorten(name, 40) for name in sorted(by)[:2])
+    below = ", ".join(shorten(name, 40) for name in sorted(inner[min(by)])[:2])
+    meant = f"where {below} and so on are meant, give the folder {shorten(min(by), 40)} alone."
+    return f"Classes are {few}{', ...' if len(by) > 2 else ''}, none of which holds an image itself: {meant}"
 
 
 def _by_class(found: Scan, prefix: str) -> dict[str, list[str]]:
@@ -228,8 +239,10 @@ def _check_classes(found: Scan, by: dict[str, list[str]], split: str) -> None:
         raise DataError(f"{where} has no class: give {_FORM}, one folder for each class.")
     if len(by) == 1:
         only = next(iter(by))
-        inner = any(folder.startswith(f"{only}/") for folder in found.folders) and not split
-        hint = f"did you mean {where / only}?" if inner else f"give {_FORM}, with at least two classes."
+        inner = any(folder.startswith(f"{split}/{only}/".lstrip("/")) for folder in found.folders)
+        hint = f"give {_FORM}, with at least two classes."
+        if inner:
+            hint = f"move what is in {where / only} one folder up." if split else f"did you mean {where / only}?"
         raise DataError(f"{where} has only one class, {shorten(only)!r}, and nothing to tell it from: {hint}")
     for name in sorted(by):
         if not is_text(name):

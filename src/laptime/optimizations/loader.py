@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch.cuda import Event
 
+from laptime.errors import in_digits
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, unmarked
 from laptime.optimizations.loader_room import room_for_workers
 from laptime.processes import allowed_cores
@@ -114,7 +115,7 @@ def workers(recipe: Recipe, options: Options) -> Recipe:
     if asked == -1:
         rates = tried(recipe, held)
         count = int(recipe.world.agreed(max(rates, key=lambda n: rates[n])))
-        note = ", ".join(f"{n}: {rate:,.0f} samples/s" for n, rate in rates.items())
+        note = ", ".join(f"{n}: {in_digits(rate)} samples/s" for n, rate in rates.items())
     settled: dict[str, Options] = {**recipe.settled, "workers": {"count": count}}
     notes = (*recipe.notes, *([why] if why else []), f"{count} loader workers" + (f" ({note})" if note else ""))
     return replace(recipe, loading=replace(recipe.loading, workers=count), settled=settled, notes=notes)

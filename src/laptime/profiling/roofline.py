@@ -7,7 +7,6 @@ and Patterson 2009, "Roofline: an insightful visual performance model for multic
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +14,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry
 
+from laptime.engine.flops import formula_of
 from laptime.engine.setup import samples_of_a_rank
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.samples import stand_in
@@ -55,7 +54,7 @@ class WorkCounter(TorchDispatchMode):
         name = func._schema.name
         if given and not func.is_view and name not in _VIEWS and "empty" not in name:
             given = [] if name.endswith("_like") else given  # of which only the shape is looked at
-            formula: Callable[..., float] | None = flop_registry.get(func._overloadpacket)
+            formula = formula_of(func._overloadpacket)
             flops = float(formula(*args, **(kwargs or {}), out_val=out)) if formula else 0.0
             self.done.append(Work(flops, sum(map(self._bytes, (*given, *made)))))
         return out

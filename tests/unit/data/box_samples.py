@@ -16,13 +16,13 @@ WIDTH, HEIGHT = 60, 40
 def write_photographs(root: Path, count: int = 5, extra: tuple[str, ...] = ("width", "height")) -> Path:
     """Photographs with one box each, and a CSV beside them as the tutorials have it."""
     (root / "images").mkdir(parents=True)
+    size = {"width": WIDTH, "height": HEIGHT}
     lines = [[*COLUMNS[:1], *extra, *COLUMNS[1:]]]
     for number in range(count):
         pixels = np.random.default_rng(number).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(root / "images" / f"{number}.png")
-        lines.append(
-            [f"{number}.png", *("1" for _ in extra), "cat" if number % 2 else "dog", 5, 4, 30 + number % 10, 40]
-        )
+        box = ("cat" if number % 2 else "dog", 5, 4, 30 + number % 10, 40)
+        lines.append([f"{number}.png", *(str(size[name]) for name in extra), *box])
     write_table(root / "boxes.csv", lines)
     return root
 

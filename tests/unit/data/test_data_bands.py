@@ -32,6 +32,13 @@ from laptime.data.tensors import open_tensors
 from laptime.errors import DataError, UnreachableError, UsageError
 
 
+def write_lzw(path: Path) -> None:
+    """A tile that says to be compressed by LZW."""
+    write_tif(path, measured(1))
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tif.pages[0].tags["Compression"].overwrite(5)
+
+
 @pytest.fixture
 def tiles(tmp_path: Path) -> Path:
     """Ten tiles of 13 bands in each of two classes."""
@@ -121,6 +128,7 @@ def test_a_wrong_tile_is_named(tiles: Path, home: Path) -> None:
         rf"{bad} is unreadable or cut off": lambda: bad.write_bytes(good[: len(good) // 2]),
         rf"{bad} is unreadable or cut off \(": lambda: bad.write_bytes(b"II*\0"),
         rf"{bad} is 4x4 and the first one 8x8: .* resample it": lambda: write_tif(bad, measured(1, side=4)),
+        rf"{bad} is compressed in a way that needs more \(.*: pip install imagecodecs, or": lambda: write_lzw(bad),
         rf"{bad} holds float32 values": lambda: write_tif(bad, measured(1).astype(np.float32)),
         rf"{bad} holds uint8 values": lambda: write_tif(bad, measured(1).astype(np.uint8)),
     }
@@ -131,7 +139,7 @@ def test_a_wrong_tile_is_named(tiles: Path, home: Path) -> None:
         assert left_over(home) == []
     bad.unlink()
     write_image(tiles / "River/photo.png", 1, (SIDE, SIDE))
-    with pytest.raises(DataError, match=r"photo\.png is unreadable"):
+    with pytest.raises(DataError, match=r"photo\.png is no TIFF, and bands are read of TIFFs alone"):
         fetch("eurosat", str(tiles), home)
 
 
@@ -139,7 +147,7 @@ def test_bands_of_ordinary_images_are_refused(tmp_path: Path, home: Path) -> Non
     for klass in "ab":
         for i in range(3):
             write_image(tmp_path / f"rgb/{klass}/{i}.png", i)
-    with pytest.raises(DataError, match=r"\d\.png is unreadable"):
+    with pytest.raises(DataError, match=r"\d\.png is no TIFF, and bands are read of TIFFs alone: .* leave out #bands="):
         fetch("eurosat", f"{tmp_path}/rgb#bands=1", home)
     with pytest.raises(UsageError, match="stand-in has three channels"):
         fetch("eurosat", "synthetic#bands=1", home)

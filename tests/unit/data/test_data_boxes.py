@@ -77,6 +77,8 @@ def test_an_archive_is_the_folder(photographs: Path, home: Path, tmp_path: Path)
         ("xmin", "five", "line 3: xmin is 'five'"),
         ("xmin", "", "line 3: xmin is ''"),
         ("filename", "9.png", "line 3: no image '9.png' is in"),
+        ("filename", "1.JPG", "line 3: no image '1.JPG' is in {}, but '1.png' is: write"),
+        ("ymax", "40,1", "line 3: it has more values than there are columns"),
         ("filename", "", "line 3: it names no image"),
         ("class", " ", "line 3: it names no class"),
     ],
@@ -84,10 +86,10 @@ def test_an_archive_is_the_folder(photographs: Path, home: Path, tmp_path: Path)
 def test_a_line_that_is_no_box_is_named(photographs: Path, home: Path, column: str, value: str, said: str):
     lines = read_lines(photographs)
     lines[2][lines[0].index(column)] = value
-    write_table(photographs / "boxes.csv", lines)
+    (photographs / "boxes.csv").write_text("\n".join(",".join(map(str, line)) for line in lines))
     with pytest.raises(DataError) as caught:
         fetch("detection", str(photographs), home)
-    assert f"boxes.csv, {said}" in str(caught.value)
+    assert f"boxes.csv, {said.format(photographs)}" in str(caught.value)
     assert not stores(home)
     assert not left_over(home)
 
@@ -146,8 +148,13 @@ def test_of_several_tables_one_must_be_named(photographs: Path, home: Path):
     assert fetch("detection", f"{photographs}#boxes=more.csv", home).train_count == 4
     with pytest.raises(UsageError, match=r"'none\.csv' behind #boxes= is no file"):
         fetch("detection", f"{photographs}#boxes=none.csv", home)
-    (photographs / "boxes.csv").unlink()
-    (photographs / "more.csv").unlink()
+    (photographs / "train.csv").write_bytes((photographs / "boxes.csv").read_bytes())
+    (photographs / "classes.csv").write_text("id,name\n0,cat\n")
+    for likely, gone in (("train", ("train", "more")), ("boxes", ("boxes", "classes"))):
+        with pytest.raises(DataError, match=rf"#boxes={likely}\.csv"):
+            fetch("detection", str(photographs), home)
+        for name in gone:
+            (photographs / f"{name}.csv").unlink()
     with pytest.raises(DataError, match="holds no CSV of boxes"):
         fetch("detection", str(photographs), home)
 

@@ -63,6 +63,14 @@ def test_blanks_after_commas_are_passed_over(photographs: Path, home: Path):
     assert fetch("detection", str(photographs), home).digest == plain.digest
 
 
+def test_names_that_a_mac_takes_apart_are_found(photographs: Path, home: Path):
+    lines = read_lines(photographs)
+    lines[1][0] = "\u00e4.png"
+    (photographs / "images" / "0.png").rename(photographs / "images" / "a\u0308.png")
+    write_table(photographs / "boxes.csv", lines)
+    assert "without boxes" not in fetch("detection", str(photographs), home).notice
+
+
 @pytest.mark.parametrize("written", ["images\\{}", ".\\images\\{}", "C:\\far\\away\\{}", "labels/../images/{}"])
 def test_paths_of_windows_and_ways_through_a_parent_are_read(photographs: Path, home: Path, written: str):
     plain = fetch("detection", str(photographs), home)
@@ -90,6 +98,39 @@ def test_a_name_that_leads_out_of_the_folder_is_told(photographs: Path, home: Pa
     with pytest.raises(DataError, match=r"boxes\.csv, line 3: .*1\.png' leads out of .*: give its path below it"):
         fetch("detection", str(photographs), home)
     assert not stores(home)
+
+
+def test_boxes_that_are_shares_of_the_image_are_told(photographs: Path, home: Path):
+    lines = read_lines(photographs)
+    write_table(photographs / "boxes.csv", [lines[0], *([*line[:4], 0.1, 0.2, 0.9, 1.0] for line in lines[1:])])
+    with pytest.raises(DataError, match=r"boxes\.csv, line 2: all boxes lie between 0 and 1, which are shares"):
+        fetch("detection", str(photographs), home)
+
+
+def test_a_column_that_stands_twice_is_told(photographs: Path, home: Path):
+    lines = read_lines(photographs)
+    write_table(photographs / "boxes.csv", [[*line, line[3]] for line in lines])
+    with pytest.raises(DataError, match="has several columns 'class'"):
+        fetch("detection", str(photographs), home)
+
+
+def test_boxes_that_stand_twice_count_once(photographs: Path, home: Path):
+    lines = read_lines(photographs)
+    write_table(photographs / "boxes.csv", [*lines, *lines[1:3]])
+    found = fetch("detection", str(photographs), home)
+    assert "2 line(s) that repeat a box of the same image are passed over." in found.notice
+    assert len((Path(found.path) / "boxes.csv").read_text().splitlines()) == len(lines)
+
+
+@pytest.mark.parametrize(("size", "told"), [(("60.0", "40"), False), (("", "?"), False), (("40", "60"), True)])
+def test_images_of_another_size_than_the_table_says_are_told(
+    photographs: Path, home: Path, size: tuple[str, str], told: bool
+):
+    lines = read_lines(photographs)
+    lines[2][1:3] = size
+    write_table(photographs / "boxes.csv", lines)
+    notice = fetch("detection", str(photographs), home).notice
+    assert ("1 image(s) are not as wide and high as the CSV says, images/1.png among them" in notice) is told
 
 
 @pytest.mark.parametrize(("sign", "word"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")])

@@ -135,6 +135,7 @@ def test_wrong_folders(make_folder: MakeFolder, home: Path, tmp_path: Path) -> N
     write_image(extra / "test/yak/0.png", 1)
     single = make_folder(("",), count=1, name="single")
     wrapped = make_folder(name="wrapped/inner").parent
+    deep = make_folder(("train/2750", "test/2750"), name="deep")
     cases = {
         tmp_path / "nowhere": r"'.*nowhere' does not exist",
         empty: "has no class",
@@ -147,6 +148,7 @@ def test_wrong_folders(make_folder: MakeFolder, home: Path, tmp_path: Path) -> N
         extra: "'yak' .* stands in test and not in train",
         single: "'cat' .* has one image",
         wrapped: "did you mean .*inner",
+        deep: "only one class, '2750', .* move what is in .*train/2750 one folder up",
     }
     for root, message in cases.items():
         with pytest.raises(DataError, match=message):

@@ -55,6 +55,25 @@ def test_the_split_with_classes_is_the_test_not_a_flat_folder_of_that_name(make_
     assert "test left aside, val is the test" in found.notice
 
 
+def test_data_sets_beside_one_another_are_told(make_folder: MakeFolder, home: Path) -> None:
+    root = make_folder(splits=("EuroSAT_RGB", "EuroSAT_half"), classes=("Forest", "River"))
+    notice = fetch("eurosat", str(root), home).notice
+    assert (
+        "Classes are EuroSAT_RGB, EuroSAT_half, none of which holds an image itself: where Forest, River and so"
+        in notice
+    )
+    for name in ("EuroSAT_RGB", "EuroSAT_half"):  # one folder in each, as in Tiny ImageNet's, is no data set
+        shutil.rmtree(root / name / "River")
+    assert "Classes are" not in fetch("eurosat", str(root), home).notice
+
+
+def test_thumbnails_of_a_station_are_no_images(make_folder: MakeFolder, home: Path) -> None:
+    root = make_folder(splits=("",))
+    write_image(root / "cat" / "@eaDir" / "0.png" / "thumb.jpg", 1)
+    found = fetch("cifar", str(root), home)
+    assert (found.classes, found.train_count + found.test_count) == (("cat", "dog", "emu"), 12)
+
+
 def test_a_link_back_is_no_class(make_folder: MakeFolder, home: Path) -> None:
     root = make_folder(splits=("",))
     (root / "loop").symlink_to(root)

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.conftest import make_spec
 
+from laptime.artifacts import epoch_line
 from laptime.cli.ladder_view import View
 from laptime.records import EpochRecord, RunRecord
 
@@ -22,3 +23,10 @@ def test_what_a_variant_reached(reached, said, capsys):
     epoch = EpochRecord(index=0, epoch_s=2.0, samples=10, samples_per_s=5.0, **reached)
     View(None).result(RunRecord(status="done", spec=make_spec(), epochs=(epoch,)))
     assert capsys.readouterr().err == f"  cpu-baseline: 2.00 s an epoch, 5 samples/s, {said}\n"
+
+
+def test_slow_samples_are_no_0_a_second(capsys):
+    epoch = EpochRecord(index=0, epoch_s=17.0, samples=8, samples_per_s=8 / 17)
+    View(None).result(RunRecord(status="done", spec=make_spec(), epochs=(epoch,)))
+    assert capsys.readouterr().err == "  cpu-baseline: 17.0 s an epoch, 0.47 samples/s, not evaluated\n"
+    assert "17.00 s, 0.47 samples/s, " in epoch_line(epoch.model_copy(update={"train_loss": 1.0}), timed=True)

@@ -5,9 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.unit.profiling.profiling_examples import BATCH, SIZE, tiny
+from tests.unit.profiling.profiling_examples import BATCH, CLASSES, SIZE, tiny
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+from torchvision.models import efficientnet_b0
 
 from laptime import processes
+from laptime.engine.flops import flops_per_sample
 from laptime.engine.setup import describe
 from laptime.profiling.closer import Findings, counted_ms
 from laptime.profiling.memory import categories, traced_peak_mib
@@ -27,6 +31,27 @@ def test_an_operation_counts_its_arithmetic_and_what_it_moves():
     assert broadcast == Work(0.0, 4 * (10 + 2 + 10))
     assert zeros == Work(0.0, 4 * 6)
     assert in_place == Work(0.0, 4 * (10 + 1 + 10))
+
+
+@pytest.mark.parametrize(("layer", "groups"), [(nn.Conv2d, 1), (nn.Conv2d, 6), (nn.Conv2d, 2), (nn.ConvTranspose2d, 3)])
+def test_a_convolution_of_groups_is_counted_once(layer: type[nn.Module], groups: int):
+    net = layer(6, 12, 3, groups=groups, bias=False, device="meta")
+    image = torch.empty(2, 6, 8, 8, device="meta", requires_grad=True)
+    with WorkCounter(4) as counter:
+        made = net(image)
+        made.sum().backward()
+    places = 8 * 8 if layer is nn.ConvTranspose2d else 6 * 6
+    once = 2 * 2 * (6 * 12 // groups) * 9 * places
+    # Forward, and the gradients of image and kernel: each takes as many operations.
+    assert sum(work.flops for work in counter.done) == 3 * once
+
+
+def test_a_net_of_depthwise_convolutions_is_counted_once():
+    net = efficientnet_b0(num_classes=len(CLASSES))
+    with FlopCounterMode(display=False) as counter:
+        net.eval()(torch.empty(1, 3, SIZE, SIZE))
+    first = 2 * 32 * (SIZE // 2) ** 2 * 3 * 9  # the images need no gradient
+    assert flops_per_sample(replace(tiny()[1], model=net.train())) == 3 * counter.get_total_flops() - first
 
 
 def test_the_floor_takes_the_larger_of_both_for_each_operation():
