@@ -39,7 +39,7 @@ from laptime.data.tensors import ImageData
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.checkpoint import Checkpoints, CheckpointsAwayError, Found
-from laptime.engine.fits import explain_memory, out_of_memory
+from laptime.engine.fits import explain_memory, out_of_memory, with_room
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.recorded import check_recording, with_recording
 from laptime.errors import LaptimeError, UsageError, in_words, shorten
@@ -192,8 +192,12 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
 
 
 def _compared(spec: RunSpec, facts: Facts, data: AnyData, recipe: Recipe) -> CheckRecord | None:
-    settled = spec.model_copy(update={"optimizations": facts.settled()})
-    return check_one_step(settled, data, recipe.batch_size, facts.world)
+    settled, whole = spec.model_copy(update={"optimizations": facts.settled()}), recipe.batch_size
+    # The baseline's step may take twice the memory of the one that trained.
+    size, check = with_room(recipe, lambda size: check_one_step(settled, data, size, facts.world))
+    if size < whole:
+        facts.found.notes.append(f"one step was compared at a batch of {size}: for one of {whole} there was no room")
+    return check
 
 
 def _resumed(facts: Facts) -> Found | None:

@@ -98,3 +98,15 @@ def test_unchecked_epochs_are_on_disk_before_the_check(monkeypatch, tmp_path):
     assert known[0].epochs == record.epochs
     assert "before its step was checked" in known[0].error
     assert "the check broke" in record.error
+
+
+def test_a_step_that_has_no_room_is_compared_at_a_part_of_the_batch(monkeypatch, tmp_path):
+    def full(spec, data, size, world):
+        if size > 4:
+            raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(worker, "check_one_step", full)
+    monkeypatch.setattr(worker, "open_data", lambda spec: make_data(train=8, test=3))
+    record = worker.run(make_spec(epochs=1, warmup_epochs=0, batch_size=8, check=True), tmp_path)
+    assert record.status == "done", record.error
+    assert record.notes[-1] == "one step was compared at a batch of 4: for one of 8 there was no room"

@@ -6,6 +6,7 @@ import copy
 import gc
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -17,6 +18,10 @@ from laptime.optimizations.sync_batchnorm import GlooBatchNorm
 # The allocator of the host; CUDA where it is not torch's allocator that asks (contexts, graphs, page-locked memory);
 # cuBLAS and cuDNN.
 _NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
+# BatchNorm takes no single sample.
+_LEAST = 2
+
+T = TypeVar("T")
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -42,6 +47,25 @@ def largest_part(batch_size: int, fits: Callable[[int], bool], least: int = 1) -
             return size
         size //= 2
     return None
+
+
+def with_room(recipe: Recipe, work: Callable[[int], T]) -> tuple[int, T]:
+    """Does work on a batch of the recipe's size, or on the largest power-of-two part of it that it has room for.
+
+    Of several ranks the others wait for one that fails, so theirs is the whole batch or none.
+
+    Returns:
+        The size, and what the work gave.
+    """
+    size = recipe.batch_size
+    while True:
+        free(recipe)
+        try:
+            return size, work(size)
+        except (MemoryError, RuntimeError) as error:
+            if recipe.world.size > 1 or size // 2 < _LEAST or not out_of_memory(error):
+                raise
+        size //= 2  # only here: the error above held what did not fit
 
 
 def explain_memory(recipe: Recipe) -> str | None:

@@ -29,6 +29,7 @@ Moved = dict[str, dict[str, Tensor]]
 def check_recording(p: Parts, recipe: Recipe) -> RecordingCheck | None:
     """Replays a run's recording once, and takes the step without it, each from the state that the run has now.
 
+    The recording is given up: the step without it works in as much memory again, and so does all that comes after.
     Leaves weights, optimizer and schedule at some other place.  # all ranks
 
     Args:
@@ -44,6 +45,7 @@ def check_recording(p: Parts, recipe: Recipe) -> RecordingCheck | None:
     batch, saved = next(iter(p.loader.epoch(0))), snapshot(p)
     reset(p, recipe, saved)
     found_loss, found = _loss(step(p, batch)), _moved(p, saved)
+    step.forget()
     reset(p, recipe, saved)
     loss, expected = _loss(device_work(p, batch)), _moved(p, saved)
     errors = {kind: _error(found[kind], expected[kind]) for kind in expected}

@@ -80,10 +80,15 @@ class GraphStep:
         """Whether steps are replayed by now."""
         return self._tape is not None
 
+    def forget(self) -> None:
+        """Gives the recording up, with the memory that it works in."""
+        self._parts, self._eager, self._tape = None, 0, None
+
     def __call__(self, p: Parts, batch: Batch) -> Counts:
         """One step; the counts are copies that no later step overwrites."""
         if self._parts is None or self._parts() is not p:
-            self._parts, self._eager, self._tape = weakref.ref(p), 0, None
+            self.forget()
+            self._parts = weakref.ref(p)
         if (len(batch), batch.weight) != self._kind or not _fits(self._tape, batch):
             counts = device_work(p, batch)
         elif self._tape is None and self._eager < _EAGER_STEPS:

@@ -7,7 +7,7 @@ import torch
 from tests.unit.conftest import make_data, make_spec
 
 from laptime import worker
-from laptime.engine.fits import explain_memory, largest_part, out_of_memory
+from laptime.engine.fits import explain_memory, largest_part, out_of_memory, with_room
 from laptime.optimizations.sync_batchnorm import synchronized
 from laptime.world import World
 
@@ -99,3 +99,24 @@ def test_the_record_of_a_run_names_what_fits(monkeypatch, tmp_path):
     assert record.status == "failed"
     assert "batch 16 does not fit" in record.error
     assert "large-batch.size=4" in record.error
+
+
+@pytest.mark.parametrize(("most", "ranks", "expected"), [(16, 1, [16]), (5, 1, [16, 8, 4]), (5, 2, None), (1, 1, None)])
+def test_work_for_which_there_is_no_room_takes_a_part_of_the_batch(recipe, most, ranks, expected):
+    asked = []
+
+    def work(size):
+        asked.append(size)
+        if size > most:
+            raise torch.OutOfMemoryError
+        return -size
+
+    recipe = replace(recipe, world=World(size=ranks))
+    if expected is None:  # ranks wait for each other, and BatchNorm takes no single sample
+        with pytest.raises(torch.OutOfMemoryError):
+            with_room(recipe, work)
+    else:
+        assert with_room(recipe, work) == (expected[-1], -expected[-1])
+    assert asked == (expected or ([16] if ranks > 1 else [16, 8, 4, 2]))
+    with pytest.raises(RuntimeError, match="size"):
+        with_room(recipe, lambda size: torch.ones(2) @ torch.ones(3) if size else None)

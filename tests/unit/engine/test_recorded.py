@@ -34,6 +34,13 @@ def test_a_replay_does_what_the_step_does(more):
     assert (found.loss_error, found.error) == (0, 0)
 
 
+def test_a_recording_is_given_up_before_the_step_without_it_takes_as_much_memory():
+    held, step = [], GraphStep((14, 1.0), eager_record, directly)
+    recipe = replace(small_recipe(graph), step=step, exchange=lambda model: held.append(step.recorded))
+    assert checked(recipe).passed
+    assert held[-2:] == [True, False]
+
+
 @pytest.mark.gpu
 def test_a_cuda_graph_does_what_the_step_does():
     found = checked(small_recipe(graph, device="cuda"))

@@ -1,0 +1,81 @@
+"""What a GPU alone would run, without one: streams, captures, graphs and torch's own allocator for CUDA.
+
+A runtime of our own (cuda_standin.c) stands for NVIDIA's. Kernels do nothing in it, so this sees no wrong number; it
+sees tensors on the wrong device, reads within a step, and what a capture can't hold.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from tests.samples import write_folder
+
+from laptime.ladder.data import fetch_data
+from laptime.places import Places
+
+HERE = Path(__file__).parent
+SRC, ROOT = HERE.parents[1] / "src", HERE.parents[1]
+
+
+def headers() -> list[str]:
+    """Where the wheels beside torch's keep CUDA's headers; none where this torch is for CPUs alone."""
+    specs = filter(None, map(find_spec, ("nvidia", "triton")))
+    packages = [Path(place) for spec in specs for place in spec.submodule_search_locations or ()]
+    wanted = ("cuda_runtime_api.h", "crt/host_defines.h")
+    there = [next((f for p in packages for f in p.glob(f"**/include/{name}")), None) for name in wanted]
+    return (
+        [] if None in there else [f"-I{str(file).removesuffix(name)}" for file, name in zip(there, wanted, strict=True)]
+    )
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory) -> Path:
+    if torch.cuda.is_available() or not (sys.platform == "linux" and torch.version.cuda and shutil.which("gcc")):
+        pytest.skip("for a torch with CUDA on Linux without a GPU, and a compiler")
+    if not headers():
+        pytest.skip("the wheels beside torch hold no headers of CUDA")
+    library = tmp_path_factory.mktemp("runtime") / "libcuda.so.1"
+    command = ["gcc", "-shared", "-fPIC", "-w", *headers(), f"-Wl,-soname,{library.name}", "-o", str(library)]
+    subprocess.run([*command, str(HERE / "cuda_standin.c"), "-lpthread"], check=True, capture_output=True)
+    return library
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    return fetch_data("cifar", str(write_folder(root / "images", train=15, test=4)), Places(root / "home"))
+
+
+VARIANTS = (
+    "cuda-baseline",
+    "cuda-optimized+products:layers=all+large-batch:size=10",
+    "cuda-optimized-without-no-reads+ema+flip+crop+linear-decay+large-batch:size=10",
+    "cuda-baseline+pinned+fp16+graph+sgd-nesterov",
+)
+
+
+def test_variants_train_on_cuda_tensors_and_record_their_step(runtime, data, tmp_path):
+    environment = os.environ | {"LD_PRELOAD": str(runtime), "PYTHONPATH": f"{ROOT}:{SRC}", "OMP_NUM_THREADS": "1"}
+    names = (*VARIANTS, "reading")
+    command = [sys.executable, str(HERE / "cuda_standin.py"), data.model_dump_json(), str(tmp_path), *names]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    *lines, reading = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"variant"')]
+    assert [line["variant"] for line in lines] == list(VARIANTS)
+    for line in lines:
+        baseline = line["variant"] == "cuda-baseline"
+        assert line["status"] in ("done", "wrong"), line
+        assert line["epochs"] == 2
+        assert line["graphed"] != baseline
+        assert line["syncs"] == (2 if baseline else 0)
+    said, of_reading = done.stderr.rsplit("reading\n", 1)
+    assert "standin:" not in said, said[-3000:]
+    # A recorded step that reads its loss is refused, and so would be any of the above.
+    assert "when stream is capturing" in reading["error"]
+    assert "standin: wait for the capturing stream" in of_reading
