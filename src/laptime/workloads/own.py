@@ -135,6 +135,8 @@ def remade(made: Optimizer, **options: Any) -> Optimizer:
     wanted = {k: v for k, v in options.items() if takes(type(made), k)}
     if not wanted:
         return made
+    if wanted.get("fused") and takes(type(made), "foreach"):
+        wanted["foreach"] = None  # the user's own choice of kernels, beside which torch allows no fused one
     known = {k: v for k, v in made.defaults.items() if takes(type(made), k)}
     # Each group names all that it was made with, which would win over an argument for all.
     return type(made)([{**g, **wanted} for g in made.param_groups], **{**known, **wanted})
@@ -162,8 +164,12 @@ def workload_name(spec: RunSpec) -> str:
     return spec.data.own.name if spec.data.own else spec.workload
 
 
-def probe_optimizer(user: Protocol, rate: float) -> Optimizer:
-    """The optimizer that a user's workload trains with, on one parameter."""
-    group = [{"params": [nn.Parameter(torch.zeros(2, 2))]}]
+def probe_optimizer(user: Protocol, parameters: list[nn.Parameter], rate: float) -> Optimizer:
+    """The optimizer that a user's workload trains with."""
     made = own_optimizer(user)
-    return made(group, rate) if made else torch.optim.Adam(group, lr=rate)
+    return made([{"params": parameters}], rate) if made else torch.optim.Adam(parameters, lr=rate)
+
+
+def rates_of(optimizer: Optimizer) -> list[float]:
+    """The learning rate of each group."""
+    return [float(group["lr"]) for group in optimizer.param_groups]

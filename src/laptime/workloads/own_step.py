@@ -6,14 +6,13 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils.hooks import RemovableHandle
 
 from laptime.data.own import OwnData
 from laptime.data.own_import import told_with_line
@@ -106,8 +105,10 @@ def _uncopied(model: nn.Module) -> str:
     return ""
 
 
-def _noted(model: nn.Module, outputs: list[Tree]) -> RemovableHandle:
-    """Within it, what a net gives is noted."""
+def _noted(model: nn.Module, outputs: list[Tree]) -> AbstractContextManager[object]:
+    """Within it, what a net gives is noted; not of a scripted one, which takes no hooks."""
+    if isinstance(model, torch.jit.ScriptModule):
+        return nullcontext()
     return model.register_forward_hook(lambda _net, _given, output: outputs.append(output))
 
 

@@ -52,6 +52,12 @@ _MADE = "return nn.Sequential("
             "def data",
             "a DataLoader",
         ),
+        (
+            TUPLE,
+            [("    batch_size = 16", "    batch_size, collate_fn = 16, set")],
+            "def data",
+            "a set in which no tensor is",
+        ),
         (TUPLE, [("nn.Linear(256, 2)", "nn.LazyLinear(2)")], "def model", "(4.weight, 4.bias)"),
         (TUPLE, [("def data(self)", "def data(self, folder)")], "def data", "'folder'"),
         (TUPLE, [("def model(self)", "def model()")], "def model", "takes 0 positional arguments"),
