@@ -28,6 +28,7 @@ from laptime.optimizations.modes import Modes
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.trees import Tree, mapped, samples, sent
 from laptime.workloads.base import Batch
+from laptime.workloads.own import OwnWorkload
 from laptime.world import ALONE, World
 
 # A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
@@ -126,6 +127,8 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> 
     parts.clip = unclipped  # gradients are compared as the backward pass leaves them, also where a trainer would clip
     silence(parts.model, side.frozen)
     recipe.workload.steady(parts.model)
+    if isinstance(recipe.workload, OwnWorkload):
+        recipe.workload.restart()  # some optimizations have called the loss
     if side.rounded:
         for values in parts.model.parameters():
             values.data.copy_(values.data.bfloat16())

@@ -17,6 +17,7 @@ from laptime.data.own import OwnData
 from laptime.errors import RunError
 from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
+from laptime.tallies import numbers_of, put_back_numbers
 from laptime.trees import Tree
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch, Output
@@ -30,13 +31,20 @@ class OwnWorkload:
 
     def __init__(self, name: str, data: OwnData) -> None:
         self.name, self.user, self.file = name, data.workload, data.file
+        self.numbers = data.numbers
 
     def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
         """See `Workload.make_model`; the user's model() loads weights itself."""
+        self.restart()
         model = self.user.model()
+        self.numbers = numbers_of(self.user)
         if not isinstance(model, nn.Module):
             raise RunError(f"model() of {self.file.name} gave {type(model).__name__}: return a torch.nn.Module.")
         return model
+
+    def restart(self) -> None:
+        """Takes back what the user's object has counted in the steps since its net was made."""
+        put_back_numbers(self.numbers)
 
     def forward(self, model: nn.Module, batch: Batch) -> Output:
         """See `Workload.forward`."""

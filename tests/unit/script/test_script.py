@@ -47,13 +47,16 @@ UNJUDGED = TUPLE.replace("(scores.argmax(1) == y).float().mean()", "None")
 EVALUATING = TUPLE.replace("nn.Linear(256, 2))", "nn.Linear(256, 2)).eval()")  # as transformers' from_pretrained
 ARGUED = TUPLE.replace("def model(self):\n", "def model(self):\n        argparse.ArgumentParser().parse_args()\n")
 NAMED = 'name = r"""a \\users "one" """'
-# A buffer that the first pass makes, a loss that reads values, and frozen convolutions on small maps.
+# A buffer that the first pass makes, beside a count of passes; a loss that reads values; frozen convolutions.
 MASK = """
 class Masked(nn.Sequential):
+    passes = 0
+
     def forward(self, x):
         if not hasattr(self, "mask"):
             self.register_buffer("mask", torch.ones(x.shape[1:]))
-        return super().forward(x * self.mask)
+        self.passes += self.training
+        return super().forward(x * self.mask) * min(1.0, (1 + self.passes) / 8)
 """
 MASKED = TUPLE.replace("nn.Sequential(", "Masked(").replace("\nclass", f"{MASK}\nclass", 1)
 READING = TUPLE.replace("        x, y = batch\n", "        x, y = batch\n        assert y.max().item() < 2\n")
