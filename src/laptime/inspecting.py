@@ -35,6 +35,7 @@ from laptime.spec import DataSpec, OwnSpec
 from laptime.trees import Tree, samples, tensors
 from laptime.user_code import place_in
 from laptime.workloads.own import (
+    Batches,
     Kind,
     clip_norm,
     evaluated,
@@ -173,9 +174,11 @@ def _evaluation(data: OwnData, model: nn.Module) -> Kind | None:
     if not has_evaluation(data.workload):
         return None
     count = len(data.test)
-    chosen = torch.arange(0, count, -(-count // _EVALUATED)).split(data.batch_size)
+    chosen = torch.arange(0, count, -(-count // _EVALUATED))
+    parts = chosen.split(data.batch_size)
+    batches = Batches(lambda: (data.test.batch(p.tolist()) for p in parts), len(chosen), data.batch_size)
     with told_with_line("evaluate()", data.file, getattr(data.workload, "evaluate", None)), torch.no_grad():
-        kind, _ = evaluated(data.workload, model.eval(), (data.test.batch(c.tolist()) for c in chosen), data.file)
+        kind, _ = evaluated(data.workload, model.eval(), batches, data.file)
     model.train()
     return kind
 

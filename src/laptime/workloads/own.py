@@ -18,7 +18,6 @@ from laptime.errors import RunError
 from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
 from laptime.tallies import numbers_of, put_back_numbers
-from laptime.trees import Tree
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch, Output
 
@@ -103,15 +102,33 @@ def has_evaluation(user: Protocol) -> bool:
     return hasattr(user, "evaluate")
 
 
-def evaluated(user: Protocol, model: nn.Module, batches: Iterator[Tree], file: Path) -> tuple[Kind, float]:
+class Batches:
+    """Test data in batches, for an evaluation that may ask for their number and go through them again."""
+
+    def __init__(self, begin: Callable[[], Iterator[Any]], samples: int, size: int) -> None:
+        self.begin, self.count = begin, -(-samples // size)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.begin()
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def evaluated(user: Protocol, model: nn.Module, batches: Batches, file: Path) -> tuple[Kind, float]:
     """What the user's own evaluation gives: which kind it is, and the number.
+
+    It may go backward through the net, for the worst inputs say: the next step adds nothing to such gradients.
 
     Raises:
         RunError: it gives no number, or a score above 1.
     """
     function: Any = user.evaluate  # type: ignore[attr-defined]
     kind: Kind = "score" if getattr(user, "higher_is_better", True) else "error"
+    kept = [(parameter, parameter.grad) for parameter in model.parameters()]
     given = function(model, batches)
+    for parameter, gradient in kept:
+        parameter.grad = gradient
     number = isinstance(given, Real) or (isinstance(given, Tensor) and given.numel() == 1)
     value = float(given) if number else math.nan
     if not number or (kind == "score" and value > 1):

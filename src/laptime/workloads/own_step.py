@@ -71,6 +71,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     if not loss.requires_grad:
         raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
     _backward(data, model, batch, loss)
+    _check_trained(model, line)
     with told_with_line("loss() of a second step", file, user.loss):
         loss, _ = answered(user, model, Batch(mapped(batch, torch.clone)), file)
     _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
@@ -88,6 +89,15 @@ def _check_model(model: object, file: Path, made: str) -> None:
         raise RunError(
             f"model() of {file.name} gave layers without a size yet ({shorten(', '.join(lazy))}){made}: call the net "
             "once on a sample in model(), or say what they take."
+        )
+
+
+def _check_trained(model: nn.Module, line: str) -> None:
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    if wanted and all(p.grad is None for p in wanted):
+        raise RunError(
+            f"{line} gave a loss that does not come from the net that it is given: call that one, `model`, since "
+            "others that are kept are not trained."
         )
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import ARGUMENTS, AUGMENTED, DICTIONARY, JUDGED, PIECES, TUPLE, write
+from tests.own_files import ARGUMENTS, ATTACKED, AUGMENTED, DICTIONARY, JUDGED, PIECES, TUPLE, write
 from tests.samples import write_folder
 from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
 
@@ -105,7 +105,10 @@ OWN = {
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
     "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
     "judged_file": (JUDGED, ("cpu-baseline", TOGETHER)),
-    "error_file": (JUDGED.replace("batch_size", "higher_is_better = False\n    batch_size"), ("cpu-baseline",)),
+    "error_file": (
+        JUDGED.replace("batch_size", "higher_is_better = False\n    batch_size").replace(*ATTACKED),
+        ("cpu-baseline",),
+    ),
     "pieces_file": (ARGUMENTS + PIECES, ("cpu-baseline", "cpu-baseline+large-batch:size=32+ema:every=1+no-reads")),
     "augmented_file": (AUGMENTED, ("cpu-baseline", "cpu-baseline+workers:count=2")),
 }
