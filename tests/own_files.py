@@ -69,6 +69,12 @@ F1 = """
         return 2 * hits / (found.sum() + true.sum())
 """
 JUDGED = TUPLE + F1
+# Goes backward through the net first, as for the worst inputs, and twice through the data, whose number it asks for.
+ATTACKED = (
+    "        both =",
+    "        for x, y in batches:\n            with torch.enable_grad():\n"
+    "                (F.cross_entropy(model(x), y) / len(batches)).backward()\n        both =",
+)
 
 # A file that is a script, too, and asks for its arguments where it is imported.
 ARGUMENTS = """\

@@ -35,7 +35,18 @@ from laptime.spec import DataSpec, OwnSpec
 from laptime.trees import Tree, samples, sent, tensors
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch
-from laptime.workloads.own import Kind, OwnWorkload, clip_norm, evaluated, has_evaluation, probe_optimizer, takes
+from laptime.workloads.own import (
+    Batches,
+    Kind,
+    OwnWorkload,
+    clip_norm,
+    evaluated,
+    has_evaluation,
+    probe_optimizer,
+    rates_of,
+    remade,
+    takes,
+)
 from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
@@ -64,6 +75,7 @@ def inspect(name: str) -> DataSpec:
     step = stepped(data, batch, judged_on)
     others = [again, *_others(data, data.train, samples(batch))]
     tests = [judged_on, *_others(data, data.test, samples(judged_on))]
+    quality = _evaluation(data, step.model) or ("accuracy" if step.judged else "loss")
     refused = {
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
@@ -74,8 +86,8 @@ def inspect(name: str) -> DataSpec:
         **shapes(batch, others),
         **gathering(step.outputs, samples(batch)),
         **copying(step.uncopied),
-        **_optimizer(data, rate),
-        **_schedule(data, rate, -(-len(data.train) // batch_size)),
+        **_optimizer(data, step.model, rate),
+        **_schedule(data, step.model, rate, -(-len(data.train) // batch_size)),
         **refused_workers(data),
     }
     return DataSpec(
@@ -91,7 +103,7 @@ def inspect(name: str) -> DataSpec:
             name=own_name,
             batch_size=batch_size,
             learning_rate=rate,
-            quality=_evaluation(data, step.model) or ("accuracy" if step.judged else "loss"),
+            quality=quality,
             refused=refused,
             file=digest_of(file),
             lightning=isinstance(data.workload, LightningWorkload),
@@ -135,10 +147,15 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             f"{shapes[other]}, which make no batch{_made(data, split)}: bring them to one shape, or give the workload "
             "a collate_fn."
         ) from error
-    if not tensors(found) or samples(found) != len(items):
+    said = f"a batch of {len(items)} items of the {which} data of {data.file.name}"
+    if not tensors(found):
         raise RunError(
-            f"a batch of {len(items)} items of the {which} data of {data.file.name} begins with "
-            f"{[tuple(t.shape) for t in tensors(found)][:1] or 'no tensor'}{_made(data, split)}: let its first "
+            f"{said} is a {type(found).__name__} in which no tensor is found{_made(data, split)}: make it of tensors "
+            "in tuples, lists, dictionaries or dataclasses."
+        )
+    if samples(found) != len(items):
+        raise RunError(
+            f"{said} begins with {[tuple(t.shape) for t in tensors(found)][:1]}{_made(data, split)}: let its first "
             "tensor be [B, ...]."
         )
     return found
@@ -160,9 +177,11 @@ def _evaluation(data: OwnData, model: nn.Module) -> Kind | None:
     if not has_evaluation(data.workload):
         return None
     count = len(data.test)
-    chosen = torch.arange(0, count, -(-count // _EVALUATED)).split(data.batch_size)
+    chosen = torch.arange(0, count, -(-count // _EVALUATED))
+    parts = chosen.split(data.batch_size)
+    batches = Batches(lambda: (data.test.batch(p.tolist()) for p in parts), len(chosen), data.batch_size)
     with told_with_line("evaluate()", data.file, getattr(data.workload, "evaluate", None)), torch.no_grad():
-        kind, _ = evaluated(data.workload, model.eval(), (data.test.batch(c.tolist()) for c in chosen), data.file)
+        kind, _ = evaluated(data.workload, model.eval(), batches, data.file)
     model.train()
     return kind
 
@@ -180,19 +199,31 @@ def _bytes(batch: Tree) -> bytes:
     return b"".join(t.numpy().tobytes() for t in flat)
 
 
-def _optimizer(data: OwnData, rate: float) -> dict[str, str]:
-    """What the user's optimizer has no kernels for; raises where it takes another learning rate."""
-    with told_with_line("optimizer()", data.file, getattr(data.workload, "optimizer", None)):
-        made = probe_optimizer(data.workload, rate)
-        taken = float(made.param_groups[0]["lr"])
+def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
+    """What the user's optimizer has no kernels for; its step moves the net, by the gradients that are there.
+
+    Raises:
+        UsageError: it takes another learning rate, or trains something besides the net.
+    """
+    maker = getattr(data.workload, "optimizer", None)
+    given, place = list(model.parameters()), place_in(data.file, (), (maker,))
+    with told_with_line("optimizer()" if maker else "the default optimizer, Adam,", data.file, maker):
+        made = probe_optimizer(data.workload, given, rate)
+        rates, doubled = (rates_of(o) for o in (made, probe_optimizer(data.workload, given, 2 * rate)))
         made.step()
-    if not math.isclose(taken, rate):
-        place = place_in(data.file, (), (getattr(data.workload, "optimizer", None),))
+    if rates == doubled:  # some groups may have a rate of their own
+        asked = 2 * rate if math.isclose(rates[0], rate) else rate
         raise UsageError(
-            f"optimizer() of {data.file.name} trains at {taken:g} where it was given lr={rate:g}{place}: pass lr on, "
-            "and set learning_rate."
+            f"optimizer() of {data.file.name} trains at {rates[0]:g} where it was given lr={asked:g}{place}: pass lr "
+            "on, and set learning_rate."
         )
-    kind, refused = type(made), {}
+    foreign = len({id(p) for group in made.param_groups for p in group["params"]} - {id(p) for p in given})
+    if foreign:
+        raise UsageError(
+            f"optimizer() of {data.file.name} trains {foreign} tensors that are not among its parameters{place}: make "
+            "it of those alone, and let the net of model() hold what else is trained, a loss's own weights say."
+        )
+    kind, refused = type(made), _unfused(made)
     if reason := update_refusal(made):
         refused["dead-taps"] = reason
     if not takes(kind, "fused"):
@@ -213,11 +244,21 @@ def _crops(data: OwnData, name: str, model: nn.Module, batch: Tree) -> dict[str,
     return {"dead-taps": reason} if reason else {}
 
 
-def _schedule(data: OwnData, rate: float, steps: int) -> dict[str, str]:
+def _unfused(made: Optimizer) -> dict[str, str]:
+    """What needs the fused kernel of a user's optimizer, where its parameters or options are not for it."""
+    try:
+        remade(made, fused=True).step()
+    except Exception as error:  # whatever torch says of complex weights, sparse gradients, options
+        told = f"{type(made).__name__} has no fused kernel for it ({shorten(' '.join(str(error).split()), 160)})"
+        return dict.fromkeys(("fused-optimizer", "fp16", "graph"), told)
+    return {}
+
+
+def _schedule(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[str, str]:
     """What goes with no schedule of the user's own over some steps, which is walked for a few; nothing without one."""
     if not hasattr(data.workload, "schedule"):
         return {}
-    optimizer = probe_optimizer(data.workload, rate)
+    optimizer = probe_optimizer(data.workload, list(model.parameters()), rate)
     fixed = _beside_the_rate(optimizer)
     with told_with_line("schedule()", data.file, data.workload.schedule):
         made: Any = data.workload.schedule(optimizer, steps, 1)

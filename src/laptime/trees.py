@@ -1,4 +1,4 @@
-"""Batches as users nest them: tensors in tuples, lists and dictionaries, to any depth.
+"""Batches as users nest them: tensors in tuples, lists, dictionaries and dataclasses, to any depth.
 
 What is none of these (a text, a number) is left as it is. torch.utils._pytree does the same, but is private and does
 not know the dictionary-like classes of tokenizers.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 Tree = Any
-"""A tensor, a tuple, list or dictionary of trees, or anything else."""
+"""A tensor, a tuple, list, dictionary or dataclass of trees, or anything else."""
 
 
 def mapped(tree: Tree, change: Callable[[Tensor], Tensor]) -> Tree:
@@ -29,15 +30,26 @@ def mapped(tree: Tree, change: Callable[[Tensor], Tensor]) -> Tree:
         return type(tree)(*(mapped(v, change) for v in tree))
     if isinstance(tree, tuple | list):
         return type(tree)(mapped(v, change) for v in tree)
-    return tree
+    fresh: Tree = copy.copy(tree) if is_dataclass(tree) else tree  # by copy, whatever its constructor does
+    for name, value in held(tree).items():
+        object.__setattr__(fresh, name, mapped(value, change))  # it may be frozen
+    return fresh
+
+
+def held(tree: Tree) -> dict[str, Tree]:
+    """The fields of a dataclass by name; nothing of anything else."""
+    names = [f.name for f in fields(tree)] if is_dataclass(tree) and not isinstance(tree, type) else []
+    return {name: getattr(tree, name) for name in names if hasattr(tree, name)}
 
 
 def leaves(tree: Tree) -> list[Any]:
-    """All that is neither tuple, list nor dictionary, in order."""
+    """All that is neither tuple, list, dictionary nor dataclass, in order."""
     if isinstance(tree, Mapping):
         return [leaf for v in tree.values() for leaf in leaves(v)]
     if isinstance(tree, tuple | list):
         return [leaf for v in tree for leaf in leaves(v)]
+    if is_dataclass(tree):
+        return [leaf for v in held(tree).values() for leaf in leaves(v)]
     return [tree]
 
 

@@ -1,6 +1,7 @@
 """Batches as users nest them."""
 
 from collections import UserDict, namedtuple
+from dataclasses import dataclass, field
 
 import torch
 
@@ -27,6 +28,23 @@ def test_a_tokenizers_dictionary_keeps_its_class():
     assert type(found) is UserDict
     assert found["ids"].tolist() == [1, 1]
     assert given["ids"].tolist() == [0, 0]
+
+
+@dataclass(frozen=True)
+class Graphs:
+    labels: torch.Tensor
+    edges: list
+    name: str = "molecules"
+    later: torch.Tensor = field(init=False)
+
+
+def test_a_dataclass_keeps_its_class_whatever_its_constructor_takes():
+    given = Graphs(torch.zeros(3), [torch.ones(2, 7)])
+    found = mapped(given, lambda t: t + 1)
+    assert type(found) is Graphs
+    assert (found.labels.tolist(), found.edges[0].shape, found.name) == ([1, 1, 1], (2, 7), "molecules")
+    assert given.labels.tolist() == [0, 0, 0]
+    assert (samples(found), len(leaves(found))) == (3, 3)
 
 
 def test_samples_are_counted_by_the_first_tensor_that_has_a_dimension():

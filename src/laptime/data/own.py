@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
 from laptime.spec import DataSpec
+from laptime.tallies import Numbers, numbers_of
 from laptime.trees import Tree, samples, tensors
 from laptime.user_code import place_in
 
@@ -75,13 +76,14 @@ class OwnSplit:
 
 @dataclass(frozen=True)
 class OwnData:
-    """A user's data, with the workload that it belongs to."""
+    """A user's data, with the workload that it belongs to, and the numbers that this holds before any step."""
 
     workload: Workload
     train: OwnSplit
     test: OwnSplit
     file: Path
     classes: tuple[str, ...] = ()
+    numbers: Numbers = field(default_factory=list)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -176,7 +178,7 @@ def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] =
         for name, dataset, limit in zip(("train", "test"), given, limits, strict=True):
             _check_mapped(name, dataset, (file, place_in(file, (), (workload.data,))))
             splits.append(OwnSplit(limited(dataset, name, limit), collate))
-    return OwnData(workload, splits[0], splits[1], file)
+    return OwnData(workload, splits[0], splits[1], file, numbers=numbers_of(workload))
 
 
 def _check_mapped(name: str, dataset: Any, made: tuple[Path, str]) -> None:

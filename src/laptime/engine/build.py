@@ -36,6 +36,7 @@ from laptime.optimizations.optimizer import build_optimizer, sgd
 from laptime.optimizations.selecting import Selecting
 from laptime.optimizations.step import clipping, tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
+from laptime.tallies import numbers_of
 from laptime.workloads import find
 from laptime.workloads.detection import resize_to
 from laptime.workloads.own import OwnWorkload, clip_norm, own_optimizer, own_schedule, workload_name
@@ -167,4 +168,5 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         scaler=GradScaler(recipe.device.type, enabled=recipe.loss_scaling),
         driver=recipe.driver,
         clip=unclipped if recipe.clip_norm is None else clipping(recipe.clip_norm),
+        numbers=numbers_of(model) if isinstance(recipe.data, OwnData) else [],
     )

@@ -19,7 +19,7 @@ from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.samples import in_order, ungraded
 from laptime.user_code import place_in
 from laptime.workloads.base import Counts
-from laptime.workloads.own import evaluated, has_evaluation
+from laptime.workloads.own import Batches, evaluated, has_evaluation
 from laptime.world import ALONE
 
 # By device; a GPU of which a small batch uses a fraction takes larger ones.
@@ -94,7 +94,9 @@ def _own_scores(
         return {}
     found = "", 0.0
     if recipe.world.first:
-        batches = (b.inputs for b in in_order(replace(recipe, world=ALONE), split, data.batch_size, device))
+        whole = replace(recipe, world=ALONE)
+        begin = lambda: (b.inputs for b in in_order(whole, split, data.batch_size, device))  # noqa: E731
+        batches = Batches(begin, len(split), data.batch_size)
         with torch.autocast(recipe.device.type, AUTOCAST.get(recipe.precision), enabled=recipe.precision in AUTOCAST):
             found = evaluated(data.workload, model, batches, data.file)
     kind, value = recipe.world.agreed(found)

@@ -28,6 +28,7 @@ from laptime.optimizations.modes import Modes
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.trees import Tree, mapped, samples, sent
 from laptime.workloads.base import Batch
+from laptime.workloads.own import OwnWorkload
 from laptime.world import ALONE, World
 
 # A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
@@ -109,6 +110,12 @@ def _first(recipe: Recipe, parts: Parts) -> Batch:
     return Batch(sent(part, recipe.device, layout), weight=mine.weight)
 
 
+def _compared(gradient: Tensor) -> Tensor:
+    """A gradient as it is compared: all its values, of complex ones both parts, on the CPU."""
+    whole = gradient.detach().to_dense()
+    return (torch.view_as_real(whole) if whole.is_complex() else whole).to("cpu", torch.float64)
+
+
 def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> Step:
     """Builds a side and takes its step; see `Step`."""
     recipe = make_recipe(spec, data, optimizations, side.world)
@@ -120,6 +127,8 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> 
     parts.clip = unclipped  # gradients are compared as the backward pass leaves them, also where a trainer would clip
     silence(parts.model, side.frozen)
     recipe.workload.steady(parts.model)
+    if isinstance(recipe.workload, OwnWorkload):
+        recipe.workload.restart()  # some optimizations have called the loss
     if side.rounded:
         for values in parts.model.parameters():
             values.data.copy_(values.data.bfloat16())
@@ -131,6 +140,6 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> 
         if parts.driver is None:
             (scale * loss).backward()
             parts.exchange(parts.model)
-    gradients = {k: v.detach().to("cpu", torch.float64) / scale for k, v in plain_gradients(parts.model).items()}
+    gradients = {k: _compared(v) / scale for k, v in plain_gradients(parts.model).items()}
     # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
     return float(side.world.summed(loss.detach().double()) / side.world.size), gradients

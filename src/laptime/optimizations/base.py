@@ -16,6 +16,7 @@ from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData
 from laptime.optimizations.modes import AS_TORCH, Modes
 from laptime.spec import Option
+from laptime.tallies import Numbers
 from laptime.workloads.base import Batch, Counts, Output, Workload
 from laptime.world import ALONE, World
 
@@ -100,6 +101,7 @@ class Parts:
         scaler: scales the loss for fp16 gradients; switched off, it hands everything through.
         driver: see `Recipe.driver`.
         mark: consumer of the borders between a step's parts.
+        numbers: what a net of the user's own counts, before any step.
     """
 
     model: nn.Module
@@ -116,6 +118,7 @@ class Parts:
     average: Average | None = None
     driver: Driver | None = None
     clip: Callable[[Parts], None] = unclipped
+    numbers: Numbers = field(default_factory=list)
 
     @property
     def evaluated(self) -> nn.Module:

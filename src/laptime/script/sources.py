@@ -70,7 +70,7 @@ _IMPORTS = (
     ("import warnings", "warnings"),
     ("from collections import {}", "Counter"),
     ("from collections.abc import {}", "Callable", "Iterable", "Iterator", "Mapping", "Sequence"),
-    ("from dataclasses import {}", "dataclass"),
+    ("from dataclasses import {}", "dataclass", "fields", "is_dataclass"),
     ("from functools import {}", "cache", "partial"),
     ("from pathlib import {}", "Path"),
     ("from typing import {}", "Any", "NamedTuple"),

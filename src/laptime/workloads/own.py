@@ -17,7 +17,7 @@ from laptime.data.own import OwnData
 from laptime.errors import RunError
 from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
-from laptime.trees import Tree
+from laptime.tallies import numbers_of, put_back_numbers
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch, Output
 
@@ -30,13 +30,20 @@ class OwnWorkload:
 
     def __init__(self, name: str, data: OwnData) -> None:
         self.name, self.user, self.file = name, data.workload, data.file
+        self.numbers = data.numbers
 
     def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
         """See `Workload.make_model`; the user's model() loads weights itself."""
+        self.restart()
         model = self.user.model()
+        self.numbers = numbers_of(self.user)
         if not isinstance(model, nn.Module):
             raise RunError(f"model() of {self.file.name} gave {type(model).__name__}: return a torch.nn.Module.")
         return model
+
+    def restart(self) -> None:
+        """Takes back what the user's object has counted in the steps since its net was made."""
+        put_back_numbers(self.numbers)
 
     def forward(self, model: nn.Module, batch: Batch) -> Output:
         """See `Workload.forward`."""
@@ -95,15 +102,33 @@ def has_evaluation(user: Protocol) -> bool:
     return hasattr(user, "evaluate")
 
 
-def evaluated(user: Protocol, model: nn.Module, batches: Iterator[Tree], file: Path) -> tuple[Kind, float]:
+class Batches:
+    """Test data in batches, for an evaluation that may ask for their number and go through them again."""
+
+    def __init__(self, begin: Callable[[], Iterator[Any]], samples: int, size: int) -> None:
+        self.begin, self.count = begin, -(-samples // size)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.begin()
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def evaluated(user: Protocol, model: nn.Module, batches: Batches, file: Path) -> tuple[Kind, float]:
     """What the user's own evaluation gives: which kind it is, and the number.
+
+    It may go backward through the net, for the worst inputs say: the next step adds nothing to such gradients.
 
     Raises:
         RunError: it gives no number, or a score above 1.
     """
     function: Any = user.evaluate  # type: ignore[attr-defined]
     kind: Kind = "score" if getattr(user, "higher_is_better", True) else "error"
+    kept = [(parameter, parameter.grad) for parameter in model.parameters()]
     given = function(model, batches)
+    for parameter, gradient in kept:
+        parameter.grad = gradient
     number = isinstance(given, Real) or (isinstance(given, Tensor) and given.numel() == 1)
     value = float(given) if number else math.nan
     if not number or (kind == "score" and value > 1):
@@ -135,6 +160,8 @@ def remade(made: Optimizer, **options: Any) -> Optimizer:
     wanted = {k: v for k, v in options.items() if takes(type(made), k)}
     if not wanted:
         return made
+    if wanted.get("fused") and takes(type(made), "foreach"):
+        wanted["foreach"] = None  # the user's own choice of kernels, beside which torch allows no fused one
     known = {k: v for k, v in made.defaults.items() if takes(type(made), k)}
     # Each group names all that it was made with, which would win over an argument for all.
     return type(made)([{**g, **wanted} for g in made.param_groups], **{**known, **wanted})
@@ -162,8 +189,12 @@ def workload_name(spec: RunSpec) -> str:
     return spec.data.own.name if spec.data.own else spec.workload
 
 
-def probe_optimizer(user: Protocol, rate: float) -> Optimizer:
-    """The optimizer that a user's workload trains with, on one parameter."""
-    group = [{"params": [nn.Parameter(torch.zeros(2, 2))]}]
+def probe_optimizer(user: Protocol, parameters: list[nn.Parameter], rate: float) -> Optimizer:
+    """The optimizer that a user's workload trains with."""
     made = own_optimizer(user)
-    return made(group, rate) if made else torch.optim.Adam(group, lr=rate)
+    return made([{"params": parameters}], rate) if made else torch.optim.Adam(parameters, lr=rate)
+
+
+def rates_of(optimizer: Optimizer) -> list[float]:
+    """The learning rate of each group."""
+    return [float(group["lr"]) for group in optimizer.param_groups]

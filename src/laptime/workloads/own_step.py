@@ -6,14 +6,13 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils.hooks import RemovableHandle
 
 from laptime.data.own import OwnData
 from laptime.data.own_import import told_with_line
@@ -72,6 +71,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     if not loss.requires_grad:
         raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
     _backward(data, model, batch, loss)
+    _check_trained(model, line)
     with told_with_line("loss() of a second step", file, user.loss):
         loss, _ = answered(user, model, Batch(mapped(batch, torch.clone)), file)
     _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
@@ -92,6 +92,15 @@ def _check_model(model: object, file: Path, made: str) -> None:
         )
 
 
+def _check_trained(model: nn.Module, line: str) -> None:
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    if wanted and all(p.grad is None for p in wanted):
+        raise RunError(
+            f"{line} gave a loss that does not come from the net that it is given: call that one, `model`, since "
+            "others that are kept are not trained."
+        )
+
+
 def _check_share(accuracy: Tensor | None, line: str) -> None:
     share = 0.0 if accuracy is None else accuracy.item()
     if not 0 <= share <= 1:
@@ -106,8 +115,10 @@ def _uncopied(model: nn.Module) -> str:
     return ""
 
 
-def _noted(model: nn.Module, outputs: list[Tree]) -> RemovableHandle:
-    """Within it, what a net gives is noted."""
+def _noted(model: nn.Module, outputs: list[Tree]) -> AbstractContextManager[object]:
+    """Within it, what a net gives is noted; not of a scripted one, which takes no hooks."""
+    if isinstance(model, torch.jit.ScriptModule):
+        return nullcontext()
     return model.register_forward_hook(lambda _net, _given, output: outputs.append(output))
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from tests.own_files import JUDGED, write
+from tests.own_files import ATTACKED, JUDGED, write
 from tests.unit.compare.compare_examples import ladder, records
 
 from laptime import worker
@@ -14,6 +14,7 @@ from laptime.compare.markdown import to_markdown
 from laptime.compare.quality import advantage, scores_of, time_to_quality
 from laptime.data.own import OwnSplit, open_own
 from laptime.engine.build import build, make_recipe, open_data
+from laptime.engine.evaluate import evaluate
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
 from laptime.measure.epochs import Plan, Session
@@ -67,6 +68,15 @@ def test_beside_resident_samples_test_items_are_read_once_and_give_the_same_valu
     assert often == 3 * 2 * 32
     assert once == 32 + 2 * 8
     assert len(split.kept) == 2
+
+
+def test_what_it_leaves_in_gradients_is_not_trained_with(file):
+    """It goes through the test data twice, too."""
+    spec = spec_of(write(file, JUDGED.replace(*ATTACKED)))
+    recipe = make_recipe(spec, open_data(spec), ())
+    parts = build(recipe, StepMarks())
+    assert evaluate(parts, recipe, recipe.data.test).scores["test_score"] > 0
+    assert all(p.grad is None for p in parts.model.parameters())
 
 
 def test_test_items_that_differ_are_read_again(file):

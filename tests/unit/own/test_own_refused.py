@@ -52,6 +52,21 @@ _MADE = "return nn.Sequential("
             "def data",
             "a DataLoader",
         ),
+        (
+            TUPLE,
+            [("    batch_size = 16", "    batch_size, collate_fn = 16, set")],
+            "def data",
+            "a set in which no tensor is",
+        ),
+        (
+            TUPLE,
+            [
+                ("\nclass Workload:", "\nNET = nn.Sequential(nn.Flatten(), nn.Linear(192, 2))\n\n\nclass Workload:"),
+                (_LOSS, "scores = NET(x)"),
+            ],
+            "def loss",
+            "a loss that does not come from the net that it is given",
+        ),
         (TUPLE, [("nn.Linear(256, 2)", "nn.LazyLinear(2)")], "def model", "(4.weight, 4.bias)"),
         (TUPLE, [("def data(self)", "def data(self, folder)")], "def data", "'folder'"),
         (TUPLE, [("def model(self)", "def model()")], "def model", "takes 0 positional arguments"),

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import ARGUMENTS, AUGMENTED, DICTIONARY, JUDGED, LINE, PIECES, TUPLE, write
+from tests.own_files import ARGUMENTS, ATTACKED, AUGMENTED, DICTIONARY, JUDGED, LINE, PIECES, TUPLE, write
 from tests.samples import write_folder
 from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
 
@@ -47,13 +47,16 @@ UNJUDGED = TUPLE.replace("(scores.argmax(1) == y).float().mean()", "None")
 EVALUATING = TUPLE.replace("nn.Linear(256, 2))", "nn.Linear(256, 2)).eval()")  # as transformers' from_pretrained
 ARGUED = TUPLE.replace("def model(self):\n", "def model(self):\n        argparse.ArgumentParser().parse_args()\n")
 NAMED = 'name = r"""a \\users "one" """'
-# A buffer that the first pass makes, a loss that reads values, and frozen convolutions on small maps.
+# A buffer that the first pass makes, beside a count of passes; a loss that reads values; frozen convolutions.
 MASK = """
 class Masked(nn.Sequential):
+    passes = 0
+
     def forward(self, x):
         if not hasattr(self, "mask"):
             self.register_buffer("mask", torch.ones(x.shape[1:]))
-        return super().forward(x * self.mask)
+        self.passes += self.training
+        return super().forward(x * self.mask) * min(1.0, (1 + self.passes) / 8)
 """
 MASKED = TUPLE.replace("nn.Sequential(", "Masked(").replace("\nclass", f"{MASK}\nclass", 1)
 READING = TUPLE.replace("        x, y = batch\n", "        x, y = batch\n        assert y.max().item() < 2\n")
@@ -103,7 +106,10 @@ OWN = {
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
     "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
     "judged_file": (JUDGED, ("cpu-baseline", TOGETHER)),
-    "error_file": (JUDGED.replace("batch_size", "higher_is_better = False\n    batch_size"), ("cpu-baseline",)),
+    "error_file": (
+        JUDGED.replace("batch_size", "higher_is_better = False\n    batch_size").replace(*ATTACKED),
+        ("cpu-baseline",),
+    ),
     "pieces_file": (ARGUMENTS + PIECES, ("cpu-baseline", "cpu-baseline+large-batch:size=32+ema:every=1+no-reads")),
     "augmented_file": (AUGMENTED, ("cpu-baseline", "cpu-baseline+workers:count=2")),
 }

@@ -1,0 +1,127 @@
+"""A user's own optimizer, tried on the net's own parameters before a ladder; nets that few optimizers take."""
+
+import pytest
+from tests.own_files import DICTIONARY, TUPLE, place, write
+
+from laptime import worker
+from laptime.errors import UsageError
+from laptime.inspecting import inspect
+from laptime.spec import RunSpec
+from laptime.variants import resolve
+
+_MADE = "SGD(parameters, lr=lr, momentum=0.9)"
+_BODY_AND_HEAD = 'SGD([{"params": body, "lr": lr / 10}, {"params": [w, b]}], lr=lr, momentum=0.9)'
+_FOREIGN = "SGD([*parameters, self.centres], lr=lr)"
+# A recommender's: gradients of the rows that a batch looks up.
+SPARSE = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+IDS = torch.randint(0, 40, (96, 3), generator=torch.Generator().manual_seed(0))
+DATA = TensorDataset(IDS, (IDS.sum(dim=1) > 60).float())
+
+
+class Bag(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.items = nn.EmbeddingBag(40, 8, sparse=True)
+
+    def forward(self, ids):
+        return self.items(ids).sum(dim=1)
+
+
+class Workload:
+    batch_size = 16
+
+    def data(self):
+        return torch.utils.data.Subset(DATA, range(64)), torch.utils.data.Subset(DATA, range(64, 96))
+
+    def model(self):
+        return Bag()
+
+    def loss(self, model, batch):
+        return F.binary_cross_entropy_with_logits(model(batch[0]), batch[1])
+
+    def optimizer(self, parameters, lr):
+        return torch.optim.SparseAdam(parameters, lr=lr)
+"""
+# A filter of complex weights over spectra, none of which the fused kernels take.
+_COMPLEX = """
+class Spectral(nn.Sequential):
+    def __init__(self, *layers):
+        super().__init__(*layers)
+        self.gain = nn.Parameter(torch.ones(8, 5, dtype=torch.complex64))
+
+    def forward(self, x):
+        return super().forward(torch.fft.irfft2(torch.fft.rfft2(x) * self.gain))
+
+
+class Workload:
+"""
+_CALLED = "return nn.Sequential("
+
+
+def ran(name: str, folder) -> object:
+    data = inspect(name)
+    chosen = resolve("cpu-optimized", tuple(data.own.refused)).optimizations
+    few = {"batch_size": 16, "epochs": 1, "warmup_epochs": 0, "profile": "none"}
+    given = {"workload": data.own.name, "optimizations": chosen, "data": data, **few}
+    return data.own.refused, worker.run(RunSpec(variant="cpu-optimized", **given), folder / "run")
+
+
+def test_groups_of_the_nets_own_parameters_may_begin_with_another_rate(file):
+    parts = (f"return torch.optim.{_MADE}", f"*body, w, b = parameters\n        return torch.optim.{_BODY_AND_HEAD}")
+    assert "fused-optimizer" not in inspect(write(file, DICTIONARY, parts)).own.refused
+
+
+def test_what_is_not_the_nets_is_not_trained_by_its_optimizer(file):
+    """It would begin where the warm-up left it, and no checkpoint would hold it."""
+    kept = ("    def model(self)", "    centres = nn.Parameter(torch.zeros(2))\n\n    def model(self)")
+    with pytest.raises(
+        UsageError, match=r"trains 1 tensors that are not among its parameters \(.*net of model\(\)"
+    ) as told:
+        inspect(write(file, DICTIONARY, kept, (_MADE, _FOREIGN)))
+    assert place(file, "def optimizer") in str(told.value)
+
+
+def test_a_rate_that_happens_to_be_that_of_the_workload_is_not_passed_on(file):
+    with pytest.raises(UsageError, match=r"trains at 0\.001 where it was given lr=0\.002"):
+        inspect(write(file, DICTIONARY, ("lr=lr", "lr=1e-3")))
+
+
+@pytest.mark.parametrize("own", ["foreach=True", "foreach=False"])
+def test_kernels_that_a_user_has_chosen_give_way_to_the_fused_one(file, tmp_path, own):
+    name = write(file, DICTIONARY, (_MADE, f"AdamW(parameters, lr=lr, {own})"))
+    refused, record = ran(name, tmp_path)
+    assert "fused-optimizer" not in refused
+    assert (record.status, record.error) == ("done", None)
+
+
+def test_sparse_gradients_are_compared_with_the_baselines(file, tmp_path):
+    _, record = ran(write(file, SPARSE), tmp_path)
+    assert (record.status, record.error) == ("done", None)
+    assert record.check.passed
+    assert record.check.gradient_error < 0.1
+
+
+def test_complex_weights_are_trained_without_the_fused_kernel(file, tmp_path):
+    name = write(file, TUPLE.replace("\nclass Workload:\n", _COMPLEX, 1), (_CALLED, "return Spectral("))
+    refused, record = ran(name, tmp_path)
+    assert "Adam has no fused kernel for it" in refused["fused-optimizer"]
+    assert (record.status, record.check.passed) == ("done", True)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*is deprecated")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("nn.Flatten(),", "torch.jit.script(nn.Flatten()),")],
+        [(_CALLED, "return torch.jit.script(nn.Sequential("), ("nn.Linear(256, 2))", "nn.Linear(256, 2)))")],
+    ],
+)
+def test_modules_of_torch_jit_train_as_they_are(file, tmp_path, changes):
+    refused, record = ran(write(file, TUPLE, *changes), tmp_path)
+    assert {"channels-last", "dead-taps", "products"} <= refused.keys()
+    assert (record.status, record.check.passed) == ("done", True)

@@ -1,0 +1,67 @@
+"""What a net or a workload counts in attributes begins anew after the warm-up and on each side of a comparison."""
+
+import pytest
+from tests.own_files import TUPLE, write
+
+from laptime import worker
+from laptime.inspecting import inspect
+from laptime.spec import OptimizationSpec, RunSpec
+from laptime.tallies import numbers_of, put_back_numbers
+
+_LOSS = "return F.cross_entropy(scores, y)"
+_BY_WORKLOAD = [
+    ("    batch_size = 16\n", "    batch_size = 16\n    steps = 0\n"),
+    (_LOSS, "self.steps += model.training\n        return min(1.0, (self.steps + 1) / 8) * F.cross_entropy(scores, y)"),
+]
+_NET = """
+class Warmed(nn.Sequential):
+    started = False
+
+    def forward(self, x):
+        if not self.started:  # as layers do that are set from their first batch
+            self.started, self.steps = True, 0
+            self[0].weight.data.div_(x.std())
+        self.steps += self.training
+        return super().forward(x) * min(1.0, (self.steps + 1) / 8)
+
+
+class Workload:
+"""
+_BY_NET = [("\nclass Workload:\n", _NET), ("return nn.Sequential(", "return Warmed(")]
+
+
+@pytest.mark.parametrize("changes", [_BY_WORKLOAD, _BY_NET])
+def test_the_warm_up_leaves_no_trace_and_both_sides_are_compared_at_the_same_count(file, tmp_path, changes):
+    data = inspect(write(file, TUPLE.replace("nn.Dropout(), ", ""), *changes))
+
+    def run(warmup: int):
+        spec = RunSpec(
+            workload=data.own.name,
+            variant="tried",
+            optimizations=(OptimizationSpec(name="no-reads"), OptimizationSpec(name="channels-last")),
+            data=data,
+            batch_size=16,
+            epochs=1,
+            warmup_epochs=warmup,
+            profile="none",
+        )
+        return worker.run(spec, tmp_path / str(warmup))
+
+    without, with_one = run(0), run(1)
+    assert (without.error, with_one.error) == (None, None)
+    assert with_one.epochs[-1].train_loss == without.epochs[-1].train_loss
+    assert with_one.check.passed
+
+
+def test_a_number_that_hides_its_classes_goes_again():
+    class Counter:
+        steps = 0
+
+        def __init__(self):
+            self.limit, self.name = 8, "annealed"
+
+    counter = Counter()
+    kept = numbers_of(counter)
+    counter.steps, counter.limit, counter.name, counter.later = 5, 9, "other", 1
+    put_back_numbers(kept)
+    assert vars(counter) == {"limit": 8, "name": "other", "later": 1}
