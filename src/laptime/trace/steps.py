@@ -112,6 +112,14 @@ def read_steps(store: Store, marks: Iterable[Event], until: float = float("-inf"
         yield Step(since, until, since, rows, [], {}, marked=False)
 
 
+def ends_idle(store: Store, mark: Event) -> bool:
+    """Whether nothing runs in the last step: the loop had ended, or waits for a batch, when the profiler stopped."""
+    rows = store.between(mark.begin, mark.end)
+    fetched = [(r.begin, r.end) for r in rows if r.kind == NOTE and (r.name.startswith(LOADER) or r.name == "data")]
+    places = Places({"data": merge(fetched)})
+    return not any(row.kind in (OP, RUNTIME, *DEVICE) and not places.at(row.begin) for row in rows)
+
+
 def odd_one(store: Store, marks: list[Event]) -> Event | None:
     """The one step that takes several times as long as any other: it compiled, evaluated, saved, or started workers.
 

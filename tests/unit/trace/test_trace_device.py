@@ -91,6 +91,7 @@ def test_a_kernel_that_runs_into_the_next_step_is_busy_in_both_and_counted_once(
     trace.step(2, 100, 100)
     op = trace.op("aten::mm", 10, 20)
     trace.launch(op, 12, 50, 100)
+    trace.op("aten::view", 110, 2)
     summary = summarize(trace.write(tmp_path / "t.json"))
     assert (summary.kernels.calls, summary.kernels.busy_ms) == (0.5, pytest.approx(0.050))
     assert summary.operators[0].device_self_ms == pytest.approx(0.050)
