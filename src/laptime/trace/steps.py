@@ -115,8 +115,7 @@ def read_steps(store: Store, marks: Iterable[Event], until: float = float("-inf"
 def ends_idle(store: Store, mark: Event) -> bool:
     """Whether nothing runs in the last step: the loop had ended, or waits for a batch, when the profiler stopped."""
     rows = store.between(mark.begin, mark.end)
-    fetched = [(r.begin, r.end) for r in rows if r.kind == NOTE and (r.name.startswith(LOADER) or r.name == "data")]
-    places = Places({"data": merge(fetched)})
+    places = Places({"data": merge(_fetches(rows))})
     return not any(row.kind in (OP, RUNTIME, *DEVICE) and not places.at(row.begin) for row in rows)
 
 
@@ -124,7 +123,7 @@ def odd_one(store: Store, marks: list[Event]) -> Event | None:
     """The one step that takes several times as long as any other: it compiled, evaluated, saved, or started workers.
 
     None where it is long since it waits for data, as every n-th step does with n workers, but for a training's very
-    first; and where it waits for what earlier ones have launched.
+    first and one that fetches many batches; and where it waits for what earlier ones have launched.
     """
     if len(marks) < _FEWEST:
         return None
@@ -133,11 +132,16 @@ def odd_one(store: Store, marks: list[Event]) -> Event | None:
         return None
     rows = store.between(longest.begin, longest.end)
     within = (longest.begin, longest.end)
-    fetched = [(r.begin, r.end) for r in rows if r.kind == NOTE and (r.name.startswith(LOADER) or r.name == "data")]
-    own = longest.dur - (0.0 if longest.name == _VERY_FIRST else length(merge(fetched, *within)))
+    fetches, usual = _fetches(rows), _fetches(store.between(second.begin, second.end))
+    whole = longest.name == _VERY_FIRST or len(fetches) > _ODD * len(usual) > 0
+    own = longest.dur - (0.0 if whole else length(merge(fetches, *within)))
     calls = {row.correlation for row in rows if row.kind == RUNTIME}
     earlier = [(r.begin, r.end) for r in rows if r.kind in DEVICE and r.correlation and r.correlation not in calls]
     return longest if own > _ODD * second.dur and length(merge(earlier, *within)) < longest.dur / 2 else None
+
+
+def _fetches(rows: Iterable[Event]) -> list[Span]:
+    return [(r.begin, r.end) for r in rows if r.kind == NOTE and (r.name.startswith(LOADER) or r.name == "data")]
 
 
 def device_window(store: Store, marks: list[Event]) -> Span | None:
