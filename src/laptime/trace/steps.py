@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -215,24 +215,30 @@ def _regions(mark: Event, rows: list[Event], nodes: list[Node]) -> dict[str, lis
         found[name] = found[name] or merge(((e.begin, e.end) for e in named if e.name.startswith(prefixes)), *within)
     if not any(e.name == "optimizer" for e in named):
         found["optimizer"] = merge([*found["optimizer"], *(_updates(within, rows, nodes) or [])], *within)
-    found["backward"] = found["backward"] or merge(_backward(nodes), *within)
+    found["backward"] = found["backward"] or merge(_backward(nodes, found["data"]), *within)
     found["forward"] = found["forward"] or _forward(mark, nodes, found)
     return {name: spans for name, spans in found.items() if spans}
 
 
-def _backward(nodes: list[Node]) -> list[Span]:
-    """From the first function that the autograd engine ran to the last, on whatever thread."""
-    engine = [n.event for n in nodes if n.event.kind == OP and n.event.name.startswith(ENGINE)]
-    return [(engine[0].begin, max(e.end for e in engine))] if engine else []
+def _backward(nodes: list[Node], fetches: list[Span]) -> list[Span]:
+    """From the first function that the autograd engine ran to the last, on whatever thread.
+
+    What follows a fetch is another batch's, whose gradients are added.
+    """
+    begins, found = [begin for begin, _ in fetches], dict[int, Span]()
+    for event in (n.event for n in nodes if n.event.kind == OP and n.event.name.startswith(ENGINE)):
+        of = bisect_right(begins, event.begin)
+        begin, end = found.get(of, (event.begin, event.end))
+        found[of] = begin, max(end, event.end)
+    return list(found.values())
 
 
 def _forward(mark: Event, nodes: list[Node], found: dict[str, list[Span]]) -> list[Span]:
-    """The operators of the step's thread before the backward that are in no other region."""
+    """The operators of the step's thread before a backward that are in no other region."""
     if not found["backward"]:
         return []
-    end = found["backward"][0][0]
-    free = gaps(merge([*found["data"], *found["optimizer"]]), mark.begin, end)
-    places = Places({"free": free})
+    end = found["backward"][-1][0]
+    free = gaps(merge([*found["data"], *found["optimizer"], *found["backward"]]), mark.begin, end)
     ops = [n.event.begin for n in nodes if n.event.kind == OP and n.event.lane == mark.lane and n.event.begin < end]
-    first = next((begin for begin in ops if places.at(begin)), None)
-    return [] if first is None else [(max(low, first), high) for low, high in free if high > first]
+    firsts = ((bisect_left(ops, low), high) for low, high in free)
+    return [(ops[place], high) for place, high in firsts if place < len(ops) and ops[place] < high]

@@ -135,6 +135,24 @@ def test_optimizer_steps_that_share_a_step_of_the_clock_are_added_apart(tmp_path
     assert summary.optimizer_ms == pytest.approx((10 + 40) / 3e3)
 
 
+def test_batches_whose_gradients_are_added_each_have_their_regions(tmp_path):
+    trace = Trace()
+    trace.step(1, 0, 400)
+    for at in (0, 200):
+        trace.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 20)
+        trace.op("aten::mm" if at else "aten::addmm", at + 30, 40)
+        trace.op("autograd::engine::evaluate_function: MmBackward0", at + 80, 50, BACKWARD)
+        trace.op("autograd::engine::evaluate_function: TBackward0", at + 140, 20, BACKWARD)
+    trace.note("Optimizer.step#SGD.step", 370, 20)
+    summary = summarize(trace.write(tmp_path / "t.json"))
+    assert {row.name: row.region for row in summary.operators if "aten" in row.name} == {
+        "aten::mm": "forward",
+        "aten::addmm": "forward",
+    }
+    times = {name: ms * 1e3 for name, ms in summary.regions_ms.items()}
+    assert times == pytest.approx({"data": 40, "forward": 50 + 50, "backward": 160, "optimizer": 20})
+
+
 @pytest.mark.parametrize("offset", [0, 40])
 def test_an_optimizer_with_a_closure_updates_after_the_backward(tmp_path, offset):
     """As Lightning trains; it ends its profiler's step after the forward pass, in the middle of the closure."""
