@@ -29,3 +29,11 @@ def no_steps(file: TraceFile, kinds: Mapping[int, int]) -> DataError:
         f"{told}pass schedule=torch.profiler.schedule(wait=1, warmup=2, active=5, repeat=1) to the profiler and call "
         "prof.step() after each training step."
     )
+
+
+def only_an_end(file: TraceFile) -> DataError:
+    """What to say where the only step is what came after the last one."""
+    return DataError(
+        f"the trace {shorten(str(file.path))} has one step in which nothing runs: the loop had ended when it was "
+        "recorded; pass repeat=1 to torch.profiler.schedule, and fewer wait, warmup and active steps than the loop has."
+    )

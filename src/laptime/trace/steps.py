@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -112,11 +112,18 @@ def read_steps(store: Store, marks: Iterable[Event], until: float = float("-inf"
         yield Step(since, until, since, rows, [], {}, marked=False)
 
 
+def ends_idle(store: Store, mark: Event) -> bool:
+    """Whether nothing runs in the last step: the loop had ended, or waits for a batch, when the profiler stopped."""
+    rows = store.between(mark.begin, mark.end)
+    places = Places({"data": merge(_fetches(rows))})
+    return not any(row.kind in (OP, RUNTIME, *DEVICE) and not places.at(row.begin) for row in rows)
+
+
 def odd_one(store: Store, marks: list[Event]) -> Event | None:
     """The one step that takes several times as long as any other: it compiled, evaluated, saved, or started workers.
 
     None where it is long since it waits for data, as every n-th step does with n workers, but for a training's very
-    first; and where it waits for what earlier ones have launched.
+    first and one that fetches many batches; and where it waits for what earlier ones have launched.
     """
     if len(marks) < _FEWEST:
         return None
@@ -125,11 +132,16 @@ def odd_one(store: Store, marks: list[Event]) -> Event | None:
         return None
     rows = store.between(longest.begin, longest.end)
     within = (longest.begin, longest.end)
-    fetched = [(r.begin, r.end) for r in rows if r.kind == NOTE and (r.name.startswith(LOADER) or r.name == "data")]
-    own = longest.dur - (0.0 if longest.name == _VERY_FIRST else length(merge(fetched, *within)))
+    fetches, usual = _fetches(rows), _fetches(store.between(second.begin, second.end))
+    whole = longest.name == _VERY_FIRST or len(fetches) > _ODD * len(usual) > 0
+    own = longest.dur - (0.0 if whole else length(merge(fetches, *within)))
     calls = {row.correlation for row in rows if row.kind == RUNTIME}
     earlier = [(r.begin, r.end) for r in rows if r.kind in DEVICE and r.correlation and r.correlation not in calls]
     return longest if own > _ODD * second.dur and length(merge(earlier, *within)) < longest.dur / 2 else None
+
+
+def _fetches(rows: Iterable[Event]) -> list[Span]:
+    return [(r.begin, r.end) for r in rows if r.kind == NOTE and (r.name.startswith(LOADER) or r.name == "data")]
 
 
 def device_window(store: Store, marks: list[Event]) -> Span | None:
@@ -203,24 +215,30 @@ def _regions(mark: Event, rows: list[Event], nodes: list[Node]) -> dict[str, lis
         found[name] = found[name] or merge(((e.begin, e.end) for e in named if e.name.startswith(prefixes)), *within)
     if not any(e.name == "optimizer" for e in named):
         found["optimizer"] = merge([*found["optimizer"], *(_updates(within, rows, nodes) or [])], *within)
-    found["backward"] = found["backward"] or merge(_backward(nodes), *within)
+    found["backward"] = found["backward"] or merge(_backward(nodes, found["data"]), *within)
     found["forward"] = found["forward"] or _forward(mark, nodes, found)
     return {name: spans for name, spans in found.items() if spans}
 
 
-def _backward(nodes: list[Node]) -> list[Span]:
-    """From the first function that the autograd engine ran to the last, on whatever thread."""
-    engine = [n.event for n in nodes if n.event.kind == OP and n.event.name.startswith(ENGINE)]
-    return [(engine[0].begin, max(e.end for e in engine))] if engine else []
+def _backward(nodes: list[Node], fetches: list[Span]) -> list[Span]:
+    """From the first function that the autograd engine ran to the last, on whatever thread.
+
+    What follows a fetch is another batch's, whose gradients are added.
+    """
+    begins, found = [begin for begin, _ in fetches], dict[int, Span]()
+    for event in (n.event for n in nodes if n.event.kind == OP and n.event.name.startswith(ENGINE)):
+        of = bisect_right(begins, event.begin)
+        begin, end = found.get(of, (event.begin, event.end))
+        found[of] = begin, max(end, event.end)
+    return list(found.values())
 
 
 def _forward(mark: Event, nodes: list[Node], found: dict[str, list[Span]]) -> list[Span]:
-    """The operators of the step's thread before the backward that are in no other region."""
+    """The operators of the step's thread before a backward that are in no other region."""
     if not found["backward"]:
         return []
-    end = found["backward"][0][0]
-    free = gaps(merge([*found["data"], *found["optimizer"]]), mark.begin, end)
-    places = Places({"free": free})
+    end = found["backward"][-1][0]
+    free = gaps(merge([*found["data"], *found["optimizer"], *found["backward"]]), mark.begin, end)
     ops = [n.event.begin for n in nodes if n.event.kind == OP and n.event.lane == mark.lane and n.event.begin < end]
-    first = next((begin for begin in ops if places.at(begin)), None)
-    return [] if first is None else [(max(low, first), high) for low, high in free if high > first]
+    firsts = ((bisect_left(ops, low), high) for low, high in free)
+    return [(ops[place], high) for place, high in firsts if place < len(ops) and ops[place] < high]

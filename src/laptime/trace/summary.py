@@ -21,8 +21,8 @@ from laptime.trace.gradients import Gradients
 from laptime.trace.intervals import Span, length
 from laptime.trace.operators import Operators
 from laptime.trace.reader import Told, TraceFile, untold
-from laptime.trace.refusals import no_steps, nothing_of_torch
-from laptime.trace.steps import TOUCHING_US, Step, device_window, odd_one, read_steps
+from laptime.trace.refusals import no_steps, nothing_of_torch, only_an_end
+from laptime.trace.steps import TOUCHING_US, Step, device_window, ends_idle, odd_one, read_steps
 from laptime.trace.store import IN_MEMORY, Store
 
 GC = "Python GC"
@@ -53,6 +53,10 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
         if not marks:
             raise no_steps(file, kinds)
         marks, devices = _one_after_another(marks, path), _one_device(store, streams)
+        if ends_idle(store, marks[-1]):
+            marks.pop()
+        if not marks:
+            raise only_an_end(file)
         odd = odd_one(store, marks)
         marks = [mark for mark in marks if mark is not odd]
         on_device = bool(DEVICE & kinds.keys())

@@ -200,6 +200,18 @@ def test_a_trace_without_steps_says_how_to_mark_them(tmp_path):
     assert "ProfilerActivity.CPU" in _said(trace.write(tmp_path / "t.json"))
 
 
+def test_what_comes_after_the_last_batch_is_no_step(tmp_path):
+    """A profiler that stops after the loop, within a cycle, marks it as one."""
+    trace = training()
+    whole = summarize(trace.write(tmp_path / "t.json"))
+    trace.step(9, 2000, 900)
+    trace.note("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 2000, 800)
+    trace.op("aten::empty", 2100, 2)
+    assert summarize(trace.write(tmp_path / "t.json")) == whole
+    trace.events = [e for e in trace.events if e["ts"] >= 2000]
+    assert "one step in which nothing runs" in _said(trace.write(tmp_path / "t.json"))
+
+
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.999])
 def test_a_trace_that_is_cut_off_says_how_far_it_goes(tmp_path, share):
     text = gzip.decompress(RECORDED.read_bytes())

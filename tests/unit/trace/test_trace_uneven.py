@@ -174,6 +174,22 @@ def test_one_step_that_is_none_of_their_kind_is_left_out_and_told(tmp_path, plac
         assert any("is left out" in notice for notice in advise(None, found).notices)
 
 
+def test_a_step_that_fetches_many_batches_evaluates(tmp_path):
+    def steps(fetches):
+        trace, at = Trace(), 0.0
+        for number in range(6):
+            batches = fetches if number == 2 else 1
+            trace.step(number + 3, at, 100.0 * batches)
+            for batch in range(batches):
+                trace.note("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at + 100 * batch, 60)
+                trace.op("aten::mm", at + 100 * batch + 61, 30)
+            at += 100.0 * batches
+        return summarize(trace.write(tmp_path / "t.json")).left_out_ms
+
+    assert steps(3) is None
+    assert steps(10) == pytest.approx(1.0)
+
+
 def test_a_step_that_waits_for_what_the_others_launched_is_one_of_them(tmp_path):
     host, trace, at = [1.0, 1.0, 1.0, 1.0, 101.0], Trace(), 0.0
     for number, host_ms in enumerate(host):
