@@ -134,14 +134,6 @@ def test_a_baseline_below_the_floor_is_said_with_both_numbers() -> None:
     assert any("66." in c and "90.0 %" in c for c in found.cautions)
 
 
-@pytest.mark.parametrize("times", [(0.684, 0.112), (1.0, 3.0, 1.5, 2.0), (1.0, 1.0, 4.0)])
-def test_samples_a_second_are_those_of_the_seconds_beside_them(times: tuple[float, ...]) -> None:
-    uneven = tuple(EpochRecord(index=i, epoch_s=t, samples=30) for i, t in enumerate(times))
-    runs = [RunRecord(status="done", spec=spec("cpu-baseline", repeat=repeat), epochs=uneven) for repeat in range(2)]
-    found = row(compare_records([*runs, record("cpu-x", 40, 0.66)]), "cpu-baseline")
-    assert found.samples_per_s == pytest.approx(30 / found.epoch_s)
-
-
 def test_share_of_the_ceiling(example: Comparison) -> None:
     base = row(example, "cpu-baseline")
     assert base.ceiling_share == pytest.approx(base.samples_per_s * 0.2184e9 / 223e9)
