@@ -168,6 +168,8 @@ def _no_column(path: Path, missing: str, head: str) -> DataError:
     for sign, name in _SEPARATORS.items():
         if {part.strip(' "') for part in head.split(sign)} >= set(COLUMNS):
             return DataError(f"{path} separates its columns by {name}: write commas between them, points in numbers.")
+    if missing in head.lower().split(","):
+        return DataError(f"{path} has the column {missing!r} in capitals: write it small; {_HOW}.")
     return DataError(f"{path} has no column {missing!r} in its first line: {_HOW}.")
 
 

@@ -148,10 +148,14 @@ def _table_of(parts: Parts, spec: RunSpec, folder: Path) -> ProfileRecord:
 
 
 def counted_ms(epochs: Sequence[EpochRecord]) -> float | None:
-    """Median step of the kept epochs that are of the last one's kind, milliseconds."""
+    """Median step of the kept epochs that are of the last one's kind, milliseconds; as reports show it, without the
+    first of each epoch, which waits for its batch.
+    """
     last = epochs[-1]
     alike = [e for e in epochs if (e.image_side, e.trained_share) == (last.image_side, last.trained_share)]
-    known = [e.step_ms_median for e in [e for e in alike if e.kept] or alike if e.step_ms_median]
+    kept = [e for e in alike if e.kept] or alike
+    steps = [e.breakdown.step_ms.median if e.breakdown else e.step_ms_median for e in kept]
+    known = [step for step in steps if step]
     return median(known) if known else None
 
 

@@ -21,15 +21,21 @@ def middle(values: Iterable[float | None]) -> float | None:
 
 
 def rate(done: Sequence[RunRecord]) -> float | None:
-    """Samples a second: the median over processes of the median over kept epochs."""
-    return middle(middle(_rates(r)) for r in done)
+    """Samples a second: one over the median over processes of the median over kept epochs of a sample's seconds.
+
+    Of times and not of rates, so that it is an epoch's samples over the epoch's seconds that are shown beside it: the
+    middle of two epochs is their mean, and the mean of two rates is another one.
+    """
+    pace = middle(middle(_paces(r)) for r in done)
+    return 1 / pace if pace else None
 
 
-def _rates(record: RunRecord) -> list[float]:
-    epochs = [e for e in record.kept if counts(e)]
-    if len(record.laps) < len(record.kept):
-        return [sum(e.samples for e in epochs) / sum(e.epoch_s for e in epochs)]
-    return [e.samples / e.epoch_s for e in epochs]
+def _paces(record: RunRecord) -> list[float]:
+    """Seconds by sample: of each epoch, or of all where they are one lap."""
+    epochs = [e for e in record.kept if counts(e) and e.samples > 0]
+    if epochs and len(record.laps) < len(record.kept):
+        return [sum(e.epoch_s for e in epochs) / sum(e.samples for e in epochs)]
+    return [e.epoch_s / e.samples for e in epochs]
 
 
 def ceiling_share(done: Sequence[RunRecord], ceilings: Ceilings) -> float | None:

@@ -16,7 +16,7 @@ from laptime.engine.setup import describe
 from laptime.profiling.closer import Findings, counted_ms
 from laptime.profiling.memory import categories, traced_peak_mib
 from laptime.profiling.roofline import Work, WorkCounter, floor_ms, step_work, with_floor
-from laptime.records import Ceilings, EpochRecord, Machine, ProfileRecord, RunRecord
+from laptime.records import Breakdown, Ceilings, EpochRecord, Machine, ProfileRecord, Quartiles, RunRecord
 from laptime.world import World
 
 CEILINGS = Ceilings(gemm_fp32_gflops=1.0, copy_gb_s=1.0)
@@ -152,6 +152,8 @@ def test_counted_steps_are_those_of_kept_epochs_with_images_like_the_last():
     assert counted_ms([epoch(1.0, 24), epoch(3.0, 32), epoch(5.0, 32), epoch(90.0, 32, kept=False)]) == 4.0
     assert counted_ms([epoch(7.0, 32, kept=False)]) == 7.0
     assert counted_ms([epoch(None, None)]) is None
+    told = Breakdown(steps=1, step_ms=Quartiles.of([4.5]))  # without the first step, as the reports have it
+    assert counted_ms([epoch(5.0, 32).model_copy(update={"breakdown": told})]) == 4.5
 
 
 def test_what_fails_beside_a_run_becomes_a_note_in_its_record():
