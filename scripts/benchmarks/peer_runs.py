@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from laptime.devices import lock_name
+from laptime.devices import lock_name, missing_compiler
 from laptime.launchers.lock import device_lock
 from laptime.records import EpochRecord
 from laptime.spec import RunSpec
@@ -34,8 +34,11 @@ def run_peer(spec: RunSpec, say: Callable[[str], None], log: Path) -> dict[str, 
         command += ["--images", str(spec.limit_train)]
     if spec.limit_test:
         command += ["--test-images", str(spec.limit_test)]
+    missing = "" if spec.device == "cpu" else missing_compiler(spec.device)
     if name == "expert" and spec.device == "cpu":
         command += ["--mode", "none", "--batch-size", "512"]
+    elif name == "expert" and missing:
+        command += ["--mode", "none"]
     begin = time.time()
     try:
         with device_lock(lock_name(spec.device), say):
@@ -46,7 +49,8 @@ def run_peer(spec: RunSpec, say: Callable[[str], None], log: Path) -> dict[str, 
         log.write_text(error.stderr, encoding="utf-8")
         said = f"the peer ended with {error.returncode}; last words: {last_words(error.stderr)} (see {log.name})"
         return {"status": "failed", "error": said}
-    return {"epochs": epochs, "started_at": begin, "ended_at": time.time()}
+    notes = (f"without torch.compile: {missing}",) if name == "expert" and missing else ()
+    return {"epochs": epochs, "started_at": begin, "ended_at": time.time(), "notes": notes}
 
 
 def last_words(text: str) -> str:

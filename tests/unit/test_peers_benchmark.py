@@ -219,3 +219,16 @@ def test_a_peer_that_fails_says_why_and_leaves_all_that_it_said(peers, monkeypat
     assert (tmp_path / "log.txt").read_text() == said
     assert runs.last_words("Killed") == "Killed"
     assert runs.last_words("") == "nothing"
+
+
+@pytest.mark.parametrize("missing", [None, "there is no triton: install it"])
+def test_the_expert_runs_without_a_compiler_and_says_so(peers, monkeypatch, tmp_path, missing):
+    runs = importlib.import_module("peer_runs")
+    script = """import json, sys; print(json.dumps({"epoch_s": 1 + ("--mode" in sys.argv), "samples": 1}))\n"""
+    (tmp_path / "expert.py").write_text(script)
+    monkeypatch.setattr(runs, "PEERS", tmp_path)
+    monkeypatch.setattr(runs, "missing_compiler", lambda device: missing)
+    spec = make_spec(variant="peer-expert", device="cuda")
+    record = RunRecord(status="done").model_copy(update=runs.run_peer(spec, print, tmp_path / "log.txt"))
+    assert record.epochs[0].epoch_s == 1 + bool(missing)
+    assert record.notes == ((f"without torch.compile: {missing}",) if missing else ())
