@@ -20,7 +20,7 @@ from laptime.ladder.climb import Climb, fastest_s, standing_of
 from laptime.ladder.request import make_request, make_spec, settled_preset
 from laptime.ladder.surroundings import commit
 from laptime.launchers import launch
-from laptime.launchers.base import RECORD, Hooks
+from laptime.launchers.base import LOG, RECORD, Hooks
 from laptime.records import (
     LadderRecord,
     LeftOut,
@@ -185,7 +185,8 @@ class Bench:
         if step.phase != "peers":
             return launch("process", spec, folder, Hooks(say=say))
         record = RunRecord(status="done", spec=spec, machine=self.probe.machine, commit=self.record.commit)
-        record = record.model_copy(update=run_peer(spec, say))
+        folder.mkdir(parents=True, exist_ok=True)
+        record = record.model_copy(update=run_peer(spec, say, folder / LOG))
         write_record(folder / RECORD, record)
         return record
 

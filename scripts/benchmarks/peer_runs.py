@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from laptime.devices import lock_name
+from laptime.devices import lock_name, missing_compiler
 from laptime.launchers.lock import device_lock
 from laptime.records import EpochRecord
 from laptime.spec import RunSpec
 
 PEERS = Path(__file__).with_name("peers")
+_NAMES_AN_ERROR = re.compile(r"[\w.]*(Error|Exception|Failed)\w*(:|$)")
 
 
-def run_peer(spec: RunSpec, say: Callable[[str], None]) -> dict[str, object]:
+def run_peer(spec: RunSpec, say: Callable[[str], None], log: Path) -> dict[str, object]:
     """What a peer's own process gives a record.
 
     Args:
         spec: whose variant is named after the script; its data is a store.
         say: takes sentences.
+        log: where all that a failed one said on standard error goes.
     """
     name = spec.variant.removeprefix("peer-")
     command = [sys.executable, str(PEERS / f"{name}.py"), spec.data.path, "--device", spec.device]
@@ -31,8 +34,11 @@ def run_peer(spec: RunSpec, say: Callable[[str], None]) -> dict[str, object]:
         command += ["--images", str(spec.limit_train)]
     if spec.limit_test:
         command += ["--test-images", str(spec.limit_test)]
+    missing = "" if spec.device == "cpu" else missing_compiler(spec.device)
     if name == "expert" and spec.device == "cpu":
         command += ["--mode", "none", "--batch-size", "512"]
+    elif name == "expert" and missing:
+        command += ["--mode", "none"]
     begin = time.time()
     try:
         with device_lock(lock_name(spec.device), say):
@@ -40,9 +46,17 @@ def run_peer(spec: RunSpec, say: Callable[[str], None]) -> dict[str, object]:
     except subprocess.TimeoutExpired:
         return {"status": "failed", "error": f"ran past its time-out of {spec.timeout_s:.0f} s"}
     except subprocess.CalledProcessError as error:
-        words = error.stderr.strip().splitlines() or ["nothing"]
-        return {"status": "failed", "error": f"the peer ended with {error.returncode}; last words: {words[-1]}"}
-    return {"epochs": epochs, "started_at": begin, "ended_at": time.time()}
+        log.write_text(error.stderr, encoding="utf-8")
+        said = f"the peer ended with {error.returncode}; last words: {last_words(error.stderr)} (see {log.name})"
+        return {"status": "failed", "error": said}
+    notes = (f"without torch.compile: {missing}",) if name == "expert" and missing else ()
+    return {"epochs": epochs, "started_at": begin, "ended_at": time.time(), "notes": notes}
+
+
+def last_words(text: str) -> str:
+    """The last line that names an error, since torch's compiler puts advice behind it; else the last one."""
+    words = text.strip().splitlines() or ["nothing"]
+    return next((line for line in reversed(words) if _NAMES_AN_ERROR.match(line)), words[-1])[:300]
 
 
 def peer_epochs(command: list[str], timeout_s: float | None = None) -> tuple[EpochRecord, ...]:

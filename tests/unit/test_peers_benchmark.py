@@ -204,3 +204,31 @@ def test_as_fast_as_lightning_is_not_faster(goals):
     assert goals.GOALS["Lightning"].verdict(same) == "missed"
     assert goals.GOALS["Accelerate"].verdict(same) == "held"
     assert goals.GOALS["Lightning"].verdict(Estimate(1.0, None, None, n=1)) == "one round shows nothing"
+
+
+def test_a_peer_that_fails_says_why_and_leaves_all_that_it_said(peers, monkeypatch, tmp_path):
+    runs = importlib.import_module("peer_runs")
+    said = "torch._inductor.exc.InductorError: no compiler\n\nSet TORCHDYNAMO_VERBOSE=1 for the whole stack\n"
+    (tmp_path / "failing.py").write_text(f"import sys\nsys.stderr.write({said!r})\nsys.exit(3)\n")
+    monkeypatch.setattr(runs, "PEERS", tmp_path)
+    found = runs.run_peer(make_spec(variant="peer-failing"), print, tmp_path / "log.txt")
+    assert found["status"] == "failed"
+    assert found["error"] == (
+        "the peer ended with 3; last words: torch._inductor.exc.InductorError: no compiler (see log.txt)"
+    )
+    assert (tmp_path / "log.txt").read_text() == said
+    assert runs.last_words("Killed") == "Killed"
+    assert runs.last_words("") == "nothing"
+
+
+@pytest.mark.parametrize("missing", [None, "there is no triton: install it"])
+def test_the_expert_runs_without_a_compiler_and_says_so(peers, monkeypatch, tmp_path, missing):
+    runs = importlib.import_module("peer_runs")
+    script = """import json, sys; print(json.dumps({"epoch_s": 1 + ("--mode" in sys.argv), "samples": 1}))\n"""
+    (tmp_path / "expert.py").write_text(script)
+    monkeypatch.setattr(runs, "PEERS", tmp_path)
+    monkeypatch.setattr(runs, "missing_compiler", lambda device: missing)
+    spec = make_spec(variant="peer-expert", device="cuda")
+    record = RunRecord(status="done").model_copy(update=runs.run_peer(spec, print, tmp_path / "log.txt"))
+    assert record.epochs[0].epoch_s == 1 + bool(missing)
+    assert record.notes == ((f"without torch.compile: {missing}",) if missing else ())

@@ -15,9 +15,11 @@ from laptime.optimizations.base import Recipe
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.sync_batchnorm import GlooBatchNorm
 
-# The allocator of the host; CUDA where it is not torch's allocator that asks (contexts, graphs, page-locked memory);
-# cuBLAS and cuDNN.
-_NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
+# The allocator of the host; torch's for CUDA, where a compiler hands on what it said; CUDA where another one asks
+# (contexts, graphs, page-locked memory); cuBLAS and cuDNN.
+_NO_MEMORY = ("can't allocate memory", "CUDA out of memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
+# Copies of a trained parameter that a run holds beside a step: where the warm-up began, and Adam's two moments.
+_HELD = 3
 # BatchNorm takes no single sample.
 _LEAST = 2
 
@@ -99,11 +101,16 @@ def explain_memory(recipe: Recipe) -> str | None:
 
 
 def step_fits(recipe: Recipe, size: int) -> bool:
-    """Whether a forward and a backward of so many samples fit, by trying them on the recipe's own model."""
+    """Whether a forward and a backward of so many samples fit beside what a run holds, by trying them.
+
+    On the recipe's own model, whose gradients are dropped.
+    """
     free(recipe)
     try:
         recipe.model.to(recipe.device).train()
+        held = [torch.empty_like(p) for p in recipe.model.parameters() for _ in range(_HELD if p.requires_grad else 1)]
         recipe.forward(recipe.model, stand_in(recipe, size, recipe.device)).loss.backward()
+        del held
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             return False

@@ -76,9 +76,8 @@ def tried(recipe: Recipe, size: int) -> tuple[int, list[str]]:
 
 def _tried_once(recipe: Recipe, size: int) -> bool:
     copied = replace(recipe, model=copy.deepcopy(recipe.model).to(recipe.device))
-    moments = [torch.empty_like(p) for p in copied.model.parameters() for _ in range(2)]  # Adam's, made after a step
     fits = step_fits(copied, size)
-    del copied, moments
+    del copied
     free(recipe)
     return fits
 

@@ -7,7 +7,7 @@ import torch
 from tests.unit.conftest import make_data, make_spec
 
 from laptime import worker
-from laptime.engine.fits import explain_memory, largest_part, out_of_memory, with_room
+from laptime.engine.fits import explain_memory, largest_part, out_of_memory, step_fits, with_room
 from laptime.optimizations.sync_batchnorm import synchronized
 from laptime.world import World
 
@@ -67,9 +67,27 @@ def test_ranks_with_common_statistics_try_nothing(recipe):
 def test_only_memory_is_taken_for_memory():
     assert out_of_memory(MemoryError())
     assert out_of_memory(RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later"))
+    assert out_of_memory(RuntimeError("OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"))  # a compiler's
     assert out_of_memory(RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"))
     assert out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
     assert not out_of_memory(RuntimeError("shapes differ"))
+
+
+def test_a_step_is_tried_beside_what_a_run_holds(recipe):
+    held = []
+
+    class Noted(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            held.append(args[0].numel()) if func is torch.empty_like else None
+            return func(*args, **(kwargs or {}))
+
+    recipe.model.fc.bias.requires_grad_(False)
+    with Noted():
+        assert step_fits(replace(recipe, image_size=(32, 32)), 2)
+    counts = {p.requires_grad: 0 for p in recipe.model.parameters()}
+    for p in recipe.model.parameters():
+        counts[p.requires_grad] += p.numel()
+    assert sum(held) == 3 * counts[True] + counts[False]
 
 
 def test_another_error_is_not_hidden(recipe):
