@@ -24,7 +24,17 @@ from laptime.catalogue.own import place_of
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own
 from laptime.data.own_import import told_with_line
-from laptime.data.own_refused import copying, gathering, image_sizes, layout, not_resident, same, shapes, turned
+from laptime.data.own_refused import (
+    copying,
+    gathering,
+    image_sizes,
+    layout,
+    not_resident,
+    same,
+    scripted,
+    shapes,
+    turned,
+)
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
@@ -80,6 +90,7 @@ def inspect(name: str) -> DataSpec:
         **not_resident(data.train, batch, again),
         **image_sizes(batch, others + tests),
         **layout(step.model, batch),
+        **scripted(step.model),
         **shapes(batch, others),
         **gathering(step.outputs, samples(batch)),
         **copying(step.uncopied),
