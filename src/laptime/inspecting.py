@@ -21,10 +21,10 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
+from laptime.data import own_refused
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own
 from laptime.data.own_import import told_with_line
-from laptime.data.own_refused import copying, gathering, layout, map_sizes, not_resident, same, shapes, turned
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
@@ -79,13 +79,14 @@ def inspect(name: str) -> DataSpec:
     refused = {
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
-        **not_resident(data.train, batch, again),
+        **own_refused.not_resident(data.train, batch, again),
         **_crops(data, own_name, step.model, batch),
-        **map_sizes(batch, others + tests),
-        **layout(step.model, batch),
-        **shapes(batch, others),
-        **gathering(step.outputs, samples(batch)),
-        **copying(step.uncopied),
+        **own_refused.map_sizes(batch, others + tests),
+        **own_refused.layout(step.model, batch),
+        **own_refused.scripted(step.model),
+        **own_refused.shapes(batch, others),
+        **own_refused.gathering(step.outputs, samples(batch)),
+        **own_refused.copying(step.uncopied),
         **_optimizer(data, step.model, rate),
         **_schedule(data, step.model, rate, -(-len(data.train) // batch_size)),
         **refused_workers(data),
@@ -189,7 +190,7 @@ def _evaluation(data: OwnData, model: nn.Module) -> Kind | None:
 def _digest(data: OwnData, batch: Tree, again: Tree) -> str:
     """SHA-256 of counts and shapes, and of some values where two readings agree: the file itself is no data."""
     found = [(len(data.train), len(data.test)), *((tuple(t.shape), str(t.dtype)) for t in tensors(batch))]
-    alike = same(turned(again, samples(batch)), batch)
+    alike = own_refused.same(own_refused.turned(again, samples(batch)), batch)
     values = _bytes(batch) + _bytes(data.train.few(len(data.train) - 1)) if alike else b""
     return hashlib.sha256(repr(found).encode() + values).hexdigest()
 

@@ -54,13 +54,18 @@ def shapes(batch: Tree, others: Iterable[Tree]) -> dict[str, str]:
 
 
 def layout(model: nn.Module, batch: Tree) -> dict[str, str]:
-    """Why there is nothing to lay out or to compute as products, or why nothing can be changed."""
+    """Why there is nothing to lay out or to compute as products."""
     if not any(isinstance(m, nn.Conv2d) for m in model.modules()):
         return dict.fromkeys(("channels-last", "products"), "its model has no 2-D convolutions")
     if not any(t.dim() == 4 and t.is_floating_point() for t in tensors(batch)):
         return dict.fromkeys(("channels-last", "products"), "its batches hold no images [B, C, H, W]")
+    return {}
+
+
+def scripted(model: nn.Module) -> dict[str, str]:
+    """What lays a net out anew, cuts it or averages it, which weights of torch.jit's modules do not take."""
     if any(isinstance(m, torch.jit.ScriptModule) for m in model.modules()):
-        return dict.fromkeys(("channels-last", "dead-taps", "products"), "its net holds modules of torch.jit")
+        return dict.fromkeys(("channels-last", "dead-taps", "products", "ema"), "its net holds modules of torch.jit")
     return {}
 
 

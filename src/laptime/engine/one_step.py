@@ -11,6 +11,7 @@ score, so all sides get the same proposals, and the seed then gives the same sam
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,7 +27,7 @@ from laptime.engine.still import silence, still
 from laptime.optimizations.base import AnyData, Loading, Parts, Recipe, batches, permutation, shares, unclipped
 from laptime.optimizations.modes import Modes
 from laptime.spec import OptimizationSpec, RunSpec
-from laptime.trees import Tree, mapped, samples, sent
+from laptime.trees import Tree, mapped, samples, sent, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload
 from laptime.world import ALONE, World
@@ -58,9 +59,15 @@ class Side:
 
 @dataclass(frozen=True)
 class Held(OwnData):
-    """A user's data with the one batch that all sides of a comparison take."""
+    """A user's data with the one batch that all sides of a comparison take.
+
+    Attributes:
+        batch: all of it.
+        parts: what each rank takes of it; empty where that is cut out of the batch.
+    """
 
     batch: Tree = None
+    parts: Sequence[Tree] = ()
 
 
 class Steps:
@@ -94,7 +101,19 @@ def _with_batch(spec: RunSpec, data: AnyData, world: World) -> AnyData:
         return data
     order = permutation(len(data.train), spec.seed, 0)
     chosen = batches(order, min(spec.batch_size, len(data.train)), world.size)[0].tolist()
-    return Held(**vars(data), batch=world.agreed(data.train.batch(chosen) if world.first else None))
+    batch, parts = world.agreed(_read(data, chosen, world.size) if world.first else (None, ()))
+    return Held(**vars(data), batch=batch, parts=parts)
+
+
+def _read(data: OwnData, chosen: Sequence[int], ranks: int) -> tuple[Tree, Sequence[Tree]]:
+    """Samples that are read once as a batch, and as the ranks' parts where these can't be cut out of its tensors."""
+    items = [data.train.dataset[index] for index in chosen]
+    whole = data.train.collate(items)
+    if ranks == 1 or all(t.dim() and len(t) == len(items) for t in tensors(whole)):
+        return whole, ()
+    # The nodes and edges of graphs, targets one behind the other: which belong to a sample only their collate_fn knows.
+    parts = torch.arange(len(items)).tensor_split(ranks)
+    return whole, [data.train.collate([items[index] for index in part.tolist()]) for part in parts]
 
 
 def _first(recipe: Recipe, parts: Parts) -> Batch:
@@ -105,7 +124,10 @@ def _first(recipe: Recipe, parts: Parts) -> Batch:
     count = samples(whole)
     mine = shares(torch.arange(count), count, recipe.world)[0]
     # Copies, since a user's loss may write into its batch.
-    part = mapped(whole, lambda t: t[mine.indices] if t.dim() and len(t) == count else t.clone())
+    if recipe.world.size > 1 and recipe.data.parts:
+        part = mapped(recipe.data.parts[recipe.world.rank], torch.clone)
+    else:
+        part = mapped(whole, lambda t: t[mine.indices] if t.dim() and len(t) == count else t.clone())
     layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
     return Batch(sent(part, recipe.device, layout), weight=mine.weight)
 

@@ -11,10 +11,12 @@ from torch.nn import functional as F  # noqa: N812 - the name torch's documentat
 
 from laptime.engine.build import open_data
 from laptime.engine.check import check_one_step
+from laptime.engine.one_step import Steps
 from laptime.engine.still import silence, still
 from laptime.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
+from laptime.world import World
 
 _NUMBER = itertools.count()
 
@@ -34,6 +36,36 @@ def test_both_sides_see_one_reading_of_items_that_are_random(tmp_path, monkeypat
     found = check_one_step(spec, open_data(spec), 16)
     assert found.passed, found
     assert found.loss_error < 1e-6
+
+
+_JOINED = """
+
+def joined(items):
+    lines = [x.flatten()[: 3 + int(y)] for x, y in items]
+    return torch.stack([y for _, y in items]), torch.cat(lines), torch.tensor([len(line) for line in lines])
+
+
+class Workload:
+    collate_fn = staticmethod(joined)
+"""
+
+
+def test_ranks_take_parts_of_a_batch_that_its_own_collate_makes(tmp_path, monkeypatch):
+    """Targets one behind the other can't be cut by samples; one rank would get all of them."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    reads = (
+        "x, y = batch",
+        "y, x, sizes = batch\n        x = nn.utils.rnn.pad_sequence(x.split(sizes.tolist()), True)",
+    )
+    nets = ("scores = model(x)", "scores = model(F.pad(x, (0, 192 - x.shape[1])).view(-1, 3, 8, 8))")
+    data = inspect(
+        write(tmp_path / f"checked_{next(_NUMBER)}.py", TUPLE, ("\nclass Workload:\n", _JOINED), reads, nets)
+    )
+    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=(), data=data, batch_size=16, limit_train=40)
+    held = Steps(spec, open_data(spec), World(size=2)).data
+    assert [len(labels) for labels, _, _ in held.parts] == [8, 8]
+    assert torch.cat([lines for _, lines, _ in held.parts]).equal(held.batch[1])
+    assert all(len(lines) == sizes.sum() for _, lines, sizes in held.parts)
 
 
 @pytest.mark.parametrize(
