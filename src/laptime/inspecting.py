@@ -39,6 +39,7 @@ from laptime.workloads.own import (
     Batches,
     Kind,
     OwnWorkload,
+    check_stepped,
     clip_norm,
     evaluated,
     has_evaluation,
@@ -210,6 +211,7 @@ def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
     given, place = list(model.parameters()), place_in(data.file, (), (maker,))
     with told_with_line("optimizer()" if maker else "the default optimizer, Adam,", data.file, maker):
         made = probe_optimizer(data.workload, given, rate)
+        check_stepped(made, "optimizer", f"{data.file.name}{place}")
         rates, doubled = (rates_of(o) for o in (made, probe_optimizer(data.workload, given, 2 * rate)))
         made.step()
     if rates == doubled:  # some groups may have a rate of their own
@@ -263,6 +265,7 @@ def _schedule(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[
     fixed = _beside_the_rate(optimizer)
     with told_with_line("schedule()", data.file, data.workload.schedule):
         made: Any = data.workload.schedule(optimizer, steps, 1)
+        check_stepped(made, "schedule", f"{data.file.name}{place_in(data.file, (), (data.workload.schedule,))}")
         for _ in range(min(_STEPS, steps)):
             optimizer.step()
             made.step()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from laptime.data.own import OwnData
-from laptime.errors import RunError
+from laptime.errors import RunError, UsageError
 from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
 from laptime.tallies import numbers_of, put_back_numbers
@@ -23,6 +23,8 @@ from laptime.workloads.base import Batch, Output
 
 Kind = Literal["score", "error"]
 """What an evaluation of the user's own gives: of a score more is better, and 1 is perfect; of an error less."""
+
+_STEPPED = {"optimizer": "SGD or Adam", "schedule": "OneCycleLR or CosineAnnealingLR"}
 
 
 class OwnWorkload:
@@ -165,6 +167,29 @@ def remade(made: Optimizer, **options: Any) -> Optimizer:
     known = {k: v for k, v in made.defaults.items() if takes(type(made), k)}
     # Each group names all that it was made with, which would win over an argument for all.
     return type(made)([{**g, **wanted} for g in made.param_groups], **{**known, **wanted})
+
+
+def check_stepped(made: object, function: str, told: str) -> None:
+    """Refuses what has no step that can be taken after each batch.
+
+    Args:
+        made: what the user's function gave.
+        function: its name, `optimizer` or `schedule`.
+        told: its file, with the line.
+
+    Raises:
+        UsageError: it has none, or one that wants more than the gradients that are there.
+    """
+    step, kind = getattr(made, "step", None), type(made).__name__
+    if not callable(step):
+        raise UsageError(f"{function}() of {told} gave {kind}, which has no step(): return the {function} itself.")
+    given = inspect.signature(step).parameters.values()
+    asked = [p.name for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if asked:
+        raise UsageError(
+            f"{function}() of {told} gave {kind}, whose step() wants {asked[0]!r}, and nothing is given after a batch: "
+            f"return one that needs none, such as {_STEPPED[function]}."
+        )
 
 
 def own_schedule(user: Protocol | None, epochs: int) -> Callable[[Optimizer, int], Any] | None:

@@ -11,6 +11,8 @@ from laptime.variants import resolve
 
 _MADE = "SGD(parameters, lr=lr, momentum=0.9)"
 _BODY_AND_HEAD = 'SGD([{"params": body, "lr": lr / 10}, {"params": [w, b]}], lr=lr, momentum=0.9)'
+_BEFORE = "    def loss(self"
+_SCHEDULE = "    def schedule(self, optimizer, steps_per_epoch, epochs):\n        return "
 _FOREIGN = "SGD([*parameters, self.centres], lr=lr)"
 # A recommender's: gradients of the rows that a batch looks up.
 SPARSE = """
@@ -89,6 +91,27 @@ def test_what_is_not_the_nets_is_not_trained_by_its_optimizer(file):
 def test_a_rate_that_happens_to_be_that_of_the_workload_is_not_passed_on(file):
     with pytest.raises(UsageError, match=r"trains at 0\.001 where it was given lr=0\.002"):
         inspect(write(file, DICTIONARY, ("lr=lr", "lr=1e-3")))
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "told"),
+    [
+        ("optimizer", "LBFGS(parameters, lr=lr)", "LBFGS, whose step.. wants 'closure'.*such as SGD or Adam"),
+        (
+            "schedule",
+            "torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)",
+            "whose step.. wants 'metrics'.*OneCycleLR",
+        ),
+        ("schedule", "None", "NoneType, which has no step..: return the schedule itself"),
+        ("schedule", "{'scheduler': optimizer}", "dict, which has no step"),
+    ],
+)
+def test_what_has_no_step_to_take_after_a_batch_is_refused(file, function, given, told):
+    """torch would end with its own words after the first batch, or a schedule be stepped with no metric to look at."""
+    change = (_MADE, given) if function == "optimizer" else (_BEFORE, _SCHEDULE + given + "\n\n" + _BEFORE)
+    with pytest.raises(UsageError, match=told) as error:
+        inspect(write(file, DICTIONARY, change))
+    assert place(file, f"def {function}") in str(error.value)
 
 
 @pytest.mark.parametrize("own", ["foreach=True", "foreach=False"])
