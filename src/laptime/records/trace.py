@@ -103,11 +103,15 @@ class CopyRow(Readable):
     source: str = ""
 
 
+# The wait in which a scaler of losses asks whether all gradients are finite.
+SCALER = "GradScaler.step"
+
+
 class SyncRow(Readable):
     """Waits of the host for the device from one place, in a step.
 
     Attributes:
-        name: the operator above it, such as `aten::item`, else the runtime's call.
+        name: the operator above it, such as `aten::item`, or SCALER; else the runtime's call.
         copies: which way the copy goes that it waits for, `HtoD` or `DtoH`; empty for none, and where not known.
         wait_ms: host time inside.
         idle_after_ms: how long the device then stood idle, until it got work again.

@@ -6,8 +6,10 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from laptime.records import SyncRow
+from laptime.records.trace import SCALER
 from laptime.trace.events import COPY, WAY
 from laptime.trace.intervals import Span, merge
 from laptime.trace.nest import Node
@@ -21,6 +23,10 @@ _CALLS = frozenset(_WAITING.split())
 # Operators by which a user asks for a value; the outermost of them names the wait.
 _ASKING = "item is_nonzero _local_scalar_dense nonzero to _to_copy copy_ equal unique _unique2 masked_select"
 _ASKS = frozenset(f"aten::{name}" for name in _ASKING.split())
+
+# What a scaler of losses calls before it asks whether all gradients are finite, and after the last update.
+_SCALED, _SETTLED = "aten::_amp_foreach_non_finite_check_and_unscale_", "aten::_amp_update_scale_"
+_READS = frozenset(("aten::item", "aten::_local_scalar_dense"))
 
 # Operator, the user's line, and which way the copy goes that is waited for.
 Key = tuple[str, str, str]
@@ -51,11 +57,11 @@ class Syncs:
         """
         waits = [n for n in step.runtime if n.event.name in _CALLS]
         explained = list(self._settle(step, waits, busy))
-        copies = _copies(step)
+        copies, scaled = _copies(step), _scaled(step)
         for place, node in enumerate(waits):
             way, call_us = copies.get(id(node.op), ("", 0.0))
             copies[id(node.op)] = way, 0.0
-            key = (*named(node), way)
+            key = (*_named(node, scaled), way)
             self.calls[key] += 1
             self.wait_us[key] += node.event.dur + call_us
             explained.append((node.event.begin, node.event.end))
@@ -107,10 +113,19 @@ def _copies(step: Step) -> dict[int, tuple[str, float]]:
     }
 
 
-def named(call: Node) -> tuple[str, str]:
+def _scaled(step: Step) -> list[Span]:
+    """Where a scaler has checked the gradients of a step and not yet settled its scale."""
+    checks = [(n.event.end, n.event.name) for n in step.ops if n.event.name in (_SCALED, _SETTLED)]
+    checks.sort()
+    return [(end, after) for (end, name), (after, _) in pairwise([*checks, (step.end, "")]) if name == _SCALED]
+
+
+def _named(call: Node, scaled: list[Span]) -> tuple[str, str]:
     """What a wait is called, and the user's line."""
     above = call.above()
     asks = [n.event.name for n in above if n.event.name in _ASKS]
+    if asks and asks[-1] in _READS and any(begin <= call.event.begin < end for begin, end in scaled):
+        return SCALER, call.source
     return (asks or [n.event.name for n in above] or [call.event.name])[-1], call.source
 
 

@@ -158,9 +158,22 @@ def test_one_remedy_is_one_finding_on_a_trace_too(tmp_path: Path) -> None:
     assert any(text.startswith("hot-operator/") for text in found["channels-last"].evidence)
 
 
-@pytest.mark.parametrize(("asks", "code"), [("aten::item", "detach"), ("aten::nonzero", "torch.where")])
-def test_a_wait_for_a_size_has_a_remedy_of_its_own(asks: str, code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("asks", "scaled_at", "code"),
+    [
+        ("aten::item", None, "detach"),
+        ("aten::nonzero", None, "torch.where"),
+        ("aten::item", 440, "fused=True"),
+        ("aten::item", 300, "detach"),  # the scaler is through with its step, and the loss is read
+    ],
+)
+def test_waits_for_a_size_and_of_a_scaler_have_remedies_of_their_own(
+    asks: str, scaled_at: int | None, code: str, tmp_path: Path
+) -> None:
     def asked(trace: Trace, at: float) -> None:
+        if scaled_at is not None:
+            trace.op("aten::_amp_foreach_non_finite_check_and_unscale_", at + scaled_at, 5)
+            trace.op("aten::_amp_update_scale_", at + scaled_at + 365 * (scaled_at == 440) + 10, 5)
         trace.op(asks, at + 461, 328)
         trace.wait(at + 465, 320)
 

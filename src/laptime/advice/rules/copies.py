@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from laptime.advice.outcome import MissingSignalError, Outcome, Proposal, known, lines_of
 from laptime.advice.signals import Signals
-from laptime.records.trace import CopyRow, SyncRow
+from laptime.records.trace import SCALER, CopyRow, SyncRow
 
 _LEAST_COPY = 0.03
 # Fewer than one in ten steps is no pattern of the step: a progress line, a checkpoint.
@@ -19,6 +19,8 @@ _KEPT = "total += loss.detach()  # instead of loss.item(); read `total` once aft
 # What the host waits for since it must know how many there are.
 _SIZES = ("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2")
 _OF_KNOWN_SIZE = "torch.where(mask, x, 0)  # instead of x[mask], nonzero or unique, whose sizes the host waits for"
+# A fused optimizer is given the scale and the check's result, and looks at them on the device.
+_SCALED = "torch.optim.AdamW(..., fused=True)  # or SGD's: it checks gradients on the device; bf16 needs no GradScaler"
 _MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
 
 
@@ -101,11 +103,18 @@ def synchronisation(s: Signals) -> Outcome:
         ),
         (0.5 * idle, idle),
         0.7,
-        remedy="no-reads" if s.reads else "",
-        code=_OF_KNOWN_SIZE if often[0].name in _SIZES else _KEPT,
+        remedy="no-reads" if s.reads and often[0].name != SCALER else "",
+        code=_instead(often[0].name),
         klass="exact",
         lines=lines_of(*(r.source for r in often)),
     )
+
+
+def _instead(name: str) -> str:
+    """What to write instead of a wait."""
+    if name == SCALER:
+        return _SCALED
+    return _OF_KNOWN_SIZE if name in _SIZES else _KEPT
 
 
 def _is_read(row: SyncRow, s: Signals) -> bool:
