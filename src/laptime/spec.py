@@ -258,6 +258,7 @@ def explain(error: ValidationError) -> str:
 
 def _finding(place: tuple[int | str, ...], message: str, value: Any) -> str:
     where = shorten(".".join(str(p) for p in place)) or "it"
+    message = message.removeprefix("Value error, ")  # pydantic's word for a validator of ours, which speaks for itself
     return f"{where}: {message[0].lower()}{message[1:]} (given {shorten(str(value), 60)!r})"
 
 

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from laptime.errors import UsageError
@@ -26,6 +27,7 @@ from laptime.workloads.base import Batch, Output
 from laptime.world import World
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_NORMALIZED_BY = {"local": "each rank's part", "sync": "the whole batch"}
 
 
 def ddp(recipe: Recipe, options: Options) -> Recipe:
@@ -170,8 +172,9 @@ def _joined(recipe: Recipe, asked: Options) -> Recipe:
             f"batch of at least {2 * ranks}, more training images, or fewer ranks."
         )
     model = synchronized(recipe.model, recipe.device) if batchnorm == "sync" else recipe.model
-    said = {"local": "BatchNorm normalizes by each rank's part", "sync": "BatchNorm normalizes by the whole batch"}
-    note = f"{ranks} ranks, {recipe.batch_size} samples a step in all; {said[batchnorm]}"
+    note = f"{ranks} ranks, {recipe.batch_size} samples a step in all"
+    if any(isinstance(module, _BatchNorm) for module in recipe.model.modules()):
+        note += f"; BatchNorm normalizes by {_NORMALIZED_BY[batchnorm]}"
     return replace(recipe, model=model, forward=_weighted(recipe.forward), notes=(*recipe.notes, note))
 
 

@@ -1,5 +1,7 @@
 """Each exact and numeric optimization against the baseline: one step's loss and gradients, and a short training."""
 
+from functools import cache
+
 import pytest
 import torch
 from tests.unit.conftest import make_data, make_spec
@@ -162,6 +164,7 @@ def test_a_gradient_that_is_not_finite_is_the_worst():
     assert worst_layer(good, good)[1] == 0
 
 
+@cache  # of the baseline, which each is held against
 def trained(*names: str):
     """Losses and final weights of one epoch in float64, where exact means equal up to reordering."""
     data = make_data(train=32)
@@ -190,17 +193,18 @@ def test_exact_ones_train_to_the_same_weights(name):
 NUMERIC = [n for n in JUDGED if find_optimization(n).klass == "numeric"]
 
 
+@cache
+def learnt(*names: str):
+    """Loss and accuracy of the last of four short epochs."""
+    recipe = make_recipe(spec_with(*names), make_data(train=96), chosen(names))
+    parts = build(recipe, mark=lambda _: None)
+    return totals([list(train_epoch(parts, epoch)) for epoch in range(4)][-1])
+
+
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.bf16] * (n == "bf16")) for n in NUMERIC])
 def test_numeric_ones_learn_as_well_in_a_short_training(name):
-    reached = {}
-    for names in ((), (name,)):
-        data = make_data(train=96)
-        recipe = make_recipe(spec_with(*names), data, chosen(names))
-        parts = build(recipe, mark=lambda _: None)
-        counts = [list(train_epoch(parts, epoch)) for epoch in range(4)]
-        reached[names] = totals(counts[-1])
-    loss, accuracy, _ = reached[()]
-    found_loss, found_accuracy, _ = reached[(name,)]
+    loss, accuracy, _ = learnt()
+    found_loss, found_accuracy, _ = learnt(name)
     assert accuracy > 0.9
     assert found_accuracy > accuracy - 0.05
     assert found_loss < loss + 0.1

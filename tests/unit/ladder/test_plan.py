@@ -112,6 +112,7 @@ def test_a_nonsense_request_is_one_sentence(options, named):
         make_request(**options)
     assert named in str(error.value)
     assert "\n" not in str(error.value)
+    assert "value error" not in str(error.value).lower()
 
 
 def test_a_request_overrides_its_preset():

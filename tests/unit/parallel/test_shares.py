@@ -15,7 +15,7 @@ from laptime.errors import UsageError
 from laptime.optimizations.base import batches, permutation, shares
 from laptime.optimizations.buckets import candidates
 from laptime.optimizations.data import EpochBatches, ItemLoader
-from laptime.optimizations.parallel import FlatReduce, dp
+from laptime.optimizations.parallel import FlatReduce, dp, flat_reduce
 from laptime.optimizations.resident import ResidentLoader
 from laptime.world import World
 
@@ -47,6 +47,14 @@ def test_the_sampler_of_single_items_shares_alike(ranks, count, epoch):
         assert len(cut) == len(sampler) == len(sampler.weights())
         seen += [i for batch in cut for i in batch]
     assert sorted(seen) == list(range(count))
+
+
+@pytest.mark.parametrize(("normalized", "said"), [(True, "; BatchNorm normalizes by each rank's part"), (False, "")])
+def test_a_note_speaks_of_batchnorm_where_there_is_some(recipe, normalized, said):
+    model = recipe.model if normalized else torch.nn.Linear(2, 2)
+    ranks = replace(recipe, model=model, world=World(0, 2))
+    note, *_ = flat_reduce(ranks, {"batchnorm": "local"}).notes
+    assert note == f"2 ranks, 16 samples a step in all{said}"
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
