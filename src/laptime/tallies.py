@@ -1,6 +1,7 @@
 """Plain numbers that a user's code counts in attributes, a step for an annealed weight say: kept and put back.
 
-They move with each step, in the warm-up too, and are no tensors that a net's state holds.
+They move with each step, in the warm-up too, and are no tensors that a net's state holds. So does whether a parameter
+is trained, where a loss unfreezes layers after some steps.
 """
 
 from __future__ import annotations
@@ -14,19 +15,28 @@ Numbers = list[tuple[Any, dict[str, Any]]]
 
 
 def numbers_of(*owners: Any) -> Numbers:
-    """The numbers that objects hold now, of a net those of each of its modules."""
-    parts = [p for owner in owners for p in (owner.modules() if isinstance(owner, nn.Module) else [owner])]
+    """The numbers that objects hold now, of a net those of each of its modules and parameters."""
+    parts = [part for owner in owners for part in _parts(owner)]
     return [(part, plain_numbers(part)) for part in parts if hasattr(part, "__dict__")]
 
 
+def _parts(owner: Any) -> list[Any]:
+    return [*owner.modules(), *owner.parameters()] if isinstance(owner, nn.Module) else [owner]
+
+
 def plain_numbers(owner: Any) -> dict[str, Any]:
-    """The numbers among an object's own attributes."""
+    """The numbers among an object's own attributes; of a parameter whether it is trained."""
+    if isinstance(owner, nn.Parameter):
+        return {"requires_grad": owner.requires_grad}
     return {name: value for name, value in vars(owner).items() if isinstance(value, int | float)}
 
 
 def put_back_numbers(kept: Numbers) -> None:
     """Puts numbers where they were; one that has hidden its class's since then goes."""
     for owner, numbers in kept:
+        if isinstance(owner, nn.Parameter):
+            owner.requires_grad_(numbers["requires_grad"])
+            continue
         for name in plain_numbers(owner).keys() - numbers.keys():
             if hasattr(type(owner), name):
                 del owner.__dict__[name]

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import torch
+from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization, find_workload, options_of
@@ -36,7 +37,7 @@ from laptime.optimizations.optimizer import build_optimizer, sgd
 from laptime.optimizations.selecting import Selecting
 from laptime.optimizations.step import clipping, tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
-from laptime.tallies import numbers_of
+from laptime.tallies import Numbers, numbers_of
 from laptime.workloads import find
 from laptime.workloads.detection import resize_to
 from laptime.workloads.own import OwnWorkload, clip_norm, own_optimizer, own_schedule, workload_name
@@ -168,5 +169,10 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         scaler=GradScaler(recipe.device.type, enabled=recipe.loss_scaling),
         driver=recipe.driver,
         clip=unclipped if recipe.clip_norm is None else clipping(recipe.clip_norm),
-        numbers=numbers_of(model) if isinstance(recipe.data, OwnData) else [],
+        numbers=_numbers(recipe, model),
     )
+
+
+def _numbers(recipe: Recipe, model: nn.Module) -> Numbers:
+    """What code of the user's own counts: in the object, since its net was made, and in the net."""
+    return [*recipe.workload.numbers, *numbers_of(model)] if isinstance(recipe.workload, OwnWorkload) else []

@@ -13,7 +13,6 @@ from laptime.draws import seed_all
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.optimizer import build_optimizer
 from laptime.tallies import put_back_numbers
-from laptime.workloads.own import OwnWorkload
 
 _FROM_ZEROS = (SGD, Adadelta, Adam, AdamW, Adamax, RAdam, RMSprop)
 
@@ -26,14 +25,12 @@ def snapshot(p: Parts) -> dict[str, Tensor]:
 def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
     """Puts weights, BatchNorm statistics, optimizer, loss scale, schedule and random state back to the start.
 
-    So it does with the numbers that a user's own net or workload counts in attributes.
+    So it does with the numbers that a user's own net or workload counts in attributes, and with what is frozen.
 
     In place, since captured graphs and views hold the tensors. An optimizer whose zeroed state may not be
     a fresh one is made anew: no graph holds it.
     """
     put_back_numbers(p.numbers)
-    if isinstance(recipe.workload, OwnWorkload):
-        recipe.workload.restart()
     with torch.no_grad():
         copy_known(tensors(p), saved)
         if p.average is not None:

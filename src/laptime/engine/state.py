@@ -11,12 +11,14 @@ from torch.optim import Optimizer
 from laptime.draws import drawn, put_back_drawn
 from laptime.engine.reset import copy_known, tensors
 from laptime.optimizations.base import Parts
+from laptime.tallies import plain_numbers, put_back_numbers
 
 State = dict[str, Any]
 
 
 def state_of(p: Parts) -> State:
-    """Weights, optimizer, schedule, loss scale, average and random states: the run's own tensors, not copies.
+    """Weights, optimizer, schedule, loss scale, average, random states and what code of the user's own counts: the
+    run's own tensors, not copies.
 
     The order of the samples, what augmentations throw and what items draw in loader workers follow from seed and epoch,
     so no loader has a state. Of several ranks the first one's random states are kept: what the others draw follows from
@@ -29,6 +31,7 @@ def state_of(p: Parts) -> State:
         "optimizer": p.optimizer.state_dict(),
         "schedule": p.schedule.state_dict() if hasattr(p.schedule, "state_dict") else {},
         "scaler": p.scaler.state_dict(),
+        "numbers": [_plain(owner) for owner, _ in p.numbers],
         "average": None if average is None else {"steps": average.steps, "tensors": list(_averaged(p))},
         "random": {
             **drawn(),
@@ -60,9 +63,16 @@ def put_back(p: Parts, state: State, done: int) -> None:
         p.schedule.load_state_dict(state["schedule"])
     if p.scaler.is_enabled():
         p.scaler.load_state_dict(state["scaler"])  # fills its tensors, replaces none
+    # A checkpoint of a version that kept none has none: they go on from the start.
+    put_back_numbers([(owner, found) for (owner, _), found in zip(p.numbers, state.get("numbers", ()), strict=False)])
     put_back_drawn(state["random"])
     if p.device.type == "cuda":
         torch.cuda.set_rng_state(state["random"]["cuda"], p.device)
+
+
+def _plain(owner: Any) -> dict[str, Any]:
+    """An object's numbers, of the types that a checkpoint is read back with: none of numpy's, which are numbers too."""
+    return {name: n.item() if hasattr(n, "item") else n for name, n in plain_numbers(owner).items()}
 
 
 def _averaged(p: Parts) -> tuple[Tensor, ...]:

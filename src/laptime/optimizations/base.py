@@ -101,7 +101,7 @@ class Parts:
         scaler: scales the loss for fp16 gradients; switched off, it hands everything through.
         driver: see `Recipe.driver`.
         mark: consumer of the borders between a step's parts.
-        numbers: what a net of the user's own counts, before any step.
+        numbers: what a net and an object of the user's own count, before any step.
     """
 
     model: nn.Module

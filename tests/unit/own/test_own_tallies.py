@@ -1,6 +1,7 @@
 """What a net or a workload counts in attributes begins anew after the warm-up and on each side of a comparison."""
 
 import pytest
+from tests.breaking_off import broken_off, figures
 from tests.own_files import TUPLE, write
 
 from laptime import worker
@@ -27,30 +28,42 @@ class Warmed(nn.Sequential):
 
 class Workload:
 """
+# Freezes the first layer with the third step.
+_FREEZING = (
+    "self.steps += model.training\n        if self.steps == 3:\n            model[0].requires_grad_(False)\n        "
+)
+_FROZEN = [_BY_WORKLOAD[0], (_LOSS, f"{_FREEZING}{_LOSS}")]
 _BY_NET = [("\nclass Workload:\n", _NET), ("return nn.Sequential(", "return Warmed(")]
 
 
-@pytest.mark.parametrize("changes", [_BY_WORKLOAD, _BY_NET])
+def spec_of(data, **changes) -> RunSpec:
+    chosen = (OptimizationSpec(name="no-reads"), OptimizationSpec(name="channels-last"))
+    few = {"batch_size": 16, "epochs": 1, "warmup_epochs": 1, "profile": "none"}
+    return RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data, **{**few, **changes})
+
+
+@pytest.mark.parametrize("changes", [_BY_WORKLOAD, _BY_NET, _FROZEN])
 def test_the_warm_up_leaves_no_trace_and_both_sides_are_compared_at_the_same_count(file, tmp_path, changes):
     data = inspect(write(file, TUPLE.replace("nn.Dropout(), ", ""), *changes))
 
     def run(warmup: int):
-        spec = RunSpec(
-            workload=data.own.name,
-            variant="tried",
-            optimizations=(OptimizationSpec(name="no-reads"), OptimizationSpec(name="channels-last")),
-            data=data,
-            batch_size=16,
-            epochs=1,
-            warmup_epochs=warmup,
-            profile="none",
-        )
-        return worker.run(spec, tmp_path / str(warmup))
+        return worker.run(spec_of(data, warmup_epochs=warmup), tmp_path / str(warmup))
 
     without, with_one = run(0), run(1)
     assert (without.error, with_one.error) == (None, None)
     assert with_one.epochs[-1].train_loss == without.epochs[-1].train_loss
     assert with_one.check.passed
+
+
+@pytest.mark.parametrize("changes", [_BY_WORKLOAD, _BY_NET, _FROZEN])
+def test_a_resumed_run_goes_on_counting(file, tmp_path, changes):
+    data = inspect(write(file, TUPLE, *changes))
+    whole = worker.run(spec_of(data, epochs=3, check=False), tmp_path / "whole")
+    spec = spec_of(data, epochs=3, check=False, checkpoints=str(tmp_path / "kept"))
+    broken_off(spec, tmp_path / "first", after=2)
+    resumed = worker.run(spec, tmp_path / "second")
+    assert (whole.error, resumed.error, len(resumed.starts)) == (None, None, 2)
+    assert figures(resumed) == figures(whole)
 
 
 def test_a_number_that_hides_its_classes_goes_again():
