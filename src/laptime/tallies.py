@@ -16,12 +16,10 @@ Numbers = list[tuple[Any, dict[str, Any]]]
 
 def numbers_of(*owners: Any) -> Numbers:
     """The numbers that objects hold now, of a net those of each of its modules and parameters."""
-    parts = [part for owner in owners for part in _parts(owner)]
+    parts: list[Any] = []
+    for owner in owners:
+        parts += [*owner.modules(), *owner.parameters()] if isinstance(owner, nn.Module) else [owner]
     return [(part, plain_numbers(part)) for part in parts if hasattr(part, "__dict__")]
-
-
-def _parts(owner: Any) -> list[Any]:
-    return [*owner.modules(), *owner.parameters()] if isinstance(owner, nn.Module) else [owner]
 
 
 def plain_numbers(owner: Any) -> dict[str, Any]:

@@ -47,15 +47,22 @@ class Group:
 
 @dataclass
 class Operators:
-    """Operators of all steps; grows with distinct operators, not with calls."""
+    """Operators of all steps; grows with distinct operators, not with calls.
+
+    Attributes:
+        matrix_us: the host's time in convolutions and matrix products by the type of their operands; of those that call
+            another one in that alone, since autocast casts in between.
+    """
 
     groups: dict[tuple[Key, Key], Group] = field(default_factory=lambda: defaultdict(Group))
+    matrix_us: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     elementwise_calls: int = 0
     elementwise_us: float = 0.0
     elementwise_device_us: float = 0.0
 
     def add(self, step: Step) -> None:
         places = step.places()
+        callers = {id(caller) for node in step.ops if node.event.dtype for caller in node.above()}
         for node in step.ops:
             event, self_us = node.event, node.self_us
             group = self.groups[_key(event), _key(node.target().event)]
@@ -66,6 +73,8 @@ class Operators:
             group.regions[region] += 1
             if node.source:
                 group.sources[node.source] += 1
+            if event.dtype and id(node) not in callers:
+                self.matrix_us[event.dtype] += self_us
             if node.leaf and region not in ("data", "optimizer") and is_elementwise(event.name):
                 self.elementwise_calls += 1
                 self.elementwise_us += self_us
@@ -87,12 +96,16 @@ class Operators:
 
     def precision(self, on_device: bool) -> str | None:
         """The type of operands in which convolutions and matrix products spend most of their time."""
+        spent = self._matrix_device_us() if on_device else self.matrix_us
+        most = max(spent, key=lambda dtype: spent[dtype], default=None)
+        return most if most is not None and spent[most] > 0 else None
+
+    def _matrix_device_us(self) -> dict[str, float]:
         spent: dict[str, float] = defaultdict(float)
         for ((_, _, dtype, _), _), group in self.groups.items():
             if dtype:
-                spent[dtype] += group.device_us if on_device else group.self_us
-        most = max(spent, key=lambda dtype: spent[dtype], default=None)
-        return most if most is not None and spent[most] > 0 else None
+                spent[dtype] += group.device_us
+        return spent
 
     def _folded(self) -> dict[Key, tuple[Group, tuple[str, ...]]]:
         whole: dict[Key, Group] = {}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import PIECES, TUPLE, place, write
+from tests.own_files import TUPLE, place, write
 
 from laptime import worker
 from laptime.errors import LaptimeError, UsageError
@@ -59,15 +59,6 @@ def test_a_net_that_is_handed_out_again_is_refused_with_the_line(file):
     with pytest.raises(LaptimeError, match="gave the same weights twice") as caught:
         inspect(name)
     assert place(file, "def model") in str(caught.value)
-
-
-def test_an_optimizer_that_can_not_be_stepped_is_told_with_its_line(file):
-    name = write(
-        file, PIECES, ("torch.optim.SGD(parameters, lr=lr, momentum=0.9)", "torch.optim.LBFGS(parameters, lr=lr)")
-    )
-    with pytest.raises(LaptimeError, match=r"optimizer\(\) failed: TypeError.*closure") as caught:
-        inspect(name)
-    assert place(file, "def optimizer") in str(caught.value)
 
 
 def test_a_file_with_a_dot_in_its_name_is_refused(tmp_path):

@@ -134,3 +134,12 @@ def test_the_precision_is_that_of_most_of_the_devices_time(tmp_path):
         trace.launch(op, begin + 5, begin + 20, device_us)
     summary = summarize(trace.write(tmp_path / "t.json"))
     assert (summary.precision, summary.compute_major) == ("bf16", 9)
+
+
+def test_what_autocast_casts_within_an_operator_is_not_its_precision(tmp_path):
+    """The outer one was called in fp32, and takes longest where the machine was busy while it cast."""
+    trace = Trace()
+    trace.step(1, 0, 1000)
+    for name, begin, took, kind in (("conv2d", 0, 500, "float"), ("convolution", 400, 90, "c10::BFloat16")):
+        trace.op(f"aten::{name}", begin, took, **CONV, **{"Input type": [kind, kind]})
+    assert summarize(trace.write(tmp_path / "t.json")).precision == "bf16"
