@@ -53,13 +53,15 @@ class SideInfo(Readable):
         ref: what the user named; empty for a folder.
         sha: the commit, empty outside version control.
         dirty: whether it was gated with changes that are not committed.
-        python: its interpreter's environment: `shared` or `own`.
+        inside: the folder in it that the gate was called in, where a command or a file is named by it; else empty.
+        environment: of its interpreter: `shared` or `own`.
     """
 
     ref: str = ""
     sha: str = ""
     dirty: bool = False
     folder: str = ""
+    inside: str = ""
     environment: Literal["shared", "own"] = "shared"
 
 
