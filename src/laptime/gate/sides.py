@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from laptime.catalogue.own import is_own
 from laptime.devices import EMULATED, hopeless_here
 from laptime.errors import RunError
-from laptime.gate.git import outside_hooks
+from laptime.gate.git import outside_hooks, top_of
+from laptime.gate.installed import checkouts_of, module_places, own_places
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
 from laptime.processes import child_environment, end_tree, kept_command
@@ -69,16 +71,39 @@ def make_ready(
             Ready("base", base, _place(base), split[0]),
             Ready("head", head, _place(head), split[1]),
         )
-        return *ready, commands[0] if commands[0] == commands[1] else f"{commands[0]} against {commands[1]}", ""
+        written = commands[0] if commands[0] == commands[1] else f"{commands[0]} against {commands[1]}"
+        return _with_own_modules(ready, written)
     fit = fitting(Path(base.folder), Path(head.folder))
     python = _python("base", base, fit, say)
     written, notice = _written_out(request, base, python)
-    return (
+    ready = (
         _own_laptime("base", base, python, (request, written, home)),
         _own_laptime("head", head, _python("head", head, fit, say), (request, written, home)),
-        written,
-        notice,
     )
+    return _with_own_modules(ready, written) if is_own(request.workload) else (*ready, written, notice)
+
+
+def _with_own_modules(ready: tuple[Ready, Ready], written: str) -> tuple[Ready, Ready, str, str]:
+    """Both sides so that they import their own modules, be others installed for development; see `installed`."""
+    mine = top_of(Path.cwd())
+    tops = checkouts_of((*([mine] if mine else []), *(Path(r.info.folder) for r in ready)))
+    seen: dict[str, None] = {}
+
+    def own(side: Ready) -> Ready:
+        around = {**child_environment(), **dict(side.environment)}
+        places = own_places(Path(side.info.folder), tops, module_places(side.command, side.folder, around))
+        if not places:
+            return side
+        seen.update({str(place.relative_to(Path(side.info.folder).resolve())): None for place in places})
+        path = os.pathsep.join([*map(str, places), *filter(None, [around.get("PYTHONPATH")])])
+        return replace(side, environment=(*side.environment, ("PYTHONPATH", path)))
+
+    base, head = own(ready[0]), own(ready[1])
+    notice = (
+        f"Modules that are installed for development, or on PYTHONPATH, from a checkout ({', '.join(seen)}) are "
+        "imported from each side's own."
+    )
+    return base, head, written, notice if seen else ""
 
 
 def _place(info: SideInfo) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from laptime.errors import UsageError
 from laptime.gate.checkouts import checkouts
 from laptime.gate.git import commit_of, find_base, is_dirty, outside_hooks, worktree
+from laptime.gate.installed import own_places
 from laptime.gate.request import make_gate_request
 from laptime.gate.sides import make_ready
 
@@ -145,3 +148,37 @@ def test_a_command_runs_in_the_folder_that_the_gate_is_called_in(dirty: bool, tm
     cifar = make_gate_request(workload="cifar", base="HEAD~1", device="cpu")
     with checkouts(cifar, top / "ml", tmp_path, print) as infos:
         assert [info.inside for info in infos] == ["", ""]
+
+
+@pytest.mark.parametrize("how", ["path", "editable"])
+def test_modules_that_are_installed_from_the_checkout_are_each_side_s_own(how: str, tmp_path: Path, monkeypatch):
+    top, site = tmp_path / "top", tmp_path / "site"
+    (top / "src").mkdir(parents=True)
+    git = in_repository(top)
+    for text in ("one", "two"):
+        (top / "src" / "mine.py").write_text(text)
+        git("add", ".")
+        git("commit", "-q", "-m", text)
+    told = site / "mine-1.dist-info" / "direct_url.json"
+    told.parent.mkdir(parents=True)
+    (told.parent / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    told.write_text(json.dumps({"url": top.as_uri(), "dir_info": {"editable": True}}))
+    monkeypatch.setenv("PYTHONPATH", str(top / "src" if how == "path" else site))
+    monkeypatch.chdir(top)
+    request = make_gate_request(workload="x", base="HEAD~1", command=f"{sys.executable} train.py", device="none")
+    with checkouts(request, top, tmp_path, print) as infos:
+        base, head, _, notice = make_ready(request, infos, tmp_path, print)
+        for ready in (base, head):
+            own = tmp_path / ready.side
+            expected = [own / "src"] if how == "path" else [own / "src", own]
+            found = dict(ready.environment)["PYTHONPATH"].split(os.pathsep)
+            assert found == [*map(str, expected), os.environ["PYTHONPATH"]]
+    assert "imported from each side's own" in notice
+
+
+def test_the_innermost_checkout_is_the_one_that_modules_are_of(tmp_path: Path) -> None:
+    side, inner = tmp_path / "side", tmp_path / "repo" / "inner"
+    for folder in (side / "src", side / "lib"):
+        folder.mkdir(parents=True)
+    found = (inner / "src", tmp_path / "repo" / "lib", side / "src", tmp_path / "repo" / "gone", tmp_path / "else")
+    assert own_places(side, (inner.parent, side, inner), found) == (side / "src", side / "lib")
