@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 from laptime.compare.markdown import escape
+from laptime.errors import UsageError, shorten
 from laptime.gate import words
 from laptime.gate.records import GateRecord, Outcome
 
@@ -89,6 +91,22 @@ REPORTS: tuple[tuple[str, Callable[[GateRecord], str]], ...] = (
     ("junit", to_junit),
     ("markdown", to_markdown),
 )
+
+
+def check_places(places: dict[str, Path | None]) -> None:
+    """Refuses a place for a report that can't be one, before hours are spent on it; raises UsageError."""
+    for name, path in places.items():
+        if path is None:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            reason = "it is a folder" if path.is_dir() else ""
+            if not os.access(path.parent, os.W_OK):
+                reason = f"{path.parent} is not writable"
+        except OSError as error:
+            reason = str(error.strerror)
+        if reason:
+            raise UsageError(f"--{name} {shorten(str(path))!r} can't be written ({reason}): give another file.")
 
 
 def write_reports(record: GateRecord, places: dict[str, Path | None]) -> None:

@@ -24,6 +24,7 @@ from laptime.spec import OptimizationSpec
 
 Say = Callable[[str], None]
 _QUESTION_S = 120.0
+_LOG_LINES, _LONGEST_LINE = 40, 500
 
 
 class SideError(RunError):
@@ -31,7 +32,13 @@ class SideError(RunError):
 
     def __init__(self, side: Side, reason: str, log: str = "") -> None:
         super().__init__(reason)
-        self.side, self.log = side, log
+        self.side, self.log = side, last_lines(log)
+
+
+def last_lines(log: str) -> str:
+    """The end of what a process said, so that a bar of progress or a printed tensor fills no report."""
+    lines = log.splitlines()[-_LOG_LINES:]
+    return "\n".join(line if len(line) <= _LONGEST_LINE else f"…{line[-_LONGEST_LINE:]}" for line in lines)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 from gate_examples import process
 
 from laptime.devices import host
-from laptime.gate.process import Trained, fingerprint
+from laptime.gate.process import Trained, death, fingerprint
 from laptime.gate.records import PairRecord, SideInfo
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready, SideError
@@ -62,6 +62,19 @@ def test_a_machine_that_changes_within_a_pair_changes_nothing_by_turns():
     for other in ({"epoch_s": (2.42, 2.48)}, {"index": (0, 1, 3)}):
         apart = pair.model_copy(update={"by_turns": True, "base": base.model_copy(update=other)})
         assert apart.log_ratio == pytest.approx(head.z - apart.base.z)
+
+
+def test_a_process_that_leaves_no_record_and_one_that_says_much_are_told_in_few_words(tmp_path: Path):
+    for code, reason in (("pass", "ended without a record: let it"), ("raise SystemExit(3)", "ended with 3; its log")):
+        ready = Ready("base", SideInfo(), tmp_path, (sys.executable, "-c", f"print('x' * 10**6 + 'end')\n{code}"))
+        with pytest.raises(SideError, match=reason) as error:
+            Trainer(tmp_path / "runs", NO_DEVICE, 60.0, print).train(ready, 0)
+        assert len(error.value.log) < 1000
+        assert error.value.log.endswith("end")
+    lacks = "without ignored data, submodules and .venv"
+    for log, from_commit in (("No such file", True), ("No such file", False), ("Killed", True)):
+        said = death("base", 1, 1.0, (tmp_path / "none", log, from_commit))
+        assert (lacks in said) == (from_commit and "file" in log)
 
 
 def test_noise_by_turns_is_kept_apart(tmp_path: Path):
