@@ -102,7 +102,7 @@ def conditions(record: GateRecord) -> str:
     flagged = sum(1 for p in record.pairs if p.flags)
     flags = f", {flagged} flagged" if flagged else ""
     machine = record.machine.cpu or "machine not described"
-    gpus = f", {', '.join(record.machine.gpus)}" if record.machine.gpus else ""
+    gpus = f", {record.machine.gpu_names}" if record.machine.gpus else ""
     cores = f", {record.machine.cores} cores" if record.machine.cores else ""
     turns = ", epochs by turns" if record.by_turns else ""
     text = f"{pairs(len(record.pairs))}{turns}{flags}; {noise}{scatter}; {machine}{cores}{gpus}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from laptime.records.base import Moment, Readable
 from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, SetupRecord
@@ -13,6 +14,17 @@ from laptime.spec import OptimizationSpec, RunSpec
 RECORD_SCHEMA = "laptime.record/1"
 
 Status = Literal["done", "failed", "wrong", "left_out"]
+
+
+def _no_percent(share: float) -> float:
+    if share > _WHOLE:
+        raise ValueError("must be a share from 0 to 1, and no percentage")
+    return share
+
+
+# A mean of shares may come out a little above 1.
+_WHOLE = 1.001
+Share = Annotated[float, AfterValidator(_no_percent)]
 
 
 class Ceilings(Readable):
@@ -63,6 +75,12 @@ class Machine(Readable):
     load_before: float | None = None
     image: str | None = None
 
+    @property
+    def gpu_names(self) -> str:
+        """Its GPUs in words, equal ones once: `4 x NVIDIA H100`; empty without one."""
+        counted = Counter(self.gpus)
+        return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counted.items())
+
 
 class EpochRecord(Readable):
     """One counted epoch.
@@ -97,11 +115,11 @@ class EpochRecord(Readable):
     steps: int = 0
     samples_per_s: float | None = None
     train_loss: float | None = None
-    train_accuracy: float | None = None
+    train_accuracy: Share | None = None
     test_loss: float | None = None
-    test_accuracy: float | None = None
-    test_map50: float | None = None
-    test_map: float | None = None
+    test_accuracy: Share | None = None
+    test_map50: Share | None = None
+    test_map: Share | None = None
     test_score: float | None = None
     test_error: float | None = None
     data_wait_s: float | None = None

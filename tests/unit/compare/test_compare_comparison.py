@@ -170,12 +170,32 @@ def test_records_of_several_machines_are_cautioned() -> None:
     other = MACHINE.model_copy(update={"fingerprint": "other"})
     moved = record("cpu-x", 40).model_copy(update={"machine": other})
     assert any("2 different machines" in c for c in compare_records([record("cpu-baseline", 85), moved]).cautions)
+    elsewhere = moved.model_copy(
+        update={"spec": spec("cpu-x").model_copy(update={"workload": "mnist", "device": "cuda"})}
+    )
+    told = " ".join(compare_records([record("cpu-baseline", 85), elsewhere]).cautions)
+    assert "2 different workloads" in told
+    assert "2 different devices" in told
+
+
+def test_equal_gpus_are_named_once() -> None:
+    found = record("cuda-baseline", 9).model_copy(
+        update={"machine": MACHINE.model_copy(update={"gpus": ("H100", "H100", "L4")})}
+    )
+    assert compare_records([found]).conditions.machine == "2 x H100, L4"
+
+
+def test_an_accuracy_in_percent_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be a share from 0 to 1, and no percentage"):
+        EpochRecord(index=0, epoch_s=1.0, samples=1, test_accuracy=80.5)
+    assert EpochRecord(index=0, epoch_s=1.0, samples=1, test_accuracy=1.0).test_accuracy == 1.0
 
 
 def test_records_without_a_spec_get_names() -> None:
     bare = RunRecord(status="done", epochs=epochs(10, 0.5))
     found = compare_records([bare, bare.model_copy(update={"epochs": epochs(5, 0.5)})])
     assert [r.variant for r in found.rows] == ["run-1", "run-2"]
+    assert "the workload's own data, 4 counted epochs a process" in words.conditions(found.conditions, 0)
     assert row(found, "run-2").speedup == pytest.approx(2, rel=0.1)
     assert row(found, "run-2").verdict == "not judged"
 
