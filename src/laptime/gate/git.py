@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -65,6 +66,15 @@ def no_checkout(folder: Path) -> str:
 def commit_of(folder: Path, ref: str = "HEAD") -> str | None:
     """The commit of a ref, None where there is none of that name."""
     return git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+
+
+def project_of(folder: Path) -> str:
+    """What tells a project from another one, in whichever checkout: the name of its origin, else of its own folder."""
+    origin = git(folder, "config", "--get", "remote.origin.url")
+    if origin:
+        return re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
+    common = git(folder, "rev-parse", "--git-common-dir")
+    return (folder / common).resolve().parent.name if common else ""
 
 
 def is_dirty(folder: Path) -> bool:

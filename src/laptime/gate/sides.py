@@ -15,7 +15,7 @@ from pathlib import Path
 from laptime.catalogue.own import is_own
 from laptime.devices import EMULATED, hopeless_here
 from laptime.errors import RunError
-from laptime.gate.git import outside_hooks, top_of
+from laptime.gate.git import outside_hooks, project_of, top_of
 from laptime.gate.installed import checkouts_of, module_places, own_places
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
@@ -116,6 +116,12 @@ def _with_own_modules(ready: tuple[Ready, Ready], written: str) -> tuple[Ready, 
 def _place(info: SideInfo) -> Path:
     """Where a side trains: in the folder of its checkout that the gate was called in."""
     return Path(info.folder) / info.inside
+
+
+def what_trains(request: GateRequest, written: str, info: SideInfo) -> str:
+    """What is gated, in words that earlier gates are found by: many projects have a `train` and a `python train.py`."""
+    by_command = (project_of(Path(info.folder)), info.inside) if request.command_base else ()
+    return " ".join(filter(None, (request.workload, written, *by_command)))
 
 
 def _own_laptime(side: Side, info: SideInfo, python: str, what: tuple[GateRequest, str, Path]) -> Ready:

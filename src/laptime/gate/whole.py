@@ -16,7 +16,7 @@ from laptime.gate.process import fingerprint
 from laptime.gate.records import GateRecord, Side, Trouble
 from laptime.gate.request import GateRequest
 from laptime.gate.runner import Gate, Told
-from laptime.gate.sides import Ready, SideError, make_ready
+from laptime.gate.sides import Ready, SideError, make_ready, what_trains
 from laptime.gate.trainer import Trainer
 from laptime.launchers.base import ignore
 from laptime.places import Places
@@ -108,7 +108,7 @@ def _run(
             train=lambda side, seed: trainer.train(ready[side], seed),
             by_turns=lambda first, second, seed: trainer.train_by_turns(ready[first], ready[second], seed),
             noise=history.noise,
-            fingerprint=lambda trained: fingerprint(trained, f"{request.workload} {written}"),
+            fingerprint=lambda trained: fingerprint(trained, what_trains(request, written, head.info)),
             told=Told(say=say, save=state.take),
             first_seed=request.seed,
             max_aa=request.aa,

@@ -15,8 +15,9 @@ from laptime.errors import UsageError
 from laptime.gate.checkouts import checkouts
 from laptime.gate.git import commit_of, find_base, is_dirty, outside_hooks, worktree
 from laptime.gate.installed import own_places
+from laptime.gate.records import SideInfo
 from laptime.gate.request import make_gate_request
-from laptime.gate.sides import make_ready
+from laptime.gate.sides import make_ready, what_trains
 
 
 def in_repository(folder):
@@ -145,6 +146,10 @@ def test_a_command_runs_in_the_folder_that_the_gate_is_called_in(dirty: bool, tm
         read = [(ready.folder / "train.py").read_text() for ready in (base, head)]
     assert read == ["one", "three" if dirty else "two"]
     assert Path(infos[1].folder) == (top if dirty else tmp_path / "head")
+    # Another project's python train.py, and one of another folder, has another noise.
+    assert what_trains(request, "train", infos[1].model_copy(update={"folder": str(top)})) == "x train top ml"
+    git("remote", "add", "origin", "git@host:team/project.git")
+    assert what_trains(request, "train", SideInfo(folder=str(top))) == "x train project"
     cifar = make_gate_request(workload="cifar", base="HEAD~1", device="cpu")
     with checkouts(cifar, top / "ml", tmp_path, print) as infos:
         assert [info.inside for info in infos] == ["", ""]
