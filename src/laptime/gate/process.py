@@ -132,6 +132,7 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
         wall_s=wall_s,
         started_at=started_at,
         spec=_digest({name: spec.get(name) for name in _TRAINED}),
+        trained={name: shorten(str(spec[name]), 60) for name in _TRAINED if spec.get(name) is not None},
         data=str(data.get("digest", "")),
         stand_in=data.get("kind") == "synthetic",
         hardware=_hardware(machine),

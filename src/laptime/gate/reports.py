@@ -129,10 +129,9 @@ def _outcome(record: GateRecord) -> Outcome:
 def _cause(outcome: Outcome) -> str:
     cause = outcome.cause
     assert cause is not None
-    return (
-        f"what grew: `{_code(cause.part)}`, from {cause.base_s:.3f} to {cause.head_s:.3f} s of an epoch "
-        f"({cause.share * 100:.0f} % of all growth)"
-    )
+    base, head = words.seconds(cause.base_s), words.seconds(cause.head_s)
+    share = f"{cause.share * 100:.0f} % of all growth"
+    return f"what grew: `{_code(cause.part)}`, from {base} to {head} s of an epoch ({share})"
 
 
 def _checks(outcome: Outcome) -> list[str]:
@@ -152,7 +151,7 @@ def _pairs(record: GateRecord) -> list[str]:
     lines = ["", f"<details><summary>{words.pairs(len(record.pairs))}</summary>", ""]
     lines += ["| pair | order | seed | base, s | head, s | head/base | |", "|---:|---|---:|---:|---:|---:|---|"]
     for pair in record.pairs:
-        times = [f"{math.exp(p.z):.3f}" for p in (pair.base, pair.head)]
+        times = [words.seconds(math.exp(p.z)) for p in (pair.base, pair.head)]
         remark = "; ".join((*pair.flags, *(() if pair.counted else ("repeated",))))
         cells = (str(pair.number), pair.order, str(pair.seed), *times, words.percent(words.ratio(pair)), escape(remark))
         lines.append(f"| {' | '.join(cells)} |")

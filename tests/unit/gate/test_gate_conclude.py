@@ -36,6 +36,7 @@ def test_each_verdict_has_its_exit_code():
         ({"data": "other"}, "data"),
         ({"hardware": "another CPU"}, "machine"),
         ({"spec": "other"}, "spec"),
+        ({"spec": "other", "trained": {"batch_size": "64"}}, "their spec's batch_size in pair 1 (None and 64)"),
         ({"samples": (1999, 1999)}, "samples"),
     ],
 )

@@ -133,6 +133,10 @@ def test_the_table_of_pairs_shows_the_times_that_decide() -> None:
     base, head = (process(s, 0, 2.0, samples=(1, 1)).model_copy(update={"epoch_s": t}) for s, t in times.items())
     record = gate(pairs=(PairRecord(number=1, order="AB", seed=0, base=base, head=head),))
     assert "| 2.449 | 1.703 | -30.5 % |" in to_markdown(record)
+    short = PairRecord(number=1, order="AB", seed=0, base=process("base", 0, 2.0), head=process("head", 0, 0.00123))
+    assert "| 2.000 | 0.00123 |" in to_markdown(gate(pairs=(short,)))
+    quiet = gate([0.00011, -0.0001, 0.0001, 0.0], noise=0.00034)
+    assert "known noise of a pair 0.034 %, 0.033 % as judged" in to_markdown(quiet)
 
 
 def test_history_as_json_is_written_where_there_is_none(tmp_path: Path) -> None:
