@@ -187,7 +187,7 @@ def _ceiling(runs: Runs, ceilings: Ceilings) -> dict[str, Any]:
 
 def _memory(record: RunRecord) -> float | None:
     known = [record.peak_memory_mib, *(e.peak_memory_mib for e in record.epochs)]
-    return max((m for m in known if m is not None), default=None)
+    return max((m for m in known if m is not None and math.isfinite(m)), default=None)
 
 
 def _seconds(record: RunRecord) -> tuple[float, ...]:
