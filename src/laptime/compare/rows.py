@@ -204,7 +204,9 @@ def _reason(runs: Runs) -> str:
     if runs.status != "left_out":
         return runs.rung.reason
     stated = next((r.error for r in runs.records if r.error), None)
-    return runs.left_out or stated or runs.rung.reason or "no record of it was found"
+    # What joined has run, and why it did is no reason for it to have no time.
+    why = "" if runs.rung.joined else runs.rung.reason
+    return runs.left_out or stated or why or "no record of it was found"
 
 
 def _wrong(record: RunRecord) -> str:

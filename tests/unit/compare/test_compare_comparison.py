@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from compare_examples import MACHINE, STEPS, broken, data, epochs, ladder, record, records, spec
+from compare_examples import STEPS, broken, data, epochs, ladder, record, records, spec
 from rich.console import Console
 
 from laptime.compare import Comparison, compare, compare_records, words
@@ -164,31 +164,6 @@ def test_parts_add_up_to_one(example: Comparison) -> None:
 def test_time_to_accuracy(example: Comparison) -> None:
     base, best = row(example, "cpu-baseline"), row(example, "cpu-optimized")
     assert best.time_to_accuracy_s < base.time_to_accuracy_s
-
-
-def test_records_of_several_machines_are_cautioned() -> None:
-    other = MACHINE.model_copy(update={"fingerprint": "other"})
-    moved = record("cpu-x", 40).model_copy(update={"machine": other})
-    assert any("2 different machines" in c for c in compare_records([record("cpu-baseline", 85), moved]).cautions)
-    elsewhere = moved.model_copy(
-        update={"spec": spec("cpu-x").model_copy(update={"workload": "mnist", "device": "cuda"})}
-    )
-    told = " ".join(compare_records([record("cpu-baseline", 85), elsewhere]).cautions)
-    assert "2 different workloads" in told
-    assert "2 different devices" in told
-
-
-def test_equal_gpus_are_named_once() -> None:
-    found = record("cuda-baseline", 9).model_copy(
-        update={"machine": MACHINE.model_copy(update={"gpus": ("H100", "H100", "L4")})}
-    )
-    assert compare_records([found]).conditions.machine == "2 x H100, L4"
-
-
-def test_an_accuracy_in_percent_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be a share from 0 to 1, and no percentage"):
-        EpochRecord(index=0, epoch_s=1.0, samples=1, test_accuracy=80.5)
-    assert EpochRecord(index=0, epoch_s=1.0, samples=1, test_accuracy=1.0).test_accuracy == 1.0
 
 
 def test_records_without_a_spec_get_names() -> None:
