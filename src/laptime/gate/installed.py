@@ -32,7 +32,9 @@ for project in importlib.metadata.distributions():
         root = url2pathname(urlsplit(told["url"]).path)
         if not any(p == root or p.startswith(os.path.join(root, "")) for p in found):
             found += [os.path.join(root, "src"), root]
-print(json.dumps([p for p in found if not p.startswith(os.path.join(sys.prefix, ""))]))
+standard = os.path.join(os.path.dirname(os.__file__), "")
+parts = {"site-packages", "dist-packages"}  # an environment may stand in a checkout, and is no module of it
+print(json.dumps([p for p in found if parts.isdisjoint(p.split(os.sep)) and not (p + os.sep).startswith(standard)]))
 """
 
 

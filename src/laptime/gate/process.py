@@ -57,6 +57,7 @@ class AnyRecord(Readable):
     compilation: CompileRecord | None = None
     syncs_per_step: int | None = None
     peak_memory_mib: float | None = None
+    imported_elsewhere: tuple[str, ...] = ()
     schema_: Literal["laptime.record/1"] = Field(default="laptime.record/1", alias="schema")
 
 
@@ -117,6 +118,13 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
     if not kept or not all(0 < e.epoch_s < math.inf for e in kept):
         raise SideError(
             side, f"{side}'s record has no kept epochs with a time above 0: let it train one more.", tail(log)
+        )
+    if found.imported_elsewhere:
+        raise SideError(
+            side,
+            f"{side} imports {found.imported_elsewhere[0]}, which is not of its own checkout, so both sides may train "
+            "the same code: let its command set PYTHONPATH to its own folders, or install what it needs.",
+            tail(log),
         )
     spec = found.spec or {}
     data = spec.get("data")

@@ -19,6 +19,7 @@ from laptime.gate.git import outside_hooks, project_of, top_of
 from laptime.gate.installed import checkouts_of, module_places, own_places
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
+from laptime.own_loop import CHECKOUTS
 from laptime.processes import child_environment, end_tree, kept_command
 from laptime.spec import OptimizationSpec
 
@@ -98,12 +99,14 @@ def _with_own_modules(ready: tuple[Ready, Ready], written: str) -> tuple[Ready, 
 
     def own(side: Ready) -> Ready:
         around = {**child_environment(), **dict(side.environment)}
-        places = own_places(Path(side.info.folder), tops, module_places(side.command, side.folder, around))
-        if not places:
-            return side
-        seen.update({str(place.relative_to(Path(side.info.folder).resolve())): None for place in places})
+        here = Path(side.info.folder).resolve()
+        others = (top.resolve() for top in checkouts_of(Path(r.info.folder) for r in ready))
+        told = os.pathsep.join(map(str, (here, *(top for top in others if top != here))))
+        places = own_places(here, tops, module_places(side.command, side.folder, around))
+        seen.update({str(place.relative_to(here)): None for place in places})
         path = os.pathsep.join([*map(str, places), *filter(None, [around.get("PYTHONPATH")])])
-        return replace(side, environment=(*side.environment, ("PYTHONPATH", path)))
+        first = (("PYTHONPATH", path),) if places else ()
+        return replace(side, environment=(*side.environment, *first, (CHECKOUTS, told)))
 
     base, head = own(ready[0]), own(ready[1])
     notice = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -17,6 +18,7 @@ from laptime.gate.records import PairRecord, SideInfo
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready, SideError
 from laptime.gate.trainer import Trainer
+from laptime.own_loop import CHECKOUTS
 
 LOOP = "import laptime; [None for _ in laptime.epochs(range(3), samples=7)]"
 
@@ -75,6 +77,23 @@ def test_a_process_that_leaves_no_record_and_one_that_says_much_are_told_in_few_
     for log, from_commit in (("No such file", True), ("No such file", False), ("Killed", True)):
         said = death("base", 1, 1.0, (tmp_path / "none", log, from_commit))
         assert (lacks in said) == (from_commit and "file" in log)
+
+
+def test_a_side_that_imports_from_another_checkout_is_told(tmp_path: Path):
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+        (folder / "mine.py").touch()
+    for path, told in ((own, False), (other, True)):
+        code = f"import sys; sys.path.insert(0, {str(path)!r}); import mine; {LOOP}"
+        checkouts = ((CHECKOUTS, os.pathsep.join(map(str, (own, other)))),)
+        ready = Ready("base", SideInfo(), own, (sys.executable, "-c", code), checkouts)
+        with (
+            pytest.raises(SideError, match=rf"^base imports {other}/mine\.py, which is not of its own checkout")
+            if told
+            else contextlib.nullcontext()
+        ):
+            Trainer(tmp_path / "runs", NO_DEVICE, 60.0, print).train(ready, 0)
 
 
 def test_noise_by_turns_is_kept_apart(tmp_path: Path):

@@ -18,6 +18,7 @@ from laptime.gate.installed import own_places
 from laptime.gate.records import SideInfo
 from laptime.gate.request import make_gate_request
 from laptime.gate.sides import make_ready, what_trains
+from laptime.own_loop import CHECKOUTS
 
 
 def in_repository(folder):
@@ -178,6 +179,9 @@ def test_modules_that_are_installed_from_the_checkout_are_each_side_s_own(how: s
             expected = [own / "src"] if how == "path" else [own / "src", own]
             found = dict(ready.environment)["PYTHONPATH"].split(os.pathsep)
             assert found == [*map(str, expected), os.environ["PYTHONPATH"]]
+            first, *others = dict(ready.environment)[CHECKOUTS].split(os.pathsep)
+            assert first == str(own)
+            assert str(top) in others
     assert "imported from each side's own" in notice
 
 
