@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import math
@@ -24,6 +25,8 @@ from laptime.spec import read_versioned
 # Variables that both sides inherit.
 _DECIDE_SPEED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "CUDA_VISIBLE_DEVICES")
 _LOG_BYTES = 1 << 16
+# A command's own hand may have written it.
+_LEFT = dataclasses.replace(RECORD_FILE, remedy="let it write what docs/record.md asks for")
 # Signs in a log that something is not there, and what may be the reason.
 _MISSES = ("No such file", "not found", "ModuleNotFoundError", "No module named")
 _WORKTREE = "it runs in a checkout of its commit alone, without ignored data, submodules and .venv"
@@ -107,7 +110,7 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
             tail(log),
         )
     try:
-        found = read_versioned(path, AnyRecord, RECORD_FILE)
+        found = read_versioned(path, AnyRecord, _LEFT)
     except DataError as error:
         raise SideError(side, f"{side}'s training left no usable record: {error}", tail(log)) from error
     kept = [e for e in found.epochs if e.kept]

@@ -79,6 +79,11 @@ def test_a_process_that_leaves_no_record_and_one_that_says_much_are_told_in_few_
         assert (lacks in said) == (from_commit and "file" in log)
 
 
+def test_a_record_of_another_hand_is_told_what_to_be_like(tmp_path: Path):
+    with pytest.raises(SideError, match=r"has schema 'None'.*: let it write what docs/record\.md asks for"):
+        trained(tmp_path, "import os; open(os.environ['LAPTIME_RECORD'], 'w').write('{}')")
+
+
 def test_a_side_that_imports_from_another_checkout_is_told(tmp_path: Path):
     own, other = tmp_path / "own", tmp_path / "other"
     for folder in (own, other):
