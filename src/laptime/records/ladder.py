@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from laptime.records.base import Moment, Readable
-from laptime.records.run import Machine
+from laptime.records.machine import Machine
 from laptime.spec import DataSpec, OptimizationSpec
 
 LADDER_SCHEMA = "laptime.ladder/1"
