@@ -90,7 +90,7 @@ def _entry(ladder: LadderRecord, variant: str, runs: list[RunRecord]) -> LedgerE
     return LedgerEntry(
         workload=ladder.workload,
         variant=variant,
-        machine=f"{machine.cpu}, {machine.cores} cores" if ladder.device == "cpu" else ", ".join(machine.gpus),
+        machine=f"{machine.cpu}, {machine.cores} cores" if ladder.device == "cpu" else machine.gpu_names,
         torch=machine.torch,
         commit=ladder.commit,
         date=datetime.fromtimestamp(last.ended_at or 0, UTC).date().isoformat(),

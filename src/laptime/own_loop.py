@@ -16,6 +16,10 @@ from laptime.turns import by_turns
 T = TypeVar("T")
 
 _SCHEMA = "laptime.record/1"
+# Names a gate's own side's checkout and, behind it, others, from which nothing should be imported.
+CHECKOUTS = "LAPTIME_CHECKOUTS"
+_MOST_NAMED = 3
+_ENVIRONMENT = {"site-packages", "dist-packages"}
 
 
 def epochs(
@@ -40,6 +44,7 @@ def epochs(
     """
     path = Path(record or os.environ.get("LAPTIME_RECORD") or "record.json")
     done: list[dict[str, object]] = []
+    elsewhere: list[str] = []
     started_at = time.time()
     items = iter(loop)
     for index, item in enumerate(itertools.chain(itertools.islice(items, warmup), by_turns(items))):
@@ -50,7 +55,28 @@ def epochs(
         seconds = clock() - begin
         done.append({"index": index, "kept": index >= warmup, "epoch_s": seconds, "samples": samples})
         body = {"schema": _SCHEMA, "status": "done", "epochs": done, "started_at": started_at, "ended_at": time.time()}
-        _write(path, body)
+        elsewhere = elsewhere if index else _imported_elsewhere()
+        _write(path, body | ({"imported_elsewhere": elsewhere} if elsewhere else {}))
+
+
+def _imported_elsewhere() -> list[str]:
+    """Some files of modules that came from another checkout, as those of `pip install -e` do; none outside a gate."""
+    own, *others = os.environ.get(CHECKOUTS, "").split(os.pathsep)
+    if not others:
+        return []
+
+    def lies_in(file: str, *folders: str) -> bool:
+        return any(file.startswith(f"{folder}{os.sep}") for folder in folders)
+
+    def installed(file: str) -> bool:  # in an environment, which may stand in a checkout
+        return not _ENVIRONMENT.isdisjoint(Path(file).parts)
+
+    standard = str(Path(os.__file__).parent)
+    # What stands in its dictionary: to ask a module that is loaded late for its file would load it.
+    told = [getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values())]
+    files = {os.path.realpath(file) for file in told if isinstance(file, str)}
+    found = (f for f in files if lies_in(f, *others) and not lies_in(f, own, standard) and not installed(f))
+    return sorted(found)[:_MOST_NAMED]
 
 
 def _wait() -> None:

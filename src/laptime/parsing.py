@@ -47,6 +47,8 @@ def other_schema(found: object, reads: str, remedy: str) -> str:
     schema = f"schema {shorten(str(found))!r}, this version reads {reads!r}"
     if family == name and given.isascii() and given.isdigit() and int(given[:9]) > int(number):
         return f"was written by a newer laptime ({schema}): upgrade laptime to read it, or {remedy}."
+    if family.startswith("laptime.") and family != name:
+        return f"is a file of another kind ({schema}): give the one that is asked for."
     return f"has {schema}: {remedy}."
 
 

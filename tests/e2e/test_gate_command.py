@@ -123,7 +123,7 @@ def test_head_that_crashes_and_base_that_crashes(project):
 def test_records_that_can_not_be_used(project):
     commit(project, unkept="")
     told(gate(project), 5, "no kept epochs")
-    told(gate(project, command=f"{sys.executable} -c pass"), 4, "no usable record")
+    told(gate(project, command=f"{sys.executable} -c pass"), 4, "ended without a record")
     told(gate(project, command="/no/such/trainer {record}"), 4, "/no/such/trainer")
 
 

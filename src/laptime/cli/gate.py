@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from laptime.cli.options import LIMIT_TEST, LIMIT_TRAIN, SEED, TIMEOUT, TRACKING
+from laptime.errors import in_words
 
 if TYPE_CHECKING:
     from laptime.gate.records import GateRecord
@@ -57,11 +58,13 @@ def gate(
     given = dict(locals())
     own = ("replay", "history", "json", "junit", "markdown", "tracking_uri", "tracked", "github")
     asked = {name: value for name, value in given.items() if name not in own}
+    from laptime.gate.reports import check_places
     from laptime.gate.request import make_gate_request
     from laptime.gate.track import track
     from laptime.places import find_places
 
     places: dict[str, Path | None] = {"json": json, "junit": junit, "markdown": markdown}
+    check_places(places)
     if replay is not None:
         raise typer.Exit(_finish(_replayed(replay), places, github))
     where = find_places()
@@ -132,9 +135,12 @@ def _finish(record: GateRecord, places: dict[str, Path | None], github: bool) ->
     if github:
         typer.echo(to_annotation(record))
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
-        if summary:
-            with Path(summary).open("a", encoding="utf-8") as file:
-                file.write(to_markdown(record))
+        try:
+            if summary:
+                with Path(summary).open("a", encoding="utf-8") as file:
+                    file.write(to_markdown(record))
+        except OSError as error:  # the verdict stays what it is
+            _say(f"The step summary was not written: {in_words(error)}")
     return outcome.exit_code
 
 

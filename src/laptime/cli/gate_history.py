@@ -66,7 +66,8 @@ def _words(trend: Trend) -> list[str]:
     from laptime.gate.words import percent
 
     first, last = trend.seconds[0], trend.seconds[-1]
-    seen = f"{len(trend.gates)} gates, base's epoch {first:.2f} s in the first, {last:.2f} s in the last"
+    count = "1 gate" if len(trend.gates) == 1 else f"{len(trend.gates)} gates"
+    seen = f"{count}, base's epoch {seconds(first)} s in the first, {seconds(last)} s in the last"
     lines = [f"{trend.variant} (fingerprint {trend.fingerprint[:8]}): {seen}"]
     if trend.slope is not None:
         s = trend.slope

@@ -157,13 +157,17 @@ def with_specs(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Gives a record that any loop wrote, without a spec, a name of its own."""
     model = next((r.spec for r in records if r.spec is not None), None)
     if model is None:
-        data = DataSpec(asked="", kind="folder", digest="", path="", classes=(), train_count=0, test_count=0)
+        data = DataSpec(asked="", kind="own", digest="", path="", classes=(), train_count=0, test_count=0)
         model = RunSpec(workload="unknown", variant="unknown", data=data)
     return [
         r
         if r.spec is not None
         else r.model_copy(
-            update={"spec": model.model_copy(update={"variant": f"run-{i}", "optimizations": (), "repeat": 0})}
+            update={
+                "spec": model.model_copy(
+                    update={"variant": f"run-{i}", "optimizations": (), "repeat": 0, "epochs": max(1, len(r.epochs))}
+                )
+            }
         )
         for i, r in enumerate(records, start=1)
     ]
@@ -190,7 +194,7 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
         workload=ladder.workload,
         preset=ladder.preset,
         device=ladder.device,
-        machine=", ".join(machine.gpus) or machine.cpu,
+        machine=machine.gpu_names or machine.cpu,
         cores=machine.cores,
         fingerprint=machine.fingerprint,
         torch=machine.torch,
@@ -248,6 +252,8 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
 def _differences(records: Sequence[RunRecord]) -> list[tuple[str, int]]:
     seen: dict[str, set[str | int | None]] = {
         "machines": {r.machine.fingerprint for r in records if r.machine.fingerprint},
+        "workloads": {r.spec.workload for r in records if r.spec},
+        "devices": {r.spec.device for r in records if r.spec},
         "data sets": {r.spec.data.digest for r in records if r.spec and r.spec.data.digest},
         "amounts of training data": {r.spec.limit_train for r in records if r.spec},
         "commits": {r.commit for r in records if r.commit},

@@ -10,7 +10,9 @@ from laptime.records.files import LADDER_NAME
 
 
 def places(given: Path) -> list[Path]:
-    """What a path stands for: itself, or, of a folder above ladders, each of them and the records beside them."""
+    """What a path stands for: itself, a ladder's file its folder, a folder above ladders each and what is beside."""
+    if given.name == LADDER_NAME and given.is_file():
+        return [given.parent]
     if not given.is_dir() or (given / LADDER_NAME).is_file():
         return [given]
     ladders: list[Path] = []

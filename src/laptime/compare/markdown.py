@@ -109,8 +109,8 @@ def escape(text: str) -> str:
 
 
 def _code(name: str) -> str:
-    """A name inside backticks: what would end the code or the table's cell is replaced."""
-    return re.sub(r"[`|<>@]", "'", words.clean(name))
+    """A name inside backticks: what would end the code or the table's cell, or call somebody, is replaced."""
+    return re.sub(r"[`|<>]|@(?=\w)", "'", words.clean(name))
 
 
 def _cells(row: VariantRow, comparison: Comparison) -> list[str]:

@@ -24,6 +24,7 @@ from laptime.compare.quality import LOWER_IS_BETTER, name_of
 
 INK, MUTED, GRID, PAPER = (ROLES[name][0] for name in ("ink", "muted", "grid", "paper"))
 LINE_IN = 0.34
+_WIDE_NAME = 18
 WIDE_IN = 6.4
 PHONE_IN = 4.0
 
@@ -74,7 +75,9 @@ def speedup_svg(comparison: Comparison, width_in: float = WIDE_IN) -> str:
         ticks = MaxNLocator(5, integer=longest >= 3).tick_values(0, longest)
         axes.set_xticks([t for t in ticks if t <= longest])
         over = f" over {words.clean(comparison.baseline)}, bars" if width_in >= WIDE_IN else ""
-        axes.set_xlabel(f"speed-up{over} with 95 % interval")
+        # Long names leave the axes narrower than these words, which may reach below the names but not out of the plot.
+        wide = max((len(r.variant) for r in rows), default=0) > _WIDE_NAME
+        axes.set_xlabel(f"speed-up{over} with 95 % interval", loc="right" if wide else "center")
         _names(axes, [r.variant for r in rows], width_in)
 
     return _svg(draw, width_in, LINE_IN * len(rows) + 0.75)

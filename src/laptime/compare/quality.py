@@ -27,6 +27,7 @@ _STRICT = {"map50": "map"}
 # Two trainings that differ by their seed alone: about this much in the loss, percent. As the binomial error of an
 # accuracy it is the least that an interval is wide.
 _LOSS_NOISE = 1.0
+_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,15 @@ def judge(baseline: Scores | None, contender: Scores | None, rules: Rules) -> Ju
 
     With D the difference in percentage points and [low, high] its interval, in this order: `better` where low
     > 0; `kept` where low >= -MARGIN_POINTS; `worse` where high < 0 and D < -MARGIN_POINTS; else `unclear`.
-    `not judged` where a number is missing, the data is a stand-in, or the baseline itself has not learned
-    enough to lose something.
+    `not judged` where a number is missing, the data is a stand-in, the baseline itself has not learned
+    enough to lose something, or its loss is 0, of which there are no percent.
     """
     if contender is None:
         return Judgement("not judged", "its quality was not measured")
     if baseline is None:
         return Judgement("not judged", "the baseline's quality is not known", contender.mean)
+    if baseline.is_loss and abs(baseline.mean) < _NOTHING < abs(contender.mean):
+        return Judgement("not judged", "the baseline's is 0, of which nothing is a share", contender.mean)
     diff, half = difference(baseline, contender, rules.test_count)
     low, high = (None, None) if half is None else (diff - half, diff + half)
     verdict, reason = _verdict(baseline, rules, (diff, low, high))
@@ -188,7 +191,7 @@ def _gains(baseline: Scores, p: list[float], q: list[float]) -> tuple[list[float
     """Values of both sides of which more is better; losses as shares of the baseline's mean, with the other sign."""
     if not baseline.is_loss:
         return p, q
-    scale = max(abs(fmean(p)), 1e-12)
+    scale = max(abs(fmean(p)), _NOTHING)
     return [-v / scale for v in p], [-v / scale for v in q]
 
 
@@ -200,7 +203,7 @@ def name_of(quality: str) -> str:
 def advantage(value: float, beside: float, quality: str) -> float:
     """By how much a final quality is better than another, in percentage points; of a loss in percent."""
     if quality in LOWER_IS_BETTER:
-        return 100 * (beside - value) / max(abs(beside), 1e-12)
+        return 100 * (beside - value) / max(abs(beside), _NOTHING)
     return 100 * (value - beside)
 
 

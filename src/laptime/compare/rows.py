@@ -127,8 +127,12 @@ def _quality(runs: Runs, context: Context) -> dict[str, Any]:
         return {"verdict_reason": "it did not finish"}
     found = judge(base, own, context.rules)
     trained, compared = _trained(runs.done), _trained(context.baseline.done)
-    if trained != compared and base and own:  # how far each has come says nothing of which comes further
-        found = Judgement("not judged", f"it trained for {_epochs(trained)}, the baseline for {compared}", found.value)
+    if (
+        (trained != compared or len(trained) > 1) and base and own
+    ):  # how far each has come says nothing of which comes further
+        found = Judgement(
+            "not judged", f"it trained for {_epochs(trained)}, the baseline for {_between(compared)}", found.value
+        )
     reached = time_to_quality(runs.done, context.quality, base.mean) if base and own else None
     return {
         **beside,
@@ -142,12 +146,18 @@ def _quality(runs: Runs, context: Context) -> dict[str, Any]:
     }
 
 
-def _trained(records: Sequence[RunRecord]) -> int:
-    return max((len(r.epochs) for r in records), default=0)
+def _trained(records: Sequence[RunRecord]) -> tuple[int, ...]:
+    """Epochs of its processes: one count, or several where some were cut off; they are then least and most."""
+    found = {len(r.epochs) for r in records}
+    return tuple(sorted({min(found, default=0), max(found, default=0)}))
 
 
-def _epochs(count: int) -> str:
-    return f"{count} epoch" if count == 1 else f"{count} epochs"
+def _epochs(found: tuple[int, ...]) -> str:
+    return f"{_between(found)} {'epoch' if found == (1,) else 'epochs'}"
+
+
+def _between(found: tuple[int, ...]) -> str:
+    return " to ".join(map(str, found))
 
 
 def _costs(runs: Runs) -> dict[str, Any]:
@@ -177,7 +187,7 @@ def _ceiling(runs: Runs, ceilings: Ceilings) -> dict[str, Any]:
 
 def _memory(record: RunRecord) -> float | None:
     known = [record.peak_memory_mib, *(e.peak_memory_mib for e in record.epochs)]
-    return max((m for m in known if m is not None), default=None)
+    return max((m for m in known if m is not None and math.isfinite(m)), default=None)
 
 
 def _seconds(record: RunRecord) -> tuple[float, ...]:
@@ -194,7 +204,9 @@ def _reason(runs: Runs) -> str:
     if runs.status != "left_out":
         return runs.rung.reason
     stated = next((r.error for r in runs.records if r.error), None)
-    return runs.left_out or stated or runs.rung.reason or "no record of it was found"
+    # What joined has run, and why it did is no reason for it to have no time.
+    why = "" if runs.rung.joined else runs.rung.reason
+    return runs.left_out or stated or why or "no record of it was found"
 
 
 def _wrong(record: RunRecord) -> str:

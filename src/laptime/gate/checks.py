@@ -129,7 +129,7 @@ def _known(value: float | None) -> bool:
 def _lost(quality: Quality, base: float, head: float) -> float:
     if quality not in _LESS:
         return base - head
-    return (head - base) / base if base > 0 else head - base
+    return (head - base) / abs(base) if base else head - base
 
 
 def _quality(pairs: Sequence[PairRecord]) -> CheckRecord | None:

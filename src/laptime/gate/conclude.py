@@ -37,14 +37,21 @@ def conclude(record: GateRecord) -> Outcome:
 
 def difference(pair: PairRecord) -> str | None:
     """Why the two processes of a pair can't be compared, None when they can."""
-    for what, of in _SAME:
-        base, head = of(pair.base), of(pair.head)
-        if base != head:
+    for name, of in _SAME:
+        if of(pair.base) != of(pair.head):
+            what, base, head = _field(pair) if name == "spec" else (name, of(pair.base), of(pair.head))
             return (
                 f"base and head differ in their {what} in pair {pair.number} ({words.short(base)} and "
                 f"{words.short(head)}), so their times say nothing about the change: make both train the same."
             )
     return None
+
+
+def _field(pair: PairRecord) -> tuple[str, object, object]:
+    """What differs in the specs of a pair's processes: the first field that does, or the digests alone."""
+    base, head = pair.base.trained, pair.head.trained
+    name = next((n for n in {**base, **head} if base.get(n) != head.get(n)), None)
+    return (f"spec's {name}", base.get(name), head.get(name)) if name else ("spec", pair.base.spec, pair.head.spec)
 
 
 def _outcome(kind: Kind, sentence: str, record: GateRecord, verdict: Verdict | None) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import math
@@ -16,14 +17,19 @@ from pydantic import Field
 from laptime.devices import fingerprinted, gpu_limits, host
 from laptime.errors import DataError, shorten
 from laptime.gate.records import ProcessRecord, Side, Wait
-from laptime.gate.sides import SideError
+from laptime.gate.sides import SideError, last_lines
 from laptime.records import CompileRecord, EpochRecord, Machine, Readable
 from laptime.records.files import RECORD_FILE
 from laptime.spec import read_versioned
 
 # Variables that both sides inherit.
 _DECIDE_SPEED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "CUDA_VISIBLE_DEVICES")
-_LOG_LINES = 40
+_LOG_BYTES = 1 << 16
+# A command's own hand may have written it.
+_LEFT = dataclasses.replace(RECORD_FILE, remedy="let it write what docs/record.md asks for")
+# Signs in a log that something is not there, and what may be the reason.
+_MISSES = ("No such file", "not found", "ModuleNotFoundError", "No module named")
+_WORKTREE = "it runs in a checkout of its commit alone, without ignored data, submodules and .venv"
 # What must be the same on both sides; other fields of a spec may be newer on one of them.
 _TRAINED = (
     "workload",
@@ -54,6 +60,7 @@ class AnyRecord(Readable):
     compilation: CompileRecord | None = None
     syncs_per_step: int | None = None
     peak_memory_mib: float | None = None
+    imported_elsewhere: tuple[str, ...] = ()
     schema_: Literal["laptime.record/1"] = Field(default="laptime.record/1", alias="schema")
 
 
@@ -75,9 +82,10 @@ class Trained(Readable):
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log."""
-    with contextlib.suppress(OSError):
-        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
+    """The end of a log, of which there may be gigabytes."""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LOG_BYTES))
+        return last_lines(file.read(_LOG_BYTES).decode(errors="replace"))
     return ""
 
 
@@ -94,8 +102,15 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
         SideError: it holds no kept epoch.
     """
     wall_s, started_at, log = run
+    if not path.exists():
+        raise SideError(
+            side,
+            f"{side}'s training ended without a record: let it time its epochs with laptime.epochs, or write a "
+            "record.json where {record} in the command or LAPTIME_RECORD names it (docs/record.md).",
+            tail(log),
+        )
     try:
-        found = read_versioned(path, AnyRecord, RECORD_FILE)
+        found = read_versioned(path, AnyRecord, _LEFT)
     except DataError as error:
         raise SideError(side, f"{side}'s training left no usable record: {error}", tail(log)) from error
     kept = [e for e in found.epochs if e.kept]
@@ -106,6 +121,13 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
     if not kept or not all(0 < e.epoch_s < math.inf for e in kept):
         raise SideError(
             side, f"{side}'s record has no kept epochs with a time above 0: let it train one more.", tail(log)
+        )
+    if found.imported_elsewhere:
+        raise SideError(
+            side,
+            f"{side} imports {found.imported_elsewhere[0]}, which is not of its own checkout, so both sides may train "
+            "the same code: let its command set PYTHONPATH to its own folders, or install what it needs.",
+            tail(log),
         )
     spec = found.spec or {}
     data = spec.get("data")
@@ -121,6 +143,7 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
         wall_s=wall_s,
         started_at=started_at,
         spec=_digest({name: spec.get(name) for name in _TRAINED}),
+        trained={name: shorten(str(spec[name]), 60) for name in _TRAINED if spec.get(name) is not None},
         data=str(data.get("digest", "")),
         stand_in=data.get("kind") == "synthetic",
         hardware=_hardware(machine),
@@ -139,6 +162,27 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
         parts_s={name: _median([e.parts_s.get(name, 0.0) for e in kept]) or 0.0 for name in kept[0].parts_s},
     )
     return Trained(process=process, machine=machine)
+
+
+def death(side: Side, code: int | None, timeout_s: float, left: tuple[Path, str, bool]) -> str:
+    """Why a process that did not come through ended, in one sentence.
+
+    Args:
+        side: whose it was.
+        code: its exit code, a signal below 0; None where it was ended after `timeout_s`.
+        timeout_s: seconds.
+        left: its record, the end of its log, and whether it ran in a checkout of a commit alone.
+    """
+    record, log, from_commit = left
+    if code is None:
+        return f"{side} ran past the time-out of {timeout_s:g} s and was ended: raise --timeout or limit the data."
+    ended = f"{side}'s training was ended by signal {-code}" if code < 0 else f"{side}'s training ended with {code}"
+    with contextlib.suppress(DataError):
+        found = read_versioned(record, AnyRecord, RECORD_FILE)
+        if found.error:
+            return f"{ended}: {shorten(found.error, 500)}"
+    lacks = f" ({_WORKTREE})" if from_commit and any(sign in log for sign in _MISSES) else ""
+    return f"{ended}; its log tells why{lacks}."
 
 
 def fingerprint(trained: Trained, what: str) -> str:

@@ -53,13 +53,15 @@ class SideInfo(Readable):
         ref: what the user named; empty for a folder.
         sha: the commit, empty outside version control.
         dirty: whether it was gated with changes that are not committed.
-        python: its interpreter's environment: `shared` or `own`.
+        inside: the folder in it that the gate was called in, where a command or a file is named by it; else empty.
+        environment: of its interpreter: `shared` or `own`.
     """
 
     ref: str = ""
     sha: str = ""
     dirty: bool = False
     folder: str = ""
+    inside: str = ""
     environment: Literal["shared", "own"] = "shared"
 
 
@@ -77,6 +79,7 @@ class ProcessRecord(Readable):
         steps: of the shortest kept epoch; 0 where the record does not say.
         wall_s: seconds from the start of the process to its end, less those in which it waited for its turns.
         spec: digest of what was trained, seed and places apart.
+        trained: the same by field, in short words; empty where an earlier version wrote it.
         hardware: CPU, cores, memory and GPUs in words; two sides must agree in it.
         startup_s: seconds to the first step.
         recompiles: graphs that an earlier one did not fit; None where nothing is compiled.
@@ -92,6 +95,7 @@ class ProcessRecord(Readable):
     wall_s: float = 0.0
     started_at: float = 0.0
     spec: str = ""
+    trained: dict[str, str] = Field(default_factory=dict)
     data: str = ""
     stand_in: bool = False
     hardware: str = ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 from laptime.compare.markdown import escape
+from laptime.errors import UsageError, shorten
 from laptime.gate import words
 from laptime.gate.records import GateRecord, Outcome
 
@@ -91,6 +93,22 @@ REPORTS: tuple[tuple[str, Callable[[GateRecord], str]], ...] = (
 )
 
 
+def check_places(places: dict[str, Path | None]) -> None:
+    """Refuses a place for a report that can't be one, before hours are spent on it; raises UsageError."""
+    for name, path in places.items():
+        if path is None:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            reason = "it is a folder" if path.is_dir() else ""
+            if not os.access(path.parent, os.W_OK):
+                reason = f"{path.parent} is not writable"
+        except OSError as error:
+            reason = str(error.strerror)
+        if reason:
+            raise UsageError(f"--{name} {shorten(str(path))!r} can't be written ({reason}): give another file.")
+
+
 def write_reports(record: GateRecord, places: dict[str, Path | None]) -> None:
     """Writes each report whose place is given, beside and renamed, so that a reader never sees half a file."""
     for name, render in REPORTS:
@@ -111,10 +129,9 @@ def _outcome(record: GateRecord) -> Outcome:
 def _cause(outcome: Outcome) -> str:
     cause = outcome.cause
     assert cause is not None
-    return (
-        f"what grew: `{_code(cause.part)}`, from {cause.base_s:.3f} to {cause.head_s:.3f} s of an epoch "
-        f"({cause.share * 100:.0f} % of all growth)"
-    )
+    base, head = words.seconds(cause.base_s), words.seconds(cause.head_s)
+    share = f"{cause.share * 100:.0f} % of all growth"
+    return f"what grew: `{_code(cause.part)}`, from {base} to {head} s of an epoch ({share})"
 
 
 def _checks(outcome: Outcome) -> list[str]:
@@ -134,7 +151,7 @@ def _pairs(record: GateRecord) -> list[str]:
     lines = ["", f"<details><summary>{words.pairs(len(record.pairs))}</summary>", ""]
     lines += ["| pair | order | seed | base, s | head, s | head/base | |", "|---:|---|---:|---:|---:|---:|---|"]
     for pair in record.pairs:
-        times = [f"{math.exp(p.z):.3f}" for p in (pair.base, pair.head)]
+        times = [words.seconds(math.exp(p.z)) for p in (pair.base, pair.head)]
         remark = "; ".join((*pair.flags, *(() if pair.counted else ("repeated",))))
         cells = (str(pair.number), pair.order, str(pair.seed), *times, words.percent(words.ratio(pair)), escape(remark))
         lines.append(f"| {' | '.join(cells)} |")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,8 @@ from laptime.spec import Frozen, explain
 
 # For a command that uses no device that laptime knows: nothing is locked.
 NO_DEVICE = "none"
+_OF_A_SHELL = ("cd", "export", "source", ".", "set", "ulimit", "unset")
+_BETWEEN = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1", "2>")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
@@ -130,6 +133,24 @@ def _check_beside_command(request: GateRequest) -> None:
     if given:
         raise UsageError(
             f"--{given[0].replace('_', '-')} does not reach a command of your own: leave it out, and write it there."
+        )
+    one, other = str(request.command_base), str(request.command_head)
+    _check_words("command" if one == other else "command-base", one)
+    _check_words("command" if one == other else "command-head", other)
+
+
+def _check_words(option: str, command: str) -> None:
+    """Refuses what only a shell would understand, since words of it would go to the training; raises UsageError."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--{option} {shorten(command)!r} can't be split into words: {error}.") from error
+    if not words:
+        raise UsageError(f"--{option} {command!r} names no program: give what trains.")
+    begins = words[0] in _OF_A_SHELL or re.match(r"\w+=", words[0])
+    if begins or any(word in _BETWEEN for word in words):
+        raise UsageError(
+            f"--{option} {shorten(command)!r} is for a shell, and none reads it: give sh -c with it in quotes."
         )
 
 

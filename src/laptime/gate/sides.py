@@ -1,29 +1,31 @@
-"""The two sides made ready: checkouts, environments, and the command that trains each. All of it before the clock."""
+"""The two sides made ready: environments, and the command that trains each. All of it before the clock."""
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from laptime.catalogue.own import is_own
 from laptime.devices import EMULATED, hopeless_here
-from laptime.errors import RunError, UsageError
-from laptime.gate.git import commit_of, find_base, is_dirty, top_of, worktree
+from laptime.errors import RunError
+from laptime.gate.git import outside_hooks, project_of, top_of
+from laptime.gate.installed import checkouts_of, module_places, own_places
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
-from laptime.places import expanded
+from laptime.own_loop import CHECKOUTS
 from laptime.processes import child_environment, end_tree, kept_command
 from laptime.spec import OptimizationSpec
 
 Say = Callable[[str], None]
 _QUESTION_S = 120.0
+_LOG_LINES, _LONGEST_LINE = 40, 500
 
 
 class SideError(RunError):
@@ -31,7 +33,13 @@ class SideError(RunError):
 
     def __init__(self, side: Side, reason: str, log: str = "") -> None:
         super().__init__(reason)
-        self.side, self.log = side, log
+        self.side, self.log = side, last_lines(log)
+
+
+def last_lines(log: str) -> str:
+    """The end of what a process said, so that a bar of progress or a printed tensor fills no report."""
+    lines = log.splitlines()[-_LOG_LINES:]
+    return "\n".join(line if len(line) <= _LONGEST_LINE else f"…{line[-_LONGEST_LINE:]}" for line in lines)
 
 
 @dataclass(frozen=True)
@@ -52,57 +60,7 @@ class Ready:
     def environ(self, record: Path, seed: int) -> dict[str, str]:
         """The environment of one process."""
         own = {"LAPTIME_RECORD": str(record), "LAPTIME_SEED": str(seed), "LAPTIME_SIDE": self.side}
-        return {**child_environment(), "PYTHONUNBUFFERED": "1", **own, **dict(self.environment)}
-
-
-@contextlib.contextmanager
-def checkouts(request: GateRequest, here: Path, room: Path, say: Say) -> Iterator[tuple[SideInfo, SideInfo]]:
-    """Both checkouts, as the request names them: two folders, or two commits of the repository in `here`.
-
-    Raises:
-        UsageError: they can't be found, or are the same.
-        SideError: a commit can't be checked out.
-    """
-    if request.base_dir and request.head_dir:
-        yield _folder("base", request.base_dir), _folder("head", request.head_dir)
-        return
-    top = top_of(here)
-    if request.command_base != request.command_head and not request.base:
-        yield _folder("base", str(here)), _folder("head", str(here))
-        return
-    if top is None:
-        raise UsageError(f"{here} is no git checkout: go into one, or give --base-dir and --head-dir.")
-    head, dirty = commit_of(top) or "", is_dirty(top)
-    ref, base = ("HEAD", head) if request.aa and not request.base else find_base(top, request.base)
-    if base == head and not dirty and not request.aa:
-        raise UsageError(
-            f"--base {ref!r} leads to {base[:12]}, which is head itself: commit the change first, give another base, "
-            "or measure the noise with --aa 20."
-        )
-    with contextlib.ExitStack() as stack:
-        try:
-            base_folder = stack.enter_context(worktree(top, base, room / "base"))
-        except RunError as error:
-            raise SideError("base", str(error)) from error
-        head_folder = base_folder if request.aa else top
-        if not dirty and not request.aa:
-            head_folder = stack.enter_context(worktree(top, head, room / "head"))
-        if dirty and not request.aa:
-            say(f"{top} has changes that are not committed: head is gated as it is.")
-        yield (
-            SideInfo(ref=ref, sha=base, folder=str(base_folder)),
-            SideInfo(ref="HEAD", sha=head, dirty=dirty and not request.aa, folder=str(head_folder)),
-        )
-
-
-def _folder(side: Side, name: str) -> SideInfo:
-    folder = expanded(name).resolve()
-    if not folder.is_dir():
-        raise UsageError(f"--{side}-dir {name!r} is no folder: give {side}'s checkout.")
-    inside = top_of(folder) is not None
-    return SideInfo(
-        sha=(commit_of(folder) or "") if inside else "", dirty=inside and is_dirty(folder), folder=str(folder)
-    )
+        return {**outside_hooks(child_environment()), "PYTHONUNBUFFERED": "1", **own, **dict(self.environment)}
 
 
 def make_ready(
@@ -118,19 +76,55 @@ def make_ready(
     if commands[0] and commands[1]:
         split = [tuple(shlex.split(command)) for command in (commands[0], commands[1])]
         ready = (
-            Ready("base", base, Path(base.folder), split[0]),
-            Ready("head", head, Path(head.folder), split[1]),
+            Ready("base", base, _place(base), split[0]),
+            Ready("head", head, _place(head), split[1]),
         )
-        return *ready, commands[0] if commands[0] == commands[1] else f"{commands[0]} against {commands[1]}", ""
+        written = commands[0] if commands[0] == commands[1] else f"{commands[0]} against {commands[1]}"
+        return _with_own_modules(ready, written)
     fit = fitting(Path(base.folder), Path(head.folder))
     python = _python("base", base, fit, say)
     written, notice = _written_out(request, base, python)
-    return (
+    ready = (
         _own_laptime("base", base, python, (request, written, home)),
         _own_laptime("head", head, _python("head", head, fit, say), (request, written, home)),
-        written,
-        notice,
     )
+    return _with_own_modules(ready, written) if is_own(request.workload) else (*ready, written, notice)
+
+
+def _with_own_modules(ready: tuple[Ready, Ready], written: str) -> tuple[Ready, Ready, str, str]:
+    """Both sides so that they import their own modules, be others installed for development; see `installed`."""
+    mine = top_of(Path.cwd())
+    tops = checkouts_of((*([mine] if mine else []), *(Path(r.info.folder) for r in ready)))
+    seen: dict[str, None] = {}
+
+    def own(side: Ready) -> Ready:
+        around = {**child_environment(), **dict(side.environment)}
+        here = Path(side.info.folder).resolve()
+        others = (top.resolve() for top in checkouts_of(Path(r.info.folder) for r in ready))
+        told = os.pathsep.join(map(str, (here, *(top for top in others if top != here))))
+        places = own_places(here, tops, module_places(side.command, side.folder, around))
+        seen.update({str(place.relative_to(here)): None for place in places})
+        path = os.pathsep.join([*map(str, places), *filter(None, [around.get("PYTHONPATH")])])
+        first = (("PYTHONPATH", path),) if places else ()
+        return replace(side, environment=(*side.environment, *first, (CHECKOUTS, told)))
+
+    base, head = own(ready[0]), own(ready[1])
+    notice = (
+        f"Modules that are installed for development, or on PYTHONPATH, from a checkout ({', '.join(seen)}) are "
+        "imported from each side's own."
+    )
+    return base, head, written, notice if seen else ""
+
+
+def _place(info: SideInfo) -> Path:
+    """Where a side trains: in the folder of its checkout that the gate was called in."""
+    return Path(info.folder) / info.inside
+
+
+def what_trains(request: GateRequest, written: str, info: SideInfo) -> str:
+    """What is gated, in words that earlier gates are found by: many projects have a `train` and a `python train.py`."""
+    by_command = (project_of(Path(info.folder)), info.inside) if request.command_base else ()
+    return " ".join(filter(None, (request.workload, written, *by_command)))
 
 
 def _own_laptime(side: Side, info: SideInfo, python: str, what: tuple[GateRequest, str, Path]) -> Ready:
@@ -139,7 +133,7 @@ def _own_laptime(side: Side, info: SideInfo, python: str, what: tuple[GateReques
     bare = _questioned(side, info, python, is_own(request.workload))
     kept = info.model_copy(update={"environment": "shared" if python == sys.executable else "own"})
     command = (python, "-m", "laptime", "run", request.workload, *request.run_options(written, bare))
-    return Ready(side, kept, Path(info.folder), command, _variables(info, home))
+    return Ready(side, kept, _place(info), command, _variables(info, home))
 
 
 def pins(folder: Path) -> tuple[str, ...]:
@@ -185,7 +179,7 @@ def _python(side: Side, info: SideInfo, fit: frozenset[Side], say: Say) -> str:
             side, f"{side} pins other dependencies and has no scripts/setup to install them: give --command."
         )
     say(f"{side} pins other dependencies: its environment is installed beside it, which takes some minutes.")
-    done = _run([str(folder / "scripts" / "setup")], folder, child_environment())
+    done = _run([str(folder / "scripts" / "setup")], folder, outside_hooks(child_environment()))
     if done.returncode != 0:
         raise SideError(side, f"{side}'s scripts/setup ended with {done.returncode}.", done.stdout + done.stderr)
     return str(own)
@@ -220,7 +214,7 @@ def _variables(info: SideInfo, home: Path) -> tuple[tuple[str, str], ...]:
 
 def _ask(side: Side, info: SideInfo, python: str, *arguments: str) -> str:
     """What a side's own laptime answers; raises SideError where it has no answer."""
-    environment = {**child_environment(), **dict(_variables(info, Path(info.folder))), "COLUMNS": "200"}
+    environment = {**outside_hooks(child_environment()), **dict(_variables(info, Path(info.folder))), "COLUMNS": "200"}
     try:
         done = _run([python, *arguments], Path(info.folder), environment, _QUESTION_S)
     except subprocess.TimeoutExpired as error:

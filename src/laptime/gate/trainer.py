@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from laptime.devices import lock_name
-from laptime.errors import DataError, shorten
-from laptime.gate.process import AnyRecord, Trained, cut_down, tail
+from laptime.gate.process import Trained, cut_down, death, tail
 from laptime.gate.records import Side
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready, SideError
@@ -24,8 +23,6 @@ from laptime.gate.validity import Watch
 from laptime.launchers.lock import HELD, device_lock
 from laptime.launchers.turns import Seat, Turns, TurnsError
 from laptime.processes import end_tree, kept_command, tree_cpu_s
-from laptime.records.files import RECORD_FILE
-from laptime.spec import read_versioned
 from laptime.turns import TURNS
 
 _LOOK_EVERY_S = 0.1
@@ -234,7 +231,9 @@ class Trainer:
                 run.start({TURNS: str(turns.paths[number])} if turns else {}, held)
 
     def _died(self, run: _Run) -> SideError:
-        return SideError(run.ready.side, _death(run.ready.side, run.code, self.timeout_s, run.record), tail(run.log))
+        log, info = tail(run.log), run.ready.info
+        reason = death(run.ready.side, run.code, self.timeout_s, (run.record, log, bool(info.ref) and not info.dirty))
+        return SideError(run.ready.side, reason, log)
 
 
 def _check_turns(runs: Sequence[_Run]) -> None:
@@ -274,7 +273,9 @@ def _require_program(ready: Ready, word: str, environment: dict[str, str]) -> No
     place = str(ready.folder / word) if os.sep in word else word
     folders = [str(ready.folder / entry) for entry in environment.get("PATH", os.defpath).split(os.pathsep)]
     if shutil.which(place, path=os.pathsep.join(folders)) is None:
-        raise _unstarted(ready, word, "there is no such program, or it is not executable")
+        raise _unstarted(
+            ready, word, "there is no such program, or it is not executable; name it as PATH does, or by its whole path"
+        )
 
 
 @contextlib.contextmanager
@@ -287,14 +288,3 @@ def _told(ready: Ready, word: str) -> Iterator[None]:
 
 def _unstarted(ready: Ready, word: str, why: str) -> SideError:
     return SideError(ready.side, f"{ready.side}'s command {word!r} can't be started in {ready.folder}: {why}.")
-
-
-def _death(side: Side, code: int | None, timeout_s: float, record: Path) -> str:
-    if code is None:
-        return f"{side} ran past the time-out of {timeout_s:g} s and was ended: raise --timeout or limit the data."
-    ended = f"{side}'s training was ended by signal {-code}" if code < 0 else f"{side}'s training ended with {code}"
-    with contextlib.suppress(DataError):
-        found = read_versioned(record, AnyRecord, RECORD_FILE)
-        if found.error:
-            return f"{ended}: {shorten(found.error, 500)}"
-    return f"{ended}; its log tells why."

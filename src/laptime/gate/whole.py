@@ -9,13 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from laptime.errors import LaptimeError, UsageError, in_words
+from laptime.gate.checkouts import checkouts
 from laptime.gate.conclude import conclude
 from laptime.gate.history import Elsewhere, History, nowhere
 from laptime.gate.process import fingerprint
 from laptime.gate.records import GateRecord, Side, Trouble
 from laptime.gate.request import GateRequest
 from laptime.gate.runner import Gate, Told
-from laptime.gate.sides import Ready, SideError, checkouts, make_ready
+from laptime.gate.sides import Ready, SideError, make_ready, what_trains
 from laptime.gate.trainer import Trainer
 from laptime.launchers.base import ignore
 from laptime.places import Places
@@ -107,7 +108,7 @@ def _run(
             train=lambda side, seed: trainer.train(ready[side], seed),
             by_turns=lambda first, second, seed: trainer.train_by_turns(ready[first], ready[second], seed),
             noise=history.noise,
-            fingerprint=lambda trained: fingerprint(trained, f"{request.workload} {written}"),
+            fingerprint=lambda trained: fingerprint(trained, what_trains(request, written, head.info)),
             told=Told(say=say, save=state.take),
             first_seed=request.seed,
             max_aa=request.aa,

@@ -96,17 +96,26 @@ def not_shown(kind: Kind, record: GateRecord) -> tuple[str, ...]:
 
 def conditions(record: GateRecord) -> str:
     """Pairs, noise and machine in one line."""
-    noise = f"known noise of a pair {record.noise:.1%}" if record.noise else "noise not known before"
+    noise = f"known noise of a pair {_scatter(record.noise)}" if record.noise else "noise not known before"
     decision = record.outcome.decision if record.outcome else None
-    scatter = f", {decision.state.sd:.1%} as judged" if decision and decision.state else ""
+    scatter = f", {_scatter(decision.state.sd)} as judged" if decision and decision.state else ""
     flagged = sum(1 for p in record.pairs if p.flags)
     flags = f", {flagged} flagged" if flagged else ""
     machine = record.machine.cpu or "machine not described"
-    gpus = f", {', '.join(record.machine.gpus)}" if record.machine.gpus else ""
+    gpus = f", {record.machine.gpu_names}" if record.machine.gpus else ""
     cores = f", {record.machine.cores} cores" if record.machine.cores else ""
     turns = ", epochs by turns" if record.by_turns else ""
-    text = f"{pairs(len(record.pairs))}{turns}{flags}; {noise}{scatter}; {machine}{cores}{gpus}"
-    return text.replace("%", " %")
+    return f"{pairs(len(record.pairs))}{turns}{flags}; {noise}{scatter}; {machine}{cores}{gpus}"
+
+
+def _scatter(value: float) -> str:
+    """One digit behind the point, and of what would be 0.0 % two that mean something."""
+    return f"{100 * value:.1f} %" if value >= 0.001 or value == 0 else f"{100 * value:.2g} %"
+
+
+def seconds(value: float) -> str:
+    """Milliseconds of an epoch, or of a shorter one three digits that mean something."""
+    return f"{value:.3f}" if value >= 0.1 or value == 0 else f"{value:.3g}"
 
 
 def figure(check: CheckRecord) -> tuple[str, str]:

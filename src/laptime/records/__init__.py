@@ -15,13 +15,12 @@ from laptime.records.breakdown import (
 )
 from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record
 from laptime.records.ladder import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
+from laptime.records.machine import Ceilings, Machine
 from laptime.records.prediction import Found, Guess, Prediction, Predictions, Refused
 from laptime.records.run import (
-    Ceilings,
     CheckRecord,
     CompileRecord,
     EpochRecord,
-    Machine,
     RecordingCheck,
     RunRecord,
     StartRecord,

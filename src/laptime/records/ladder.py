@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from laptime.records.base import Moment, Readable
-from laptime.records.run import Machine
+from laptime.records.machine import Machine
 from laptime.spec import DataSpec, OptimizationSpec
 
 LADDER_SCHEMA = "laptime.ladder/1"
@@ -15,6 +15,10 @@ LADDER_SCHEMA = "laptime.ladder/1"
 TRIALS = "trials"
 # The folder of the turns that verified advice.
 VERIFY = "verify"
+
+
+# Seconds, and ratios of them: logarithms are taken of them.
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class ProbeRecord(Readable):
@@ -72,8 +76,8 @@ class Dropped(Readable):
     """
 
     name: str
-    with_s: float
-    without_s: float
+    with_s: Positive
+    without_s: Positive
     n: int = 2
     reason: str
 
@@ -106,7 +110,7 @@ class LadderRecord(Readable):
     rungs: tuple[Rung, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     dropped: tuple[Dropped, ...] = ()
-    worths: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    worths: dict[str, tuple[Positive, ...]] = Field(default_factory=dict)
     epochs: int = 1
     repeats: int = 1
     limit_train: int | None = None

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from laptime.records.run import Ceilings, EpochRecord, RunRecord
+from laptime.records.machine import Ceilings
+from laptime.records.run import EpochRecord, RunRecord
 
 
 def counts(epoch: EpochRecord) -> bool:

@@ -6,62 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from laptime.records.base import Moment, Readable
+from laptime.records.base import Moment, Readable, Share
 from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, SetupRecord
+from laptime.records.machine import Machine
 from laptime.spec import OptimizationSpec, RunSpec
 
 RECORD_SCHEMA = "laptime.record/1"
 
 Status = Literal["done", "failed", "wrong", "left_out"]
-
-
-class Ceilings(Readable):
-    """The best rates that this machine reached in micro-benchmarks; None where not measured.
-
-    Attributes:
-        load: of the minute before they were measured; None where it is of more cores than may be used.
-    """
-
-    gemm_fp32_gflops: float | None = None
-    gemm_bf16_gflops: float | None = None
-    conv_fp32_gflops: float | None = None
-    conv_bf16_gflops: float | None = None
-    copy_gb_s: float | None = None
-    load: float | None = None
-
-    def best(self, precision: str) -> float | None:
-        """The ceiling in GFLOP/s for a precision (`fp32`, `bf16` or `fp16`); matrix units run both short ones alike."""
-        rates = (
-            (self.gemm_bf16_gflops, self.conv_bf16_gflops)
-            if precision in ("bf16", "fp16")
-            else (self.gemm_fp32_gflops, self.conv_fp32_gflops)
-        )
-        known = [r for r in rates if r is not None]
-        return max(known) if known else None
-
-
-class Machine(Readable):
-    """What was trained on.
-
-    Attributes:
-        fingerprint: digest of the fields below that decide speed, never of a host name.
-        cores, image: those allowed by affinity and quota; that of the container, by LAPTIME_IMAGE.
-    """
-
-    fingerprint: str = ""
-    cpu: str = ""
-    cores: int = 0
-    memory_gib: int = 0
-    gpus: tuple[str, ...] = ()
-    os: str = ""
-    python: str = ""
-    torch: str = ""
-    torchvision: str = ""
-    cuda: str | None = None
-    instruction_sets: tuple[str, ...] = ()
-    ceilings: Ceilings = Ceilings()
-    load_before: float | None = None
-    image: str | None = None
 
 
 class EpochRecord(Readable):
@@ -97,11 +49,11 @@ class EpochRecord(Readable):
     steps: int = 0
     samples_per_s: float | None = None
     train_loss: float | None = None
-    train_accuracy: float | None = None
+    train_accuracy: Share | None = None
     test_loss: float | None = None
-    test_accuracy: float | None = None
-    test_map50: float | None = None
-    test_map: float | None = None
+    test_accuracy: Share | None = None
+    test_map50: Share | None = None
+    test_map: Share | None = None
     test_score: float | None = None
     test_error: float | None = None
     data_wait_s: float | None = None

@@ -8,6 +8,8 @@ import pytest
 from compare_examples import data, epochs, record
 
 from laptime.cli.compare import compare_runs
+from laptime.compare.markdown import to_markdown
+from laptime.errors import DataError
 from laptime.records import LadderRecord, Rung, RunRecord, write_json
 
 SECONDS = (80, 90, 100)
@@ -47,6 +49,12 @@ def test_a_folder_above_ladders_is_each_of_them(tmp_path: Path) -> None:
     above, _, _ = compare_runs([str(tmp_path / "all")])
     assert above.rows == by_name.rows
     assert above.row("cpu-x @ L2").speedup_low < 1.5  # rounds of other hours are no pairs
+    assert "| `cpu-x @ L2` |" in to_markdown(above)
+    alone, _, _ = compare_runs([str(one / "ladder.json")])
+    assert [r.variant for r in alone.rows] == ["cpu-baseline"]
+    write_json(tmp_path / "comparison.json", alone)
+    with pytest.raises(DataError, match=r"comparison\.json is a file of another kind"):
+        compare_runs([str(tmp_path / "comparison.json")])
 
 
 def test_trials_below_count_as_little_as_in_the_ladder_itself(tmp_path: Path) -> None:
@@ -59,7 +67,7 @@ def test_trials_below_count_as_little_as_in_the_ladder_itself(tmp_path: Path) ->
     assert whole.row("cpu-x").speedup == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("more", ["L1", "L1/.", "L1/cpu-x-0/record.json", "."])
+@pytest.mark.parametrize("more", ["L1", "L1/.", "L1/cpu-x-0/record.json", "L1/ladder.json", "."])
 def test_what_is_named_twice_counts_once(tmp_path: Path, more: str) -> None:
     folder = write(tmp_path / "L1", "1", *runs("cpu-baseline"), *runs("cpu-x", 2.0))
     once, _, _ = compare_runs([str(folder)])

@@ -101,6 +101,12 @@ def test_another_number_of_epochs_is_not_judged() -> None:
     assert rows["cpu-quick"].quality == pytest.approx(short.epochs[0].test_accuracy)
     assert rows["cpu-quick"].speedup > 10
     assert rows["cpu-fine"].verdict == "better"
+    # One process of several that was cut off says as little.
+    cut = record("cpu-baseline", 85, 0.66, 1)
+    found = compare_records(
+        [record("cpu-baseline", 85, 0.66), cut.model_copy(update={"epochs": cut.epochs[:2]}), record("cpu-fine", 40)]
+    )
+    assert found.row("cpu-fine").verdict_reason == "it trained for 4 epochs, the baseline for 2 to 4"
 
 
 def test_time_to_quality() -> None:
@@ -124,6 +130,9 @@ def losses(*values: float) -> Scores:
         (losses(0.5), losses(0.52), "worse"),
         (losses(2.0, 2.01, 1.99), losses(2.0, 2.011, 1.99), "kept"),
         (losses(2.0, 2.01, 1.99), losses(2.2, 2.21, 2.19), "worse"),
+        (losses(-1.0), losses(-1.2), "better"),
+        (losses(0.0), losses(0.0), "kept"),
+        (losses(0.0), losses(0.5), "not judged"),  # of nothing there are no percent
     ],
 )
 def test_verdicts_on_losses_of_which_less_is_better(baseline: Scores, contender: Scores, verdict: str) -> None:

@@ -77,6 +77,12 @@ def test_no_command_holds_an_expression(workflow: Path) -> None:
         assert "${{" not in step.get("run", "")
 
 
+def test_the_gate_compares_a_pull_request_with_what_it_was_merged_into() -> None:
+    (gate,) = (step for step in steps(ROOT / ".github" / "workflows" / "gate.yml") if step.get("name") == "Gate")
+    assert "'HEAD^1'" in gate["env"]["BASE"]
+    assert "base.sha" not in gate["env"]["BASE"]
+
+
 def test_checkouts_leave_no_token_behind(workflow: Path) -> None:
     for step in steps(workflow):
         if step.get("uses", "").startswith("actions/checkout@"):

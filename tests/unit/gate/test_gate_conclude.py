@@ -36,6 +36,7 @@ def test_each_verdict_has_its_exit_code():
         ({"data": "other"}, "data"),
         ({"hardware": "another CPU"}, "machine"),
         ({"spec": "other"}, "spec"),
+        ({"spec": "other", "trained": {"batch_size": "64"}}, "their spec's batch_size in pair 1 (None and 64)"),
         ({"samples": (1999, 1999)}, "samples"),
     ],
 )
@@ -85,6 +86,9 @@ def test_lost_quality_is_parity_only_where_it_is_shown():
     assert kind(pairs=with_quality("test_map50", 0.4, 0.395)) == "not_regressed"
     assert kind(pairs=with_quality("test_loss", 2.0, 2.1)) == "parity"
     assert kind(pairs=with_quality("test_loss", 2.0, 1.5)) == "not_regressed"
+    # Of a loss below 0, as a likelihood's, it is a percent of its size.
+    assert kind(pairs=with_quality("test_loss", -3.0, -2.98)) == "not_regressed"
+    assert kind(pairs=with_quality("test_loss", -3.0, -2.9)) == "parity"
     assert kind(pairs=with_quality("test_score", 0.4, 0.3)) == "parity"
     assert kind(pairs=with_quality("test_error", 20.0, 21.0)) == "parity"
     assert kind(pairs=with_quality("test_error", 20.0, 15.0)) == "not_regressed"

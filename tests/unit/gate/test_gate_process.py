@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -12,11 +13,12 @@ import pytest
 from gate_examples import process
 
 from laptime.devices import host
-from laptime.gate.process import Trained, fingerprint
+from laptime.gate.process import Trained, death, fingerprint
 from laptime.gate.records import PairRecord, SideInfo
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready, SideError
 from laptime.gate.trainer import Trainer
+from laptime.own_loop import CHECKOUTS
 
 LOOP = "import laptime; [None for _ in laptime.epochs(range(3), samples=7)]"
 
@@ -62,6 +64,41 @@ def test_a_machine_that_changes_within_a_pair_changes_nothing_by_turns():
     for other in ({"epoch_s": (2.42, 2.48)}, {"index": (0, 1, 3)}):
         apart = pair.model_copy(update={"by_turns": True, "base": base.model_copy(update=other)})
         assert apart.log_ratio == pytest.approx(head.z - apart.base.z)
+
+
+def test_a_process_that_leaves_no_record_and_one_that_says_much_are_told_in_few_words(tmp_path: Path):
+    for code, reason in (("pass", "ended without a record: let it"), ("raise SystemExit(3)", "ended with 3; its log")):
+        ready = Ready("base", SideInfo(), tmp_path, (sys.executable, "-c", f"print('x' * 10**6 + 'end')\n{code}"))
+        with pytest.raises(SideError, match=reason) as error:
+            Trainer(tmp_path / "runs", NO_DEVICE, 60.0, print).train(ready, 0)
+        assert len(error.value.log) < 1000
+        assert error.value.log.endswith("end")
+    lacks = "without ignored data, submodules and .venv"
+    for log, from_commit in (("No such file", True), ("No such file", False), ("Killed", True)):
+        said = death("base", 1, 1.0, (tmp_path / "none", log, from_commit))
+        assert (lacks in said) == (from_commit and "file" in log)
+
+
+def test_a_record_of_another_hand_is_told_what_to_be_like(tmp_path: Path):
+    with pytest.raises(SideError, match=r"has schema 'None'.*: let it write what docs/record\.md asks for"):
+        trained(tmp_path, "import os; open(os.environ['LAPTIME_RECORD'], 'w').write('{}')")
+
+
+def test_a_side_that_imports_from_another_checkout_is_told(tmp_path: Path):
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+        (folder / "mine.py").touch()
+    for path, told in ((own, False), (other, True)):
+        code = f"import sys; sys.path.insert(0, {str(path)!r}); import mine; {LOOP}"
+        checkouts = ((CHECKOUTS, os.pathsep.join(map(str, (own, other)))),)
+        ready = Ready("base", SideInfo(), own, (sys.executable, "-c", code), checkouts)
+        with (
+            pytest.raises(SideError, match=rf"^base imports {other}/mine\.py, which is not of its own checkout")
+            if told
+            else contextlib.nullcontext()
+        ):
+            Trainer(tmp_path / "runs", NO_DEVICE, 60.0, print).train(ready, 0)
 
 
 def test_noise_by_turns_is_kept_apart(tmp_path: Path):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from gate_examples import gate, pairs, process
 
+from laptime.cli.gate import _finish
 from laptime.cli.gate_history import show
 from laptime.errors import UsageError
 from laptime.gate.records import PairRecord, PolicyRecord
-from laptime.gate.reports import to_annotation, to_junit, to_markdown
+from laptime.gate.reports import check_places, to_annotation, to_junit, to_markdown
 from laptime.gate.request import make_gate_request
 from laptime.places import Places
 
@@ -90,6 +92,34 @@ def test_what_no_command_hears_of_is_refused_beside_one(name: str, value: object
         make_gate_request(workload="x", command="train {record}", device="none", **{name: value})
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("python 'train.py", "can't be split into words: No closing quotation"),
+        ("   ", "names no program"),
+        ("cd ml && python train.py", "is for a shell, and none reads it: give sh -c"),
+        ("OMP_NUM_THREADS=1 python train.py", "is for a shell"),
+        ("python train.py > log.txt", "is for a shell"),
+    ],
+)
+def test_a_command_is_words_and_no_line_of_a_shell(command: str, said: str) -> None:
+    with pytest.raises(UsageError, match=rf"^--command .*{re.escape(said)}"):
+        make_gate_request(workload="x", command=command, device="none")
+    assert make_gate_request(workload="x", command="sh -c 'cd ml && python train.py > log'", device="none")
+
+
+def test_a_report_that_can_not_be_written_is_refused_before_and_no_summary_changes_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path, tmp_path / "file" / "gate.json"):
+        with pytest.raises(UsageError, match=r"^--json .* can't be written"):
+            check_places({"markdown": None, "json": place})
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "gone" / "summary.md"))
+    assert _finish(gate(SLOWER), {}, github=True) == 1
+    assert "The step summary was not written" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("limit", "said"), [(0.025, "2.5 %"), (0.005, "0.5 %"), (0.1, "10 %")])
 def test_a_limit_is_said_as_it_was_given(limit: float, said: str) -> None:
     record = gate([0.0001, -0.0001, 0.0, 0.0002] * 2, noise=0.0005, policy=PolicyRecord(max_slowdown=limit))
@@ -103,6 +133,10 @@ def test_the_table_of_pairs_shows_the_times_that_decide() -> None:
     base, head = (process(s, 0, 2.0, samples=(1, 1)).model_copy(update={"epoch_s": t}) for s, t in times.items())
     record = gate(pairs=(PairRecord(number=1, order="AB", seed=0, base=base, head=head),))
     assert "| 2.449 | 1.703 | -30.5 % |" in to_markdown(record)
+    short = PairRecord(number=1, order="AB", seed=0, base=process("base", 0, 2.0), head=process("head", 0, 0.00123))
+    assert "| 2.000 | 0.00123 |" in to_markdown(gate(pairs=(short,)))
+    quiet = gate([0.00011, -0.0001, 0.0001, 0.0], noise=0.00034)
+    assert "known noise of a pair 0.034 %, 0.02" in to_markdown(quiet)
 
 
 def test_history_as_json_is_written_where_there_is_none(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -11,7 +9,6 @@ import pytest
 from gate_examples import WORKED, gate, process
 
 from laptime.errors import UsageError
-from laptime.gate.git import commit_of, find_base, is_dirty, worktree
 from laptime.gate.history import History, past_of, resampled
 from laptime.gate.policy import Policy
 from laptime.gate.records import SideInfo
@@ -81,61 +78,6 @@ def test_environments_are_shared_where_pins_agree(tmp_path):
     (b / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=3"]\n')
     assert pins(a) != pins(b)
     assert fitting(a, c, own=b) == frozenset()
-
-
-def in_repository(folder):
-    """A function that runs git in a repository that it has made there."""
-
-    def git(*arguments: str) -> str:
-        who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-        return subprocess.run(
-            ["git", "-C", str(folder), *who, *arguments], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    git("init", "-q", "-b", "main")
-    return git
-
-
-def test_base_is_where_head_left_its_target(tmp_path):
-    git = in_repository(tmp_path)
-    git("commit", "-q", "--allow-empty", "-m", "one")
-    left = git("rev-parse", "HEAD")
-    git("switch", "-q", "-c", "change")
-    git("commit", "-q", "--allow-empty", "-m", "mine")
-    git("switch", "-q", "main")
-    git("commit", "-q", "--allow-empty", "-m", "two")
-    tip = git("rev-parse", "HEAD")
-    git("switch", "-q", "change")
-    assert find_base(tmp_path, None) == ("main", left)
-    assert find_base(tmp_path, "main") == ("main", left)
-    git("merge", "-q", "--no-ff", "-m", "together", "main")
-    assert find_base(tmp_path, "main")[1] == tip
-    # The first parent of a merge commit, as a pull request's merge has its target there.
-    git("switch", "-q", "main")
-    git("merge", "-q", "--no-ff", "-m", "merged", "change")
-    assert find_base(tmp_path, None) == ("HEAD^1", tip)
-    git("switch", "-q", "--orphan", "alone")
-    git("commit", "-q", "--allow-empty", "-m", "else")
-    with pytest.raises(UsageError, match="no history"):
-        find_base(tmp_path, "main")
-    assert not is_dirty(tmp_path)
-    with worktree(tmp_path, tip, tmp_path.parent / "there") as folder:
-        assert commit_of(folder) == tip
-    assert not (tmp_path.parent / "there").exists()
-
-
-def test_worktrees_of_killed_gates_are_forgotten_and_the_user_s_own_are_not(tmp_path):
-    git = in_repository(tmp_path)
-    git("commit", "-q", "--allow-empty", "-m", "one")
-    for place in ("away", "laptime-scratch-gate-killed/base"):
-        git("worktree", "add", "-q", "--detach", str(tmp_path / place), "HEAD")
-        shutil.rmtree(tmp_path / place)
-    with worktree(tmp_path, "HEAD", tmp_path / "now"):
-        pass
-    listed = git("worktree", "list", "--porcelain")
-    assert str(tmp_path / "away") in listed
-    assert "laptime-scratch" not in listed
-    assert str(tmp_path / "now") not in listed
 
 
 def test_noise_comes_from_earlier_gates_of_the_same_machine(tmp_path):

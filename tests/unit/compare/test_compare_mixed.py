@@ -1,0 +1,41 @@
+"""Records as they come together: of several machines and workloads, of several GPUs, moved away, in percent."""
+
+from __future__ import annotations
+
+import pytest
+from compare_examples import MACHINE, ladder, record, records, spec
+
+from laptime.compare import compare, compare_records
+from laptime.records import EpochRecord
+
+
+def test_records_of_several_machines_are_cautioned() -> None:
+    other = MACHINE.model_copy(update={"fingerprint": "other"})
+    moved = record("cpu-x", 40).model_copy(update={"machine": other})
+    assert any("2 different machines" in c for c in compare_records([record("cpu-baseline", 85), moved]).cautions)
+    elsewhere = moved.model_copy(
+        update={"spec": spec("cpu-x").model_copy(update={"workload": "mnist", "device": "cuda"})}
+    )
+    told = " ".join(compare_records([record("cpu-baseline", 85), elsewhere]).cautions)
+    assert "2 different workloads" in told
+    assert "2 different devices" in told
+
+
+def test_equal_gpus_are_named_once() -> None:
+    found = record("cuda-baseline", 9).model_copy(
+        update={"machine": MACHINE.model_copy(update={"gpus": ("H100", "H100", "L4")})}
+    )
+    assert compare_records([found]).conditions.machine == "2 x H100, L4"
+
+
+def test_an_accuracy_in_percent_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be a share from 0 to 1, and no percentage"):
+        EpochRecord(index=0, epoch_s=1.0, samples=1, test_accuracy=80.5)
+    assert EpochRecord(index=0, epoch_s=1.0, samples=1, test_accuracy=1.0).test_accuracy == 1.0
+
+
+def test_a_rung_that_joined_and_has_no_record_is_not_left_out_for_being_faster() -> None:
+    some = [r for r in records() if r.spec is not None and r.spec.variant not in ("cpu-bf16", "cpu-threads")]
+    found = compare(ladder(), some)
+    assert found.row("cpu-bf16").reason == "no record of it was found"
+    assert found.row("cpu-threads").reason == "not faster"
