@@ -70,7 +70,16 @@ def test_a_slower_variant_is_called_slower_and_is_no_headline() -> None:
     found = compare_records(runs)
     assert words.standing(row(found, "cpu-x"), found) == "slower"
     assert [h.variant for h in found.headlines] == [None] * 3
-    assert "no variant of this kind is faster than cpu-baseline" in found.headlines[0].sentence
+    assert "Fastest: no variant is faster than cpu-baseline" in found.headlines[0].sentence
+    assert "no variant of this kind is faster than cpu-baseline" in found.headlines[1].sentence
+
+
+def test_what_no_trial_decides_is_slower_where_the_baseline_is_faster(example: Comparison) -> None:
+    """However much it brought over a rung that is slower still."""
+    decided = {"speedup": 0.9, "contribution": 1.2, "variant": "cpu-other"}
+    optimized = row(example, "cpu-optimized").model_copy(update=decided)
+    assert words.standing(optimized.model_copy(update={"joined": None}), example) == "slower"
+    assert words.standing(optimized.model_copy(update={"joined": True}), example) == "joined"
 
 
 def test_failed_wrong_and_left_out_have_reasons_and_no_times(example: Comparison) -> None:
