@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def compare(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN…", help="Ladder folders, record.json files or MLflow run ids.")
+        list[str], typer.Argument(metavar="RUN", help="Ladder folders, record.json files or MLflow run ids.")
     ],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the report, its data and plots.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,

@@ -71,7 +71,7 @@ class LadderRequest(Frozen):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in NAMES:
-            raise ValueError(f"launcher must be one of {', '.join(NAMES)}")
+            raise ValueError(f"must be one of {', '.join(NAMES)}")
         return value
 
     @property
@@ -85,7 +85,7 @@ def make_request(**options: Any) -> LadderRequest:
     try:
         return LadderRequest(**options)
     except ValidationError as error:
-        raise UsageError(f"{explain(error)}.") from error
+        raise UsageError(f"{explain(error, options=True)}.") from error
 
 
 def settled_preset(request: LadderRequest) -> Preset:

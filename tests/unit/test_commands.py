@@ -1,0 +1,59 @@
+"""What is typed behind `laptime`: the help is whole, a mistake is told with the value, the option and the remedy."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from laptime.cli import app
+from laptime.cli.up import words
+from laptime.errors import UsageError
+
+
+def typed(*arguments: str) -> str:
+    """What a command says; raises its own error."""
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80"})
+    if isinstance(done.exception, Exception):
+        raise done.exception
+    return done.output
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("data", "--help")])
+def test_the_list_of_commands_is_cut_nowhere(arguments):
+    lines = typed(*arguments).splitlines()
+    commands = lines[lines.index("Commands:") + 1 :]
+    assert commands
+    assert not any(line.endswith("...") for line in commands)
+
+
+def test_the_version_is_told():
+    assert typed("--version").startswith("laptime 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("optimize", "cifar", "--resume", ""), "--resume was given nothing"),
+        (("optimize", "cifar", "--variants= ", "--dry-run"), "leave --variants out"),
+        (("optimize", "cifar", "--variants", ","), "--variants ',' names no variant: see laptime list variants"),
+        (("optimize", "cifar", "--limit-train", "0"), r"^--limit-train: input should be .* \(given '0'\)"),
+        (("optimize", "cifar", "--profile-schedule", "1,2"), r"^--profile-schedule: give wait,.* \(given '1,2'\)"),
+        (("optimize", "cifar", "--launcher", "slurm"), r"^--launcher: must be one of auto, "),
+        (("explain", "cpu-optimized", "--workload", "cifer"), "did you mean cifar"),
+        (("gate", "cifar", "--replay", "nothing.json"), "--replay 'nothing.json' is no file: give one"),
+        (("gate", "cifar", "--aa", "-3"), r"^--aa: .* \(given '-3'\)"),
+    ],
+)
+def test_a_mistake_is_told_with_its_option_and_the_remedy(arguments, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        typed(*arguments)
+
+
+@pytest.mark.parametrize("option", [("--epochs", "three"), ("--timeout=10m",), ("--seed", "1.5")])
+def test_a_value_of_the_wrong_type_is_named(option):
+    assert repr(option[-1].rpartition("=")[2]) in typed("optimize", "cifar", *option)
+
+
+def test_mlflow_opens_with_the_runs_and_not_with_its_view_for_language_models():
+    said = words("http://127.0.0.1:4200", "http://127.0.0.1:5000", 4200, "process")
+    assert "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n" in said
