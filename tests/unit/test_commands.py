@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from laptime.cli import app
 from laptime.cli.up import words
+from laptime.devices import cuda_devices
 from laptime.errors import UsageError
 
 
@@ -47,6 +48,12 @@ def test_the_version_is_told():
 def test_a_mistake_is_told_with_its_option_and_the_remedy(arguments, sentence):
     with pytest.raises(UsageError, match=sentence):
         typed(*arguments)
+
+
+@pytest.mark.skipif(bool(cuda_devices()), reason="there is a GPU")
+def test_a_variant_of_a_gpu_that_is_not_there_is_told_what_run_takes_instead():
+    with pytest.raises(UsageError, match="take a variant of the CPU"):
+        typed("run", "cifar", "--variant", "cuda-baseline")
 
 
 @pytest.mark.parametrize("option", [("--epochs", "three"), ("--timeout=10m",), ("--seed", "1.5")])

@@ -37,6 +37,9 @@ def compare(
         _print(comparison)
     if out is not None:
         from laptime.compare.write import write_comparison
+        from laptime.places import expanded
+
+        out = expanded(str(out))  # a shell leaves the ~ of `--out=~/report` as it is
 
         files = write_comparison(comparison, ladder, records, out)
         sys.stderr.write(f"The report is in {files['comparison.html']}.\n")

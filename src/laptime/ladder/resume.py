@@ -22,7 +22,7 @@ from laptime.ladder.request import LadderRequest, kept_request, make_request, tr
 from laptime.ladder.run import Ladder, Say
 from laptime.ladder.surroundings import commit, run_probe
 from laptime.launchers.base import ignore
-from laptime.places import Places
+from laptime.places import Places, expanded
 from laptime.records import LadderRecord, Machine, read_ladder
 from laptime.spec import DataSpec, option_name
 from laptime.tracking import Journal, masked
@@ -84,7 +84,7 @@ def find_ladder(named: str, places: Places) -> Path:
     Raises:
         UsageError: there is none.
     """
-    for folder in (Path(named), places.runs / named, _of_journal(named, places), _of_run(named, places)):
+    for folder in (expanded(named), places.runs / named, _of_journal(named, places), _of_run(named, places)):
         if folder is not None and (folder / LADDER).is_file():
             return folder.resolve()
     raise UsageError(

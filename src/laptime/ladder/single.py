@@ -86,7 +86,7 @@ def plan_single(
     check_weights(request.weights, request.workload)
     here = ranks_there(request.launcher) is None
     if here:
-        choose_device(DEVICES[variant.device])
+        choose_device(DEVICES[variant.device], "take a variant of the CPU (laptime list variants)")
     check_variant(request, variant)
     data = fetch_data(request.workload, request.data, places, in_words(say))
     away = rungs_refused(variant.device, request.workload, data)

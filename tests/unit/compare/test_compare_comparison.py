@@ -74,6 +74,11 @@ def test_a_slower_variant_is_called_slower_and_is_no_headline() -> None:
     assert "no variant of this kind is faster than cpu-baseline" in found.headlines[1].sentence
 
 
+def test_a_baselines_error_is_quoted_as_a_part_of_the_sentence() -> None:
+    runs = [broken("cpu-baseline", "failed", "FILE can't be read: write it again."), record("cpu-x", 85, 0.66)]
+    assert any("(FILE can't be read: write it again), so" in text for text in compare_records(runs).cautions)
+
+
 def test_what_no_trial_decides_is_slower_where_the_baseline_is_faster(example: Comparison) -> None:
     """However much it brought over a rung that is slower still."""
     decided = {"speedup": 0.9, "contribution": 1.2, "variant": "cpu-other"}
