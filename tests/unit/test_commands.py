@@ -27,6 +27,10 @@ def test_the_list_of_commands_is_cut_nowhere(arguments):
     assert not any(line.endswith("...") for line in commands)
 
 
+def test_a_command_needs_no_words_behind_it():
+    assert "cpu-optimized" in typed("list")
+
+
 def test_the_version_is_told():
     assert typed("--version").startswith("laptime 0.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -32,7 +33,7 @@ class Command(TyperCommand):
 def _given(words: Sequence[str]) -> list[tuple[str, str]]:
     """The options among the words, each with what stands behind it; a flag has the next word, which is never empty."""
     found = []
-    for word, after in zip(words, [*words[1:], "-"], strict=True):
+    for word, after in pairwise([*words, "-"]):
         name, joined, value = word.partition("=")
         if name.startswith("--"):
             found.append((name, value if joined else after))
