@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from typer.testing import CliRunner
 
 from laptime.cli import app
 from laptime.cli.up import words
+from laptime.console import write_what_can_be
 from laptime.devices import cuda_devices
 from laptime.errors import UsageError
 
@@ -68,3 +71,13 @@ def test_a_value_of_the_wrong_type_is_named(option):
 def test_mlflow_opens_with_the_runs_and_not_with_its_view_for_language_models():
     said = words("http://127.0.0.1:4200", "http://127.0.0.1:5000", 4200, "process")
     assert "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n" in said
+
+
+def test_what_an_older_terminal_can_not_show_ends_no_command():
+    shown = io.BytesIO()
+    stream = io.TextIOWrapper(shown, encoding="ascii")
+    write_what_can_be(stream)
+    stream.write("1.43–6.14")
+    stream.flush()
+    assert shown.getvalue() == b"1.43?6.14"
+    write_what_can_be(None)  # of a process without one
