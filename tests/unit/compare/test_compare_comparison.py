@@ -74,19 +74,6 @@ def test_a_slower_variant_is_called_slower_and_is_no_headline() -> None:
     assert "no variant of this kind is faster than cpu-baseline" in found.headlines[1].sentence
 
 
-def test_a_baselines_error_is_quoted_as_a_part_of_the_sentence() -> None:
-    runs = [broken("cpu-baseline", "failed", "FILE can't be read: write it again."), record("cpu-x", 85, 0.66)]
-    assert any("(FILE can't be read: write it again), so" in text for text in compare_records(runs).cautions)
-
-
-def test_what_no_trial_decides_is_slower_where_the_baseline_is_faster(example: Comparison) -> None:
-    """However much it brought over a rung that is slower still."""
-    decided = {"speedup": 0.9, "contribution": 1.2, "variant": "cpu-other"}
-    optimized = row(example, "cpu-optimized").model_copy(update=decided)
-    assert words.standing(optimized.model_copy(update={"joined": None}), example) == "slower"
-    assert words.standing(optimized.model_copy(update={"joined": True}), example) == "joined"
-
-
 def test_failed_wrong_and_left_out_have_reasons_and_no_times(example: Comparison) -> None:
     failed, wrong, left = (row(example, v) for v in ("cpu-fused-optimizer", "cpu-no-reads", "cpu-compile"))
     assert [r.status for r in (failed, wrong, left)] == ["failed", "wrong", "left_out"]
