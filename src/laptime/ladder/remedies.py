@@ -100,7 +100,7 @@ def _variant(ladder: Ladder, finding: Finding, advised: Variant) -> Variant:
     else:
         chosen = combine(known.optimizations, *map(parse_optimization, added))
         variant = Variant(finding.variant, known.device, chosen)
-    choose_device(DEVICES[variant.device], "take a variant of the CPU (laptime list variants)")
+    choose_device(DEVICES[variant.device])
     check_variant(ladder.request, variant, ladder.record.data)
     if alike(variant, advised):
         raise UsageError(f"{variant.name} is what {advised.name} stands for already.")
