@@ -17,6 +17,7 @@ from prefect.artifacts import (
 from laptime.compare import advising, words
 from laptime.compare.comparison import Comparison, VariantRow
 from laptime.compare.markdown import to_markdown
+from laptime.compare.quality import name_of
 from laptime.ladder import Ladder
 from laptime.places import Places
 from laptime.records import Finding
@@ -61,7 +62,7 @@ def publish_artifacts(ladder: Ladder, places: Places) -> None:
 
 def table(comparison: Comparison) -> list[dict[str, str]]:
     """The variants as rows of words."""
-    return [_row(row) for row in comparison.rows]
+    return [_row(row, comparison) for row in comparison.rows]
 
 
 def advice_table(ladder: Ladder) -> list[dict[str, str]]:
@@ -86,14 +87,15 @@ def _finding(found: Finding) -> dict[str, str]:
     }
 
 
-def _row(row: VariantRow) -> dict[str, str]:
+def _row(row: VariantRow, comparison: Comparison) -> dict[str, str]:
+    reached, beside = words.quality_cell(row, comparison)
     return {
         "variant": row.variant,
-        "status": row.status.replace("_", " "),
+        "status": words.standing(row, comparison),
         "epoch, s": f"{words.seconds(row.epoch_s)} ({words.time_span(row)})" if row.epoch_s is not None else "",
         "speed-up": f"{words.ratio(row.speedup)} ({words.speedup_span(row)})" if row.speedup is not None else "",
         "samples/s": f"{row.samples_per_s:,.0f}" if row.samples_per_s is not None else "",
-        "quality": f"{row.quality:.3f} ({row.verdict})" if row.quality is not None else "",
+        f"test {name_of(comparison.conditions.quality)}": f"{reached} ({beside})" if beside else "",
         "peak memory, MiB": f"{row.peak_memory_mib:,.0f}" if row.peak_memory_mib is not None else "",
         "remarks": row.error or row.reason,
     }

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 import traceback
+from typing import TextIO
 
 _USAGE, _INVALID, _INTERRUPTED = 2, 4, 130
 
 
 def main() -> None:
     """Runs the command line; a gate's own way out stands here alone."""
+    write_what_can_be(sys.stdout)
     if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "gate":
         sys.exit(_gate())
     from laptime.cli import main as command
 
     command()
+
+
+def write_what_can_be(stream: TextIO | None) -> None:
+    """Has a stream that is no UTF-8 (an older terminal, a log in ASCII) show `?` for a dash or a Greek letter.
+
+    Python would end with a traceback there, after hours of training.
+    """
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
 
 
 def _gate() -> int:

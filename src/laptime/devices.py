@@ -162,8 +162,12 @@ def _text(value: str | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def choose_device(asked: str) -> str:
+def choose_device(asked: str, instead: str = "give --device cpu") -> str:
     """Settles `auto|cpu|cuda` for this machine.
+
+    Args:
+        asked: what the user wants.
+        instead: the remedy where there is no GPU.
 
     Raises:
         UsageError: no such device here, or no ladder for it.
@@ -171,9 +175,7 @@ def choose_device(asked: str) -> str:
     if asked == "auto":
         return "cuda" if "cuda" in LADDERS and cuda_devices() else "cpu"
     if asked == "cuda" and not cuda_devices():
-        raise UsageError(
-            "device 'cuda' was asked for, but no NVIDIA driver answers on this machine: give --device cpu."
-        )
+        raise UsageError(f"device 'cuda' was asked for, but no NVIDIA driver answers on this machine: {instead}.")
     if asked not in LADDERS:
         raise unknown("device", asked, ["auto", *LADDERS])
     return asked

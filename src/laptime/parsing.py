@@ -44,6 +44,8 @@ def other_schema(found: object, reads: str, remedy: str) -> str:
     """
     name, _, number = reads.rpartition("/")
     family, _, given = str(found).rpartition("/")
+    if found is None:
+        return f"names no schema, where this version reads {reads!r}: {remedy}."
     schema = f"schema {shorten(str(found))!r}, this version reads {reads!r}"
     if family == name and given.isascii() and given.isdigit() and int(given[:9]) > int(number):
         return f"was written by a newer laptime ({schema}): upgrade laptime to read it, or {remedy}."

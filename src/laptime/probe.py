@@ -30,7 +30,7 @@ from laptime.catalogue import (
 from laptime.devices import EMULATED, hopeless_here
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.noise import random_boxes, random_images
-from laptime.errors import LaptimeError
+from laptime.errors import LaptimeError, shorten
 from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.compiling import watching
 from laptime.measure.machine import machine, with_ceilings
@@ -70,17 +70,37 @@ def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> 
         if entry.name in {*refused_of(workload), *lacking}:
             continue
         if entry.probe and not entry.probe_limit_s and entry.probe not in gains:
-            before = exact_before(workload, device, rung)
-            for key, batch in places_of(workload, device, entry.probe):
-                gains[key] = Trial(workload, before, rung_spec(rung), batch).gain()
-                if gains[key] <= _HOPELESS:
-                    break
+            found, failure = tried(workload, device, rung)
+            gains |= found
+            if failure and not found:
+                lacking = {**lacking, entry.name: failure}
     return ProbeRecord(
         machine=with_ceilings(ceilings),
         gains=gains,
         refusals=lacking,
         seconds=time.perf_counter() - begin,
     )
+
+
+def tried(workload: str, device: str, rung: str) -> tuple[dict[str, float], str]:
+    """The gains of one rung by the batches of `places_of`, and why there are no more where a trial failed.
+
+    A user's own net may hold an operation that has no kernel in bf16, or have no room for the large batch: that says
+    something of the rung, and the ladder goes on without it.
+    """
+    chosen, before = rung_spec(rung), exact_before(workload, device, rung)
+    gains: dict[str, float] = {}
+    for key, batch in places_of(workload, device, find_optimization(chosen.name).probe or chosen.name):
+        try:
+            gains[key] = Trial(workload, before, chosen, batch).gain()
+        except LaptimeError:
+            raise
+        except Exception as error:
+            text = shorten(" ".join(str(error).split()), 200)
+            return gains, f"a probe of it on this machine failed ({type(error).__name__}: {text})"
+        if gains[key] <= _HOPELESS:
+            break
+    return gains, ""
 
 
 def emulated_here(device: str) -> dict[str, str]:

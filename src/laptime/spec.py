@@ -250,16 +250,28 @@ def read_spec(path: Path) -> RunSpec:
     return read_versioned(path, RunSpec, SPEC_FILE)
 
 
-def explain(error: ValidationError) -> str:
-    """Writes pydantic's findings as one sentence: place, complaint and offending value."""
+def explain(error: ValidationError, options: bool = False) -> str:
+    """Writes pydantic's findings as one sentence: place, complaint and offending value.
+
+    Args:
+        error: the findings.
+        options: whether the fields are options of a command, and named as they are typed.
+    """
     found = error.errors(include_url=False, include_context=False)
-    return "; ".join(_finding(e["loc"], e["msg"], e["input"]) for e in found[:3])
+    return "; ".join(_finding(e["loc"], e["msg"], e["input"], options) for e in found[:3])
 
 
-def _finding(place: tuple[int | str, ...], message: str, value: Any) -> str:
+def _finding(place: tuple[int | str, ...], message: str, value: Any, options: bool) -> str:
     where = shorten(".".join(str(p) for p in place)) or "it"
-    message = message.removeprefix("Value error, ")  # pydantic's word for a validator of ours, which speaks for itself
-    return f"{where}: {message[0].lower()}{message[1:]} (given {shorten(str(value), 60)!r})"
+    if options and place:
+        where = option_name(str(place[0]))
+    said = message.removeprefix("Value error, ")  # pydantic's words before a validator's own
+    return f"{where}: {said[0].lower()}{said[1:]} (given {shorten(str(value), 60)!r})"
+
+
+def option_name(field: str) -> str:
+    """How a request's field is typed: `--limit-train`, and WORKLOAD, which is no option."""
+    return "WORKLOAD" if field == "workload" else f"--{field.replace('_', '-')}"
 
 
 def _plain(value: Option) -> str:

@@ -73,7 +73,9 @@ def _own(file: Path) -> bool:
 
 
 def _what(error: BaseException) -> tuple[str, str]:
-    kind, text = type(error).__name__, " ".join(str(error).split())
+    # A syntax error's own words repeat its place, which stands behind them with the line.
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    kind, text = type(error).__name__, " ".join(said.split())
     if "DataLoader worker" in text and "Traceback" in text:
         # The last line of the worker's traceback that is one of an error: `ValueError: no label`.
         last = [line for line in str(error).strip().splitlines() if line and not line.startswith((" ", "\t"))][-1]

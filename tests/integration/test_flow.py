@@ -85,7 +85,10 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
     code = """if True:
         import json
         from types import SimpleNamespace
-        from flows.artifacts import advice_table
+        from flows.artifacts import advice_table, table
+        from laptime.compare import compare_records
+        from laptime.records import EpochRecord, RunRecord
+        from laptime.spec import DataSpec, RunSpec
         from laptime.records import Advice, Finding, Measured
         measured = Measured(gain=0.25, gain_low=0.2, gain_high=0.3, n=3)
         found = Finding(id="f", what="It waits.", evidence=("Seen on cpu-a.", "4.0 of 10.0 ms are wait", "more"),
@@ -94,10 +97,17 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
         counsel = SimpleNamespace(merged=lambda: Advice(findings=(found,) * 12))
         print(json.dumps(advice_table(SimpleNamespace(counsel=counsel))))
         print(advice_table(SimpleNamespace(counsel=SimpleNamespace(merged=lambda: None))))
+        data = DataSpec(asked="d", kind="folder", digest="", path="", classes=("a", "b"), train_count=9, test_count=900)
+        epochs = (EpochRecord(index=0, epoch_s=2.0, samples=9, test_accuracy=0.75),)
+        specs = [RunSpec(workload="cifar", variant=v, data=data, batch_size=3, learning_rate=0.1)
+                 for v in ("cpu-baseline", "cpu-a")]
+        print(json.dumps(table(compare_records([RunRecord(status="done", spec=s, epochs=epochs) for s in specs]))))
         """
     done = run(["-c", code], tmp_path)
     assert done.returncode == 0, done.stderr
-    rows, none = done.stdout.splitlines()
+    rows, none, variants = done.stdout.splitlines()
+    said = [(row["status"], row["test accuracy"]) for row in json.loads(variants)]
+    assert said == [("baseline", "75.0 % (baseline)"), ("done", "75.0 % (+0.0 pp unclear)")]
     assert none == "[]"
     assert len(json.loads(rows)) == 10
     assert json.loads(rows)[0] == {

@@ -90,7 +90,7 @@ def test_a_journal_that_lost_its_first_line_is_refused(tmp_path: Path) -> None:
     """Else its first event would pass for the header, and be lost."""
     lines = (FORMATS / "journal-1.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "a.jsonl").write_text("".join(lines[1:]))
-    with pytest.raises(LaptimeError, match=r"has schema 'None'.*move it out of the folder"):
+    with pytest.raises(LaptimeError, match=r"names no schema.*move it out of the folder"):
         read_journal(tmp_path / "a.jsonl")
 
 

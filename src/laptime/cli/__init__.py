@@ -24,6 +24,7 @@ from laptime.cli import (
     ui,
     up,
 )
+from laptime.cli.strict import Command
 from laptime.cli.sweeping import sweep_first
 from laptime.errors import LaptimeError, in_words
 
@@ -34,37 +35,50 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"laptime {version('laptime')}")
+        raise typer.Exit
 
 
 @app.callback()
 def options(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Makes PyTorch training faster, proves it, and keeps it fast."""
     context.obj = {"debug": debug}
     sweep_first(context.invoked_subcommand)
 
 
+# The third is the command's line in `laptime --help`, which 80 columns hold whole; a docstring's first line is longer.
 COMMANDS = (
-    ("optimize", optimize.optimize),
-    ("run", run.run),
-    ("list", listing.show),
-    ("explain", explain.explain),
-    ("compare", compare.compare),
-    ("advise", advise.advise),
-    ("predict", predict.predict),
-    ("gate", gate.gate),
-    ("new", new.new),
-    ("sync", sync.sync),
-    ("doctor", doctor.doctor),
-    ("up", up.up),
-    ("ui", ui.ui),
-    ("clean", clean.clean),
+    ("optimize", optimize.optimize, "Trains the ladder of variants, compares them, records the runs."),
+    ("run", run.run, "Trains one variant, records it and says what to change next."),
+    ("list", listing.show, "Lists workloads, optimizations and variants."),
+    ("explain", explain.explain, "Says what a variant does, in order; --code: as a script."),
+    ("compare", compare.compare, "Compares recorded runs: speed-ups with intervals, quality."),
+    ("advise", advise.advise, "Says what to change, of a run or of anybody's trace."),
+    ("predict", predict.predict, "Says what a trained model sees in images."),
+    ("gate", gate.gate, "Does this branch train slower than where it left main?"),
+    ("new", new.new, "Writes a training of your own, which runs as it is."),
+    ("sync", sync.sync, "Sends what waits in journals to MLflow."),
+    ("doctor", doctor.doctor, "Says what this machine can do, and measures its ceilings."),
+    ("up", up.up, "Starts Prefect, a worker and MLflow here, until Ctrl-C."),
+    ("ui", ui.ui, "Shows the recorded runs in MLflow's UI or in TensorBoard."),
+    ("clean", clean.clean, "Tells what may be deleted, and deletes it with --yes."),
 )
-for _name, _command in COMMANDS:
-    app.command(_name)(_command)
+for _name, _command, _short in COMMANDS:
+    app.command(_name, cls=Command, short_help=_short)(_command)
 app.add_typer(data.app, name="data")
 
 

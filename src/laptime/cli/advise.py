@@ -151,8 +151,13 @@ def _probe(folder: Path, record: RunRecord) -> ProbeRecord | None:
         return None
 
 
-def _read_folder(folder: Path) -> Subject:
-    """Reads the one variant in a folder; of several repeats the first that was profiled."""
+def _read_folder(folder: Path, named: str = "") -> Subject:
+    """Reads the one variant in a folder; of several repeats the first that was profiled.
+
+    Args:
+        folder: the run's.
+        named: how the user named it, where not by the folder.
+    """
     from laptime.records import record_paths
 
     paths = record_paths(folder)
@@ -163,9 +168,10 @@ def _read_folder(folder: Path) -> Subject:
     variants = sorted({re.sub(r"-\d+$", "", str(p.parent)) for p in paths})
     if len(variants) > 1:
         names = ", ".join(Path(v).name for v in variants)
+        one = "" if named else f"the folder of one, such as {shorten(paths[0].parent.name)}, or "
         raise UsageError(
-            f"{shorten(str(folder))} holds {len(variants)} variants ({shorten(names, 300)}): give the folder of one, "
-            f"such as {shorten(paths[0].parent.name)}, or the MLflow id of a variant's run."
+            f"{shorten(named or str(folder))} holds {len(variants)} variants ({shorten(names, 300)}): give {one}the "
+            "MLflow id of a variant's run."
         )
     profiled = [p for p in paths if (p.parent / "profile" / "breakdown.json").is_file()]
     return _read_run((profiled or paths)[0])
@@ -177,7 +183,7 @@ def _fetch(run: str) -> Subject:
 
     folder = fetch_runs(run, find_places().mlflow_uri)
     try:
-        return _read_folder(folder)
+        return _read_folder(folder, f"the run {run}")
     finally:
         if Path(tempfile.gettempdir()) in folder.parents:
             shutil.rmtree(folder, ignore_errors=True)

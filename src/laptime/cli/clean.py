@@ -18,7 +18,7 @@ INDEX = "index"
 
 
 def clean(
-    what: Annotated[str, typer.Argument(help="runs, data or all.")] = "all",
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="runs, data or all.")] = "all",
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it the command only tells.")] = False,
     as_json: JSON = False,
 ) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def compare(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN…", help="Ladder folders, record.json files or MLflow run ids.")
+        list[str], typer.Argument(metavar="RUN", help="Ladder folders, record.json files or MLflow run ids.")
     ],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the report, its data and plots.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
@@ -37,6 +37,9 @@ def compare(
         _print(comparison)
     if out is not None:
         from laptime.compare.write import write_comparison
+        from laptime.places import expanded
+
+        out = expanded(str(out))  # a shell leaves the ~ of `--out=~/report` as it is
 
         files = write_comparison(comparison, ladder, records, out)
         sys.stderr.write(f"The report is in {files['comparison.html']}.\n")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from laptime.cli.options import DATA, JSON, WORKLOAD
+from laptime.cli.strict import Command
 from laptime.places import find_places
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ app = typer.Typer(help="The data stores: fetch, verify, push.", no_args_is_help=
 _TO = Annotated[str, typer.Option("--to", help="The mirror to put the data on: s3://bucket/prefix.")]
 
 
-@app.command()
+@app.command(cls=Command, short_help="Brings a workload's data into the local store.")
 def fetch(workload: WORKLOAD, data: DATA = "auto", as_json: JSON = False) -> None:
     """Brings a workload's data into the local store; what is there already is found in under a second."""
     from laptime.ladder.data import fetch_data
@@ -30,7 +31,7 @@ def fetch(workload: WORKLOAD, data: DATA = "auto", as_json: JSON = False) -> Non
     _show(lambda on_progress: fetch_data(workload, data, find_places(), on_progress), "ready", as_json)
 
 
-@app.command()
+@app.command(cls=Command, short_help="Checks every byte that is stored.")
 def verify(workload: WORKLOAD, data: DATA = "auto", as_json: JSON = False) -> None:
     """Checks every byte of the stored data against its checksums."""
     from laptime.ladder.data import verify_data
@@ -38,7 +39,7 @@ def verify(workload: WORKLOAD, data: DATA = "auto", as_json: JSON = False) -> No
     _show(lambda on_progress: verify_data(workload, data, find_places(), on_progress), "verified", as_json)
 
 
-@app.command()
+@app.command(cls=Command, short_help="Puts a workload's data on an S3 mirror.")
 def push(workload: WORKLOAD, to: _TO, data: DATA = "auto", as_json: JSON = False) -> None:
     """Puts a workload's data on an S3 mirror, for other machines to fetch."""
     from laptime.ladder.data import push_data

@@ -12,14 +12,16 @@ from laptime.errors import UsageError
 
 
 def explain(
-    variant: Annotated[str, typer.Argument(help="A variant's name, also with +optimization:option=value.")],
+    variant: Annotated[
+        str, typer.Argument(metavar="VARIANT", help="A variant's name, also with +optimization:option=value.")
+    ],
     code: Annotated[
         bool,
         typer.Option("--code", help="Print a plain PyTorch script without laptime, which trains the same."),
     ] = False,
     workload: Annotated[
         str,
-        typer.Option(help="The script's workload: cifar, eurosat, detection or your own, path/to/train.py:NAME."),
+        typer.Option(help="What it trains: cifar, eurosat, detection or your own, path/to/train.py:NAME."),
     ] = "cifar",
     data: Annotated[
         str | None,
@@ -33,9 +35,10 @@ def explain(
         return
     if data is not None:
         raise UsageError("--data is for the script alone: give --code, too.")
-    from laptime.catalogue import STAGES, class_of, classes_of, find_optimization, options_of
+    from laptime.catalogue import STAGES, class_of, classes_of, find_optimization, find_workload, options_of
     from laptime.variants import resolve
 
+    find_workload(workload)  # a misspelt one is refused, not passed over
     found = resolve(variant, workload=workload)
     reasons = dict(STAGES)
     rows: list[dict[str, Any]] = []

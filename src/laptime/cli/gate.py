@@ -145,9 +145,12 @@ def _finish(record: GateRecord, places: dict[str, Path | None], github: bool) ->
 
 
 def _replayed(path: Path) -> GateRecord:
+    from laptime.errors import UsageError, shorten
     from laptime.gate.conclude import conclude
     from laptime.gate.records import read_gate
 
+    if not path.is_file():
+        raise UsageError(f"--replay {shorten(str(path))!r} is no file: give one that laptime gate --json has written.")
     record = read_gate(path)
     return record.model_copy(update={"outcome": conclude(record)})
 

@@ -16,7 +16,9 @@ KINDS = ("workloads", "optimizations", "variants")
 
 
 def show(
-    kind: Annotated[str, typer.Argument(help="workloads, optimizations or variants; default: all.")] = "",
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="workloads, optimizations or variants; default: all.")
+    ] = "",
     as_json: JSON = False,
 ) -> None:
     """Lists workloads, optimizations and variants, with classes, options and where each variant last ran."""

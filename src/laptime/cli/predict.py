@@ -20,7 +20,7 @@ def predict(
             metavar="RUN", help="A run's or a ladder's folder, or an MLflow run id; of a ladder the fastest."
         ),
     ],
-    images: Annotated[list[str], typer.Argument(metavar="IMAGE…", help="Image files, and folders of them.")],
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Image files, and folders of them.")],
     device: DEVICE = "auto",
     batch: Annotated[int, typer.Option(help="Images that go through the model at once; a detector's one by one.")] = 64,
     score: Annotated[float, typer.Option(help="The score that a detector's boxes have at least, 0 to 1.")] = 0.5,

@@ -180,6 +180,13 @@ def mlflow_arguments(places: Places, port: int) -> list[str]:
     ]
 
 
+def mlflow_page(address: str) -> str:
+    """The page of MLflow's UI to begin at: it opens with its view for language models, in which an experiment's page
+    looks empty. The UI keeps the view that an address has asked for.
+    """
+    return f"{address.rstrip('/')}/#/experiments?workflowType=machine_learning"
+
+
 def require_free(port: int, option: str) -> None:
     """Raises UsageError where a port is in use."""
     with socket.socket() as probe:

@@ -20,7 +20,7 @@ def ui(
     as_json: JSON = False,
 ) -> None:
     """Shows the recorded runs in MLflow's UI or in TensorBoard, on this machine only, until Ctrl-C."""
-    from laptime.cli.servers import HOST, environment, mlflow_arguments, require_free, stack
+    from laptime.cli.servers import HOST, environment, mlflow_arguments, mlflow_page, require_free, stack
     from laptime.errors import UsageError
     from laptime.places import find_places
     from laptime.tracking.uri import check_uri, is_http, masked
@@ -39,6 +39,6 @@ def ui(
         else:
             server = servers.start("mlflow", "mlflow", mlflow_arguments(places, number))
         servers.wait_for(server, address if tensorboard else f"{address}/health")
-        name = "TensorBoard" if tensorboard else "MLflow"
-        typer.echo(json.dumps({name.lower(): address}) if as_json else f"{name}: {address}   (Ctrl-C ends it)")
+        name, page = ("TensorBoard", address) if tensorboard else ("MLflow", mlflow_page(address))
+        typer.echo(json.dumps({name.lower(): address}) if as_json else f"{name}: {page}   (Ctrl-C ends it)")
         servers.watch()

@@ -139,8 +139,10 @@ def cancel(servers: Stack, checkout: Path, flow_run: str) -> None:
 def words(prefect: str, mlflow: str, port: int, pool: str) -> str:
     """The addresses and the next command."""
     deployment = "optimize/cifar" if pool == "process" else f"optimize/cifar-{pool}"
+    from laptime.cli.servers import mlflow_page
+
     other = "" if port == _USUAL_PORT else f"  export PREFECT_API_URL={prefect}/api\n"
     return (
-        f"\nPrefect: {prefect}\nMLflow:  {mlflow}\n\nIn a second terminal, in this checkout:\n\n{other}"
+        f"\nPrefect: {prefect}\nMLflow:  {mlflow_page(mlflow)}\n\nIn a second terminal, in this checkout:\n\n{other}"
         f"  {command('prefect')} deployment run {deployment} --watch\n\nCtrl-C ends all of it."
     )

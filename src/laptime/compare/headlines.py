@@ -45,7 +45,8 @@ def _headline(
         return Headline(kind=kind, title=title, sentence=sentence, real_data=real)
     best = max(rows, key=lambda r: r.speedup or 0.0, default=None)
     if best is None or best.speedup is None:
-        sentence = f"{title}: no variant of this kind is faster than {base.variant} and not worse."
+        which = "no variant" if kind == "fastest" else "no variant of this kind"
+        sentence = f"{title}: {which} is faster than {base.variant} and not worse."
         return Headline(kind=kind, title=title, sentence=sentence, real_data=real)
     return Headline(
         kind=kind,

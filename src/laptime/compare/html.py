@@ -16,7 +16,7 @@ from laptime.compare.curves import curves
 from laptime.compare.headlines import certainty, quality_phrase, together
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.palette import PARTS, series_of, variables
-from laptime.compare.quality import name_of
+from laptime.compare.quality import LOWER_IS_BETTER, name_of
 from laptime.compare.tables import COLUMNS
 from laptime.records import LadderRecord, RunRecord
 
@@ -64,6 +64,7 @@ def to_html(
     page: str = environment.get_template("comparison.html.j2").render(
         c=comparison,
         quality=name_of(comparison.conditions.quality),
+        quality_in_points=comparison.conditions.quality not in LOWER_IS_BETTER,
         base=comparison.row(comparison.baseline),
         best=comparison.headline("fastest"),
         others=[h for h in comparison.headlines if h.kind != "fastest"],

@@ -139,8 +139,8 @@ def curves_svg(comparison: Comparison, found: Sequence[Curve]) -> str:
 
 def _bar(axes: Axes, placed: tuple[int, VariantRow], look: tuple[Series, float], standing: str) -> None:
     (place, row), (series, longest) = placed, look
+    box = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}  # the baseline's dotted line crosses no words
     if row.speedup is None:
-        box = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
         offset: Any = {"xytext": (5, 0), "textcoords": "offset points", "bbox": box}
         axes.annotate(standing, (0, place), va="center", color=MUTED, **offset)
         return
@@ -170,10 +170,12 @@ def _bar(axes: Axes, placed: tuple[int, VariantRow], look: tuple[Series, float],
         textcoords="offset points",
         va="center",
         weight="bold" if series.strong else "normal",
+        bbox=box,
     )
     extra = "worse quality" if worse else "n=1" if row.speedup_low is None and standing != "baseline" else ""
-    beside: Any = {"xycoords": text, "textcoords": "offset points", "va": "bottom"}
-    axes.annotate(extra, (1, 0), (5, 0), color=MUTED, fontsize=8.5, **beside)
+    if extra:
+        beside: Any = {"xycoords": text, "textcoords": "offset points", "va": "bottom", "bbox": box}
+        axes.annotate(extra, (1, 0), (5, 0), color=MUTED, fontsize=8.5, **beside)
 
 
 def _course(axes: Axes, comparison: Comparison, found: Sequence[Curve], what: tuple[Measure, Over]) -> None:

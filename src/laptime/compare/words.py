@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from laptime.compare.model import Comparison, Conditions, Scaling, VariantRow
-from laptime.compare.quality import shown
+from laptime.compare.quality import LOWER_IS_BETTER, shown
 from laptime.errors import in_digits
 from laptime.records import Quartiles
 
@@ -111,20 +111,24 @@ def _place(row: VariantRow, comparison: Comparison) -> str:
     best = comparison.headline("fastest")
     if best is not None and best.variant == row.variant:
         return "fastest"
-    # A rung is slower than what it was built on, a variant of no ladder than the baseline.
-    if (row.contribution or row.speedup or 1.0) < 1:
+    # A rung is slower than what it was built on, a variant of no ladder than the baseline; what is decided by no trial
+    # (the optimized one, say) is slower where the baseline is faster, whatever it was built on.
+    if (row.contribution or row.speedup or 1.0) < 1 or (row.joined is None and (row.speedup or 1.0) < 1):
         return "slower"
     return {True: "joined", False: "not joined", None: "done"}[row.joined]
 
 
 def quality_cell(row: VariantRow, comparison: Comparison) -> tuple[str, str]:
-    """The quality and what is said of it: (`74.0 %`, `+7.8 better`)."""
+    """The quality and what is said of it: (`74.0 %`, `+7.8 pp better`)."""
     if row.quality is None:
         return NONE, ""
     value = shown(row.quality, comparison.conditions.quality)
     if row.variant == comparison.baseline:
         return value, "baseline"
-    return value, f"{points(row.quality_diff_points)} {row.verdict}".removeprefix(f"{NONE} ")
+    if row.quality_diff_points is None:
+        return value, row.verdict
+    unit = "%" if comparison.conditions.quality in LOWER_IS_BETTER else "pp"
+    return value, f"{points(row.quality_diff_points)} {unit} {row.verdict}"
 
 
 def strict_cell(row: VariantRow) -> str:

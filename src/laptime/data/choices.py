@@ -10,11 +10,11 @@ import re
 from laptime.errors import UsageError, shorten
 
 BANDS, SIZE, SEED, BOXES, SIDE = "#bands=", "#size=", "#seed=", "#boxes=", "#side="
-_ALL = (BANDS, SIZE, SEED, BOXES, SIDE)
+ALL = (BANDS, SIZE, SEED, BOXES, SIDE)
 _MOST_SEED = 2**32 - 1
 
 
-def split_choices(asked: str, taken: tuple[str, ...] = _ALL, instead: str = "") -> tuple[str, dict[str, str]]:
+def split_choices(asked: str, taken: tuple[str, ...] = ALL, instead: str = "") -> tuple[str, dict[str, str]]:
     """Cuts what `--data` was given into the place and what is chosen behind it, by the marks above.
 
     Args:
@@ -25,7 +25,7 @@ def split_choices(asked: str, taken: tuple[str, ...] = _ALL, instead: str = "") 
     Raises:
         UsageError: one is for other data, or stands twice.
     """
-    place, *more = re.split("(" + "|".join(_ALL) + ")", asked)
+    place, *more = re.split("(" + "|".join(ALL) + ")", asked)
     given = dict(zip(more[::2], more[1::2], strict=True))
     other = next((mark for mark in given if mark not in taken), None)
     if other:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from laptime.data.choices import SEED
+from laptime.data.choices import ALL, SEED
 from laptime.data.split import in_words, parted
 from laptime.errors import DataError, UsageError, shorten
 from laptime.places import is_text
@@ -64,6 +64,12 @@ def scan(root: Path) -> Scan:
         DataError: it is missing, is no folder or can't be read.
     """
     if not root.exists():
+        place, mark, choice = str(root).partition("#")
+        if mark and Path(place).exists():
+            raise DataError(
+                f"{shorten(mark + choice)!r} behind {shorten(place)} chooses nothing: give {' or '.join(ALL)} with its "
+                "value, or leave it out."
+            )
         raise DataError(
             f"the data folder {shorten(str(root))!r} does not exist: give auto, official, synthetic, "
             f"{_FORM}, an archive of such a folder, or an address with s3:// or http(s)://."

@@ -66,8 +66,12 @@ def _probe(url: str, timeout_s: float) -> dict[str, str]:
     except queue.Empty:
         raise UnreachableError(f"{shown(url)} does not answer within {timeout_s:.1f} s.") from None
     if isinstance(found, Exception):
-        raise UnreachableError(f"{shown(url)} can't be reached ({_reason(found)}).") from found
+        raise _away(url, found) from found
     return found
+
+
+def _away(url: str, error: Exception) -> UnreachableError:
+    return UnreachableError(f"{shown(url)} can't be reached ({_reason(error)}): check the address and the network.")
 
 
 def read_url(url: str, limit: int = 1 << 20) -> bytes | None:
@@ -86,7 +90,7 @@ def read_url(url: str, limit: int = 1 << 20) -> bytes | None:
             return None
         raise UnreachableError(f"{shown(url)} refuses with status {error.code}.") from error
     except _BROKEN as error:
-        raise UnreachableError(f"{shown(url)} can't be reached ({_reason(error)}).") from error
+        raise _away(url, error) from error
 
 
 def download(url: str, to: Path, limit: int, moved: Moved) -> None:

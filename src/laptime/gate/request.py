@@ -102,7 +102,7 @@ def make_gate_request(**options: Any) -> GateRequest:
     try:
         request = GateRequest(**options)
     except ValidationError as error:
-        raise UsageError(f"{explain(error)}.") from error
+        raise UsageError(f"{explain(error, options=True)}.") from error
     _check(request)
     request.policy()
     if request.command_base:

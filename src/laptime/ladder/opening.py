@@ -10,7 +10,7 @@ from laptime.catalogue import find_workload
 from laptime.catalogue.own import with_findings
 from laptime.compare.quality import quality_floor
 from laptime.devices import choose_device, device_count
-from laptime.errors import TrackingError
+from laptime.errors import TrackingError, UsageError
 from laptime.ladder.plan import Plan, make_plan, unfit, with_refusals
 from laptime.ladder.probing import probe_slow_rungs
 from laptime.ladder.ranks import with_parallel
@@ -49,6 +49,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     if not request.variants:
         probe = probe_slow_rungs(probe, (what, device, preset), places, say)
     plan = plan_of(request, data, device, probe)
+    require_contender(request, plan)
     record = LadderRecord(
         id=f"{time.strftime('%Y%m%d-%H%M%S')}-{slug(entry.name)}-{secrets.token_hex(2)}",
         workload=entry.name,
@@ -72,6 +73,18 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     ladder = Ladder(request, record, plan, places)
     ladder.start()
     return attended(ladder, say)
+
+
+def require_contender(request: LadderRequest, plan: Plan) -> None:
+    """Refuses a ladder of variants that were named and can none of them be run: its baseline alone would be trained.
+
+    Raises:
+        UsageError: that is so, with the reasons.
+    """
+    contenders = set(request.variants or ()) - {plan.fixed[0].name}
+    if contenders and len(plan.fixed) == 1 and not plan.parallel and plan.left_out:
+        reasons = "; ".join(f"{left.variant}: {left.reason}" for left in plan.left_out)
+        raise UsageError(f"none of the variants that were named can be run here ({reasons}): name others.")
 
 
 def attended(ladder: Ladder, say: Say) -> Ladder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -67,11 +68,17 @@ class LadderRequest(Frozen):
             raise ValueError("must be all or a number from 1")
         return value
 
+    @field_validator("out")
+    @classmethod
+    def _from_home(cls, value: str | None) -> str | None:
+        """A shell leaves the ~ of `--out=~/runs` as it is."""
+        return value if value is None else str(expanded(value))
+
     @field_validator("launcher")
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in NAMES:
-            raise ValueError(f"launcher must be one of {', '.join(NAMES)}")
+            raise ValueError(f"must be one of {', '.join(NAMES)}")
         return value
 
     @property
@@ -85,7 +92,7 @@ def make_request(**options: Any) -> LadderRequest:
     try:
         return LadderRequest(**options)
     except ValidationError as error:
-        raise UsageError(f"{explain(error)}.") from error
+        raise UsageError(f"{explain(error, options=True)}.") from error
 
 
 def settled_preset(request: LadderRequest) -> Preset:
@@ -204,7 +211,15 @@ def tracking_uri(request: LadderRequest, places: Places) -> str:
 
 
 def check_out(request: LadderRequest, name: str) -> None:
-    """Refuses an output folder that holds results already; raises UsageError."""
-    if request.out and (Path(request.out) / name).exists():
+    """Refuses an output folder that holds results already, or that can be none; raises UsageError."""
+    if not request.out:
+        return
+    folder = Path(request.out).resolve()
+    if (folder / name).exists():
         more = ", or go on with it by --resume" if name == "ladder.json" else ""
         raise UsageError(f"--out {request.out!r} holds a {name} already: give another folder or remove it{more}.")
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    if not there.is_dir():
+        raise UsageError(f"--out {shorten(request.out)!r} can be no folder, since {there} is a file: give another.")
+    if not os.access(there, os.W_OK):
+        raise UsageError(f"--out {shorten(request.out)!r} can't be made: {there} may not be written to; give another.")

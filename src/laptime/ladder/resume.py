@@ -22,9 +22,9 @@ from laptime.ladder.request import LadderRequest, kept_request, make_request, tr
 from laptime.ladder.run import Ladder, Say
 from laptime.ladder.surroundings import commit, run_probe
 from laptime.launchers.base import ignore
-from laptime.places import Places
+from laptime.places import Places, expanded
 from laptime.records import LadderRecord, Machine, read_ladder
-from laptime.spec import DataSpec
+from laptime.spec import DataSpec, option_name
 from laptime.tracking import Journal, masked
 from laptime.tracking.events import Started, read_journal
 from laptime.tracking.journal import JournalBusyError, read_state
@@ -84,7 +84,7 @@ def find_ladder(named: str, places: Places) -> Path:
     Raises:
         UsageError: there is none.
     """
-    for folder in (Path(named), places.runs / named, _of_journal(named, places), _of_run(named, places)):
+    for folder in (expanded(named), places.runs / named, _of_journal(named, places), _of_run(named, places)):
         if folder is not None and (folder / LADDER).is_file():
             return folder.resolve()
     raise UsageError(
@@ -108,10 +108,10 @@ def agreed_request(
     before = {**record.request, "workload": resolved(record.request.get("workload", ""))}
     for name in sorted(named - {*_FREE}):
         if asked[name] != before.get(name):
-            option = "WORKLOAD" if name == "workload" else f"--{name.replace('_', '-')}"
+            go_on = "give that" if name == "workload" else "leave it out"
             raise UsageError(
-                f"{option} {_shown(asked[name])} contradicts the ladder {record.id}, which was "
-                f"started with {_shown(before.get(name))}: leave it out to go on, or start a ladder of its own."
+                f"{option_name(name)} {_shown(asked[name])} contradicts the ladder {record.id}, which was "
+                f"started with {_shown(before.get(name))}: {go_on} to go on, or start a ladder of its own."
             )
     if request.out and Path(request.out).resolve() != folder:
         raise UsageError(f"--out {request.out!r} is not the ladder's folder {folder}: leave it out.")

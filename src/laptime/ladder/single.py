@@ -10,13 +10,13 @@ from pathlib import Path
 
 from laptime.catalogue import DEVICES
 from laptime.devices import EMULATED, choose_device, hopeless_here
-from laptime.errors import UsageError
+from laptime.errors import UsageError, shorten
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.plan import rungs_refused
 from laptime.ladder.request import LadderRequest, check_out, check_variant, check_weights, make_spec
 from laptime.launchers import launch, ranks_there
 from laptime.launchers.base import Hooks
-from laptime.places import Places
+from laptime.places import Places, expanded
 from laptime.records import RunRecord
 from laptime.spec import RunSpec
 from laptime.variants import Variant, resolve, with_options
@@ -84,9 +84,11 @@ def plan_single(
     variant = chosen_variant(request, settings)
     check_out(request, "record.json")
     check_weights(request.weights, request.workload)
+    if checkpoints and expanded(checkpoints).is_file():
+        raise UsageError(f"--checkpoints {shorten(checkpoints)!r} is a file: give a folder or s3://bucket/prefix.")
     here = ranks_there(request.launcher) is None
     if here:
-        choose_device(DEVICES[variant.device])
+        choose_device(DEVICES[variant.device], "take a variant of the CPU (laptime list variants)")
     check_variant(request, variant)
     data = fetch_data(request.workload, request.data, places, in_words(say))
     away = rungs_refused(variant.device, request.workload, data)

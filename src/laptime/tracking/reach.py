@@ -38,6 +38,8 @@ _QUIET = {
     "GIT_PYTHON_REFRESH": "quiet",
     # A server's client prints the address of each run that ends, into the JSON that a machine reads.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # A bar for each small file of a run that is fetched, in a log, too.
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
 

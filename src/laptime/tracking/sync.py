@@ -148,7 +148,11 @@ def _sync_store(
     for refusal in refused.values():
         say(str(refusal))
     if ended:
-        say(f"{len(ended)} runs in {masked(uri)} had no process any more and were marked as killed.")
+        one = len(ended) == 1
+        say(
+            f"{len(ended)} {'run' if one else 'runs'} in {masked(uri)} had no process any more and "
+            f"{'was' if one else 'were'} marked as killed."
+        )
     _settle_rest(paths, busy)
     return SyncResult(tuple(sent), tuple(busy), (), tuple(run.key for run in ended), events, tuple(refused))
 

@@ -9,6 +9,7 @@ import tracking_samples
 from mlflow_helpers import VARIANTS, client_of, everything, quiet, write_ladder
 from tracking_samples import a_ladder
 
+from laptime.cli.advise import read_subject
 from laptime.compare.load import load
 from laptime.errors import DataError, TrackingError, UsageError
 from laptime.places import Places
@@ -45,7 +46,9 @@ def test_a_ladder_arrives_whole_and_a_second_replay_changes_nothing(tmp_path: Pa
     assert everything(sqlite_uri, ladder) == first
 
 
-def test_the_comparison_gets_its_records_back(tmp_path: Path, sqlite_uri: str) -> None:
+def test_the_comparison_gets_its_records_back(
+    tmp_path: Path, sqlite_uri: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     ladder = write_ladder(Places(tmp_path), "fetched")
     sync(Places(tmp_path), sqlite_uri, quiet)
     client = client_of(sqlite_uri)
@@ -54,7 +57,12 @@ def test_the_comparison_gets_its_records_back(tmp_path: Path, sqlite_uri: str) -
         r.data.tags["laptime.key"]: r.info.run_id
         for r in client.search_runs([experiment], "tags.`laptime.key` LIKE 'fetched%'")
     }
+    capfd.readouterr()
     found, records = load(fetch_runs(ids[ladder.id], sqlite_uri))
+    assert "Downloading" not in capfd.readouterr().err  # MLflow's bar, one for each file
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", sqlite_uri)
+    with pytest.raises(UsageError, match=f"the run {ids[ladder.id]} holds 2 variants .*: give the MLflow id of a"):
+        read_subject(ids[ladder.id])
     assert found is not None
     assert found.id == ladder.id
     assert sorted((r.spec.variant, r.spec.repeat) for r in records if r.spec) == [

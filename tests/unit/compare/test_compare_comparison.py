@@ -70,7 +70,8 @@ def test_a_slower_variant_is_called_slower_and_is_no_headline() -> None:
     found = compare_records(runs)
     assert words.standing(row(found, "cpu-x"), found) == "slower"
     assert [h.variant for h in found.headlines] == [None] * 3
-    assert "no variant of this kind is faster than cpu-baseline" in found.headlines[0].sentence
+    assert "Fastest: no variant is faster than cpu-baseline" in found.headlines[0].sentence
+    assert "no variant of this kind is faster than cpu-baseline" in found.headlines[1].sentence
 
 
 def test_failed_wrong_and_left_out_have_reasons_and_no_times(example: Comparison) -> None:

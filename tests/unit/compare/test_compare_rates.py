@@ -1,13 +1,13 @@
-"""Samples a second beside the seconds of an epoch."""
+"""What stands beside the seconds of an epoch: samples a second, what became of a variant, why there is none."""
 
 from __future__ import annotations
 
 import math
 
 import pytest
-from compare_examples import ladder, record, spec
+from compare_examples import broken, ladder, record, records, spec
 
-from laptime.compare import compare_records
+from laptime.compare import compare, compare_records, words
 from laptime.records import EpochRecord, LadderRecord, RunRecord
 
 
@@ -26,3 +26,18 @@ def test_what_is_no_number_is_no_memory_and_no_ratio() -> None:
     for field in ({"worths": {"cpu-x": (1.2, 0.0)}}, {"dropped": [{"name": "x", "with_s": 0, "without_s": 1}]}):
         with pytest.raises(ValueError, match="greater than 0"):
             LadderRecord.model_validate({**ladder().model_dump(by_alias=True), **field})
+
+
+def test_a_baselines_error_is_quoted_as_a_part_of_the_sentence() -> None:
+    runs = [broken("cpu-baseline", "failed", "FILE can't be read: write it again."), record("cpu-x", 85, 0.66)]
+    assert any("(FILE can't be read: write it again), so" in text for text in compare_records(runs).cautions)
+
+
+def test_what_no_trial_decides_is_slower_where_the_baseline_is_faster() -> None:
+    """However much it brought over a rung that is slower still."""
+    found = compare(ladder(), records())
+    optimized = found.row("cpu-optimized")
+    assert optimized is not None
+    changed = optimized.model_copy(update={"speedup": 0.9, "contribution": 1.2, "variant": "cpu-other"})
+    assert words.standing(changed.model_copy(update={"joined": None}), found) == "slower"
+    assert words.standing(changed.model_copy(update={"joined": True}), found) == "joined"

@@ -202,8 +202,8 @@ def test_a_detectors_stricter_figure_stands_beside_the_judged_one() -> None:
     assert row.quality is not None
     assert row.quality_strict == pytest.approx(row.quality / 3)
     both = f"{row.quality * 100:.1f} % (0.5:0.95: {row.quality_strict * 100:.1f} %)"
-    assert f"| {both} | +8.0 better |" in to_markdown(comparison)
-    assert f"{both} +8.0 better" in printed(comparison, 200)
+    assert f"| {both} | +8.0 pp better |" in to_markdown(comparison)
+    assert f"{both} +8.0 pp better" in printed(comparison, 200)
     narrow = printed(comparison, 80)
     assert max(map(len, narrow.splitlines())) <= 80
     assert f"(0.5:0.95: {row.quality_strict * 100:.1f} %)" in narrow

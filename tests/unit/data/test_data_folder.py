@@ -60,6 +60,11 @@ def test_val_is_a_test(make_folder: MakeFolder, home: Path, name: str) -> None:
     assert fetch("cifar", str(make_folder(splits=("train", name))), home).test_count == 12
 
 
+def test_a_choice_that_there_is_not_is_named_and_no_missing_folder(make_folder: MakeFolder, home: Path) -> None:
+    with pytest.raises(DataError, match=r"'#sides=96' behind .* chooses nothing: give #bands= or #size= "):
+        fetch("cifar", f"{make_folder()}#sides=96", home)
+
+
 def test_one_folder_is_split_in_each_class(make_folder: MakeFolder, home: Path) -> None:
     root = make_folder(splits=("",), count=10)
     data = fetch("cifar", str(root), home)

@@ -117,7 +117,7 @@ def test_damage_is_found_and_named(make_folder: MakeFolder, home: Path, name: st
             {"schema": "laptime.data/3"},
             "newer laptime .*'laptime.data/3', this version reads 'laptime.data/2'",
         ),
-        ({"schema": None}, "has schema 'None'"),
+        ({"schema": None}, "names no schema"),
         ({"train_count": 5}, "not valid"),
         ({"digest": "../../etc"}, "not valid"),
         ({"files": {}}, "not valid"),

@@ -55,3 +55,14 @@ def test_a_second_stack_on_the_same_stores_is_refused(tmp_path: Path) -> None:
             pass
     with only_one(places):
         pass
+
+
+@pytest.mark.parametrize("name", ["setup", "check", "check-deploy", "test-containers"])
+def test_a_script_that_is_asked_what_it_does_says_so_and_does_nothing(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(ROOT / "scripts" / name), "--help"], capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.split()) > 10
+    assert "set -e" not in done.stderr
+    assert not list(tmp_path.iterdir())

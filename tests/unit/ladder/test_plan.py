@@ -1,9 +1,12 @@
 """Which variants a ladder tries, what joins and what is left out."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from laptime.catalogue import STATISTICAL, find_preset, find_workload
 from laptime.errors import UsageError
+from laptime.ladder.opening import require_contender
 from laptime.ladder.plan import hopeless, make_plan, refusal, untried
 from laptime.ladder.request import LadderRequest, make_request, settled_preset
 from laptime.records import ProbeRecord
@@ -94,7 +97,7 @@ def test_unknown_variant_names_the_nearest():
         ({"epochs": 0}, "epochs"),
         ({"epochs": -3}, "-3"),
         ({"repeats": 0}, "repeats"),
-        ({"limit_train": 0}, "limit_train"),
+        ({"limit_train": 0}, "--limit-train"),
         ({"timeout": 0}, "timeout"),
         ({"preset": "huge"}, "huge"),
         ({"launcher": "ssh"}, "ssh"),
@@ -131,6 +134,14 @@ def test_rungs_that_are_only_shown_stay_out_of_a_short_ladder():
     assert make_plan("cuda", FULL, None, ProbeRecord()).rungs[-1] == ("evaluate-on-cpu",)
     short = make_plan("cuda", QUICK, None, ProbeRecord())
     assert "evaluate-on-cpu" not in {name for group in short.rungs for name in group}
+
+
+def test_a_ladder_of_named_variants_none_of_which_can_run_is_refused_with_the_reasons():
+    probe = ProbeRecord(refusals={"bf16": "it has no instructions for it"})
+    for named, alone in ((("cpu-bf16",), True), (("cpu-bf16", "cpu-resident"), False), (("cpu-baseline",), False)):
+        plan, request = make_plan("cpu", QUICK, named, probe), LadderRequest(variants=named)
+        with pytest.raises(UsageError, match="cpu-bf16: it has no instr") if alone else nullcontext():
+            require_contender(request, plan)
 
 
 def test_what_a_gpu_lacks_leaves_rungs_out_with_the_reason():

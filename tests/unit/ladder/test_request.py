@@ -4,7 +4,7 @@ import pytest
 
 from laptime.catalogue import find_preset, find_workload
 from laptime.errors import UsageError
-from laptime.ladder.request import check_variant, make_request, make_spec
+from laptime.ladder.request import check_out, check_variant, make_request, make_spec
 from laptime.spec import DataSpec
 from laptime.variants import resolve
 
@@ -49,3 +49,16 @@ def test_a_detector_without_what_judges_it_is_refused_before_its_data_is_fetched
     with pytest.raises(UsageError, match=r"pip install 'laptime\[detection\]'"):
         check_variant(make_request(workload="detection"), baseline)
     check_variant(make_request(workload="cifar"), resolve("cpu-baseline"))
+
+
+@pytest.mark.parametrize("out", ["file", "file/below"])
+def test_an_output_that_can_be_no_folder_is_refused_before_anything_is_fetched(out, tmp_path):
+    (tmp_path / "file").write_text("")
+    check_out(make_request(out=str(tmp_path / "new/ladder")), "ladder.json")
+    with pytest.raises(UsageError, match="file is a file: give another"):
+        check_out(make_request(out=str(tmp_path / out)), "ladder.json")
+
+
+def test_the_home_that_a_shell_leaves_as_it_is_in_an_output(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert make_request(out="~/ladder").out == str(tmp_path / "ladder")

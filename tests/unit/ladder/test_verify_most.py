@@ -69,7 +69,7 @@ def test_where_there_is_nothing_to_run_its_advice_says_why(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("value", [0, -1, "many", "", "1.5", True])
 def test_nonsense_is_one_sentence(value):
-    with pytest.raises(UsageError, match=r"verify_most: .*must be all or a number from 1") as error:
+    with pytest.raises(UsageError, match=r"--verify-most: must be all or a number from 1") as error:
         make_request(verify_most=value)
     assert len(str(error.value)) < 120
 

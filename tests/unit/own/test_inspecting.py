@@ -232,7 +232,7 @@ def test_a_function_or_an_object_is_a_workload_too(file):
     ("changes", "message"),
     [
         ([("import torch\n", "import nothing_of_that_name\n")], r"importing .* failed: ModuleNotFoundError.*line 1"),
-        ([("class Workload:", "class Workload")], r"SyntaxError.*class Workload"),
+        ([("class Workload:", "class Workload")], r"SyntaxError: [^()]* \(.*class Workload"),
         ([("class Workload:", "class Other:")], r"has no 'Workload' \(it defines Other\)"),
         ([("def loss", "def lose")], r"is no workload, since it has no loss\(\)"),
         ([("Linear(256, 2)", "Linear(99, 2)")], r"loss\(\) failed: RuntimeError: .*99x2.*: scores = model\(x\)"),

@@ -149,7 +149,7 @@ def test_the_report_says_its_direction(quality, factor, verdict):
     assert row.verdict == verdict
     text = to_markdown(comparison)
     assert f"test {quality}" in text
-    better = f"{row.quality * 100:.1f} % | +8.0 better" if quality == "score" else f"{row.quality:.4g} | "
+    better = f"{row.quality * 100:.1f} % | +8.0 pp better" if quality == "score" else f"{row.quality:.4g} | "
     assert better in text
     assert row.quality > base.quality
 

@@ -47,6 +47,23 @@ def test_what_takes_twice_as_long_is_not_tried_at_the_large_batch(monkeypatch, g
     assert probing.probe("cifar", "cpu", ["bf16"]).gains.keys() == measured
 
 
+@pytest.mark.parametrize(("least", "gains"), [(0, set()), (512, {"bf16"})])
+def test_a_trial_that_fails_costs_its_rung_or_its_batch_and_no_ladder(monkeypatch, least, gains):
+    def gain(trial):
+        if trial.batch >= least:
+            raise RuntimeError("quantile() input tensor must be float or double")
+        return 1.5
+
+    monkeypatch.setattr(probing, "measure_ceilings", lambda _: Ceilings())
+    monkeypatch.setattr(probing, "emulated_here", lambda _: {})
+    monkeypatch.setattr(Trial, "gain", gain)
+    found = probing.probe("cifar", "cpu", ["bf16"])
+    assert found.gains.keys() == gains
+    plan = make_plan("cpu", find_preset(find_workload("cifar"), "quick"), None, found)
+    reasons = [left.reason for left in plan.left_out if left.variant == "cpu-bf16" and "quantile()" in left.reason]
+    assert len(reasons) == (not gains)
+
+
 def test_what_this_cpu_only_emulates_is_not_tried_and_the_ladder_says_so(monkeypatch):
     monkeypatch.setattr(probing, "measure_ceilings", lambda _: Ceilings())
     monkeypatch.setattr(devices, "_instruction_sets", lambda: ("avx2", "fma"))

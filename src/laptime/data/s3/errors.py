@@ -87,7 +87,9 @@ class Explainer:
         except ClientError as error:
             raise self._refusal(error) from error
         except (ConnectionError, HTTPClientError) as error:
-            raise UnreachableError(f"{self.url} can't be reached ({shorten(str(error))}).") from error
+            raise UnreachableError(
+                f"{self.url} can't be reached ({shorten(str(error))}): check AWS_ENDPOINT_URL and the network."
+            ) from error
         except (BotoCoreError, Boto3Error) as error:
             cause = error.__context__
             if isinstance(cause, ClientError):

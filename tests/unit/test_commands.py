@@ -1,0 +1,84 @@
+"""What is typed behind `laptime`: the help is whole, a mistake is told with the value, the option and the remedy."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from typer.testing import CliRunner
+
+from laptime.cli import app
+from laptime.cli.up import words
+from laptime.console import write_what_can_be
+from laptime.devices import cuda_devices
+from laptime.errors import UsageError
+
+
+def typed(*arguments: str) -> str:
+    """What a command says; raises its own error."""
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80"})
+    if isinstance(done.exception, Exception):
+        raise done.exception
+    return done.output
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("data", "--help")])
+def test_the_list_of_commands_is_cut_nowhere(arguments):
+    lines = typed(*arguments).splitlines()
+    commands = lines[lines.index("Commands:") + 1 :]
+    assert commands
+    assert not any(line.endswith("...") for line in commands)
+
+
+def test_a_command_needs_no_words_behind_it():
+    assert "cpu-optimized" in typed("list")
+
+
+def test_the_version_is_told():
+    assert typed("--version").startswith("laptime 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("optimize", "cifar", "--resume", ""), "--resume was given nothing"),
+        (("optimize", "cifar", "--variants= ", "--dry-run"), "leave --variants out"),
+        (("optimize", "cifar", "--variants", ","), "--variants ',' names no variant: see laptime list variants"),
+        (("optimize", "cifar", "--limit-train", "0"), r"^--limit-train: input should be .* \(given '0'\)"),
+        (("optimize", "cifar", "--profile-schedule", "1,2"), r"^--profile-schedule: give wait,.* \(given '1,2'\)"),
+        (("optimize", "cifar", "--launcher", "slurm"), r"^--launcher: must be one of auto, "),
+        (("explain", "cpu-optimized", "--workload", "cifer"), "did you mean cifar"),
+        (("run", "cifar", "--variant", "cpu-baseline", "--checkpoints", __file__), "is a file: give a folder or s3://"),
+        (("gate", "cifar", "--replay", "nothing.json"), "--replay 'nothing.json' is no file: give one"),
+        (("gate", "cifar", "--aa", "-3"), r"^--aa: .* \(given '-3'\)"),
+    ],
+)
+def test_a_mistake_is_told_with_its_option_and_the_remedy(arguments, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        typed(*arguments)
+
+
+@pytest.mark.skipif(bool(cuda_devices()), reason="there is a GPU")
+def test_a_variant_of_a_gpu_that_is_not_there_is_told_what_run_takes_instead():
+    with pytest.raises(UsageError, match="take a variant of the CPU"):
+        typed("run", "cifar", "--variant", "cuda-baseline")
+
+
+@pytest.mark.parametrize("option", [("--epochs", "three"), ("--timeout=10m",), ("--seed", "1.5")])
+def test_a_value_of_the_wrong_type_is_named(option):
+    assert repr(option[-1].rpartition("=")[2]) in typed("optimize", "cifar", *option)
+
+
+def test_mlflow_opens_with_the_runs_and_not_with_its_view_for_language_models():
+    said = words("http://127.0.0.1:4200", "http://127.0.0.1:5000", 4200, "process")
+    assert "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n" in said
+
+
+def test_what_an_older_terminal_can_not_show_ends_no_command():
+    shown = io.BytesIO()
+    stream = io.TextIOWrapper(shown, encoding="ascii")
+    write_what_can_be(stream)
+    stream.write("1.43–6.14")
+    stream.flush()
+    assert shown.getvalue() == b"1.43?6.14"
+    write_what_can_be(None)  # of a process without one
