@@ -18,6 +18,7 @@ from laptime.errors import RunError, UsageError
 from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
 from laptime.tallies import numbers_of, put_back_numbers
+from laptime.trees import mapped
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch, Output
 
@@ -68,10 +69,12 @@ class OwnWorkload:
 def answered(user: Protocol, model: nn.Module, batch: Batch, file: Path) -> tuple[Tensor, Tensor | None]:
     """What the user's loss gives: the loss, and the accuracy where there is one.
 
+    The loss may take parts out of its batch (`batch.pop("labels")`): its containers are copies, its tensors are not.
+
     Raises:
         RunError: it gives something else than a scalar with one more scalar or none behind it.
     """
-    given: Any = user.loss(model, batch.inputs)
+    given: Any = user.loss(model, mapped(batch.inputs, lambda tensor: tensor))
     pair = given if isinstance(given, tuple) else (given, None)
     wrong = len(pair) != 2 or not _scalar(pair[0]) or not (pair[1] is None or _scalar(pair[1]))
     if wrong:
