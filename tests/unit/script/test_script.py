@@ -155,11 +155,13 @@ def test_what_is_printed_is_tidy(tmp_path):
     names = ["cpu-optimized", "cuda-optimized", "cuda-baseline+graph+fp16+pinned", "cpu-baseline+flip+ema+decay"]
     names += [f"cpu-baseline+{SELECTING}+{more}" for more in ("bf16+compile", "ddp", "flat-reduce+crop+no-reads")]
     names += [f"cuda-baseline+{SELECTING}+fp16", "cpu-baseline+compile:layout=channels-last"]
+    names += ["cpu-baseline+decay+sgd-nesterov:momentum=0.8+fused-optimizer+dead-taps+progressive-resizing"]
+    names += [f"cpu-baseline+products:layers={'/'.join(f'layer{n}.{m}.conv1' for n in '1234' for m in '01')}"]
     for workload in ("cifar", "eurosat"):
         for name in PRINTED:
             (tmp_path / f"{workload}_{name}.py").write_text(printed_with(name, workload), encoding="utf-8")
-        for name in names:
-            (tmp_path / f"{workload}_{name}.py").write_text(print_script(resolve(name), workload), encoding="utf-8")
+        for number, name in enumerate(names):
+            (tmp_path / f"{workload}_{number}.py").write_text(print_script(resolve(name), workload), encoding="utf-8")
     for text in (TUPLE, DICTIONARY, PIECES, JUDGED):
         data = inspect(write(tmp_path / "own_tidy.py", text))
         sys.modules.pop("own_tidy")
@@ -174,7 +176,7 @@ def test_what_is_printed_is_tidy(tmp_path):
             (tmp_path / f"own_{name}.py").write_text(print_script(resolve(name), "own", data), encoding="utf-8")
     (tmp_path / "own_tidy.py").unlink()
     ruff = [str(Path(sys.executable).parent / "ruff")]
-    lint = ["check", "--isolated", "--select", "E9,F,I", "--line-length", "120", "--target-version", "py311"]
+    lint = ["check", "--isolated", "--select", "E,F,I", "--line-length", "120", "--target-version", "py311"]
     done = subprocess.run([*ruff, *lint, str(tmp_path)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     form = ["format", "--isolated", "--line-length", "120", "--diff"]
