@@ -65,6 +65,8 @@ FROZEN = TUPLE.replace(
     "nn.Sequential(nn.AvgPool2d(4), nn.Conv2d(3, 4, 3, padding=1), nn.Flatten(), nn.Linear(16, 2))",
 )
 FROZEN = FROZEN.replace("padding=1)", "padding=1).requires_grad_(False)")
+# Each reading of its weight in training moves what the next one gives.
+SPECTRAL = TUPLE.replace("nn.Linear(256, 2)", "nn.utils.parametrizations.spectral_norm(nn.Linear(256, 2))")
 # Takes what it needs out of the batch, as many losses around transformers do.
 POPPED = DICTIONARY.replace("model(**batch)", 'model(batch.pop("input_values"), batch.pop("labels"))')
 # Sequences to train on are of one length, those to test on of several.
@@ -106,6 +108,7 @@ OWN = {
     "ragged_file": (RAGGED, ("cpu-baseline+resident",)),
     "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
+    "spectral_file": (SPECTRAL, ("cpu-baseline",)),
     "popped_file": (POPPED, ("cpu-baseline",)),
     "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
     "judged_file": (JUDGED, ("cpu-baseline", TOGETHER)),
