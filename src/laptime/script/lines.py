@@ -74,17 +74,17 @@ def batch_size(o: Chosen, base: Base) -> int:
 
 
 def learning_rate(o: Chosen, base: Base) -> float:
-    """The learning rate at the baseline's batch."""
-    sgd = o["sgd_nesterov"]
+    """The learning rate at the baseline's batch, or the one that was given for the larger one."""
+    sgd, large = o["sgd_nesterov"], o["large_batch"]
+    if large is not None and large["max_lr"]:
+        return float(large["max_lr"])
     return base.learning_rate if sgd is None else float(sgd["lr"])
 
 
 def rate_lines(o: Chosen, base: Base) -> list[str]:
     """How the peak of the learning rate comes about; nothing where it is the constant."""
     lines, large, cycle = [], o["large_batch"], o["onecycle"] or o["linear_decay"]
-    if large is not None and large["max_lr"]:
-        lines.append(f"rate = {large['max_lr']}")
-    elif large is not None:
+    if large is not None and not large["max_lr"]:
         lines.append("# Square-root scaling, the rule for Adam: Malladi et al. 2022 (arXiv:2205.10287).")
         lines.append(f"rate = LEARNING_RATE * math.sqrt(data.batch_size / min({base.batch_size}, len(data)))")
     if cycle is not None and cycle["factor"] != 1:
@@ -129,7 +129,9 @@ def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:
         options = [f"{name}={value}" for name, value in base.sgd.items()]
         return called("optimizer = torch.optim.SGD", ["model.parameters()", f"lr={rate}", *options, *arguments])
     if base.own and not sgd and not decay:
-        factory = "workload.optimizer" if base.lightning else 'getattr(workload, "optimizer", torch.optim.Adam)'
+        factory = (
+            "workload.optimizer" if base.lightning else '(getattr(workload, "optimizer", None) or torch.optim.Adam)'
+        )
         made = f"optimizer = {factory}(list(model.parameters()), {rate})"
         if not arguments:
             return [made]

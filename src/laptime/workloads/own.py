@@ -104,7 +104,7 @@ def _line(user: Protocol) -> int | str:
 
 def has_evaluation(user: Protocol) -> bool:
     """Whether a workload says itself what it is judged by."""
-    return hasattr(user, "evaluate")
+    return getattr(user, "evaluate", None) is not None
 
 
 class Batches:
