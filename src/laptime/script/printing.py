@@ -143,7 +143,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "autocast": autocast,
         "loader": loader,
         "wrapped": bool(nets),
-        "steps_needed": o["ema"] is not None or bool(schedule),
+        "steps_needed": bool(schedule),
         "needs_size": not own and any(o[n] is not None for n in ("dead_taps", "products", "progressive_resizing")),
         "rate_lines": rates,
         "schedule_lines": schedule,

@@ -67,6 +67,17 @@ FROZEN = TUPLE.replace(
 FROZEN = FROZEN.replace("padding=1)", "padding=1).requires_grad_(False)")
 # Each reading of its weight in training moves what the next one gives.
 SPECTRAL = TUPLE.replace("nn.Linear(256, 2)", "nn.utils.parametrizations.spectral_norm(nn.Linear(256, 2))")
+# Keeps what it has computed, as for a plot; such a tensor can't be copied.
+KEEPING = TUPLE.replace("nn.Sequential(", "Keeping(").replace(
+    "\nclass",
+    "\nclass Keeping(nn.Sequential):\n    def forward(self, x):\n        self.seen = super().forward(x)\n"
+    "        return self.seen\n\nclass",
+    1,
+)
+# Pieces that are switched off, as by a configuration's defaults.
+OFF = TUPLE.replace(
+    "batch_size = 16", "batch_size = 16\n    optimizer = schedule = evaluate = clip_norm = collate_fn = None"
+)
 # Takes what it needs out of the batch, as many losses around transformers do.
 POPPED = DICTIONARY.replace("model(**batch)", 'model(batch.pop("input_values"), batch.pop("labels"))')
 # Sequences to train on are of one length, those to test on of several.
@@ -109,6 +120,8 @@ OWN = {
     "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
     "spectral_file": (SPECTRAL, ("cpu-baseline",)),
+    "keeping_file": (KEEPING, ("cpu-baseline+ema:every=1",)),
+    "off_file": (OFF, ("cpu-baseline",)),
     "popped_file": (POPPED, ("cpu-baseline",)),
     "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
     "judged_file": (JUDGED, ("cpu-baseline", TOGETHER)),
