@@ -38,7 +38,7 @@ VARIANTS = [
     "cpu-baseline",
     *(f"cpu-baseline+{SET.get(n, n)}" for n in CPU),
     TOGETHER,
-    "cpu-baseline+large-batch:size=16:schedule=linear+crop:mode=reflect:pixels=3+channels-last",
+    "cpu-baseline+large-batch:size=16:schedule=linear:max_lr=0.002+crop:mode=reflect:pixels=3+channels-last",
     f"cpu-baseline+{SELECTING}",
     f"cpu-baseline+{SELECTING}+resident+no-reads+channels-last+crop+progressive-resizing+onecycle",
     f"{TOGETHER}+decay+flip:mode=random+crop+linear-decay:factor=0.5+ema:every=1+label-smoothing+progressive-resizing",
