@@ -79,5 +79,5 @@ def test_the_next_epoch_s_order_is_made_once_and_before_it_begins(recipe, monkey
 @pytest.mark.parametrize("drawn", [permutation, throws, partial(shifts, pixels=2)])
 def test_each_seed_that_torch_takes_has_its_own_order_and_augmentations(drawn):
     """A time of day in microseconds is a usual seed."""
-    found = [drawn(50, seed, 1) for seed in (1_764_142_307_123_456, 2**64 - 1, -(2**63), 0)]
+    found = [drawn(50, seed, 1) for seed in (1_764_142_307_123_456, 2**64 - 1, -7, 0)]
     assert len({tuple(values.flatten().tolist()) for values in found}) == 4
