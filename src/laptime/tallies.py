@@ -5,6 +5,8 @@ They move with each step, in the warm-up too, and are no tensors that a net's st
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
@@ -31,3 +33,18 @@ def put_back_numbers(kept: Numbers) -> None:
             if hasattr(type(owner), name):
                 del owner.__dict__[name]
         owner.__dict__.update(numbers)
+
+
+@contextlib.contextmanager
+def untouched(owner: Any) -> Iterator[None]:
+    """Within it an object may get other attributes; behind it it has those of before.
+
+    For passes on shapes alone: a mean that a loss keeps of its scores would be a tensor without a value.
+    """
+    kept = dict(getattr(owner, "__dict__", {}))
+    try:
+        yield
+    finally:
+        for name in getattr(owner, "__dict__", {}).keys() - kept.keys():
+            del owner.__dict__[name]
+        getattr(owner, "__dict__", {}).update(kept)

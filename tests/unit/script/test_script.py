@@ -67,6 +67,18 @@ FROZEN = TUPLE.replace(
 FROZEN = FROZEN.replace("padding=1)", "padding=1).requires_grad_(False)")
 # Each reading of its weight in training moves what the next one gives.
 SPECTRAL = TUPLE.replace("nn.Linear(256, 2)", "nn.utils.parametrizations.spectral_norm(nn.Linear(256, 2))")
+# Buffers of one value seen in several places, which nothing can be put back into, and of a graph's edges.
+HELD = """
+class Held(nn.Sequential):
+    def __init__(self, *layers):
+        super().__init__(*layers)
+        self.register_buffer("scale", torch.ones(1, 2).expand(3, 2))
+        self.register_buffer("edges", torch.eye(2).to_sparse())
+
+    def forward(self, x):
+        return torch.sparse.mm(self.edges, (super().forward(x) * self.scale[0]).T).T
+"""
+HOLDING = TUPLE.replace("nn.Sequential(", "Held(").replace("\nclass", f"{HELD}\nclass", 1)
 # Keeps what it has computed, as for a plot; such a tensor can't be copied.
 KEEPING = TUPLE.replace("nn.Sequential(", "Keeping(").replace(
     "\nclass",
@@ -120,6 +132,7 @@ OWN = {
     "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
     "spectral_file": (SPECTRAL, ("cpu-baseline",)),
+    "holding_file": (HOLDING, ("cpu-baseline+ema:every=1",)),
     "keeping_file": (KEEPING, ("cpu-baseline+ema:every=1",)),
     "off_file": (OFF, ("cpu-baseline",)),
     "popped_file": (POPPED, ("cpu-baseline",)),
