@@ -6,6 +6,7 @@ They move with each step, in the warm-up too, and are no tensors that a net's st
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,14 +38,16 @@ def put_back_numbers(kept: Numbers) -> None:
 
 @contextlib.contextmanager
 def untouched(owner: Any) -> Iterator[None]:
-    """Within it an object may get other attributes; behind it it has those of before.
+    """Within it an object may get other attributes and more in its lists; behind it it has what it had before.
 
     For passes on shapes alone: a mean that a loss keeps of its scores would be a tensor without a value.
     """
-    kept = dict(getattr(owner, "__dict__", {}))
+    own = getattr(owner, "__dict__", {})
+    kept = dict(own)
+    own.update({name: copy.copy(value) for name, value in kept.items() if isinstance(value, list | dict | set)})
     try:
         yield
     finally:
-        for name in getattr(owner, "__dict__", {}).keys() - kept.keys():
-            del owner.__dict__[name]
-        getattr(owner, "__dict__", {}).update(kept)
+        for name in own.keys() - kept.keys():
+            del own[name]
+        own.update(kept)

@@ -53,11 +53,16 @@ def test_the_warm_up_leaves_no_trace_and_both_sides_are_compared_at_the_same_cou
     assert with_one.check.passed
 
 
-def test_a_mean_that_the_loss_keeps_has_a_value_behind_a_pass_on_shapes(file, tmp_path):
+_MEAN = "self.mean = 0.9 * self.mean + 0.1 * scores.detach().mean()\n        scores = scores - self.mean\n        "
+_LIST = "self.seen.append(scores.detach().mean())\n        scores = scores - torch.stack(self.seen).mean()\n        "
+
+
+@pytest.mark.parametrize("kept", [_MEAN, _LIST])
+def test_what_the_loss_keeps_has_values_behind_a_pass_on_shapes(kept, file, tmp_path):
     """Operations are counted on shapes alone before a run, and the sizes of maps found."""
-    mean = "self.mean = 0.9 * self.mean + 0.1 * scores.detach().mean()\n        scores = scores - self.mean\n        "
-    begun = ("    batch_size = 16\n", "    batch_size = 16\n    mean = torch.zeros(())\n")
-    data = inspect(write(file, TUPLE, begun, (_LOSS, mean + _LOSS)))
+    made = "    mean = torch.zeros(())\n\n    def __init__(self):\n        self.seen = []\n"
+    begun = ("    batch_size = 16\n", f"    batch_size = 16\n{made}")
+    data = inspect(write(file, TUPLE, begun, (_LOSS, kept + _LOSS)))
     few = {"batch_size": 16, "warmup_epochs": 0, "check": False, "profile": "none"}
     record = worker.run(RunSpec(workload=data.own.name, variant="cpu-baseline", data=data, **few), tmp_path)
     assert record.status == "done", record.error
