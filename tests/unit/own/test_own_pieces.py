@@ -127,11 +127,11 @@ def test_what_goes_beside_a_schedule(file, made, refused):
     [
         ((f"clip_norm = {NORM}", "clip_norm = -1"), r"clip_norm of .* is -1: give a number above 0"),
         ((f"clip_norm = {NORM}", "clip_norm = 'l2'"), r"clip_norm of .* is 'l2': give a number above 0"),
-        ((SCHEDULE, "return None"), r"schedule\(\) failed: AttributeError"),
+        ((SCHEDULE, "return None"), r"schedule\(\) of .* gave NoneType, which has no step\(\)"),
         ((SCHEDULE, "return whole / 0"), r"schedule\(\) failed: ZeroDivisionError.*line \d+: return whole / 0"),
         (
             (SCHEDULE, "return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)"),
-            r"schedule\(\) failed: TypeError: .*metrics",
+            r"gave ReduceLROnPlateau, whose step\(\) wants 'metrics'",
         ),
     ],
 )
