@@ -110,7 +110,7 @@ def inspect(name: str) -> DataSpec:
             file=digest_of(file),
             lightning=isinstance(data.workload, LightningWorkload),
             clip_norm=None if clip_norm(data.workload) is None else _number(data, "clip_norm", 1.0, float),
-            schedule=hasattr(data.workload, "schedule"),
+            schedule=getattr(data.workload, "schedule", None) is not None,
         ),
     )
 
@@ -197,8 +197,7 @@ def _digest(data: OwnData, batch: Tree, again: Tree) -> str:
 
 
 def _bytes(batch: Tree) -> bytes:
-    flat = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in tensors(batch)]
-    return b"".join(t.numpy().tobytes() for t in flat)
+    return b"".join(t.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for t in tensors(batch))
 
 
 def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
@@ -235,7 +234,7 @@ def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
         refused["graph"] = f"its {kind.__name__} may not start from zeros, so it can't be put back in place"
     if kind is not torch.optim.SGD and not takes(kind, "capturable"):
         refused["graph"] = f"a step of {kind.__name__} can't be captured"
-    if hasattr(data.workload, "optimizer"):
+    if maker is not None:
         refused["decay"] = "its own optimizer settles the decay"
     return refused
 
@@ -259,13 +258,14 @@ def _unfused(made: Optimizer) -> dict[str, str]:
 
 def _schedule(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[str, str]:
     """What goes with no schedule of the user's own over some steps, which is walked for a few; nothing without one."""
-    if not hasattr(data.workload, "schedule"):
+    schedule: Any = getattr(data.workload, "schedule", None)
+    if schedule is None:
         return {}
     optimizer = probe_optimizer(data.workload, list(model.parameters()), rate)
     fixed = _beside_the_rate(optimizer)
-    with told_with_line("schedule()", data.file, data.workload.schedule):
-        made: Any = data.workload.schedule(optimizer, steps, 1)
-        check_stepped(made, "schedule", f"{data.file.name}{place_in(data.file, (), (data.workload.schedule,))}")
+    with told_with_line("schedule()", data.file, schedule):
+        made: Any = schedule(optimizer, steps, 1)
+        check_stepped(made, "schedule", f"{data.file.name}{place_in(data.file, (), (schedule,))}")
         for _ in range(min(_STEPS, steps)):
             optimizer.step()
             made.step()

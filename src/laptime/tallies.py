@@ -6,6 +6,9 @@ is trained, where a loss unfreezes layers after some steps.
 
 from __future__ import annotations
 
+import contextlib
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
@@ -39,3 +42,20 @@ def put_back_numbers(kept: Numbers) -> None:
             if hasattr(type(owner), name):
                 del owner.__dict__[name]
         owner.__dict__.update(numbers)
+
+
+@contextlib.contextmanager
+def untouched(owner: Any) -> Iterator[None]:
+    """Within it an object may get other attributes and more in its lists; behind it it has what it had before.
+
+    For passes on shapes alone: a mean that a loss keeps of its scores would be a tensor without a value.
+    """
+    own = getattr(owner, "__dict__", {})
+    kept = dict(own)
+    own.update({name: copy.copy(value) for name, value in kept.items() if isinstance(value, list | dict | set)})
+    try:
+        yield
+    finally:
+        for name in own.keys() - kept.keys():
+            del own[name]
+        own.update(kept)

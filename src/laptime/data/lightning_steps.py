@@ -26,6 +26,7 @@ class Steps(nn.Module):
         self.metrics = [(name, found) for name, found in module.named_modules() if is_metric(found)]
         for _, metric in self.metrics:
             metric.distributed_available_fn = _alone
+        self.filled = [metric for _, metric in self.metrics]
         module.log = self.note  # log_dict() calls it too; without a Trainer Lightning's own only warns
 
     def to(self, *args: Any, **kwargs: Any) -> Steps:
@@ -52,13 +53,14 @@ class Steps(nn.Module):
         """Takes a step and returns its loss; None where it gives none.
 
         Metrics begin anew with each step: what they then hold is that of the batch, and lists in them do not grow.
+        Which ones have been filled is kept here: a metric's own count may be put back beside the values that it holds.
         """
         self.said.clear()
-        for _, metric in self.metrics:
-            if metric.update_called:
-                metric.reset()
+        for metric in self.filled:
+            metric.reset()
         step = getattr(self.module, name)
         given = step(batch, 0) if self.indexed[name] else step(batch)
+        self.filled = [metric for _, metric in self.metrics if metric.update_called]
         if isinstance(given, dict):
             given = given.get("loss")
         return given if _scalar(given) else None

@@ -71,7 +71,7 @@ def flip(recipe: Recipe, options: Options) -> Recipe:
 
 def throws(count: int, seed: int, epoch: int) -> Tensor:
     """A coin for each sample [count], made on the CPU from seed and epoch alone."""
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 10_007 + _COIN_SEED)
+    generator = torch.Generator().manual_seed(((seed * 1_000_003 + epoch) * 10_007 + _COIN_SEED) % 2**64)
     return torch.randint(0, 2, (count,), generator=generator).bool()
 
 
@@ -102,7 +102,7 @@ def shifts(count: int, seed: int, epoch: int, pixels: int) -> Tensor:
     Returns:
         From 0 to twice the pixels of the padding, int64; an image whose window begins at `pixels` stays as it is.
     """
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 10_007 + _SHIFT_SEED)
+    generator = torch.Generator().manual_seed(((seed * 1_000_003 + epoch) * 10_007 + _SHIFT_SEED) % 2**64)
     return torch.randint(0, 2 * pixels + 1, (count, 2), generator=generator)
 
 

@@ -58,9 +58,13 @@ class Average:
 
 
 def _shared(one: nn.Module, other: nn.Module, floating: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """The tensors that both have, by name and shape: a net may make or enlarge a mask when it is called."""
+    """The tensors that both have, by name and shape: a net may make or enlarge a mask when it is called.
+
+    Sparse ones are not averaged: a graph's edges don't move.
+    """
     there = dict(other.named_parameters()) | dict(other.named_buffers())
-    own = [(n, t) for n, t in (*one.named_parameters(), *one.named_buffers()) if t.is_floating_point() == floating]
+    both = (*one.named_parameters(), *one.named_buffers())
+    own = [(n, t) for n, t in both if (t.is_floating_point() and t.layout == torch.strided) == floating]
     pairs = [(t.detach(), there[n].detach()) for n, t in own if n in there and there[n].shape == t.shape]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 

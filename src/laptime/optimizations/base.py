@@ -257,7 +257,7 @@ def permutation(count: int, seed: int, epoch: int) -> Tensor:
     Returns:
         Indices [count], int64.
     """
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**64)
     return torch.randperm(count, generator=generator)
 
 

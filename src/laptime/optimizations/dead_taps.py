@@ -62,11 +62,14 @@ class Crop(nn.Module):
 
 
 def crops(model: nn.Module) -> dict[str, tuple[nn.Parameter, Crop]]:
-    """Name to weight and crop of each module whose kernel was cropped, whatever computes it now."""
+    """Name to weight and crop of each module whose kernel was cropped, whatever computes it now.
+
+    Nothing of any other module is read: a weight may be computed by reading it, and spectral_norm's moves as it is.
+    """
     found = {}
     for name, module in model.named_modules():
-        cut, weight = getattr(module, "crop", None), getattr(module, "weight", None)
-        if isinstance(cut, Crop) and isinstance(weight, nn.Parameter):
+        cut = dict(module.named_children()).get("crop")
+        if isinstance(cut, Crop) and isinstance(weight := module.weight, nn.Parameter):
             found[name] = (weight, cut)
     return found
 

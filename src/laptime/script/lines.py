@@ -8,6 +8,9 @@ from typing import Any
 
 from laptime.catalogue import LARGE_BATCHES, LINEAR_WARMUP
 
+# Of what stands in a function, behind four blanks.
+_WIDTH = 116
+
 Chosen = dict[str, dict[str, Any] | None]
 """Every optimization of the catalogue with underscores: its options, None where the variant does not have it."""
 
@@ -49,6 +52,19 @@ class Base:
     sgd: Mapping[str, float] = field(default_factory=dict)
 
 
+def listed(before: str, names: list[str]) -> list[str]:
+    """A list in a function: on one line, or where that is too long with a line for each name."""
+    whole = f"{before}[{', '.join(names)}]"
+    return [whole] if len(whole) <= _WIDTH else [f"{before}[", *(f"    {name}," for name in names), "]"]
+
+
+def called(function: str, arguments: list[str]) -> list[str]:
+    """A call in a function: on one line, or where that is too long with the arguments on a line of their own."""
+    inside = ", ".join(arguments)
+    whole = f"{function}({inside})"
+    return [whole] if len(whole) <= _WIDTH else [f"{function}(", f"    {inside}", ")"]
+
+
 def batch_size(o: Chosen, base: Base) -> int:
     """The batch of the variant."""
     large = o["large_batch"]
@@ -58,17 +74,17 @@ def batch_size(o: Chosen, base: Base) -> int:
 
 
 def learning_rate(o: Chosen, base: Base) -> float:
-    """The learning rate at the baseline's batch."""
-    sgd = o["sgd_nesterov"]
+    """The learning rate at the baseline's batch, or the one that was given for the larger one."""
+    sgd, large = o["sgd_nesterov"], o["large_batch"]
+    if large is not None and large["max_lr"]:
+        return float(large["max_lr"])
     return base.learning_rate if sgd is None else float(sgd["lr"])
 
 
 def rate_lines(o: Chosen, base: Base) -> list[str]:
     """How the peak of the learning rate comes about; nothing where it is the constant."""
     lines, large, cycle = [], o["large_batch"], o["onecycle"] or o["linear_decay"]
-    if large is not None and large["max_lr"]:
-        lines.append(f"rate = {large['max_lr']}")
-    elif large is not None:
+    if large is not None and not large["max_lr"]:
         lines.append("# Square-root scaling, the rule for Adam: Malladi et al. 2022 (arXiv:2205.10287).")
         lines.append(f"rate = LEARNING_RATE * math.sqrt(data.batch_size / min({base.batch_size}, len(data)))")
     if cycle is not None and cycle["factor"] != 1:
@@ -111,9 +127,11 @@ def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:
     arguments = [f"{name}=True" for name, wanted in kernel.items() if wanted]
     if base.sgd:
         options = [f"{name}={value}" for name, value in base.sgd.items()]
-        return [f"optimizer = torch.optim.SGD({', '.join(['model.parameters()', f'lr={rate}', *options, *arguments])})"]
+        return called("optimizer = torch.optim.SGD", ["model.parameters()", f"lr={rate}", *options, *arguments])
     if base.own and not sgd and not decay:
-        factory = "workload.optimizer" if base.lightning else 'getattr(workload, "optimizer", torch.optim.Adam)'
+        factory = (
+            "workload.optimizer" if base.lightning else '(getattr(workload, "optimizer", None) or torch.optim.Adam)'
+        )
         made = f"optimizer = {factory}(list(model.parameters()), {rate})"
         if not arguments:
             return [made]
@@ -123,7 +141,7 @@ def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:
     rest += [f"momentum={sgd['momentum']}", "nesterov=True"] if sgd else []
     kind = "SGD" if sgd else "AdamW" if decay else "Adam"
     parameters = "matrices_and_vectors(model)" if decay and not decay["norms"] else "model.parameters()"
-    return [*before, f"optimizer = torch.optim.{kind}({', '.join([parameters, f'lr={rate}', *arguments, *rest])})"]
+    return [*before, *called(f"optimizer = torch.optim.{kind}", [parameters, f"lr={rate}", *arguments, *rest])]
 
 
 def process_lines(o: Chosen) -> list[str]:
@@ -155,8 +173,8 @@ def model_lines(o: Chosen, timed: bool, own: bool) -> list[str]:
     if o["dead_taps"] is not None or o["products"] is not None:
         seen = "next(data.in_order(2))" if own else "[data.image_size]"
         if resizing is not None:
-            grown = f"sides(data.image_size, given.epochs, {', '.join(str(v) for v in resizing.values())})"
-            seen = f"list(dict.fromkeys((data.image_size, *{grown})))"
+            lines.append(f"grown = sides(data.image_size, given.epochs, {', '.join(map(str, resizing.values()))})")
+            seen = "list(dict.fromkeys((data.image_size, *grown)))"
         lines.append(f"sizes = map_sizes(model, {seen})")
     if o["dead_taps"] is not None:
         lines.append("crop_dead_taps(model, sizes)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,7 +143,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "autocast": autocast,
         "loader": loader,
         "wrapped": bool(nets),
-        "steps_needed": o["ema"] is not None or bool(schedule),
+        "steps_needed": bool(schedule),
         "needs_size": not own and any(o[n] is not None for n in ("dead_taps", "products", "progressive_resizing")),
         "rate_lines": rates,
         "schedule_lines": schedule,
@@ -185,16 +186,24 @@ def _header(subject: _Subject) -> dict[str, Any]:
         else f"The loop of the tutorials: single items, fp32, {baseline}"
     )
     ranks = any(o.name in ("ddp", "flat-reduce") for o in variant.optimizations)
-    usage = ("torchrun --standalone --nproc-per-node=2" if ranks else "python") + " THIS_FILE.py"
-    usage += "" if own else " --data FOLDER   (one that `laptime data fetch` has written and named)"
+    start = ("torchrun --standalone --nproc-per-node=2" if ranks else "python") + " THIS_FILE.py"
+    folder = "(FOLDER: one that `laptime data fetch` has written and named)"
     return {
-        "title": "\n".join(
-            textwrap.wrap(f"{named}: {variant.name} as a plain PyTorch script, printed by laptime.", _WIDTH)
-        ),
+        "title": _titled(f"{named}: {variant.name} as a plain PyTorch script, printed by laptime."),
         "intro": intro,
         "changes": ["", *changes] if changes else [],
-        "usage": usage,
+        "usage": [start] if own else [f"{start} --data FOLDER", folder],
     }
+
+
+def _titled(text: str) -> str:
+    """A title in lines, which end at blanks or behind the `+` of a variant's name; quotes stand before the first."""
+    lines, width = [""], _WIDTH - len('"""')
+    for word in re.split(r"(?<=[ +])", text):
+        if len(lines[-1]) + len(word.rstrip()) > width:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _commented(fit: lines.Fit | None) -> list[str]:
@@ -235,13 +244,14 @@ def _autocast(o: lines.Chosen, device: str) -> str:
     return f'torch.autocast("{device}", torch.{precision})' if precision else ""
 
 
-def _named_layers(o: lines.Chosen) -> str:
-    """The condition that leaves out layers that are not named in products' option."""
+def _named_layers(o: lines.Chosen) -> list[str]:
+    """The lines that say which layers products' option names; none where it names none."""
     layers = o["products"]["layers"] if o["products"] else "all"
     if layers in ("probe", "all"):
-        return ""
-    names = [] if layers == "none" else layers.split("/")
-    return f" or name not in {names!r}"
+        return []
+    if layers == "none":
+        return ["named: list[str] = []"]
+    return lines.listed("named = ", [f'"{name}"' for name in layers.split("/")])
 
 
 def _evaluation_batch(o: lines.Chosen, base: lines.Base) -> int:

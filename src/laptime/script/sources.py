@@ -58,7 +58,7 @@ _IMPORTS = (
     ("import csv", "csv"),
     ("import ctypes", "ctypes"),
     ("import gc", "gc"),
-    ("import importlib", "importlib"),
+    ("import importlib.util", "importlib"),
     ("import inspect", "inspect"),
     ("import io", "io"),
     ("import json", "json"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,8 @@ from laptime.data.own import OwnData
 from laptime.errors import RunError, UsageError
 from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
-from laptime.tallies import numbers_of, put_back_numbers
+from laptime.tallies import numbers_of, put_back_numbers, untouched
+from laptime.trees import mapped, tensors
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch, Output
 
@@ -41,6 +43,7 @@ class OwnWorkload:
         self.numbers = numbers_of(self.user)
         if not isinstance(model, nn.Module):
             raise RunError(f"model() of {self.file.name} gave {type(model).__name__}: return a torch.nn.Module.")
+        spread(model)
         return model
 
     def restart(self) -> None:
@@ -49,7 +52,8 @@ class OwnWorkload:
 
     def forward(self, model: nn.Module, batch: Batch) -> Output:
         """See `Workload.forward`."""
-        loss, accuracy = answered(self.user, model, batch, self.file)
+        with untouched(self.user) if _shapes_alone(batch) else nullcontext():
+            loss, accuracy = answered(self.user, model, batch, self.file)
         correct = None if accuracy is None else accuracy.detach().double() * len(batch)
         return Output(loss, correct, len(batch))
 
@@ -65,13 +69,28 @@ class OwnWorkload:
         """See `Workload.steady`; what a user's net chooses is not known here."""
 
 
+def spread(model: nn.Module) -> None:
+    """Gives buffers memory of their own where expand() shows a value in several places: none can be put back there."""
+    for module in model.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            sizes = buffer.shape if buffer.layout == torch.strided else ()
+            if any(size > 1 and buffer.stride(axis) == 0 for axis, size in enumerate(sizes)):
+                setattr(module, name, buffer.contiguous())
+
+
+def _shapes_alone(batch: Batch) -> bool:
+    return any(tensor.is_meta for tensor in tensors(batch.inputs))
+
+
 def answered(user: Protocol, model: nn.Module, batch: Batch, file: Path) -> tuple[Tensor, Tensor | None]:
     """What the user's loss gives: the loss, and the accuracy where there is one.
+
+    The loss may take parts out of its batch (`batch.pop("labels")`): its containers are copies, its tensors are not.
 
     Raises:
         RunError: it gives something else than a scalar with one more scalar or none behind it.
     """
-    given: Any = user.loss(model, batch.inputs)
+    given: Any = user.loss(model, mapped(batch.inputs, lambda tensor: tensor))
     pair = given if isinstance(given, tuple) else (given, None)
     wrong = len(pair) != 2 or not _scalar(pair[0]) or not (pair[1] is None or _scalar(pair[1]))
     if wrong:
@@ -101,7 +120,7 @@ def _line(user: Protocol) -> int | str:
 
 def has_evaluation(user: Protocol) -> bool:
     """Whether a workload says itself what it is judged by."""
-    return hasattr(user, "evaluate")
+    return getattr(user, "evaluate", None) is not None
 
 
 class Batches:

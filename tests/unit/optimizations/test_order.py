@@ -2,13 +2,14 @@
 
 import importlib
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laptime.optimizations.augment import Augmented, flip
+from laptime.optimizations.augment import Augmented, flip, shifts, throws
 from laptime.optimizations.base import batches, permutation
 from laptime.optimizations.data import ItemLoader
 from laptime.optimizations.layout import channels_last
@@ -73,3 +74,10 @@ def test_the_next_epoch_s_order_is_made_once_and_before_it_begins(recipe, monkey
     assert made == [0, 1]
     next(iter(loader.epoch(1)))
     assert made == [0, 1]
+
+
+@pytest.mark.parametrize("drawn", [permutation, throws, partial(shifts, pixels=2)])
+def test_each_seed_that_torch_takes_has_its_own_order_and_augmentations(drawn):
+    """A time of day in microseconds is a usual seed."""
+    found = [drawn(50, seed, 1) for seed in (1_764_142_307_123_456, 2**64 - 1, -7, 0)]
+    assert len({tuple(values.flatten().tolist()) for values in found}) == 4

@@ -95,14 +95,25 @@ def test_its_printed_script_imports_it_alike(tmp_path, capsys):
     file = package(tmp_path, "mine_printed")
     file.with_name("mine_script_beside.py").write_text("")
     name = write(file, "import mine_script_beside\nfrom .sizes import WIDTH\n" + TUPLE, _WIDTH)
+    assert "as by `python -m mine_printed.train`" in run_printed(name, tmp_path)
+    assert "accuracy" in capsys.readouterr().out
+
+
+def test_its_printed_script_imports_the_file_where_a_package_of_its_name_lies_beside_it(tmp_path, capsys):
+    file = package(tmp_path, "mine_folder").parent.with_suffix(".py")
+    run_printed(write(file, TUPLE), tmp_path)
+    assert "accuracy" in capsys.readouterr().out
+
+
+def run_printed(name, folder):
+    """Runs the baseline's script as in a process that has imported nothing of the user's; returns its text."""
     data = inspect(name)
     text = print_script(resolve("cpu-baseline", tuple(data.own.refused)), data.own.name, data=data)
-    assert "as by `python -m mine_printed.train`" in text
-    script = tmp_path / "printed.py"
+    script = folder / "printed.py"
     script.write_text(text)
-    for known in [n for n in sys.modules if n.startswith(("mine_printed", "mine_script_beside"))]:
+    for known in [n for n in sys.modules if n.startswith("mine")]:
         del sys.modules[known]
-    sys.path[:] = [p for p in sys.path if not p.startswith(str(tmp_path))]
+    sys.path[:] = [p for p in sys.path if not p.startswith(str(folder))]
     sys.argv[:] = ["printed.py"]
     runpy.run_path(str(script), run_name="__main__")
-    assert "accuracy" in capsys.readouterr().out
+    return text

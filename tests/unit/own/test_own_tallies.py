@@ -66,6 +66,22 @@ def test_a_resumed_run_goes_on_counting(file, tmp_path, changes):
     assert figures(resumed) == figures(whole)
 
 
+_MEAN = "self.mean = 0.9 * self.mean + 0.1 * scores.detach().mean()\n        scores = scores - self.mean\n        "
+_LIST = "self.seen.append(scores.detach().mean())\n        scores = scores - torch.stack(self.seen).mean()\n        "
+
+
+@pytest.mark.parametrize("kept", [_MEAN, _LIST])
+def test_what_the_loss_keeps_has_values_behind_a_pass_on_shapes(kept, file, tmp_path):
+    """Operations are counted on shapes alone before a run, and the sizes of maps found."""
+    made = "    mean = torch.zeros(())\n\n    def __init__(self):\n        self.seen = []\n"
+    begun = ("    batch_size = 16\n", f"    batch_size = 16\n{made}")
+    data = inspect(write(file, TUPLE, begun, (_LOSS, kept + _LOSS)))
+    few = {"batch_size": 16, "warmup_epochs": 0, "check": False, "profile": "none"}
+    record = worker.run(RunSpec(workload=data.own.name, variant="cpu-baseline", data=data, **few), tmp_path)
+    assert record.status == "done", record.error
+    assert record.flops_per_sample
+
+
 def test_a_number_that_hides_its_classes_goes_again():
     class Counter:
         steps = 0

@@ -38,7 +38,7 @@ VARIANTS = [
     "cpu-baseline",
     *(f"cpu-baseline+{SET.get(n, n)}" for n in CPU),
     TOGETHER,
-    "cpu-baseline+large-batch:size=16:schedule=linear+crop:mode=reflect:pixels=3+channels-last",
+    "cpu-baseline+large-batch:size=16:schedule=linear:max_lr=0.002+crop:mode=reflect:pixels=3+channels-last",
     f"cpu-baseline+{SELECTING}",
     f"cpu-baseline+{SELECTING}+resident+no-reads+channels-last+crop+progressive-resizing+onecycle",
     f"{TOGETHER}+decay+flip:mode=random+crop+linear-decay:factor=0.5+ema:every=1+label-smoothing+progressive-resizing",
@@ -65,6 +65,33 @@ FROZEN = TUPLE.replace(
     "nn.Sequential(nn.AvgPool2d(4), nn.Conv2d(3, 4, 3, padding=1), nn.Flatten(), nn.Linear(16, 2))",
 )
 FROZEN = FROZEN.replace("padding=1)", "padding=1).requires_grad_(False)")
+# Each reading of its weight in training moves what the next one gives.
+SPECTRAL = TUPLE.replace("nn.Linear(256, 2)", "nn.utils.parametrizations.spectral_norm(nn.Linear(256, 2))")
+# Buffers of one value seen in several places, which nothing can be put back into, and of a graph's edges.
+HELD = """
+class Held(nn.Sequential):
+    def __init__(self, *layers):
+        super().__init__(*layers)
+        self.register_buffer("scale", torch.ones(1, 2).expand(3, 2))
+        self.register_buffer("edges", torch.eye(2).to_sparse())
+
+    def forward(self, x):
+        return torch.sparse.mm(self.edges, (super().forward(x) * self.scale[0]).T).T
+"""
+HOLDING = TUPLE.replace("nn.Sequential(", "Held(").replace("\nclass", f"{HELD}\nclass", 1)
+# Keeps what it has computed, as for a plot; such a tensor can't be copied.
+KEEPING = TUPLE.replace("nn.Sequential(", "Keeping(").replace(
+    "\nclass",
+    "\nclass Keeping(nn.Sequential):\n    def forward(self, x):\n        self.seen = super().forward(x)\n"
+    "        return self.seen\n\nclass",
+    1,
+)
+# Pieces that are switched off, as by a configuration's defaults.
+OFF = TUPLE.replace(
+    "batch_size = 16", "batch_size = 16\n    optimizer = schedule = evaluate = clip_norm = collate_fn = None"
+)
+# Takes what it needs out of the batch, as many losses around transformers do.
+POPPED = DICTIONARY.replace("model(**batch)", 'model(batch.pop("input_values"), batch.pop("labels"))')
 # Sequences to train on are of one length, those to test on of several.
 RAGGED = """
 import torch
@@ -104,6 +131,11 @@ OWN = {
     "ragged_file": (RAGGED, ("cpu-baseline+resident",)),
     "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
+    "spectral_file": (SPECTRAL, ("cpu-baseline",)),
+    "holding_file": (HOLDING, ("cpu-baseline+ema:every=1",)),
+    "keeping_file": (KEEPING, ("cpu-baseline+ema:every=1",)),
+    "off_file": (OFF, ("cpu-baseline",)),
+    "popped_file": (POPPED, ("cpu-baseline",)),
     "unjudged_file": (UNJUDGED, ("cpu-baseline",)),
     "judged_file": (JUDGED, ("cpu-baseline", TOGETHER)),
     "error_file": (
@@ -152,11 +184,13 @@ def test_what_is_printed_is_tidy(tmp_path):
     names = ["cpu-optimized", "cuda-optimized", "cuda-baseline+graph+fp16+pinned", "cpu-baseline+flip+ema+decay"]
     names += [f"cpu-baseline+{SELECTING}+{more}" for more in ("bf16+compile", "ddp", "flat-reduce+crop+no-reads")]
     names += [f"cuda-baseline+{SELECTING}+fp16", "cpu-baseline+compile:layout=channels-last"]
+    names += ["cpu-baseline+decay+sgd-nesterov:momentum=0.8+fused-optimizer+dead-taps+progressive-resizing"]
+    names += [f"cpu-baseline+products:layers={'/'.join(f'layer{n}.{m}.conv1' for n in '1234' for m in '01')}"]
     for workload in ("cifar", "eurosat"):
         for name in PRINTED:
             (tmp_path / f"{workload}_{name}.py").write_text(printed_with(name, workload), encoding="utf-8")
-        for name in names:
-            (tmp_path / f"{workload}_{name}.py").write_text(print_script(resolve(name), workload), encoding="utf-8")
+        for number, name in enumerate(names):
+            (tmp_path / f"{workload}_{number}.py").write_text(print_script(resolve(name), workload), encoding="utf-8")
     for text in (TUPLE, DICTIONARY, PIECES, JUDGED):
         data = inspect(write(tmp_path / "own_tidy.py", text))
         sys.modules.pop("own_tidy")
@@ -171,7 +205,7 @@ def test_what_is_printed_is_tidy(tmp_path):
             (tmp_path / f"own_{name}.py").write_text(print_script(resolve(name), "own", data), encoding="utf-8")
     (tmp_path / "own_tidy.py").unlink()
     ruff = [str(Path(sys.executable).parent / "ruff")]
-    lint = ["check", "--isolated", "--select", "E9,F,I", "--line-length", "120", "--target-version", "py311"]
+    lint = ["check", "--isolated", "--select", "E,F,I", "--line-length", "120", "--target-version", "py311"]
     done = subprocess.run([*ruff, *lint, str(tmp_path)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     form = ["format", "--isolated", "--line-length", "120", "--diff"]
