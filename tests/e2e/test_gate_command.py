@@ -153,7 +153,7 @@ def test_a_base_that_does_not_build(project):
         (("--max-slowdown", "much"), ("much", "10%")),
         (("--max-slowdown", "300%"), ("300", "10%")),
         (("--max-pairs", "3"), ("--max-pairs 3",)),
-        (("--limit-train", "0"), ("limit_train", "0")),
+        (("--limit-train", "0"), ("--limit-train", "0")),
         (("--base", "main", "--base-dir", ".", "--head-dir", "."), ("exclude",)),
     ],
 )

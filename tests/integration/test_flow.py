@@ -29,7 +29,7 @@ def test_prefect_s_server_can_be_imported(tmp_path: Path) -> None:
         ("--device", "abacus", "device"),
         ("--launcher", "catapult", "launcher"),
         ("--timeout", "0", "timeout"),
-        ("--verify-most", "many", "verify_most"),
+        ("--verify-most", "many", "--verify-most"),
     ],
 )
 def test_the_main_job_refuses_nonsense_in_one_sentence(tmp_path: Path, option: str, value: str, expected: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from laptime.compare.statistics import median
@@ -40,7 +41,7 @@ def mean_shares(found: Sequence[Breakdown]) -> dict[str, float]:
     for breakdown in found:
         for name, value in breakdown.mean_ms.items():
             totals[name] = totals.get(name, 0.0) + max(value, 0.0) * breakdown.steps
-    whole = sum(totals.values())
+    whole = math.fsum(totals.values())  # alike in every Python: since 3.12 its sum() rounds otherwise
     return {n: totals[n] / whole for n in ordered(totals)} if whole > 0 else {}
 
 
