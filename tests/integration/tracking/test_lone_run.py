@@ -153,7 +153,7 @@ def test_what_is_broken_off_is_marked_and_goes_on(home: Home, tmp_path: Path) ->
     assert len(home.runs()) == 1, "nothing speaks to the store while it trains"
     done = home.laptime(*home.run(*kept, "--out", str(tmp_path / "third")))
     assert done.returncode == 0, done.stderr
-    assert "1 runs in sqlite:" in done.stderr
+    assert "1 run in sqlite:" in done.stderr
     newest, *others = home.runs()
     assert newest.info.status == "FINISHED"
     assert [run.info.status for run in others] == ["KILLED", "KILLED"]
