@@ -80,7 +80,7 @@ def test_a_process_that_leaves_no_record_and_one_that_says_much_are_told_in_few_
 
 
 def test_a_record_of_another_hand_is_told_what_to_be_like(tmp_path: Path):
-    with pytest.raises(SideError, match=r"has schema 'None'.*: let it write what docs/record\.md asks for"):
+    with pytest.raises(SideError, match=r"names no schema, .*: let it write what docs/record\.md asks for"):
         trained(tmp_path, "import os; open(os.environ['LAPTIME_RECORD'], 'w').write('{}')")
 
 
