@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from laptime.records.breakdown import LayoutRecord, PassRecord, PrecisionRecord, UpdateRecord
-from laptime.records.trace import CollectiveRow, CopyRow, KernelStats, OperatorRow, SyncRow, UnusedGraph
+from laptime.records.trace import (
+    Allocations,
+    CollectiveRow,
+    CompilerUse,
+    CopyRow,
+    KernelStats,
+    OperatorRow,
+    SyncRow,
+    UnusedGraph,
+)
 from laptime.spec import OptimizationSpec
 
 
@@ -53,6 +62,8 @@ class Signals:
         trained: forward and backward of training at two batch sizes, timed by themselves.
         devices: how many worked in the trace's one process.
         trace_steps: how many steps the trace's means rest on; `left_out_ms`: one more that is none of their kind.
+        compiler: how often torch.compile's compiler ran in the trace's steps.
+        allocations: calls to a GPU's driver for memory.
         unused_graph: operators that autograd recorded for a backward which never came.
         rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
         rank_own_ms: by rank, what it takes less its waiting for others in the exchange, all parts of a step.
@@ -131,6 +142,8 @@ class Signals:
     elementwise_ms: float | None = None
     optimizer_calls: float | None = None
     unused_graph: UnusedGraph | None = None
+    compiler: CompilerUse | None = None
+    allocations: Allocations | None = None
     rank_compute_ms: tuple[float, ...] | None = None
     rank_own_ms: tuple[float, ...] | None = None
     bf16_gain: float | None = None

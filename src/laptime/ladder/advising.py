@@ -206,9 +206,12 @@ def with_measured(advice: Advice, measured: Mapping[str, Measured]) -> Advice:
     """Advice with what became of its findings, by their id, ranked anew; its headline, which is older, says so too."""
     findings = [f.model_copy(update={"measured": measured[f.id]}) if f.id in measured else f for f in advice.findings]
     findings.sort(key=worth, reverse=True)
-    gains = [m.gain for m in measured.values() if m.gain is not None]
-    found = f" Verified: {sum(g > 0 for g in gains)} of {len(gains)} remedies that were run made it faster."
-    return advice.model_copy(update={"findings": tuple(findings), "verdict": advice.verdict + (found if gains else "")})
+    ran = [m for m in measured.values() if m.gain is not None]
+    faster = [m for m in ran if m.gain is not None and m.gain > 0]
+    doubtful = sum(m.gain_low is not None and m.gain_low <= 0 for m in faster)
+    found = f" Verified: {len(faster)} of {len(ran)} remedies that were run made it faster"
+    found += f", {doubtful} of them by less than the noise." if doubtful else "."
+    return advice.model_copy(update={"findings": tuple(findings), "verdict": advice.verdict + (found if ran else "")})
 
 
 def merged(ladder_id: str, advice: Mapping[str, Advice], going_on: tuple[str, set[str]]) -> Advice:

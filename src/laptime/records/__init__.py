@@ -28,7 +28,9 @@ from laptime.records.run import (
 )
 from laptime.records.trace import (
     CATEGORIES,
+    Allocations,
     CollectiveRow,
+    CompilerUse,
     CopyRow,
     KernelStats,
     OperatorRow,
@@ -43,11 +45,13 @@ __all__ = [
     "TRIALS",
     "VERIFY",
     "Advice",
+    "Allocations",
     "Breakdown",
     "Ceilings",
     "CheckRecord",
     "CollectiveRow",
     "CompileRecord",
+    "CompilerUse",
     "CopyRow",
     "Dropped",
     "EpochRecord",

@@ -159,6 +159,39 @@ class UnusedGraph(Readable):
     sources: tuple[str, ...] = ()
 
 
+class CompilerUse(Readable):
+    """How often torch.compile's compiler ran in recorded steps.
+
+    Attributes:
+        steps: those in which it ran; 0 where steps only ran what it had made before.
+        of: recorded steps.
+        first: whether the first of them is among those.
+        ms: what it took in one of them, a mean.
+        counted: whether they are in the summary's numbers, since there are no others.
+    """
+
+    steps: int = 0
+    of: int = 0
+    first: bool = False
+    ms: float = 0.0
+    counted: bool = False
+
+
+class Allocations(Readable):
+    """Calls that ask a GPU's driver for memory or give it back, which torch's cache of memory is there to spare.
+
+    Attributes:
+        steps: how many of the recorded steps have such; 0 where none has.
+        calls: in a step; `frees`: those of them that give it back, which wait for the device.
+        ms: host time in them, in a step.
+    """
+
+    steps: int = 0
+    calls: float = 0.0
+    frees: float = 0.0
+    ms: float = 0.0
+
+
 class TraceSummary(Readable):
     """A trace in numbers.
 
@@ -184,6 +217,8 @@ class TraceSummary(Readable):
         optimizer_calls: operators or kernels that it took in a step.
         gc_ms: Python's garbage collector; None where not recorded.
         unused_graph: None where the trace has no numbers of autograd's nodes, or no backward, and of older summaries.
+        compiler: None where nothing in the trace is compiled, and of older summaries.
+        allocations: None on a CPU and of older summaries.
         left_out_ms: a recorded step that is in none of the numbers, since it took several times as long as any other.
         devices: how many worked in the trace; the numbers are of the one with most kernels. 0 on a CPU, and of older
             summaries.
@@ -218,6 +253,8 @@ class TraceSummary(Readable):
     optimizer_calls: float | None = None
     gc_ms: float | None = None
     unused_graph: UnusedGraph | None = None
+    compiler: CompilerUse | None = None
+    allocations: Allocations | None = None
     left_out_ms: float | None = None
     devices: int = 0
     rank: int | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal, cast
 
-from laptime.records import CopyRow, KernelStats
+from laptime.records import Allocations, CopyRow, KernelStats
 from laptime.trace.attribution import waiting_for_data
 from laptime.trace.collectives import is_collective
 from laptime.trace.events import COPY, KERNEL, WAY, Event
@@ -25,6 +25,10 @@ _GRAPH = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 # cuDNN's and TensorRT's names for kernels that only bring memory into another order.
 _LAYOUT = re.compile(r"nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|transposekernel|tensortransform", re.IGNORECASE)
 
+# Calls for memory: cudaMalloc and cudaFree, or the driver's where torch's segments may grow.
+_TAKES = frozenset(["cudaMalloc", "hipMalloc", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemAddressReserve"])
+_GIVES = frozenset(["cudaFree", "hipFree", "cuMemRelease", "cuMemUnmap", "cuMemAddressFree"])
+
 CopyKey = tuple[str, bool | None]
 
 
@@ -37,6 +41,28 @@ class Copies:
     us: float = 0.0
     fresh: int = 0
     sources: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Asked:
+    """Calls to the driver for memory, added up."""
+
+    steps: int = 0
+    takes: int = 0
+    gives: int = 0
+    us: float = 0.0
+
+    def add(self, step: Step) -> None:
+        calls = [n.event for n in step.runtime if n.event.name in _TAKES or n.event.name in _GIVES]
+        self.steps += bool(calls)
+        gives = sum(call.name in _GIVES for call in calls)
+        self.gives += gives
+        self.takes += len(calls) - gives
+        self.us += sum(call.dur for call in calls)
+
+    def row(self, steps: int) -> Allocations:
+        calls = (self.takes + self.gives) / steps
+        return Allocations(steps=self.steps, calls=calls, frees=self.gives / steps, ms=self.us / steps / 1e3)
 
 
 @dataclass
@@ -54,6 +80,7 @@ class Device:
     operators: Operators
     launches: Launches = field(default_factory=Launches)
     syncs: Syncs = field(default_factory=Syncs)
+    asked: Asked = field(default_factory=Asked)
     kernel_us: array[float] = field(default_factory=lambda: array("f"))
     busy_us: float = 0.0
     idle_us: float = 0.0

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from laptime.records import UnusedGraph
+from laptime.trace.compiling import is_compiling
+from laptime.trace.events import Event
 from laptime.trace.nest import Node
 from laptime.trace.operands import is_matrix_work
 from laptime.trace.steps import ENGINE, Places, Step
@@ -18,6 +20,11 @@ _MOST_NODES = 16
 _LINES = 3
 
 
+def _is_apart(event: Event) -> bool:
+    """Whether what an operator calls is a backward's or the compiler's, which runs a net to see what it does."""
+    return event.name.startswith(ENGINE) or is_compiling(event)
+
+
 @dataclass(slots=True)
 class Made:
     """An operator that made nodes of a graph, or may have: the last that was told the count before it moved on.
@@ -26,7 +33,7 @@ class Made:
         number: the count as it was told it, which is its first node's; `after`: the count as it was then.
         us: of the operator with all that it calls.
         matrix: whether it is a convolution or a matrix product.
-        apart: whether it is none to judge: within a backward, or a function of the user's own.
+        apart: whether it is none to judge: within a backward or the compiler, or a function of the user's own.
         lines: the user's, the nearest first.
     """
 
@@ -100,7 +107,7 @@ class Gradients:
             yield before
         # A function of the user's own takes a number even where nothing is recorded.
         own = "::" not in event.name
-        apart = own or any(above.event.name.startswith(ENGINE) for above in node.above())
+        apart = own or any(_is_apart(above.event) for above in node.above())
         matrix, region = is_matrix_work(event.name), places.at(event.begin)
         self.last[event.lane] = Made(number, event.begin, event.dur, matrix, apart, region, node.lines())
 

@@ -15,6 +15,7 @@ from laptime.errors import DataError, shorten
 from laptime.records import Quartiles, TraceSummary
 from laptime.trace.attribution import attribute
 from laptime.trace.collectives import Collectives
+from laptime.trace.compiling import Compiler
 from laptime.trace.device import Device
 from laptime.trace.events import DEVICE, NOTE, RUNTIME, Event, Reducer, is_step
 from laptime.trace.gradients import Gradients
@@ -47,7 +48,7 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
     file, reducer = TraceFile(path, told), Reducer()
     with Store(in_memory) as store:
         with _uncollected():
-            marks, kinds, streams = _fill(store, file, reducer)
+            marks, kinds, streams, compiler = _fill(store, file, reducer)
         if not kinds:
             raise nothing_of_torch(file)
         if not marks:
@@ -57,6 +58,7 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
             marks.pop()
         if not marks:
             raise only_an_end(file)
+        marks, compiled = compiler.sift(marks)
         odd = odd_one(store, marks)
         marks = [mark for mark in marks if mark is not odd]
         on_device = bool(DEVICE & kinds.keys())
@@ -65,7 +67,8 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
             totals.add(step)
             told(ADDING_UP, min(1.0, done / len(marks)))
     found = _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
-    return found.model_copy(update={"left_out_ms": odd.dur / 1e3 if odd else None, "devices": devices})
+    left_out = odd.dur / 1e3 if odd else None
+    return found.model_copy(update={"compiler": compiled, "left_out_ms": left_out, "devices": devices})
 
 
 def _one_after_another(marks: list[Event], path: Path) -> list[Event]:
@@ -114,12 +117,13 @@ def _one_device(store: Store, streams: Counter[str]) -> int:
     return len(kernels)
 
 
-def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event], Counter[int], Counter[str]]:
+def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event], Counter[int], Counter[str], Compiler]:
     """Moves the file's rows into the store.
 
     Returns:
-        the marks of steps apart, how many rows of each kind, and how many of each stream of a device.
+        the marks of steps apart, how many rows of each kind and of each stream of a device, and torch.compile's.
     """
+    compiler = Compiler()
     marks: list[Event] = []
     kinds: Counter[int] = Counter()
     streams: Counter[str] = Counter()
@@ -133,9 +137,10 @@ def _fill(store: Store, file: TraceFile, reducer: Reducer) -> tuple[list[Event],
         if is_step(row):
             marks.append(row)
         else:
+            compiler.see(row)
             store.add(row)
     store.close()
-    return marks, kinds, streams
+    return marks, kinds, streams, compiler
 
 
 @dataclass
@@ -191,6 +196,7 @@ class Totals:
         self.gradients.add(step)
         if self.device is not None:
             self.device.launches.add(step)
+            self.device.asked.add(step)
         self._optimizer(step)
         self.gc_us += length(step.notes(GC))
         self.gc_seen |= any(row.kind == NOTE and row.name == GC for row in step.rows)
@@ -239,6 +245,7 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
         operators=operators.rows(steps),
         kernels=device.kernels(steps) if device is not None else None,
         copies=device.copy_rows(steps) if device is not None else (),
+        allocations=device.asked.row(steps) if device is not None else None,
         syncs=device.syncs.rows(steps) if device is not None else (),
         collectives=totals.collectives.rows(steps),
         elementwise_calls=operators.elementwise_calls / steps if operators.groups else None,

@@ -128,7 +128,8 @@ def histories(told: Iterable[Told], machine: str = "") -> dict[str, RuleHistory]
 
     Args:
         told: labels and metrics of each verified finding, the newest first; a remedy that failed has no measured gain,
-            counts as tried and says nothing about the error.
+            counts as tried and says nothing about the error. One that was measured on too noisy a machine to tell what
+            was said from nothing counts nowhere.
         machine: the fingerprint.
     """
     by_rule: dict[str, list[Told]] = {}
@@ -139,10 +140,19 @@ def histories(told: Iterable[Told], machine: str = "") -> dict[str, RuleHistory]
 
 
 def _of_machine(rows: list[Told], machine: str) -> RuleHistory:
-    own = [metrics for labels, metrics in rows if machine and labels.get(MACHINE) == machine]
+    telling = [(labels, metrics) for labels, metrics in rows if _tells(metrics)]
+    own = [metrics for labels, metrics in telling if machine and labels.get(MACHINE) == machine]
     if len(own) >= ENOUGH:
         return _history(own).model_copy(update={"here": True})
-    return _history([metrics for _, metrics in rows])
+    return _history([metrics for _, metrics in telling])
+
+
+def _tells(row: Mapping[str, float]) -> bool:
+    """Whether a verification says anything of its rule: one that may be off by more than the rule promised doesn't."""
+    low, high = row.get(f"{MEASURED}_low"), row.get(f"{MEASURED}_high")
+    if low is None or high is None:
+        return True
+    return (high - low) / 2 <= row.get(OWN, row.get(PREDICTED, 0.0))
 
 
 def _history(rows: list[Mapping[str, float]]) -> RuleHistory:

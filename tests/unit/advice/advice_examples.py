@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from advice_loading import LOADING
+from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, RECOMPILED
 
 from laptime.advice.signals import Signals
 from laptime.records import LayoutRecord
@@ -119,7 +120,6 @@ _MOVE = SyncRow(name="aten::copy_", calls=2.0, wait_ms=1.5, idle_after_ms=1.5, s
 _SENT = _MOVE.model_copy(update={"copies": "HtoD"})
 _ITEM = SyncRow(name="aten::item", calls=1.0, wait_ms=6.0, idle_after_ms=1.5, source="train.py:40")
 
-_UNUSED = UnusedGraph(steps=5, operators=40, matrix_work=10, share=0.3, ms=9.0, sources=("train.py:31",))
 
 # Rule: signals on which it must say something, and ones close to them on which it must not.
 CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
@@ -252,13 +252,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         (cpu(), cpu(operators=(OperatorRow(name="aten::zero_", region="forward", self_ms=3.0, calls=62),))),
     ),
     "bias-before-norm": ((cpu(biased_before_norm=3),), (cpu(),)),
-    "kept-gradients": (
-        (cpu(unused_graph=_UNUSED), cpu(unused_graph=_UNUSED.model_copy(update={"steps": 2}))),
-        # Once in five recorded steps, a small part of the net, a metric.
-        tuple(
-            cpu(unused_graph=_UNUSED.model_copy(update=u)) for u in ({"steps": 1}, {"share": 0.06}, {"matrix_work": 1})
-        ),
-    ),
+    "kept-gradients": tuple(tuple(cpu(**c) for c in some) for some in KEPT_GRADIENTS),
     "evaluation": ((cpu(evaluate_s=2.0),), (cpu(), cpu(evaluate_s=2.0, test_samples=2000))),
     "reads": ((cpu(read_ms=6.0),), (cpu(), gpu(read_ms=6.0))),
     "compile": (
@@ -271,7 +265,9 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         ),
     ),
     "epoch-overhead": ((cpu(evaluate_s=2.0), cpu(checkpoint_s=1.5)), (cpu(), cpu(checkpoint_s=0.05))),
+    "recompiled": tuple(tuple(cpu(**c) for c in some) for some in RECOMPILED),
     "memory": ((gpu(peak_mib=76_000.0), gpu(peak_mib=9_000.0)), (gpu(), cpu())),
+    "driver-memory": tuple(tuple(gpu(**c) for c in some) for some in DRIVER_MEMORY),
     "communication": (
         (gpu(ranks=2, collectives=(_COLLECTIVE,)),),
         (

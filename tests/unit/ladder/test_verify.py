@@ -7,8 +7,9 @@ import pytest
 from tests.unit.ladder.advised import STEPS, a_finding, a_run, make_ladder, the_advice, through
 
 from laptime.compare.load import load
+from laptime.ladder.advising import with_measured
 from laptime.ladder.verify import Verification
-from laptime.records import Advice, RunRecord
+from laptime.records import Advice, Measured, RunRecord
 from laptime.spec import OptimizationSpec
 from laptime.tracking.events import Started, read_journal
 
@@ -159,3 +160,13 @@ def test_no_epoch_kept_is_no_gain(tmp_path, monkeypatch):
     ladder = make_ladder(tmp_path, monkeypatch, the_advice({BASELINE: (finding,)}), run)
     through(ladder)
     assert "compiled anew" in measured_of(ladder, BASELINE)["taps"].error
+
+
+def test_a_gain_within_the_noise_is_said_to_be_one():
+    def measured(gain: float, low: float) -> Measured:
+        return Measured(gain=gain, gain_low=low, gain_high=2 * gain - low, n=3)
+
+    found = {"a": measured(0.3, 0.2), "b": measured(0.03, -0.3), "c": measured(-0.1, -0.2), "d": Measured(error="died")}
+    advice = Advice(subject="x", verdict="Do a.", findings=tuple(a_finding(name) for name in found))
+    said = "Do a. Verified: 2 of 3 remedies that were run made it faster, 1 of them by less than the noise."
+    assert with_measured(advice, found).verdict == said

@@ -94,6 +94,18 @@ def test_a_remedy_that_lost_quality_is_no_success() -> None:
     assert (found.ratio, found.compared) == (pytest.approx(4 / 3), 3)  # its time is as good as any
 
 
+def test_what_was_measured_in_more_noise_than_was_promised_counts_nowhere() -> None:
+    def within(measured: float, half: float) -> tuple[dict[str, str], dict[str, float]]:
+        labels, figures = told("workers", 0.2, measured)
+        return labels, figures | {f"{MEASURED}_low": measured - half, f"{MEASURED}_high": measured + half}
+
+    # A fifth was promised: 3 % within 34 to each side may as well be that fifth.
+    found = histories([within(0.03, 0.34), within(0.18, 0.05), within(0.22, 0.19)])["workers"]
+    assert (found.tried, found.faster, found.compared) == (2, 2, 2)
+    assert (found.ratio, found.error) == (pytest.approx(1.0), pytest.approx(0.02))
+    assert histories([within(0.03, 0.34)])["workers"] == RuleHistory()
+
+
 def test_a_machine_s_own_proposals_speak_for_it_from_four_on() -> None:
     others = [scaled(0.2, 0.2, 0.1, "b")] * 6
     few = histories([*[scaled(0.2, 0.2, 0.3, "a")] * 3, *others], "a")["workers"]

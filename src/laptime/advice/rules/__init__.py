@@ -14,6 +14,7 @@ from laptime.advice.rules.limits import near_the_roof, too_noisy
 from laptime.advice.rules.loading import batch_transform, resident_data, workers
 from laptime.advice.rules.model import bias_before_norm, dead_taps, precision
 from laptime.advice.rules.parallel import communication, data_parallel, small_messages, stragglers
+from laptime.advice.rules.stalls import driver_memory, recompiled
 from laptime.advice.rules.updates import optimizer, reads, zero_grad
 
 RULES: tuple[tuple[str, Rule], ...] = (
@@ -40,7 +41,9 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("reads", reads),
     ("compile", compiling),
     ("epoch-overhead", epoch_overhead),
+    ("recompiled", recompiled),
     ("memory", memory),
+    ("driver-memory", driver_memory),
     ("communication", communication),
     ("small-messages", small_messages),
     ("stragglers", stragglers),

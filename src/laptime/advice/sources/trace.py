@@ -35,6 +35,9 @@ def with_trace(found: Signals, trace: TraceSummary) -> Signals:
         elementwise_ms=None if blind else _times(trace.elementwise_ms, by),
         optimizer_calls=None if blind else trace.optimizer_calls,
         unused_graph=trace.unused_graph,
+        compiler=trace.compiler,
+        compiled=found.compiled if trace.compiler is None else True,
+        allocations=_scaled(trace.allocations, by, "ms"),
     )
 
 
