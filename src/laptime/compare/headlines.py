@@ -22,11 +22,19 @@ KINDS: tuple[tuple[HeadlineKind, str, Filter], ...] = (
 
 
 def headlines(rows: Sequence[VariantRow], baseline: str, conditions: Conditions) -> tuple[Headline, ...]:
-    """Finds the headlines; none is a worse variant, a slower one, or a peer (`peer-...`), which is not ours."""
+    """Finds the headlines; none is a worse variant, a slower one, or a peer (`peer-...`), which is not ours.
+
+    Where no variant is faster at all there is one headline, which says so.
+    """
     base = next(r for r in rows if r.variant == baseline)
     ours = [r for r in rows if r.variant != baseline and not r.variant.startswith("peer-")]
     able = [r for r in ours if (r.speedup or 0.0) > 1 and r.verdict != "worse"]
+    if not ours:
+        title, sentence = KINDS[0][1], f"Only {baseline} was trained, so there is nothing to compare it with."
+        return (Headline(kind="fastest", title=title, sentence=sentence, real_data=conditions.real_data),)
     first, *more = (_headline(kind, title, (base, list(filter(fits, able))), conditions) for kind, title, fits in KINDS)
+    if first.variant is None:
+        return (first,)
     return (first, *(_shortened(h) if h.variant and h.variant == first.variant else h for h in more))
 
 
