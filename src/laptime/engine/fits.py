@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from laptime.optimizations.base import Recipe
+from laptime.optimizations.graph import recording_of
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.sync_batchnorm import GlooBatchNorm
 
@@ -20,6 +21,10 @@ from laptime.optimizations.sync_batchnorm import GlooBatchNorm
 _NO_MEMORY = ("can't allocate memory", "CUDA out of memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
 # Copies of a trained parameter that a run holds beside a step: where the warm-up began, and Adam's two moments.
 _HELD = 3
+_RECORDING = (
+    "a step of {size} samples fits, but not beside its recording as a CUDA graph, which keeps memory of its own: give "
+    "half the batch (large-batch:size={half}), or leave the graph out."
+)
 # BatchNorm takes no single sample.
 _LEAST = 2
 
@@ -76,8 +81,9 @@ def explain_memory(recipe: Recipe) -> str | None:
     Where there are several ranks, each size is that of all together, and this rank tries its part.
 
     Returns:
-        None where the batch itself fits: something else took the memory; and where nothing can be tried, since the
-        ranks share BatchNorm's statistics and the others no longer answer.
+        None where the batch itself fits: something else took the memory, which is named where it is the recording of a
+        CUDA graph; and where nothing can be tried, since the ranks share BatchNorm's statistics and the others no
+        longer answer.
     """
     ranks = recipe.world.size
     if ranks > 1 and any(isinstance(m, GlooBatchNorm | nn.SyncBatchNorm) for m in recipe.model.modules()):
@@ -88,7 +94,8 @@ def explain_memory(recipe: Recipe) -> str | None:
     least = 1 if ranks == 1 else 2 * ranks
     found = largest_part(recipe.batch_size, lambda size: step_fits(recipe, -(-size // ranks)), least)
     if found == recipe.batch_size:
-        return None
+        half = found // 2 // recipe.copies
+        return _RECORDING.format(size=found, half=half) if recording_of(recipe.step) is not None else None
     what = f"batch {recipe.batch_size} does not fit on {place_of(recipe.device)}"
     if found is None:
         smallest = "a single sample" if ranks == 1 else f"the smallest batch of {ranks} ranks"

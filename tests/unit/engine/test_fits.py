@@ -8,6 +8,7 @@ from tests.unit.conftest import make_data, make_spec
 
 from laptime import worker
 from laptime.engine.fits import explain_memory, largest_part, out_of_memory, step_fits, with_room
+from laptime.optimizations.graph import GraphStep, eager_record
 from laptime.optimizations.sync_batchnorm import synchronized
 from laptime.world import World
 
@@ -39,6 +40,14 @@ def test_the_sentence_names_what_fits(recipe, limit):
         assert "--set large-batch.size=4" in sentence
     else:
         assert "neither does a single sample" in sentence
+
+
+def test_a_recording_for_which_there_is_no_room_is_named(recipe):
+    step = GraphStep((16, 1.0), eager_record, lambda work: work())
+    sentence = explain_memory(replace(starving(recipe, 16), step=step))
+    assert sentence.startswith("a step of 16 samples fits, but not beside its recording as a CUDA graph")
+    assert "large-batch:size=8)" in sentence
+    assert "8 is the largest" in explain_memory(replace(starving(recipe, 8), step=step))
 
 
 def starving(recipe, limit):
