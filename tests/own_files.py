@@ -212,3 +212,38 @@ def place(file: Path, code: str) -> str:
     """How a complaint begins to say where a file's first line with some code is."""
     number = next(i for i, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1) if code in line)
     return f"({file.name}, line {number}: "
+
+
+# An image folder beside the file, whose items differ in each reading.
+FOLDER = (
+    "from pathlib import Path\n\nfrom PIL import Image\n"
+    "from torchvision import transforms as T\nfrom torchvision.datasets import ImageFolder\n"
+    + IMPORTS
+    + """
+ROOT = Path(__file__).parent / "photographs"
+if not ROOT.is_dir():
+    for number in range(40):
+        place = ROOT / f"class_{number % 2}"
+        place.mkdir(parents=True, exist_ok=True)
+        noise = torch.Generator().manual_seed(number)
+        pixels = torch.randint(0, 200, (12, 12, 3), generator=noise) + 50 * (number % 2)
+        Image.fromarray(pixels.byte().numpy()).save(place / f"{number}.jpg")
+
+class Workload:
+    batch_size = 8
+
+    def data(self):
+        chance = T.Compose([T.RandomCrop(8), T.RandomHorizontalFlip(), T.ToTensor()])
+        test = ImageFolder(ROOT, T.Compose([T.CenterCrop(8), T.ToTensor()]))
+        order = torch.randperm(40).tolist()
+        return torch.utils.data.Subset(ImageFolder(ROOT, chance), order[:30]), torch.utils.data.Subset(test, order[30:])
+
+    def model(self):
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+
+    def loss(self, model, batch):
+        x, y = batch
+        scores = model(x)
+        return F.cross_entropy(scores, y), (scores.argmax(1) == y).float().mean()
+"""
+)

@@ -69,6 +69,7 @@ STATISTICAL: tuple[str, ...] = (
 LADDERS: dict[str, tuple[str, ...]] = {
     "cpu": (
         "parsed-once",
+        "decoded",
         "workers",
         "resident",
         "no-reads",
@@ -91,6 +92,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
     # bf16 comes after fp16, whose place it takes where it is faster.
     "cuda": (
         "parsed-once",
+        "decoded",
         "workers",
         "pinned",
         "cudnn-benchmark",

@@ -50,13 +50,21 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         earned=ANYWHERE,
     ),
     OptimizationEntry(
+        "decoded",
+        "exact",
+        "data",
+        "images decoded once",
+        "Keeps the decoded images of your own folder in memory; transforms, random or not, run on each item still.",
+        earned=ANYWHERE,
+    ),
+    OptimizationEntry(
         "resident",
         "exact",
         "data",
         "resident data",
         "Keeps all images in memory, those of one size as one tensor, and takes whole batches out of it, "
         "instead of item by item.",
-        excludes=("workers", "pinned"),
+        excludes=("decoded", "workers", "pinned"),
     ),
     OptimizationEntry(
         "no-reads",

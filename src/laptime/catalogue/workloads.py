@@ -8,7 +8,10 @@ _CLASSIFIER = "it needs images of one size with one class each"
 _MEAN = "its losses are means over the boxes of all images, and none is a photograph's own"
 _ON_RANKS = "the detector's own parts are called one by one, past what wraps the net for several ranks"
 _VALUES = "the detector's choices depend on values, so a step can be neither recorded nor compiled whole"
+# What laptime's own data, which stand decoded in a store or are kept by resident, have no use for.
+_STORED = {"decoded": "it is for a folder of your own training, and laptime's data are kept by resident"}
 _NOT_FOR_DETECTION = {
+    **_STORED,
     **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
     "selective-backprop": _MEAN,
     **dict.fromkeys(("ddp", "flat-reduce", "dp"), _ON_RANKS),
@@ -49,6 +52,7 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
         image_size=32,
         train_count=50_000,
         test_count=10_000,
+        refused=_STORED,
         presets=(
             Preset(
                 "quick",
@@ -76,6 +80,7 @@ WORKLOADS: tuple[WorkloadEntry, ...] = (
         workers=20,
         batch_on_several=2048,
         probe_batch=32,
+        refused=_STORED,
         presets=(
             # B5 takes seconds for 32 images on two cores: enough for times, far too little to judge quality.
             Preset(

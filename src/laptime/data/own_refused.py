@@ -7,11 +7,18 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from laptime.data.decoded import refusal
 from laptime.data.own import OwnSplit
 from laptime.trees import Tree, leaves, mapped, samples, tensors
 
 # What leaves the net that it was given alone and changes, averages or moves a copy.
 _COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", "ddp")
+
+
+def not_kept(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
+    """Why training samples, or the images that they are made of, can't be read once and kept."""
+    undecoded = refusal(split.dataset)
+    return {**not_resident(split, batch, again), **({} if undecoded is None else {"decoded": undecoded})}
 
 
 def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:

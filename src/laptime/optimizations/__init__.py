@@ -9,6 +9,7 @@ from laptime.optimizations.base import Recipe, Transform
 from laptime.optimizations.boxes import fixed_shapes, parsed_once
 from laptime.optimizations.compiling import compiled
 from laptime.optimizations.dead_taps import dead_taps
+from laptime.optimizations.decoded import keep_decoded
 from laptime.optimizations.folding import folded_norms
 from laptime.optimizations.graph import graph
 from laptime.optimizations.layout import channels_last
@@ -32,6 +33,7 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("keep-pages", keep_pages),
     ("parsed-once", parsed_once),
     ("fixed-shapes", fixed_shapes),
+    ("decoded", keep_decoded),
     ("resident", resident),
     ("large-batch", large_batch),
     ("dead-taps", dead_taps),

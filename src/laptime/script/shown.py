@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from laptime.catalogue import WORKLOADS, find_preset, find_workload, options_of
+from laptime.entries import WorkloadEntry
 from laptime.errors import UsageError, shorten
 from laptime.spec import DataSpec, OptimizationSpec
 from laptime.variants import Variant
@@ -10,6 +11,7 @@ from laptime.variants import Variant
 PRINTED: tuple[str, ...] = (
     "threads",
     "keep-pages",
+    "decoded",
     "resident",
     "no-reads",
     "channels-last",
@@ -77,9 +79,9 @@ def require_printable(variant: Variant, workload: str, data: DataSpec | None) ->
             f"there is no script of workload {shorten(workload)!r}: give --workload {', '.join(printed)} or "
             "FILE.py:NAME."
         )
-    boxes = data is None and find_workload(workload).boxes
+    entry = None if data is not None else find_workload(workload)
     for chosen in variant.optimizations:
-        reason = _not_for_boxes(workload, chosen.name) if boxes else REFUSED.get(chosen.name)
+        reason = REFUSED.get(chosen.name) if entry is None else _not_for_it(entry, chosen.name)
         if data is not None and data.own is not None:
             reason = data.own.refused.get(chosen.name, reason)
             if chosen.name in unprinted(data):
@@ -99,9 +101,9 @@ def _of_ranks(chosen: OptimizationSpec) -> str | None:
     return next((why for (name, value), why in _OF_RANKS.items() if options.get(name) == value), None)
 
 
-def _not_for_boxes(workload: str, name: str) -> str | None:
-    """Why the script of a detector does not show an optimization; None where it does."""
-    if name in PRINTED_FOR_BOXES:
+def _not_for_it(entry: WorkloadEntry, name: str) -> str | None:
+    """Why the script of a workload of laptime's does not show an optimization; None where it does."""
+    if entry.boxes and name in PRINTED_FOR_BOXES:
         return None
-    refused = find_workload(workload).refused.get(name, REFUSED.get(name))
-    return refused or "the script of a detector shows what its own ladder tries"
+    refused = entry.refused.get(name, REFUSED.get(name))
+    return refused or ("the script of a detector shows what its own ladder tries" if entry.boxes else None)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import ARGUMENTS, ATTACKED, AUGMENTED, DICTIONARY, JUDGED, LINE, PIECES, TUPLE, write
+from tests.own_files import ARGUMENTS, ATTACKED, AUGMENTED, DICTIONARY, FOLDER, JUDGED, LINE, PIECES, TUPLE, write
 from tests.samples import write_folder
 from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
 
@@ -129,6 +129,7 @@ OWN = {
     "line_file": (PIECES.replace(*LINE), ("cpu-baseline+dead-taps",)),
     "frozen_file": (FROZEN, ("cpu-baseline+products",)),
     "ragged_file": (RAGGED, ("cpu-baseline+resident",)),
+    "folder_file": (FOLDER, ("cpu-baseline+decoded",)),
     "tuple_file": (TUPLE, ("cpu-baseline", TOGETHER)),
     "dictionary_file": (DICTIONARY, ("cpu-baseline+resident",)),
     "spectral_file": (SPECTRAL, ("cpu-baseline",)),
@@ -191,7 +192,7 @@ def test_what_is_printed_is_tidy(tmp_path):
             (tmp_path / f"{workload}_{name}.py").write_text(printed_with(name, workload), encoding="utf-8")
         for number, name in enumerate(names):
             (tmp_path / f"{workload}_{number}.py").write_text(print_script(resolve(name), workload), encoding="utf-8")
-    for text in (TUPLE, DICTIONARY, PIECES, JUDGED):
+    for text in (TUPLE, DICTIONARY, PIECES, JUDGED, FOLDER):
         data = inspect(write(tmp_path / "own_tidy.py", text))
         sys.modules.pop("own_tidy")
         for name in (
@@ -199,7 +200,7 @@ def test_what_is_printed_is_tidy(tmp_path):
             "cpu-baseline+workers",
             "cpu-baseline+ddp",
             "cuda-baseline+evaluate-on-cpu",
-            "cpu-baseline+resident+fused-optimizer+bf16",
+            "cpu-baseline+resident+fused-optimizer+bf16" if text != FOLDER else "cpu-baseline+decoded+workers:count=1",
             "cuda-baseline+fp16",
         ):
             (tmp_path / f"own_{name}.py").write_text(print_script(resolve(name), "own", data), encoding="utf-8")

@@ -1,0 +1,142 @@
+"""Images of a user's folders, decoded once: what comes before any transform, random or not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch.utils.data import ConcatDataset, Dataset, Subset
+
+# Read to see what a loader gives, and how much memory it takes.
+_FEW = 8
+
+
+class KeptImages:
+    """A folder's loader that has the images of some files in memory, and hands out copies of them."""
+
+    def __init__(self, loader: Callable[[str], Any], kept: dict[str, Any]) -> None:
+        self.loader, self.kept = loader, kept
+
+    def __call__(self, path: str) -> Any:
+        """The image of a file; a copy, since a transform may draw on it in place."""
+        image = self.kept.get(path)
+        return self.loader(path) if image is None else image.copy()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker that is not forked reads its files: each would get a copy of all images.
+        return {"loader": self.loader, "kept": {}}
+
+
+def is_folder(dataset: Any) -> bool:
+    """Whether a data set has files and a loader of them, as torchvision's ImageFolder has."""
+    listed = getattr(dataset, "samples", None)
+    if not callable(getattr(dataset, "loader", None)) or not isinstance(listed, list) or not listed:
+        return False
+    return isinstance(listed[0], tuple | list) and bool(listed[0]) and isinstance(listed[0][0], str)
+
+
+def inner(dataset: Any) -> dict[str, Any]:
+    """The data sets that one takes its items from, by the attributes that hold them."""
+    if not hasattr(dataset, "__dict__") or is_folder(dataset):
+        return {}
+    return {name: held for name, held in vars(dataset).items() if isinstance(held, Dataset)}
+
+
+def paths_of(dataset: Any, chosen: Iterable[int] | None = None) -> Iterator[str]:
+    """The files of a data set's folders.
+
+    Args:
+        dataset: a folder, or one around some.
+        chosen: the items that are asked for, where the data set is known to pass them on; None for all.
+    """
+    if is_folder(dataset):
+        listed = dataset.samples
+        yield from (listed[i][0] for i in chosen) if chosen is not None else (path for path, *_ in listed)
+    elif isinstance(dataset, ConcatDataset):
+        for part in dataset.datasets:
+            yield from paths_of(part)
+    elif isinstance(dataset, Subset):
+        own = dataset.indices if chosen is None else [dataset.indices[i] for i in chosen]
+        yield from paths_of(dataset.dataset, own)
+    else:
+        for held in inner(dataset).values():
+            # One around another of the same length passes its numbers on.
+            yield from paths_of(held, chosen if len(held) == len(dataset) else None)
+
+
+def swapped(dataset: Any, kept: dict[str, Any]) -> Any:
+    """A copy of a data set whose folders take their images out of memory; the user's own stays as it is."""
+    if is_folder(dataset):
+        found = copy.copy(dataset)
+        found.loader = KeptImages(dataset.loader, kept)
+        return found
+    found = copy.copy(dataset)
+    if isinstance(dataset, ConcatDataset):
+        found.datasets = [swapped(part, kept) for part in dataset.datasets]
+    for name, held in inner(dataset).items():
+        setattr(found, name, swapped(held, kept))
+    return found
+
+
+def loader_of(dataset: Any) -> Callable[[str], Any] | None:
+    """The loader of a data set's first folder; None where it has none."""
+    if is_folder(dataset):
+        loader: Callable[[str], Any] = dataset.loader
+        return loader
+    parts = dataset.datasets if isinstance(dataset, ConcatDataset) else inner(dataset).values()
+    return next((found for part in parts if (found := loader_of(part)) is not None), None)
+
+
+def bytes_of(image: Any) -> int | None:
+    """Bytes of a decoded image, of PIL or an array; None of anything else, which can't be kept."""
+    if isinstance(image, np.ndarray):
+        return image.nbytes
+    return image.width * image.height * len(image.getbands()) if isinstance(image, Image.Image) else None
+
+
+def few_of(paths: list[str]) -> list[str]:
+    """Some files from all over a list."""
+    return paths[:: max(1, len(paths) // _FEW)][:_FEW]
+
+
+def refusal(dataset: Any) -> str | None:
+    """Why a data set's images can't be kept decoded; None where they can."""
+    loader = loader_of(dataset)
+    if loader is None:
+        return "its training data have no files with a loader, as torchvision's ImageFolder has"
+    for path in few_of(list(paths_of(dataset))):
+        try:
+            image, again = loader(path), loader(path)
+        except Exception as error:  # whatever a user's code raises; an item would raise it again
+            return f"its loader can't read {Path(path).name} by itself: {type(error).__name__}"
+        if bytes_of(image) is None:
+            return f"its loader gives a {type(image).__name__}, and images of PIL or arrays are what can be kept"
+        if not np.array_equal(np.asarray(image), np.asarray(again)):
+            return "its loader gives another image when it reads a file again"
+    return None
+
+
+def needed_bytes(dataset: Any) -> int:
+    """Bytes of all its images, by those of a few."""
+    loader, paths = loader_of(dataset), sorted(set(paths_of(dataset)))
+    sizes = [bytes_of(loader(path)) or 0 for path in few_of(paths)] if loader is not None else []
+    return len(paths) * sum(sizes) // max(1, len(sizes))
+
+
+def decoded(dataset: Any, threads: int | None = None) -> Any:
+    """A copy of a data set that has the images of its folders in memory.
+
+    Args:
+        dataset: one with a folder, see `is_folder`.
+        threads: that read at a time, since decoders let others run beside them; default: some more than the cores.
+    """
+    loader, paths = loader_of(dataset), sorted(set(paths_of(dataset)))
+    if loader is None:
+        return dataset
+    with ThreadPoolExecutor(threads) as pool:
+        return swapped(dataset, dict(zip(paths, pool.map(loader, paths), strict=True)))
