@@ -49,6 +49,7 @@ class Signals:
         reads: whether the variant's own step reads values.
         dead_share: of the parameters, those that only ever meet padding.
         passes: batch size and milliseconds of a forward pass alone.
+        decoding_share: of the time of an item, what decoding its file takes; None where there is no image folder.
         batch_size: of a rank; `whole_batch`: what `large-batch` counts, the batch of all ranks together or, where each
             brings a whole one, of a rank.
         memory_mib: what a rank may use: a GPU, or its share of what the host allows.
@@ -115,6 +116,7 @@ class Signals:
     graphed: bool | None = None
     biased_before_norm: int | None = None
     train_mib: float | None = None
+    decoding_share: float | None = None
     batch_size: int | None = None
     whole_batch: int | None = None
     dead_share: float | None = None

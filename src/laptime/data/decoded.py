@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset
+
+from laptime.draws import drawn, put_back_drawn
 
 # Read to see what a loader gives, and how much memory it takes.
 _FEW = 8
@@ -119,6 +122,34 @@ def refusal(dataset: Any) -> str | None:
         if not np.array_equal(np.asarray(image), np.asarray(again)):
             return "its loader gives another image when it reads a file again"
     return None
+
+
+def share_of(dataset: Any) -> float | None:
+    """Which share of the time of an item its file takes, by a few; what reading them draws is put back.
+
+    Returns:
+        None of a data set without a folder, or of one whose images are kept already.
+    """
+    loader, kept = loader_of(dataset), drawn()
+    if loader is None or isinstance(loader, KeptImages):
+        return None
+    places = range(0, len(dataset), max(1, len(dataset) // _FEW))[:_FEW]
+    paths = few_of(list(paths_of(dataset)))
+    try:
+        items = _seconds(dataset.__getitem__, places) / max(1, len(places))
+        files = _seconds(loader, paths) / max(1, len(paths))
+    finally:
+        put_back_drawn(kept)
+    return min(1.0, files / items) if items > 0 else None
+
+
+def _seconds(read: Callable[[Any], Any], these: Iterable[Any]) -> float:
+    """What reading takes the second time, when files are in the system's cache."""
+    for _ in range(2):
+        begin = time.perf_counter()
+        for one in these:
+            read(one)
+    return time.perf_counter() - begin
 
 
 def needed_bytes(dataset: Any) -> int:

@@ -11,6 +11,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.optim import Optimizer
 
+from laptime.data.decoded import share_of
+from laptime.data.own import OwnSplit
 from laptime.engine.room import memory_of
 from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.optimizations.boxes import BoxResidentLoader
@@ -49,6 +51,7 @@ def describe(recipe: Recipe, parts: Parts, marks: set[str]) -> SetupRecord:
         graphed="step" in marks,
         reads="read" in marks,
         train_mib=split.nbytes / 2**20,
+        decoding_share=share_of(split.dataset) if by_items and isinstance(split, OwnSplit) else None,
         steps=len(parts.loader),
         biased_before_norm=biased_before_norm(recipe),
         dead_parameters=dead_parameters(recipe),

@@ -159,6 +159,7 @@ class SetupRecord(Readable):
         optimizer_kernel: `single` (a loop over tensors), `foreach` or `fused`.
         parameter_tensors: how many tensors the optimizer updates.
         train_mib: the training images in memory, as the store holds them.
+        decoding_share: of the time of an item, what reading and decoding its file takes, of a user's own image folder.
         steps: of one epoch.
         reads: whether the step reads a value from the device.
         graphed: whether the whole step is one recorded graph.
@@ -180,6 +181,7 @@ class SetupRecord(Readable):
     graphed: bool = False
     reads: bool = False
     train_mib: float = 0.0
+    decoding_share: float | None = None
     steps: int = 0
     biased_before_norm: int = 0
     dead_parameters: int | None = None

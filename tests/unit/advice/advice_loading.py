@@ -8,6 +8,9 @@ ASLEEP = {"workers": 2, "wait_ms": 30.0, "process_cpu_ms": 130.0, "workers_cpu_m
 # Neither memory nor a core is free for a loader that computes.
 FULL = {"wait_ms": 30.0, "fetch_cpu_share": 1.0, "process_cpu_ms": 170.0, "train_mib": 20_000.0}
 
+# An image folder whose items differ in each reading.
+RANDOM = {"wait_ms": 30.0, "decoding_share": 0.6, "refusals": {"resident": "its items differ"}}
+
 Changes = tuple[dict[str, object], ...]
 
 LOADING: tuple[tuple[str, tuple[Changes, Changes]], ...] = (
@@ -38,6 +41,18 @@ LOADING: tuple[tuple[str, tuple[Changes, Changes]], ...] = (
         (
             ({"wait_ms": 30.0},),
             ({}, {"wait_ms": 30.0, "train_mib": 20_000.0}, {"wait_ms": 30.0, "loader": "resident"}),
+        ),
+    ),
+    (
+        "decoded",
+        (
+            (RANDOM, {**RANDOM, "workers": 2, "process_cpu_ms": 130.0}),
+            (
+                {"decoding_share": 0.6},
+                {**RANDOM, "decoding_share": None},
+                {**RANDOM, "refusals": {}},  # resident-data
+                {**RANDOM, "loader": "resident"},
+            ),
         ),
     ),
     (

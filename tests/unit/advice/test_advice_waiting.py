@@ -12,7 +12,7 @@ from laptime.advice import RULES, advise, signals_of
 from laptime.advice.judge import ask, judge
 from laptime.advice.outcome import Abstain
 from laptime.advice.rules.limits import near_the_roof, too_noisy
-from laptime.advice.rules.loading import batch_transform, workers
+from laptime.advice.rules.loading import batch_transform, decoded, workers
 from laptime.advice.signals import Signals
 from laptime.measure.breakdown import break_down
 from laptime.measure.marks import EpochTimes
@@ -167,3 +167,12 @@ def test_nothing_is_proposed_twice_for_one_wait():
 def test_a_step_whose_loader_nobody_knows_gets_no_advice_on_it():
     proposed = {p.id for p in ask(RULES, Signals(step_ms=100.0, wait_ms=30.0)).proposals}
     assert not proposed & {"workers", "resident-data", "batch-transform"}
+
+
+def test_an_image_folder_whose_files_take_the_time_is_kept_decoded_and_not_transformed_otherwise():
+    folder = cpu(**FULL, decoding_share=0.6)
+    found = decoded(folder)
+    assert found.gain_ms == pytest.approx((0.75 * 0.6 * 30.0, 0.6 * 30.0))
+    assert found.remedy == "decoded"
+    assert batch_transform(folder) is None
+    assert decoded(cpu(**{**FULL, "workers": 2}, decoding_share=0.6)).gain_ms[1] == pytest.approx(30.0)

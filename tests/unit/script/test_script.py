@@ -188,7 +188,7 @@ def test_what_is_printed_is_tidy(tmp_path):
     names += ["cpu-baseline+decay+sgd-nesterov:momentum=0.8+fused-optimizer+dead-taps+progressive-resizing"]
     names += [f"cpu-baseline+products:layers={'/'.join(f'layer{n}.{m}.conv1' for n in '1234' for m in '01')}"]
     for workload in ("cifar", "eurosat"):
-        for name in PRINTED:
+        for name in (name for name in PRINTED if name not in find_workload(workload).refused):
             (tmp_path / f"{workload}_{name}.py").write_text(printed_with(name, workload), encoding="utf-8")
         for number, name in enumerate(names):
             (tmp_path / f"{workload}_{number}.py").write_text(print_script(resolve(name), workload), encoding="utf-8")

@@ -11,7 +11,7 @@ from laptime.advice.rules.hot import hot_operator
 from laptime.advice.rules.launches import compiling, launch_bound
 from laptime.advice.rules.layout import channels_last
 from laptime.advice.rules.limits import near_the_roof, too_noisy
-from laptime.advice.rules.loading import batch_transform, resident_data, workers
+from laptime.advice.rules.loading import batch_transform, decoded, resident_data, workers
 from laptime.advice.rules.model import bias_before_norm, dead_taps, precision
 from laptime.advice.rules.parallel import communication, data_parallel, small_messages, stragglers
 from laptime.advice.rules.stalls import driver_memory, recompiled
@@ -22,6 +22,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("near-the-roof", near_the_roof),
     ("workers", workers),
     ("resident-data", resident_data),
+    ("decoded", decoded),
     ("batch-transform", batch_transform),
     ("worker-start", worker_start),
     ("first-batch", first_batch),

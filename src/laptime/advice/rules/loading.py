@@ -23,6 +23,8 @@ _CONTENTION = 1.5
 _HANDOVER = 0.03
 # What is left of a fetch, item by item, when whole batches come out of memory; recorded at 0.10 to 0.20.
 _RESIDENT_LEFT = (0.08, 0.22)
+# Of what files take, by a few of them that were read beside nothing else.
+_DECODED = 0.75
 _LARGEST_SHARE = 0.25
 # What of a wait goes where whole batches are transformed at once and nothing is decoded twice: anything, as long as
 # nobody has timed the transform.
@@ -186,6 +188,26 @@ def resident_data(s: Signals) -> Outcome:
     )
 
 
+def decoded(s: Signals) -> Outcome:
+    """A folder's images kept decoded, where transforms at random have each item made anew: the share of decoding."""
+    step, wait = known(s.step_ms, "the step's time"), known(s.wait_ms, "the exposed data wait")
+    share = s.decoding_share
+    if share is None or wait < LEAST_WAIT * step or s.loader != "items" or not _closed(resident_data, s):
+        return None
+    # Workers that are waited for have to make less of each item, so that the wait may go as a whole.
+    most = wait if s.workers else share * wait
+    return Proposal(
+        "decoded",
+        "The training waits for images that are decoded anew in each epoch: keep them decoded.",
+        (*_waits(s, step, wait), f"reading and decoding its file takes {percent(share)} of the time of an item"),
+        (_DECODED * share * wait, most),
+        0.7,
+        remedy="decoded",
+        code="folder.loader = functools.cache(folder.loader)  # in the main process, before workers are forked",
+        klass="exact",
+    )
+
+
 def batch_transform(s: Signals) -> Outcome:
     """Items transformed whole batches at once, where a loader computes and neither memory nor cores can help it."""
     step, wait = known(s.step_ms, "the step's time"), known(s.wait_ms, "the exposed data wait")
@@ -195,7 +217,7 @@ def batch_transform(s: Signals) -> Outcome:
         return None
     closed = [_closed(rule, s) for rule in (resident_data, workers)]
     share = _computing(s, step)
-    if not all(closed) or share < IO_BOUND:
+    if not all(closed) or share < IO_BOUND or isinstance(decoded(s), Proposal):
         return None
     transform = _transform_ms(s)
     timed = transform > 0

@@ -96,6 +96,7 @@ def _setup(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
         "graphed": setup.graphed,
         "biased_before_norm": setup.biased_before_norm,
         "train_mib": setup.train_mib or None,
+        "decoding_share": setup.decoding_share,
         "dead_share": dead / whole if dead is not None and whole else None,
     }
 
