@@ -11,7 +11,6 @@ from laptime.variants import Variant
 PRINTED: tuple[str, ...] = (
     "threads",
     "keep-pages",
-    "decoded",
     "resident",
     "no-reads",
     "channels-last",
@@ -43,6 +42,9 @@ PRINTED: tuple[str, ...] = (
     "progressive-resizing",
     "ema",
 )
+
+# What the script of a user's own workload shows besides.
+PRINTED_FOR_OWN = ("decoded",)
 
 _DETECTION = "it is for the workload detection alone"
 # Options of what exchanges gradients that a script does not show, and why.
