@@ -65,6 +65,7 @@ _IMPORTS = (
     ("import math", "math"),
     ("import os", "os"),
     ("import random", "random"),
+    ("import re", "re"),
     ("import sys", "sys"),
     ("import time", "time"),
     ("import warnings", "warnings"),
