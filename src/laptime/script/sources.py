@@ -87,6 +87,7 @@ _IMPORTS = (
     ("from torch.nn import functional as F", "F"),
     ("from torch.nn.modules.batchnorm import {}", "_BatchNorm"),
     ("from torch.nn.parallel import {}", "DistributedDataParallel"),
+    ("from torch.nn.utils.rnn import {}", "PackedSequence"),
     ("from torch.optim import {}", "Optimizer"),
     ("from torch.optim.lr_scheduler import {}", "LambdaLR", "OneCycleLR"),
     ("from torch.optim.swa_utils import {}", "get_ema_multi_avg_fn"),
