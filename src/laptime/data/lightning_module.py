@@ -53,6 +53,11 @@ class LightningWorkload:
         return type(self._first).__name__
 
     @property
+    def step(self) -> Any:
+        """The module's training_step(), to be named where something is wrong with it."""
+        return overridden(self._first, "training_step")
+
+    @property
     def has_loaders(self) -> bool:
         """Whether there is a training loader."""
         return overridden(self._loads, "train_dataloader") is not None
@@ -102,7 +107,7 @@ class LightningWorkload:
         loss, accuracy = model(batch)
         if loss is None:
             raise RunError(
-                f"training_step() ({line_of(overridden(self._first, 'training_step'))}) gave no loss: return it, a "
+                f"training_step() ({line_of(self.step)}) gave no loss: return it, a "
                 "scalar tensor, or a dictionary with it as 'loss'."
             )
         return loss, accuracy

@@ -72,10 +72,10 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
         # A loss may change its batch in place.
         loss, accuracy = answered(user, model.train(), Batch(mapped(batch, torch.clone)), file)
         value = loss.item()
-    line = f"loss() of {file.name}{place_in(file, (), (user.loss,))}"
+    line = _told(data)
     if not math.isfinite(value):
         raise RunError(f"{line} gave {value} on the first batch: look at its inputs and at the loss.")
-    _check_share(accuracy, line)
+    _check_share(accuracy, line, data)
     if not loss.requires_grad:
         raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
     _backward(data, model, batch, loss)
@@ -85,7 +85,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
     with told_with_line("loss() on the test data", file, user.loss), torch.no_grad():
         _, judged = answered(user, model.eval(), Batch(test_batch), file)
-    _check_share(judged, f"{line} on the test data")
+    _check_share(judged, f"{line} on the test data", data)
     summed = _summed(data, model, batch)
     return Stepped(model.train(), outputs, judged is not None, uncopied, summed)
 
@@ -138,10 +138,20 @@ def _check_trained(model: nn.Module, line: str) -> None:
         )
 
 
-def _check_share(accuracy: Tensor | None, line: str) -> None:
+def _told(data: OwnData) -> str:
+    """What gives the loss, with its line."""
+    user, file = data.workload, data.file
+    name, function = ("training_step", user.step) if isinstance(user, LightningWorkload) else ("loss", user.loss)
+    return f"{name}() of {file.name}{place_in(file, (), (function,))}"
+
+
+def _check_share(accuracy: Tensor | None, line: str, data: OwnData) -> None:
     share = 0.0 if accuracy is None else accuracy.item()
     if not 0 <= share <= 1:
-        raise RunError(f"{line} gave {share:g} as accuracy: return a share from 0 to 1, or the loss alone.")
+        remedy = "return a share from 0 to 1, or the loss alone"
+        if isinstance(data.workload, LightningWorkload):
+            remedy = "log a share from 0 to 1, or log it under a name without acc"
+        raise RunError(f"{line} gave {share:g} as accuracy: {remedy}.")
 
 
 def _uncopied(model: nn.Module) -> str:

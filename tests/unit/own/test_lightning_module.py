@@ -242,6 +242,10 @@ def batches(sampler):
             ("        return loss\n", "        return None\n"),
             r"training_step\(\) \(training_\d+\.py, line 26\) gave no loss",
         ),
+        (
+            ('"acc": (scores', '"acc": 100 * (scores'),
+            r"training_step\(\) of (\S+) \(\1, line 26.*gave [\d.]+ as accuracy: log a share from 0 to 1",
+        ),
         (("scores = self.net(inputs)", "scores = self.net(labels)"), r"line 28: scores = self\.net\(labels\)"),
         (("super().__init__()\n        self.net", "raise ValueError('no net')\n        self.net"), "no net .*line 23"),
         (("(LightningDataModule)", ""), "a LightningDataModule, of which .* has none: name one behind a comma"),
