@@ -87,7 +87,7 @@ def inspect(name: str) -> DataSpec:
         **own_refused.scripted(step.model),
         **own_refused.shapes(batch, others),
         **own_refused.gathering(step.outputs, samples(batch)),
-        **own_refused.copying(step.uncopied),
+        **own_refused.of_step(step.uncopied, step.summed),
         **_optimizer(data, step.model, rate),
         **_schedule(data, step.model, rate, -(-len(data.train) // batch_size)),
         **refused_workers(data),

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 Tree = Any
 """A tensor, a tuple, list, dictionary or dataclass of trees, or anything else."""
@@ -26,6 +27,8 @@ def mapped(tree: Tree, change: Callable[[Tensor], Tensor]) -> Tree:
         changed = copy.copy(tree)  # keeps the class, whatever its constructor takes
         changed.update({k: mapped(v, change) for k, v in tree.items()})  # type: ignore[attr-defined]
         return changed
+    if isinstance(tree, PackedSequence):  # of which the numbers that say how it is packed stay on the CPU
+        return PackedSequence(change(tree.data), tree.batch_sizes, *(t if t is None else change(t) for t in tree[2:]))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(mapped(v, change) for v in tree))
     if isinstance(tree, tuple | list):

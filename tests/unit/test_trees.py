@@ -4,6 +4,7 @@ from collections import UserDict, namedtuple
 from dataclasses import dataclass, field
 
 import torch
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from laptime.trees import cut, leaves, mapped, samples, sent, tensors
 
@@ -28,6 +29,16 @@ def test_a_tokenizers_dictionary_keeps_its_class():
     assert type(found) is UserDict
     assert found["ids"].tolist() == [1, 1]
     assert given["ids"].tolist() == [0, 0]
+
+
+def test_a_packed_sequence_stays_one_and_keeps_its_sizes_on_the_cpu():
+    given = pack_sequence([torch.ones(2, 1), torch.ones(4, 1)], enforce_sorted=False)
+    found = mapped(given, lambda t: t + 1)
+    assert isinstance(found, PackedSequence)
+    assert (found.data.sum().item(), found.batch_sizes.tolist()) == (12, [2, 2, 1, 1])
+    shapes = sent(given, torch.device("meta"), torch.contiguous_format)
+    assert (shapes.data.is_meta, shapes.sorted_indices.is_meta, shapes.batch_sizes.is_meta) == (True, True, False)
+    assert mapped(pack_sequence([torch.ones(2, 1)]), torch.clone).sorted_indices is None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Bands are chosen behind the place of the data, `DIR#bands=4,3,2` (counted from 1
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,21 +81,21 @@ def _load(path: Path | str) -> NDArray[Any]:
     logging.getLogger("tifffile").setLevel(logging.CRITICAL + 1)
     try:
         with tifffile.TiffFile(path) as tif:
-            series = tif.series[0]
-            if series.size > _MOST_VALUES:
+            parts = _alike(tif.series)
+            size = sum(part.size for part in parts)
+            if size > _MOST_VALUES:
                 raise DataError(
-                    f"the image {path} says that it holds {series.size} values, more than the {_MOST_VALUES} that are "
+                    f"the image {path} says that it holds {size} values, more than the {_MOST_VALUES} that are "
                     "safe to decode: cut it into tiles or remove it."
                 )
-            values, axes = np.asarray(series.asarray()), series.axes
+            values, axes = np.asarray(parts[0].asarray()), parts[0].axes
+            if len(parts) > 1:
+                values = np.stack([np.asarray(part.asarray()) for part in parts])
     except DataError:
         raise
     except Exception as error:  # damaged files raise anything: ValueError, struct.error, zlib.error, ...
         raise DataError(f"the image {path} {_why_not(path, error)}") from error
-    if values.ndim == 2:
-        values = values[:, :, None]
-    elif values.ndim == 3 and not axes.endswith("YXS"):  # bands as planes, or as pages
-        values = np.moveaxis(values, 0, -1)
+    values = _last(values, axes)
     if values.ndim != 3 or values.dtype not in (np.dtype(np.uint16), np.dtype(np.int16)):
         raise DataError(
             f"the image {path} holds {values.dtype} values of shape {values.shape}, which is no image of bands with "
@@ -102,6 +103,27 @@ def _load(path: Path | str) -> NDArray[Any]:
             "10,000 times the reflectance."
         )
     return values
+
+
+def _last(values: NDArray[Any], axes: str) -> NDArray[Any]:
+    """An image with its bands behind height and width, where it has no more axes than that."""
+    while values.ndim > 3 and len(values) == 1:  # one moment, or one depth
+        values = values[0]
+    if values.ndim == 2:
+        values = values[:, :, None]
+    elif values.ndim == 3 and not axes.endswith("YXS"):  # bands as planes, or as pages
+        values = np.moveaxis(values, 0, -1)
+    return values
+
+
+def _alike(series: Sequence[Any]) -> list[Any]:
+    """The first series of pages; where that is one plane, all that are like it, for each band may have been written by
+    itself. An overview is smaller.
+    """
+    first = series[0]
+    if len(first.shape) != 2:
+        return [first]
+    return [part for part in series if (part.shape, part.dtype) == (first.shape, first.dtype)]
 
 
 def _why_not(path: Path | str, error: Exception) -> str:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from laptime.data.archive import inner_folder, is_archive, told_of, unpack
+from laptime.data.box_columns import COLUMNS
 from laptime.data.box_store import Told, data_spec, read_box_meta, store_folder, verify_boxes
-from laptime.data.boxes import COLUMNS, find_tables
+from laptime.data.boxes import find_tables
 from laptime.data.choices import BOXES, SEED, SIDE, read_seed, split_choices
 from laptime.data.disk import partial_folder, sweep
 from laptime.data.folder import fetch_anew, is_archive_url

@@ -17,9 +17,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from laptime.data.box_columns import COLUMNS
 from laptime.data.box_match import Matched, match
 from laptime.data.boxes import (
-    COLUMNS,
     Boxed,
     check_inside,
     digits,

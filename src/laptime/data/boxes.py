@@ -18,18 +18,16 @@ from typing import NoReturn
 
 import numpy as np
 
+from laptime.data.box_columns import COLUMNS, HOW, no_column
 from laptime.data.listing import PASSED, leads_back
 from laptime.data.split import mixed, parted, tested
 from laptime.errors import DataError, shorten
 
-COLUMNS = ("filename", "class", "xmin", "ymin", "xmax", "ymax")
 _SIDES = COLUMNS[2:]
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 # Classes that a notice lists.
 _NAMED = 5
 # Links to folders are followed as far down as those of class folders are.
 _FOLLOWED = 2
-_HOW = f"a CSV of boxes has the columns {', '.join(COLUMNS)}, and others as you like"
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def find_csv(root: Path) -> Path:
     """The one CSV in a folder, wherever it lies; raises DataError where there is none or several."""
     found = find_tables(root)
     if not found:
-        raise DataError(f"{root} holds no CSV of boxes, which are read from nothing else: add one ({_HOW}).")
+        raise DataError(f"{root} holds no CSV of boxes, which are read from nothing else: add one ({HOW}).")
     if len(found) > 1:
         names = ", ".join(shorten(str(p.relative_to(root))) for p in found[:4])
         raise DataError(
@@ -116,7 +114,7 @@ def read_boxes(path: Path) -> list[Box]:
         lines = _lines(path)
         missing = [c for c in COLUMNS if c not in (lines.fieldnames or ())]
         if missing:
-            raise _no_column(path, missing[0], ",".join(lines.fieldnames or ()))
+            raise no_column(path, missing[0], lines.fieldnames or ())
         for name in COLUMNS:
             if (lines.fieldnames or ()).count(name) > 1:
                 raise DataError(f"{path} has several columns {name!r}: keep the one that is meant.")
@@ -163,21 +161,11 @@ def _lines(path: Path) -> csv.DictReader[str]:
     return lines
 
 
-def _no_column(path: Path, missing: str, head: str) -> DataError:
-    """A column that isn't there, or is behind a separator that is no comma."""
-    for sign, name in _SEPARATORS.items():
-        if {part.strip(' "') for part in head.split(sign)} >= set(COLUMNS):
-            return DataError(f"{path} separates its columns by {name}: write commas between them, points in numbers.")
-    if missing in head.lower().split(","):
-        return DataError(f"{path} has the column {missing!r} in capitals: write it small; {_HOW}.")
-    return DataError(f"{path} has no column {missing!r} in its first line: {_HOW}.")
-
-
 def _text(path: Path) -> str:
     try:
         body = path.read_bytes()
     except OSError as error:
-        raise DataError(f"the boxes {path} can't be read ({error}): give a CSV in UTF-8; {_HOW}.") from error
+        raise DataError(f"the boxes {path} can't be read ({error}): give a CSV in UTF-8; {HOW}.") from error
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,11 @@ class LightningWorkload:
         return type(self._first).__name__
 
     @property
+    def step(self) -> Any:
+        """The module's training_step(), to be named where something is wrong with it."""
+        return overridden(self._first, "training_step")
+
+    @property
     def has_loaders(self) -> bool:
         """Whether there is a training loader."""
         return overridden(self._loads, "train_dataloader") is not None
@@ -61,6 +66,7 @@ class LightningWorkload:
     def notes(self) -> tuple[str, ...]:
         """What of the user's is left out."""
         said = [*left_out(self._first), *(left_out(self._loads) if self._loads is not self._first else ())]
+        said += _not_taken(self._loaders[0])
         if self._schedule is not None:
             said.append(f"its schedule ({self._schedule}) is left out: laptime's own rungs have theirs")
         return tuple(said)
@@ -73,7 +79,7 @@ class LightningWorkload:
     @property
     def batch_size(self) -> int:
         """The training loader's."""
-        return int(self._loaders[0].batch_size or 1)
+        return int(_batches_of(self._loaders[0]).batch_size)
 
     @property
     def collate_fn(self) -> Callable[[list[Any]], Any]:
@@ -101,7 +107,7 @@ class LightningWorkload:
         loss, accuracy = model(batch)
         if loss is None:
             raise RunError(
-                f"training_step() ({line_of(overridden(self._first, 'training_step'))}) gave no loss: return it, a "
+                f"training_step() ({line_of(self.step)}) gave no loss: return it, a "
                 "scalar tensor, or a dictionary with it as 'loss'."
             )
         return loss, accuracy
@@ -128,7 +134,9 @@ class LightningWorkload:
     def _made(self, again: bool = False) -> Any:
         """A fresh module, set up as a fit would."""
         ready = is_lightning(self._given, MODULE) and not isinstance(self._given, type)
-        return _set_up(copy.deepcopy(self._given) if ready else _called(self._given, MODULE), again)
+        module = copy.deepcopy(self._given) if ready else _called(self._given, MODULE)
+        module.print = print  # Lightning's own asks the Trainer
+        return _set_up(module, again)
 
     @cached_property
     def _loaders(self) -> tuple[DataLoader[Any], DataLoader[Any]]:
@@ -166,13 +174,37 @@ class LightningWorkload:
             )
         if type(found.batch_sampler) is not BatchSampler:
             raise UsageError(f"{where} has a batch_sampler of its own or none: give the DataLoader a batch_size.")
-        sampler = found.sampler
+        sampler: Any = _batches_of(found).sampler
         if type(sampler) not in (RandomSampler, SequentialSampler) or getattr(sampler, "replacement", False):
             raise UsageError(
                 f"{where} draws by {type(sampler).__name__}, but laptime draws each sample once an epoch: leave the "
                 "sampler out."
             )
+        if isinstance(found.dataset, Sized) and len(sampler) != len(found.dataset):
+            raise UsageError(
+                f"{where} draws {len(sampler)} of {len(found.dataset)} samples by its {type(sampler).__name__}, but "
+                "laptime draws each once an epoch: leave the sampler out, and give a Subset of the data where some are "
+                "meant."
+            )
         return found
+
+
+def _batches_of(loader: DataLoader[Any]) -> BatchSampler:
+    """What draws batches: a loader that is given one has neither batch_size nor sampler itself."""
+    found = loader.batch_sampler
+    assert isinstance(found, BatchSampler)
+    return found
+
+
+def _not_taken(loader: DataLoader[Any]) -> list[str]:
+    """Notes on what the training loader says of its batches and laptime does not do."""
+    batches, said = _batches_of(loader), []
+    sampler: Any = batches.sampler
+    if isinstance(sampler, SequentialSampler):
+        said.append("its training loader does not shuffle, and laptime draws the samples in another order each epoch")
+    if batches.drop_last and len(sampler) % batches.batch_size > 1:  # one sample is left out anyway
+        said.append("the last, smaller batch is trained on, which drop_last leaves out")
+    return said
 
 
 def of_lightning(given: Any, data_name: str, module: Any, file: Path) -> LightningWorkload:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,17 @@ _TOUCHED = {
     "trainer": _TRAINER,
     "current_epoch": _TRAINER,
     "global_step": _TRAINER,
+    "fabric": _TRAINER,
+    "all_gather": _TRAINER,
     "optimizers": _MANUAL,
     "manual_backward": _MANUAL,
     "toggle_optimizer": _MANUAL,
+    "untoggle_optimizer": _MANUAL,
+    "clip_gradients": _MANUAL,
     "lr_schedulers": _MANUAL,
 }
+# None without a Trainer, for which a step may ask before it writes there.
+_LOGGER = "logger"
 # Hooks that change a step or a batch; those at other places are left out with a note.
 _STEP_HOOKS = (
     *("backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping", "lr_scheduler_step"),
@@ -59,30 +66,78 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
                 f"{name} has {hook}() ({line_of(function)}), which only Lightning's Trainer calls: do its work in "
                 "training_step() or in the data set."
             )
-    for attribute, line in _touched(value, file):
-        raise UsageError(
-            f"{name} uses self.{attribute} ({file.name}, line {line}), but {_TOUCHED[attribute]}: write its training "
-            "as a plain workload (laptime new)."
-        )
+    for attribute, place in _touched(value):
+        remedy = "write its training as a plain workload (laptime new)"
+        if attribute == _LOGGER:
+            remedy = "leave the line out, or ask for `self.logger` before it"
+        raise UsageError(f"{name} uses self.{attribute} ({place}), but {_TOUCHED.get(attribute, _TRAINER)}: {remedy}.")
     if not getattr(value, "automatic_optimization", True):
         raise UsageError(f"{name} of {file.name} switches automatic optimization off, so {_MANUAL}: laptime steps one.")
 
 
 def left_out(value: object) -> tuple[str, ...]:
-    """Notes on hooks of the user's that are not called and change no step."""
-    found = sorted({n for c in _kind(value).__mro__ if not _theirs(c) for n in vars(c) if n.startswith("on_")})
-    return (f"not called: {', '.join(found)} of {_kind(value).__name__}",) if found else ()
+    """Notes on hooks of the user's that are not called, and on a number that a step reads and that never changes."""
+    names = {n for c in _kind(value).__mro__ if not _theirs(c) for n in vars(c)}
+    found = sorted(n for n in names if n.startswith("on_") or n == "configure_callbacks")
+    said = [f"not called: {', '.join(found)} of {_kind(value).__name__}"] if found else []
+    for file, method in _methods(value):
+        name = _index_read(method) if method.name == "training_step" else ""
+        if name:
+            said.append(f"{name} is always 0 in training_step() ({file.name}, line {method.lineno}), which reads it")
+    return tuple(said)
 
 
-def _touched(value: object, file: Path) -> Iterator[tuple[str, int]]:
-    """Attributes that a Trainer fills, in methods that are called, with their lines."""
-    classes = {c.__name__ for c in _kind(value).__mro__}
-    for node in ast.parse(file.read_bytes()).body:
-        if isinstance(node, ast.ClassDef) and node.name in classes:
-            methods = [m for m in node.body if isinstance(m, ast.FunctionDef) and not m.name.startswith(_NEVER_CALLED)]
-            for found in (n for method in methods for n in ast.walk(method) if isinstance(n, ast.Attribute)):
-                if isinstance(found.value, ast.Name) and found.value.id == "self" and found.attr in _TOUCHED:
-                    yield found.attr, found.lineno
+def _index_read(step: ast.FunctionDef) -> str:
+    """The name of a step's second argument, the batch's number, where it reads it and does not only hand it on."""
+    index = [a.arg for a in step.args.args][2:3]
+    calls = [n for n in ast.walk(step) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    handed = {id(a) for c in calls if ast.unparse(c.func).startswith(("self.", "super().")) for a in c.args}
+    read = any(isinstance(n, ast.Name) and n.id in index and id(n) not in handed for n in ast.walk(step))
+    return index[0] if read else ""
+
+
+def _touched(value: object) -> Iterator[tuple[str, str]]:
+    """Attributes that a Trainer fills, in methods that are called, with their places."""
+    for file, method in _methods(value):
+        asked = {_of_self(n) for test in _tests(method) for n in ast.walk(test)}
+        for node in (n for n in ast.walk(method) if isinstance(n, ast.Attribute)):
+            name, through = _of_self(node), _of_self(node.value)
+            if name in _TOUCHED or (through == _LOGGER and _LOGGER not in asked):
+                yield name if name in _TOUCHED else _LOGGER, f"{file.name}, line {node.lineno}"
+
+
+def _of_self(node: ast.AST) -> str:
+    """The name of an attribute of self; empty for anything else."""
+    mine = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return node.attr if mine and isinstance(node, ast.Attribute) else ""
+
+
+def _tests(method: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The conditions in a method."""
+    for node in ast.walk(method):
+        if isinstance(node, ast.If | ast.IfExp):
+            yield node.test
+        elif isinstance(node, ast.BoolOp):
+            yield node.values[0]
+
+
+def _methods(value: object) -> Iterator[tuple[Path, ast.FunctionDef]]:
+    """The methods that are called, with their files: of classes in other files, too; not those that others replace."""
+    hidden: set[str] = set()
+    for kind in _kind(value).__mro__:
+        file = None if _theirs(kind) else getattr(sys.modules.get(kind.__module__), "__file__", None)
+        mine = list(_defined(Path(file), kind.__name__)) if file else []
+        yield from ((Path(str(file)), m) for m in mine if m.name not in hidden)
+        hidden |= {m.name for m in mine if not any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(m))}
+
+
+def _defined(file: Path, name: str) -> Iterator[ast.FunctionDef]:
+    """The methods of a class, wherever in its file it stands, but for those that are never called."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef) and not part.name.startswith(_NEVER_CALLED):
+                    yield part
 
 
 def _kind(value: object) -> type:

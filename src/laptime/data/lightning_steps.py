@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
 
 from laptime.data.lightning_refused import overridden
+
+# An accuracy by the name that is logged: acc, val_acc1, trainAcc, MulticlassAccuracy; not acceleration.
+_ACCURACY = re.compile(r"accurac|acc(?![a-z])", re.IGNORECASE)
+_LOSS = re.compile("loss", re.IGNORECASE)
 
 
 class Steps(nn.Module):
@@ -22,12 +28,20 @@ class Steps(nn.Module):
         self.said: dict[str, Any] = {}
         self.validates = overridden(module, "validation_step") is not None
         steps = ("training_step", "validation_step") if self.validates else ("training_step",)
-        self.indexed = {name: len(inspect.signature(getattr(module, name)).parameters) > 1 for name in steps}
+        self.indexed = {name: len(_by_place(getattr(module, name))) > 1 for name in steps}
+        self.still = [part for part in module.modules() if not part.training]
         self.metrics = [(name, found) for name, found in module.named_modules() if is_metric(found)]
         for _, metric in self.metrics:
             metric.distributed_available_fn = _alone
         self.filled = [metric for _, metric in self.metrics]
         module.log = self.note  # log_dict() calls it too; without a Trainer Lightning's own only warns
+
+    def train(self, mode: bool = True) -> Steps:
+        """As under Lightning's Trainer, what the module has put into evaluation mode when it was made stays in it."""
+        super().train(mode)
+        for part in self.still:
+            part.training = False
+        return self
 
     def to(self, *args: Any, **kwargs: Any) -> Steps:
         """Moves the module by its own method too, which notes its `device`."""
@@ -43,7 +57,7 @@ class Steps(nn.Module):
         loss = accuracy = None
         if not self.training and self.validates:
             loss = self._step("validation_step", batch)
-            loss, accuracy = self._said("loss") if loss is None else loss, self._accuracy()
+            loss, accuracy = self._said(_LOSS) if loss is None else loss, self._accuracy()
         if loss is None:
             loss = self._step("training_step", batch)
             accuracy = self._accuracy() if accuracy is None else accuracy
@@ -62,21 +76,32 @@ class Steps(nn.Module):
         given = step(batch, 0) if self.indexed[name] else step(batch)
         self.filled = [metric for _, metric in self.metrics if metric.update_called]
         if isinstance(given, dict):
-            given = given.get("loss")
+            given = given.get("loss", None if self.training else _named(given.items(), _LOSS))
         return given if _scalar(given) else None
 
-    def _said(self, part: str) -> Tensor | None:
-        """The first value that was logged under a name with a part in it."""
-        named = (_value_of(v) for k, v in self.said.items() if part in k.lower())
-        return next((v for v in named if _scalar(v)), None)
+    def _said(self, names: re.Pattern[str]) -> Tensor | None:
+        """The value that was logged under such a name."""
+        return _named(self.said.items(), names)
 
     def _accuracy(self) -> Tensor | None:
         """The accuracy that the step logs, else that of a metric of such a name, which a hook would log later."""
-        found = self._said("acc")
+        found = self._said(_ACCURACY)
         if found is None:
-            named = (_value_of(m) for name, m in self.metrics if "acc" in name.rpartition(".")[2].lower())
-            found = next((v for v in named if _scalar(v)), None)
+            found = _named([(name.rpartition(".")[2], metric) for name, metric in self.metrics], _ACCURACY)
         return None if found is None else found.float()
+
+
+def _by_place(step: Any) -> list[inspect.Parameter]:
+    """The parameters of a step that take what is given by place."""
+    given = inspect.signature(step).parameters.values()
+    return [p for p in given if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
+
+
+def _named(values: Iterable[tuple[str, Any]], names: re.Pattern[str]) -> Tensor | None:
+    """The scalar under such a name; of several that of the shortest, the whole rather than a part: loss, kl_loss."""
+    fitting = sorted((pair for pair in values if names.search(pair[0])), key=lambda pair: len(pair[0]))
+    found = (_value_of(value) for _, value in fitting)
+    return next((value for value in found if _scalar(value)), None)
 
 
 def is_metric(value: object) -> bool:

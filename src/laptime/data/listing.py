@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ IMAGE_SUFFIXES = frozenset(("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "
 # In any case of letters; of several the first is taken.
 _TRAIN_NAMES = ("train", "training")
 _TEST_NAMES = ("test", "testing", "val", "valid", "validation")
+# What stands beside them in a folder's name: training_set, seg_train, test-images.
+_BESIDE = re.compile(r"^(seg|data|images?)[ _-]|[ _-]?(set|data|dataset|split|images?|imgs)$")
+_TIFF = (".tif", ".tiff")
 # Folders that are nobody's data: hidden ones, what Finder adds to an archive, and thumbnails of a Synology's station.
 PASSED = (".", "__MACOSX", "@eaDir")
 _FORM = "a folder with train/<class>/* and test/<class>/*, or one with <class>/*"
@@ -164,10 +168,24 @@ def _splits(found: Scan, names: tuple[str, ...]) -> list[str]:
     One with images and no folders, beside folders of other names, is a class: trains, among other vehicles.
     """
     top = [folder for folder in found.folders if "/" not in folder]
-    others = any(folder.lower() not in (*_TRAIN_NAMES, *_TEST_NAMES) for folder in top)
+    others = any(_core(folder) not in (*_TRAIN_NAMES, *_TEST_NAMES) for folder in top)
     holding = {folder.partition("/")[0] for folder in found.folders if "/" in folder}
-    splits = [folder for folder in top if folder.lower() in names and (folder in holding or not others)]
-    return sorted(splits, key=lambda name: (name not in holding, names.index(name.lower()), name.swapcase()))
+    splits = [folder for folder in top if _core(folder) in names and (folder in holding or not others)]
+    order = sorted(splits, key=lambda name: (name not in holding, names.index(_core(name)), len(name), name.swapcase()))
+    return [_unwrapped(found, folder) for folder in order]
+
+
+def _core(folder: str) -> str:
+    """A folder's name without what stands beside the split's: training_set is training."""
+    return _BESIDE.sub("", folder.lower())
+
+
+def _unwrapped(found: Scan, folder: str) -> str:
+    """A split's folder, or the only one in it where that has its name: seg_train/seg_train."""
+    inner, name = f"{folder}/{folder}", f"{folder}/"
+    within = {f for f in found.folders if f.startswith(name) and f.count("/") == 1}
+    loose = any(image.startswith(name) and image.count("/") == 1 for image in found.images)
+    return inner if within == {inner} and not loose else folder
 
 
 def _two_folders(found: Scan, train: list[str], test: list[str]) -> Listing:
@@ -201,6 +219,7 @@ def _loose(found: Scan, sides: Sequence[Sequence[object]], aside: tuple[str, ...
 def _one_folder(found: Scan, seed: int) -> Listing:
     by = _by_class(found, "")
     _check_classes(found, by, "")
+    _check_kinds(found, by)
     classes = tuple(sorted(by))
     train: dict[str, list[str]] = {}
     test: dict[str, list[str]] = {}
@@ -225,6 +244,18 @@ def _deeper(by: dict[str, list[str]]) -> str:
     below = ", ".join(shorten(name, 40) for name in sorted(inner[min(by)])[:2])
     meant = f"where {below} and so on are meant, give the folder {shorten(min(by), 40)} alone."
     return f"Classes are {few}{', ...' if len(by) > 2 else ''}, none of which holds an image itself: {meant}"
+
+
+def _check_kinds(found: Scan, by: dict[str, list[str]]) -> None:
+    """Refuses data sets that lie beside one another: the same folders in each, with TIFFs in some alone."""
+    tiffs = {name for name, images in by.items() if images and all(i.lower().endswith(_TIFF) for i in images)}
+    inner = [{image.split("/")[1] for image in images if image.count("/") > 1} for images in by.values()]
+    if _deeper(by) and tiffs and tiffs != by.keys() and all(names == inner[0] for names in inner):
+        listed, few = (", ".join(shorten(n, 40) for n in sorted(names)[:3]) for names in (by, inner[0]))
+        raise DataError(
+            f"{found.root} holds data sets beside one another ({listed}), each with the folders {few} and so on, and "
+            f"TIFFs in {shorten(min(tiffs), 40)} alone: give one of them, such as {found.root / min(tiffs)}."
+        )
 
 
 def _by_class(found: Scan, prefix: str) -> dict[str, list[str]]:

@@ -13,6 +13,8 @@ from laptime.trees import Tree, leaves, mapped, samples, tensors
 
 # What leaves the net that it was given alone and changes, averages or moves a copy.
 _COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", "ddp")
+# What takes larger batches, or the mean of what ranks find.
+_SHARING = ("large-batch", "ddp", "flat-reduce")
 
 
 def not_kept(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
@@ -65,7 +67,7 @@ def layout(model: nn.Module, batch: Tree) -> dict[str, str]:
     if not any(isinstance(m, nn.Conv2d) for m in model.modules()):
         return dict.fromkeys(("channels-last", "products"), "its model has no 2-D convolutions")
     if not any(t.dim() == 4 and t.is_floating_point() for t in tensors(batch)):
-        return dict.fromkeys(("channels-last", "products"), "its batches hold no images [B, C, H, W]")
+        return dict.fromkeys(("channels-last", "products"), "its batches hold no images [B, C, H, W] as floats")
     return {}
 
 
@@ -102,9 +104,13 @@ def gathering(outputs: Sequence[Tree], count: int) -> dict[str, str]:
     return {}
 
 
-def copying(uncopied: str) -> dict[str, str]:
-    """What works on a copy of the net, where there can be none for a reason."""
-    return dict.fromkeys(_COPYING, f"its net can't be copied ({uncopied})") if uncopied else {}
+def of_step(uncopied: str, summed: bool) -> dict[str, str]:
+    """What works on a copy of the net, where there can be none for a reason; and on other parts of a batch as if each
+    loss were a mean, where it is a sum: a batch twice as large would have a gradient twice as large.
+    """
+    why = f"its net can't be copied ({uncopied})"
+    sums = "its loss is a sum over the samples of a batch: divide it by their number"
+    return dict.fromkeys(_SHARING if summed else (), sums) | dict.fromkeys(_COPYING if uncopied else (), why)
 
 
 def turned(batch: Tree, count: int) -> Tree:
@@ -115,4 +121,9 @@ def turned(batch: Tree, count: int) -> Tree:
 def same(a: Tree, b: Tree) -> bool:
     """Whether two batches hold the same values."""
     pairs = list(zip(tensors(a), tensors(b), strict=False))
-    return len(tensors(a)) == len(tensors(b)) and all(x.shape == y.shape and torch.equal(x, y) for x, y in pairs)
+    return len(tensors(a)) == len(tensors(b)) and all(x.shape == y.shape and _equal(x, y) for x, y in pairs)
+
+
+def _equal(x: Tensor, y: Tensor) -> bool:
+    """Whether two tensors hold the same values; what is missing (nan) in both is the same."""
+    return torch.equal(x, y) or bool(((x == y) | (x.isnan() & y.isnan())).all())

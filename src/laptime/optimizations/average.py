@@ -64,7 +64,8 @@ def _shared(one: nn.Module, other: nn.Module, floating: bool) -> tuple[list[Tens
     """
     there = dict(other.named_parameters()) | dict(other.named_buffers())
     both = (*one.named_parameters(), *one.named_buffers())
-    own = [(n, t) for n, t in both if (t.is_floating_point() and t.layout == torch.strided) == floating]
+    parts = ((n, t, t.is_floating_point() or t.is_complex()) for n, t in both)
+    own = [(n, t) for n, t, fine in parts if (fine and t.layout == torch.strided) == floating]
     pairs = [(t.detach(), there[n].detach()) for n, t in own if n in there and there[n].shape == t.shape]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from laptime.data.own import OwnData
+from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, UsageError
 from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
@@ -52,7 +53,7 @@ class OwnWorkload:
 
     def forward(self, model: nn.Module, batch: Batch) -> Output:
         """See `Workload.forward`."""
-        with untouched(self.user) if _shapes_alone(batch) else nullcontext():
+        with _looked_at(self.user) if _shapes_alone(batch) else nullcontext():
             loss, accuracy = answered(self.user, model, batch, self.file)
         correct = None if accuracy is None else accuracy.detach().double() * len(batch)
         return Output(loss, correct, len(batch))
@@ -76,6 +77,17 @@ def spread(model: nn.Module) -> None:
             sizes = buffer.shape if buffer.layout == torch.strided else ()
             if any(size > 1 and buffer.stride(axis) == 0 for axis, size in enumerate(sizes)):
                 setattr(module, name, buffer.contiguous())
+
+
+@contextmanager
+def _looked_at(user: Protocol) -> Iterator[None]:
+    """Within it a pass on shapes alone may change the user's object and draw numbers, which is undone."""
+    before = drawn()
+    with untouched(user):
+        try:
+            yield
+        finally:
+            put_back_drawn(before)
 
 
 def _shapes_alone(batch: Batch) -> bool:

@@ -14,13 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
 from laptime.data.own_import import told_with_line
+from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, shorten
-from laptime.trees import Tree, mapped
+from laptime.tallies import untouched
+from laptime.trees import Tree, cut, mapped, samples
 from laptime.user_code import complaint, place_in, stack_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
+
+# Two sums of the same numbers.
+_ALIKE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -32,12 +38,14 @@ class Stepped:
         outputs: what it gave in the first, each time that the loss called it.
         judged: whether the loss gives an accuracy in evaluation.
         uncopied: why the net can't be copied, as optimizations do that change it; empty where it can.
+        summed: whether the loss is a sum over the samples, not their mean.
     """
 
     model: nn.Module
     outputs: Sequence[Tree]
     judged: bool
     uncopied: str
+    summed: bool
 
 
 def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
@@ -64,10 +72,10 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
         # A loss may change its batch in place.
         loss, accuracy = answered(user, model.train(), Batch(mapped(batch, torch.clone)), file)
         value = loss.item()
-    line = f"loss() of {file.name}{place_in(file, (), (user.loss,))}"
+    line = _told(data)
     if not math.isfinite(value):
         raise RunError(f"{line} gave {value} on the first batch: look at its inputs and at the loss.")
-    _check_share(accuracy, line)
+    _check_share(accuracy, line, data)
     if not loss.requires_grad:
         raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
     _backward(data, model, batch, loss)
@@ -77,8 +85,37 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
     with told_with_line("loss() on the test data", file, user.loss), torch.no_grad():
         _, judged = answered(user, model.eval(), Batch(test_batch), file)
-    _check_share(judged, f"{line} on the test data")
-    return Stepped(model.train(), outputs, judged is not None, uncopied)
+    _check_share(judged, f"{line} on the test data", data)
+    summed = _summed(data, model, batch)
+    return Stepped(model.train(), outputs, judged is not None, uncopied, summed)
+
+
+@torch.no_grad()
+def _summed(data: OwnData, model: nn.Module, batch: Tree) -> bool:
+    """Whether the loss of a batch and itself is twice that of the batch, and of its halves together as much as it.
+
+    In evaluation, since BatchNorm sees a batch as a whole; what a loss says of other numbers of samples than it was
+    made for, or can't, shows nothing.
+    """
+    count, before = samples(batch), drawn()
+    if count < 2:
+        return False
+    half = count // 2
+    parts = [cut(batch, count, 2 * count), batch, cut(batch, count, half), _end(batch, count, half)]
+    model.eval().training = isinstance(data.workload, LightningWorkload)  # its training_step(), of parts in evaluation
+    try:
+        with untouched(data.workload):
+            found = [answered(data.workload, model, Batch(part), data.file)[0].item() for part in parts]
+    except (Exception, SystemExit):  # whatever a user's code raises
+        return False
+    finally:
+        put_back_drawn(before)
+    twice, whole, first, last = found
+    return abs(whole) > 0 and all(math.isclose(f, whole, rel_tol=_ALIKE) for f in (twice / 2, first + last))
+
+
+def _end(batch: Tree, count: int, begin: int) -> Tree:
+    return mapped(batch, lambda tensor: tensor[begin:] if tensor.dim() and len(tensor) == count else tensor)
 
 
 def _check_model(model: object, file: Path, made: str) -> None:
@@ -101,10 +138,20 @@ def _check_trained(model: nn.Module, line: str) -> None:
         )
 
 
-def _check_share(accuracy: Tensor | None, line: str) -> None:
+def _told(data: OwnData) -> str:
+    """What gives the loss, with its line."""
+    user, file = data.workload, data.file
+    name, function = ("training_step", user.step) if isinstance(user, LightningWorkload) else ("loss", user.loss)
+    return f"{name}() of {file.name}{place_in(file, (), (function,))}"
+
+
+def _check_share(accuracy: Tensor | None, line: str, data: OwnData) -> None:
     share = 0.0 if accuracy is None else accuracy.item()
     if not 0 <= share <= 1:
-        raise RunError(f"{line} gave {share:g} as accuracy: return a share from 0 to 1, or the loss alone.")
+        remedy = "return a share from 0 to 1, or the loss alone"
+        if isinstance(data.workload, LightningWorkload):
+            remedy = "log a share from 0 to 1, or log it under a name without acc"
+        raise RunError(f"{line} gave {share:g} as accuracy: {remedy}.")
 
 
 def _uncopied(model: nn.Module) -> str:

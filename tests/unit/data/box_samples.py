@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from laptime.data.boxes import COLUMNS
+from laptime.data.box_columns import COLUMNS
 
 WIDTH, HEIGHT = 60, 40
 

@@ -13,9 +13,9 @@ from data_samples import left_over, stores
 from PIL import Image
 
 from laptime.catalogue import find_workload
+from laptime.data.box_columns import COLUMNS
 from laptime.data.box_fetch import draw_shapes
 from laptime.data.box_tensors import collate, open_boxes, rows
-from laptime.data.boxes import COLUMNS
 from laptime.data.fetch import fetch, push, verify
 from laptime.errors import DataError, UsageError
 
@@ -92,6 +92,16 @@ def test_a_line_that_is_no_box_is_named(photographs: Path, home: Path, column: s
     assert f"boxes.csv, {said.format(photographs)}" in str(caught.value)
     assert not stores(home)
     assert not left_over(home)
+
+
+@pytest.mark.parametrize(
+    ("column", "called"), [("class", "label"), ("filename", "Image_ID"), ("xmin", "x1"), ("ymax", "bottom")]
+)
+def test_a_column_that_is_called_otherwise_is_named(photographs: Path, home: Path, column: str, called: str):
+    head, *lines = read_lines(photographs)
+    write_table(photographs / "boxes.csv", [[called if name == column else name for name in head], *lines])
+    with pytest.raises(DataError, match=rf"has no column '{column}': rename '{called}', if it is that; a CSV of boxes"):
+        fetch("detection", str(photographs), home)
 
 
 @pytest.mark.parametrize("column", COLUMNS)

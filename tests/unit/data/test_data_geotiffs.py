@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tifffile
 import torch
 from data_samples import measured
 
+from laptime.data.decode import first_shape, read_image
 from laptime.data.fetch import fetch
 from laptime.data.tensors import open_tensors
 from laptime.errors import DataError
@@ -32,6 +34,18 @@ def test_few_bands_of_a_geotiff_are_no_picture(tmp_path: Path, home: Path, bands
             fetch("eurosat", place, home)
     chosen = fetch("eurosat", f"{place}#bands=1", home)
     assert open_tensors(chosen).train.images.dtype == torch.int16
+
+
+@pytest.mark.parametrize("form", ["a page each", "a page each, placed", "one moment"])
+def test_bands_that_were_written_one_by_one_are_one_image(tmp_path: Path, form: str) -> None:
+    values, path = measured(1, 13), tmp_path / "a.tif"
+    with tifffile.TiffWriter(path) as tif:
+        if form == "one moment":
+            tif.write(values[None], photometric="minisblack", planarconfig="contig")
+        for plane in values.transpose(2, 0, 1) if form != "one moment" else ():
+            tif.write(plane, photometric="minisblack", **(_PLACED if "placed" in form else {}))
+    assert first_shape(path).bands == (4, 3, 2)
+    assert np.array_equal(read_image(path, (13, 4)), values[:, :, [12, 3]].clip(0, 4000))
 
 
 def test_pictures_of_16_bits_are_told_to_be_taken_for_such(tmp_path: Path, home: Path) -> None:

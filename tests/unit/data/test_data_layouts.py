@@ -67,6 +67,34 @@ def test_data_sets_beside_one_another_are_told(make_folder: MakeFolder, home: Pa
     assert "Classes are" not in fetch("eurosat", str(root), home).notice
 
 
+def test_a_set_of_pictures_beside_one_of_bands_is_refused(make_folder: MakeFolder, home: Path) -> None:
+    root = make_folder(splits=("rgb", "tif"), classes=("Forest", "River"))
+    for path in (root / "tif").rglob("*.png"):
+        path.rename(path.with_suffix(".tif"))
+    with pytest.raises(DataError, match=rf"sets beside one another \(rgb, tif\), .*TIFFs in tif alone.*{root / 'tif'}"):
+        fetch("eurosat", f"{root}#bands=4,3,2", home)
+    (root / "tif" / "River").rename(root / "tif" / "Lake")  # classes of their own
+    with pytest.raises(DataError, match=r"is no TIFF|unreadable"):
+        fetch("eurosat", f"{root}#bands=4,3,2", home)
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        ("training_set", "test_set"),
+        ("seg_train/seg_train", "seg_test/seg_test"),
+        ("Train_Images", "val-images"),
+        ("traindata", "testdata"),
+        ("train", "test_split"),
+    ],
+)
+def test_splits_with_a_word_beside_their_names_are_no_classes(
+    make_folder: MakeFolder, home: Path, splits: tuple[str, str]
+) -> None:
+    found = fetch("cifar", str(make_folder(splits=splits)), home)
+    assert (found.classes, found.train_count, found.test_count) == (("cat", "dog", "emu"), 12, 12)
+
+
 def test_thumbnails_of_a_station_are_no_images(make_folder: MakeFolder, home: Path) -> None:
     root = make_folder(splits=("",))
     write_image(root / "cat" / "@eaDir" / "0.png" / "thumb.jpg", 1)

@@ -18,6 +18,7 @@ from laptime.measure.epochs import Plan, Session, totals
 from laptime.measure.marks import StepMarks
 from laptime.optimizations import apply, augment
 from laptime.optimizations.augment import growing, throws
+from laptime.optimizations.average import Average
 from laptime.spec import OptimizationSpec
 from laptime.workloads.base import Batch, classify
 from laptime.workloads.cifar import Cifar
@@ -177,6 +178,17 @@ def test_the_average_follows_its_formula_and_is_evaluated():
     loss, _, _ = totals([evaluate(parts, recipe, recipe.data.test)])
     parts.average = None
     assert loss != totals([evaluate(parts, recipe, recipe.data.test)])[0]
+
+
+def test_complex_weights_are_averaged_too():
+    net = nn.Linear(2, 2, dtype=torch.complex64)
+    average, before = Average(net, 0.5, 1), net.weight.detach().clone()
+    with torch.no_grad():
+        net.weight.add_(1 + 2j)
+    average.update(net)
+    moved = (average.model.weight - before) / (1 + 2j)
+    assert 0 < moved.real.min() < 1
+    assert moved.imag.abs().max() < 1e-6
 
 
 def test_the_average_changes_no_step_and_is_reset_in_place():

@@ -193,10 +193,16 @@ def test_what_is_never_called_may_ask_for_the_trainer(file, name):
 
 HAND = "    def __init__(self):\n        super().__init__()\n"
 LOADER = "return DataLoader(self.train, batch_size=32, shuffle=True)"
-SAMPLER = (
-    "return DataLoader(self.train, batch_size=32, sampler=torch.utils.data.WeightedRandomSampler([1.0] * 256, 256))"
+WEIGHTED, FEW = (
+    f"torch.utils.data.{kind}"
+    for kind in ("WeightedRandomSampler([1.0] * 256, 256)", "RandomSampler(self.train, num_samples=32)")
 )
+SAMPLER = f"return DataLoader(self.train, batch_size=32, sampler={WEIGHTED})"
 STREAM = "return DataLoader(torch.utils.data.ChainDataset([self.train]), batch_size=32)"
+
+
+def batches(sampler):
+    return f"torch.utils.data.BatchSampler({sampler}, 32, False)"
 
 
 @pytest.mark.parametrize(
@@ -221,11 +227,24 @@ STREAM = "return DataLoader(torch.utils.data.ChainDataset([self.train]), batch_s
         ((LOADER, STREAM), r"train_dataloader\(\) \(.*line 14\) reads an IterableDataset \(ChainDataset\)"),
         ((LOADER, "return [1, 2]"), r"line 14\) gives a list: give one DataLoader"),
         ((LOADER, "return DataLoader(self.train, batch_size=None)"), "batch_sampler of its own or none"),
+        (
+            (LOADER, f"return DataLoader(self.train, batch_sampler={batches(WEIGHTED)})"),
+            "draws by WeightedRandomSampler",
+        ),
+        ((LOADER, f"return DataLoader(self.train, sampler={FEW})"), r"draws 32 of 256 samples by its RandomSampler"),
+        (
+            ("scores = self.net", "self.logger.watch(self)\n        scores = self.net"),
+            r"uses self\.logger .*ask for `self",
+        ),
         (("    def val_dataloader", "    def other_dataloader"), r"no val_dataloader\(\) and no test_dataloader"),
         (("batch_size=64)", "batch_size=64, collate_fn=list)"), "different collate_fn"),
         (
             ("        return loss\n", "        return None\n"),
             r"training_step\(\) \(training_\d+\.py, line 26\) gave no loss",
+        ),
+        (
+            ('"acc": (scores', '"acc": 100 * (scores'),
+            r"training_step\(\) of (\S+) \(\1, line 26.*gave [\d.]+ as accuracy: log a share from 0 to 1",
         ),
         (("scores = self.net(inputs)", "scores = self.net(labels)"), r"line 28: scores = self\.net\(labels\)"),
         (("super().__init__()\n        self.net", "raise ValueError('no net')\n        self.net"), "no net .*line 23"),

@@ -1,13 +1,23 @@
 """What a net or a workload counts in attributes begins anew after the warm-up and on each side of a comparison."""
 
+import random
+
+import numpy as np
 import pytest
+import torch
 from tests.breaking_off import broken_off, figures
 from tests.own_files import TUPLE, write
 
 from laptime import worker
+from laptime.catalogue.own import place_of
+from laptime.data.own import open_own
+from laptime.draws import seed_all
 from laptime.inspecting import inspect
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.tallies import numbers_of, put_back_numbers
+from laptime.trees import sent
+from laptime.workloads.base import Batch
+from laptime.workloads.own import OwnWorkload
 
 _LOSS = "return F.cross_entropy(scores, y)"
 _BY_WORKLOAD = [
@@ -80,6 +90,19 @@ def test_what_the_loss_keeps_has_values_behind_a_pass_on_shapes(kept, file, tmp_
     record = worker.run(RunSpec(workload=data.own.name, variant="cpu-baseline", data=data, **few), tmp_path)
     assert record.status == "done", record.error
     assert record.flops_per_sample
+
+
+def test_a_pass_on_shapes_draws_nothing(file):
+    drawing = "random.random(), np.random.beta(1, 1), torch.randperm(len(x))\n        scores = model(x)"
+    name = write(file, "import random\nimport numpy as np\n" + TUPLE, ("scores = model(x)", drawing))
+    data = open_own(*place_of(name))
+    workload, net = OwnWorkload("own", data), data.workload.model().to("meta")
+    batch = sent(data.train.batch(range(4)), torch.device("meta"), torch.contiguous_format)
+    seed_all(5)
+    expected = (random.random(), np.random.rand(), torch.rand(1))
+    seed_all(5)
+    workload.forward(net, Batch(batch))
+    assert (random.random(), np.random.rand(), torch.rand(1)) == expected
 
 
 def test_a_number_that_hides_its_classes_goes_again():

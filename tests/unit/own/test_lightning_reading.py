@@ -1,0 +1,118 @@
+"""How a LightningModule is read: what it logs, its modes, its loaders, and what it inherits from another file."""
+
+import sys
+
+import pytest
+import torch
+from tests.unit.own.test_lightning_module import LIT, LOADER, STEP, lit
+
+from laptime.catalogue.own import place_of
+from laptime.data.own import open_own
+from laptime.errors import UsageError
+
+LOGGED = 'self.log_dict({"loss": loss, "acc": (scores.argmax(dim=1) == labels).float().mean()})'
+NET = "        self.net = nn.Sequential("
+
+
+def opened(file, *changes):
+    return open_own(*place_of(lit(file, *changes)))
+
+
+def answer(file, *changes, training=True):
+    data = opened(file, *changes)
+    net = data.workload.model().train(training)
+    return data.workload.loss(net, data.train.batch(range(8)))
+
+
+@pytest.mark.parametrize(
+    ("logged", "found"),
+    [
+        ("{'acc_top5': loss * 0 + 1, 'acc': loss * 0 + 0.5}", 0.5),
+        ("{'trainAcc1': loss * 0 + 0.25}", 0.25),
+        ("{'MulticlassAccuracy': loss * 0 + 0.75}", 0.75),
+        ("{'acceleration': loss * 0 + 7}", None),
+        ("{'accumulated': loss * 0 + 7}", None),
+    ],
+)
+def test_an_accuracy_is_known_by_the_words_of_its_name(file, logged, found):
+    _, accuracy = answer(file, (LOGGED, f"self.log_dict({logged})"))
+    assert (None if accuracy is None else float(accuracy)) == found
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'return {"val_kl_loss": torch.tensor(1.0), "val_loss": torch.tensor(7.0)}',
+        'self.log_dict({"val_kl_loss": torch.tensor(1.0), "val_loss": torch.tensor(7.0)})',
+    ],
+)
+def test_the_loss_of_the_test_is_the_whole_one_wherever_it_is_said(file, said):
+    step = f"    def validation_step(self, batch, batch_idx):\n        {said}\n\n"
+    assert float(answer(file, (STEP, step + STEP), training=False)[0]) == 7.0
+
+
+def test_what_the_module_put_into_evaluation_mode_stays_in_it(file):
+    frozen = "        self.norm = nn.Sequential(nn.BatchNorm1d(20), nn.Dropout()).eval()\n"
+    net = opened(file, (NET, frozen + NET)).workload.model()
+    for again in (net.train(), net.eval().train()):
+        assert [again.module.norm.training, again.module.norm[1].training] == [False, False]
+        assert again.module.net.training
+
+
+@pytest.mark.parametrize("sampler", ["RandomSampler", "SequentialSampler"])
+def test_a_batch_sampler_of_torchs_says_how_large_batches_are(file, sampler):
+    batches = f"torch.utils.data.BatchSampler(torch.utils.data.{sampler}(self.train), 24, True)"
+    data = opened(file, (LOADER, f"return DataLoader(self.train, batch_sampler={batches})"))
+    assert data.workload.batch_size == 24
+    said = " ".join(data.notes)
+    assert ("does not shuffle" in said, "which drop_last leaves out" in said) == (sampler == "SequentialSampler", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "noted"),
+    [
+        (("return loss\n", "return loss * (batch_idx + 1)\n"), True),
+        (("return loss\n", "return self.helped(loss, batch_idx)\n"), False),
+        (("self.log_dict", "self.print('a step')\n        self.log_dict"), False),
+    ],
+)
+def test_a_step_that_reads_its_number_is_noted(file, change, noted):
+    helped = "    def helped(self, loss, index):\n        return 1 * loss\n\n"
+    data = opened(file, change, (STEP, helped + STEP))
+    assert torch.isfinite(data.workload.loss(data.workload.model(), data.train.batch([0]))[0])
+    assert [n.startswith("batch_idx is always 0 in training_step()") for n in data.notes] == [True] * noted
+
+
+def test_callbacks_of_the_modules_own_are_noted(file):
+    method = "    def configure_callbacks(self):\n        return []\n\n"
+    assert opened(file, (STEP, method + STEP)).notes == ("not called: configure_callbacks of Lit",)
+
+
+def test_a_step_may_take_more_by_name(file):
+    assert answer(file, ("(self, batch, batch_idx)", "(self, batch, **more)"))[0].requires_grad
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_a_base_class_asks_of_the_trainer_is_refused_wherever_it_stands(file, nested):
+    base = file.with_name(f"base_of_{file.name}")
+    step = "def training_step(self, batch, batch_idx):"
+    text = LIT.replace(step, f"{step}\n        self.current_epoch")
+    here = "\n".join(f"    {line}" for line in text.splitlines()) if nested else text
+    base.write_text(f"if True:\n{here}" if nested else here, encoding="utf-8")
+    file.write_text(f"from {base.stem} import Lit as Base, Points\n\n\nclass Lit(Base):\n    pass\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=rf"Lit uses self\.current_epoch \({base.name}, line 2\d\)"):
+        open_own(*place_of(f"{file}:Lit,Points"))
+    replaced = f"class Lit(Base):\n    {step}\n        return self.net(batch[0]).mean()\n"
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("class Lit(Base):\n    pass\n", replaced), encoding="utf-8"
+    )
+    sys.modules.pop(file.stem, None)
+    assert len(open_own(*place_of(f"{file}:Lit,Points")).train) == 256
+    sys.modules.pop(base.stem)
+
+
+@pytest.mark.parametrize(
+    "asked", ["if self.logger:\n            self.logger.watch(self)", "self.logger and self.logger.watch(self)"]
+)
+def test_a_logger_may_be_asked_for_first(file, asked):
+    assert answer(file, ("self.log_dict", f"{asked}\n        self.log_dict"))[0].requires_grad
