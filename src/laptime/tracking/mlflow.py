@@ -14,7 +14,7 @@ from laptime.tracking.gates import PastGate, read_gates
 from laptime.tracking.logged import load_model
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
-from laptime.tracking.reach import alone, explained, require_answer, set_switches, waiting_for_files
+from laptime.tracking.reach import alone, explained, require_answer, require_file, set_switches, waiting_for_files
 from laptime.tracking.uri import check_uri, is_sqlite, masked, sqlite_file, without_credentials
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class MlflowTracker:
         self._artifact_root = artifact_root.absolute()
         self._experiments: dict[str, str] = {}
         self._ids: dict[str, str] = {}
-        if (file := sqlite_file(self._uri)) is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
         with explained(self._uri):
+            if (file := sqlite_file(self._uri)) is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
             self._client = _client(self._uri)
 
     @property
@@ -275,6 +275,7 @@ def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[s
 def _client(uri: str) -> MlflowClient:
     require_answer(uri)
     set_switches()
+    require_file(uri)
     from mlflow.tracking import MlflowClient
 
     with alone(uri):

@@ -8,10 +8,11 @@ import logging
 import os
 import re
 import socket
+import sqlite3
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from urllib.parse import urlsplit
 
 from laptime.errors import DataError, RefusedError, TrackingError, shorten
@@ -102,6 +103,25 @@ def require_answer(uri: str, limit_s: float = _ANSWER_S) -> None:
         raise TrackingError(unreachable(uri, str(reason))) from error
 
 
+def require_file(uri: str, limit_s: float = _ANSWER_S) -> None:
+    """Asks whether a SQLite store can be opened: MLflow would try for two minutes.
+
+    Args:
+        uri: the store.
+        limit_s: seconds to wait for whoever has locked it.
+
+    Raises:
+        TrackingError: it can't.
+    """
+    if (path := sqlite_file(uri)) is None:
+        return
+    try:
+        with closing(sqlite3.connect(path, timeout=limit_s)) as file:
+            file.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.Error as error:
+        raise TrackingError(unreachable(uri, str(error))) from error
+
+
 @contextmanager
 def alone(uri: str) -> Iterator[None]:
     """Keeps other processes of ours away from a SQLite store while it is opened for the first time.
@@ -126,6 +146,10 @@ def explained(uri: str) -> Iterator[None]:
     except (TrackingError, DataError):
         raise
     except Exception as error:  # MLflow lets through what requests, SQLAlchemy, boto3 and sqlite raise
+        if isinstance(error, ImportError) and (error.name or "laptime").partition(".")[0] not in ("laptime", "mlflow"):
+            # A database's driver, or the client of the cloud that a server keeps its files in.
+            reason = f"the Python module {error.name} is not installed here: install it"
+            raise TrackingError(unreachable(uri, reason)) from error
         if isinstance(error, (ImportError, AttributeError, TypeError, NameError)):
             raise
         message = unreachable(uri, f"{type(error).__name__}: {error}")

@@ -179,6 +179,11 @@ def test_a_store_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TrackingError) as caught:
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
     assert "\n" not in str(caught.value)
+    assert "file is not a database" in str(caught.value)
+    # MLflow itself would try to open what can't be opened for two minutes; no connection of its own is made here.
+    (tmp_path / "folder.db").mkdir()
+    with pytest.raises(TrackingError, match=r"folder\.db does not answer or refuses \(unable to open database file\)"):
+        MlflowTracker(f"sqlite:///{tmp_path / 'folder.db'}", tmp_path)
 
 
 def test_refused_addresses_and_unknown_runs(tmp_path: Path, sqlite_uri: str) -> None:

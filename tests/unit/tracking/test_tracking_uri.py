@@ -29,6 +29,8 @@ from laptime.tracking.uri import without_credentials
         "sqlite:///:memory:",
         "postgresql://",
         "\x00http",
+        "http+unix://%2Frun%2Fmlflow.sock",
+        "databricks://profile",
     ],
 )
 def test_what_can_not_work_is_refused_at_once(uri: str) -> None:
@@ -42,6 +44,30 @@ def test_what_can_not_work_is_refused_at_once(uri: str) -> None:
 )
 def test_what_can_work_stays(uri: str) -> None:
     assert check_uri(uri) == uri
+
+
+@pytest.mark.parametrize(
+    ("uri", "wrong"),
+    [
+        ("localhost:5000", "has no scheme"),
+        ("databricks", "has no scheme"),
+        ("arn:aws:sagemaker:eu-west-1:1:mlflow-tracking-server/x", "has no scheme"),
+        ("mlruns", "names a folder"),
+        ("/srv/a:b", "names a folder"),
+        ("file:mlruns", "names a folder"),
+    ],
+)
+def test_what_is_no_folder_is_not_called_one(uri: str, wrong: str) -> None:
+    with pytest.raises(UsageError, match=wrong):
+        check_uri(uri)
+
+
+def test_a_line_s_end_of_a_secret_s_file_is_no_part_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", " http://mlflow:5000\n")
+    assert Places(Path("/home")).mlflow_uri == "http://mlflow:5000"
+    assert check_uri("sqlite:////srv/mlflow.db\n") == "sqlite:////srv/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "  ")
+    assert Places(Path("/home")).mlflow_uri == "sqlite:////home/mlflow.db"
 
 
 def test_a_relative_sqlite_path_becomes_absolute() -> None:
