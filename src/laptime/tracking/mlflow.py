@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,18 @@ from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
 from laptime.tracking.fetch import download, read_kind
 from laptime.tracking.gates import PastGate, read_gates
-from laptime.tracking.logged import load_model
+from laptime.tracking.logged import load_model, log_model
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
-from laptime.tracking.reach import alone, explained, require_answer, require_file, set_switches, waiting_for_files
+from laptime.tracking.reach import (
+    alone,
+    explained,
+    refusal,
+    require_answer,
+    require_file,
+    set_switches,
+    waiting_for_files,
+)
 from laptime.tracking.uri import check_uri, is_sqlite, masked, sqlite_file, without_credentials
 
 if TYPE_CHECKING:
@@ -239,37 +248,21 @@ def run_page(run_id: str, uri: str, shown: str) -> str:
 
 
 def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[str, Any]) -> None:
-    """Logs a model to a run, whatever its status, which stays; a run that has one keeps it.
+    """Logs a model to a run, whatever its status, which stays; see `log_model`. The store is MLFLOW_TRACKING_URI.
 
-    The program is stored as torch.export writes it: loading it runs no pickle and needs no class of the model's. The
-    requirements are given and the serving check is left out, which take 8 s of the 9 otherwise.
-
-    Args:
-        model: a plain module in evaluation mode, on the CPU.
-        run_id: MLflow's id; the store is MLFLOW_TRACKING_URI.
-        example: a batch of at least two inputs [B, 3, H, W], float32, as a numpy array: a single one would be fixed.
-        metadata: what a prediction needs to know.
+    Raises:
+        RefusedError: the store will never take it; whatever else goes wrong passes as MLflow raises it.
     """
     set_switches()
     import mlflow.pytorch
 
-    client = mlflow.MlflowClient()
-    experiment = client.get_run(run_id).info.experiment_id
-    mlflow.set_experiment(experiment_id=experiment)
-    held = client.search_logged_models([experiment], f"source_run_id = '{run_id}'")
-    if any(m.name == "model" and m.status.value == "READY" for m in held):
-        return
-    with waiting_for_files():
-        mlflow.pytorch.log_model(
-            model,
-            name="model",
-            run_id=run_id,
-            input_example=example,
-            pip_requirements=["torch", "numpy"],
-            serialization_format="pt2",
-            metadata=dict(metadata),
-            validate_serving_input=False,
-        )
+    try:
+        log_model(mlflow, (model, example), run_id, metadata)
+    except Exception as error:
+        refused = refusal(os.environ["MLFLOW_TRACKING_URI"], error)
+        if refused is None:
+            raise
+        raise refused from error
 
 
 def _client(uri: str) -> MlflowClient:

@@ -152,11 +152,19 @@ def explained(uri: str) -> Iterator[None]:
             raise TrackingError(unreachable(uri, reason)) from error
         if isinstance(error, (ImportError, AttributeError, TypeError, NameError)):
             raise
-        message = unreachable(uri, f"{type(error).__name__}: {error}")
-        if _status(error) in _FOR_GOOD:
-            said = shorten(_no_credentials(str(error).strip().partition("\n")[0].replace(uri, masked(uri))), 160)
-            raise RefusedError(message, said, _DELETED in str(error)) from error
-        raise TrackingError(message) from error
+        raise refusal(uri, error) or TrackingError(_failed(uri, error)) from error
+
+
+def refusal(uri: str, error: Exception) -> RefusedError | None:
+    """The error for what a store refuses for good; None for an error that the next try may not meet."""
+    if _status(error) not in _FOR_GOOD:
+        return None
+    said = shorten(_no_credentials(str(error).strip().partition("\n")[0].replace(uri, masked(uri))), 160)
+    return RefusedError(_failed(uri, error), said, _DELETED in str(error))
+
+
+def _failed(uri: str, error: Exception) -> str:
+    return unreachable(uri, f"{type(error).__name__}: {error}")
 
 
 def _status(error: Exception) -> int | None:
