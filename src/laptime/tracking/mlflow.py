@@ -87,7 +87,7 @@ class MlflowTracker:
         metrics = [Metric(_name(r.name), r.value, _ms(r.at), r.step) for r in rows]
         with explained(self._uri):
             for start in range(0, len(metrics), _ROWS):
-                self._client.log_batch(self._id(key), metrics=metrics[start : start + _ROWS])
+                self._client.log_batch(self._id(key), metrics=metrics[start : start + _ROWS], synchronous=True)
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
         """See `Tracker.set_tags`."""
@@ -98,7 +98,7 @@ class MlflowTracker:
         """Sets tags of a run by MLflow's id."""
         from mlflow.entities import RunTag
 
-        self._client.log_batch(run_id, tags=[RunTag(k, v) for k, v in tags.items()])
+        self._client.log_batch(run_id, tags=[RunTag(k, v) for k, v in tags.items()], synchronous=True)
 
     def set_note(self, key: str, markdown: str) -> None:
         """See `Tracker.set_note`; a long text ends at a line's end, so that no table row is cut in two."""
@@ -185,7 +185,7 @@ class MlflowTracker:
 
         new = [Param(_name(k), v[:_PARAM]) for k, v in params.items() if _name(k) not in run.data.params]
         for start in range(0, len(new), _PARAMS):
-            self._client.log_batch(run.info.run_id, params=new[start : start + _PARAMS])
+            self._client.log_batch(run.info.run_id, params=new[start : start + _PARAMS], synchronous=True)
 
 
 def fetch_runs(run_id: str, uri: str) -> Path:

@@ -11,8 +11,10 @@ import socket
 import sqlite3
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 from laptime.errors import DataError, RefusedError, TrackingError, shorten
@@ -22,15 +24,18 @@ _ANSWER_S = 3.0
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 _TIMEOUT, _TIMEOUT_S, _FILE_TIMEOUT_S = "MLFLOW_HTTP_REQUEST_TIMEOUT", "10", "120"
-# MLflow tries for minutes by default. All of it is in the journal, so a short try is enough; what the user set stays.
+# MLflow tries for minutes by default, and where a server names a time to come back (429, 503) it sleeps for so long, be
+# it hours. All of it is in the journal, so short tries are enough, at once and after 2 s; what the user set stays.
 _SHORT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
     _TIMEOUT: _TIMEOUT_S,
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
 }
 # Bad request, too large, not to be processed: asked again, the same comes back.
 _FOR_GOOD = (400, 413, 422)
+_EMPTYING = (301, 302, 303)
 # What MLflow says of a run that was deleted.
 _DELETED = "must be in the 'active' state"
 _QUIET = {
@@ -42,6 +47,12 @@ _QUIET = {
     # A bar for each small file of a run that is fetched, in a log, too.
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
+# MLflow would hang each of our metrics on the model that is named there.
+_FOREIGN = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")
+# What stands before the reason when a request was tried several times: an address, and words that are always the same.
+_TRIED = re.compile(r"^.*Max retries exceeded with url: .*\(Caused by (.+)\)$")
+# SQLAlchemy's first line, of how it came to write; the database's own words are in the next one.
+_FLUSHED = re.compile(r"\(raised as a result of Query-invoked autoflush;[^\n]*\n")
 
 
 def set_switches() -> None:
@@ -49,8 +60,14 @@ def set_switches() -> None:
     os.environ.update(_QUIET)
     for name, value in _SHORT.items():
         os.environ.setdefault(name, value)
-    for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking.fluent"):
+    for name in _FOREIGN:
+        os.environ.pop(name, None)
+    # Of each request, where the user has said that a server's certificate is not to be looked at.
+    warnings.filterwarnings("ignore", message="Unverified HTTPS request")
+    for name in ("alembic", "mlflow.tracking.fluent"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # It logs the traceback of what it raises then: a database that is locked or full is one sentence of ours.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
 @contextmanager
@@ -93,7 +110,7 @@ def require_answer(uri: str, limit_s: float = _ANSWER_S) -> None:
         return
     request = urllib.request.Request(without_credentials(uri).rstrip("/") + "/health")  # noqa: S310 (http, checked)
     try:
-        urllib.request.urlopen(request, timeout=limit_s).close()  # noqa: S310
+        urllib.request.build_opener(_Redirects).open(request, timeout=limit_s).close()
     except urllib.error.HTTPError:
         return
     except (OSError, ValueError, http.client.HTTPException) as error:  # a wrong port and an answer in no HTTP, too
@@ -120,6 +137,17 @@ def require_file(uri: str, limit_s: float = _ANSWER_S) -> None:
             file.execute("PRAGMA schema_version").fetchone()
     except sqlite3.Error as error:
         raise TrackingError(unreachable(uri, str(error))) from error
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows to another server only where what is sent comes along, which it does not after 301 to 303."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        asked, answered = urlsplit(req.full_url), urlsplit(newurl)
+        if code in _EMPTYING and (asked.scheme, asked.netloc) != (answered.scheme, answered.netloc):
+            fp.close()
+            raise OSError(f"it redirects to {answered.scheme}://{answered.netloc}, so give the address behind that")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 @contextmanager
@@ -175,11 +203,16 @@ def _status(error: Exception) -> int | None:
 
 
 def unreachable(uri: str, reason: str) -> str:
-    first = reason.strip().partition("\n")[0].replace(uri, masked(uri))
+    first = last_cause(reason).replace(uri, masked(uri))
     return (
         f"the tracking store {masked(uri)} does not answer or refuses ({shorten(_no_credentials(first), 200)}): "
         "everything is kept in the journal, and laptime sync sends it when the store is back."
     )
+
+
+def last_cause(reason: str) -> str:
+    """The first line of a library's words, and of a request that was tried several times why the last try failed."""
+    return _TRIED.sub(r"\1", _FLUSHED.sub("", reason.strip()).partition("\n")[0])
 
 
 def _no_credentials(text: str) -> str:

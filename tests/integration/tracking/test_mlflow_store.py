@@ -204,7 +204,12 @@ def test_no_active_run_leaks_and_what_the_user_set_stays(
     import mlflow
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
+    # Metrics would be hung on that model, and be sent some time later.
+    monkeypatch.setenv("MLFLOW_ACTIVE_MODEL_ID", "m-of-the-user")
+    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_LOGGING", "true")
     tracker = MlflowTracker(sqlite_uri, tmp_path)
     tracker.start_run(RunStart("leak", "leak", "leak", 1.0))
+    tracker.log_metrics("leak", [MetricRow("epoch_s", 1.0, 0, 1.0)])
+    assert client_of(sqlite_uri).get_run(tracker.run_ids["leak"]).data.metrics == {"epoch_s": 1.0}
     assert mlflow.active_run() is None
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"

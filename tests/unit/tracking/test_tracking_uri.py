@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from laptime.errors import TrackingError, UsageError
 from laptime.ladder.request import LadderRequest, kept_request, tracking_uri
 from laptime.places import Places
 from laptime.tracking import check_uri, masked
-from laptime.tracking.reach import require_answer, require_port
+from laptime.tracking.reach import last_cause, require_answer, require_port, unreachable
 from laptime.tracking.uri import without_credentials
 
 
@@ -106,6 +108,49 @@ def test_errors_hold_no_secrets() -> None:
         with pytest.raises(TrackingError, match="does not answer") as refused:
             ask(uri if ask is require_port else uri.replace("postgresql", "http"), 1.0)
         assert "secret" not in str(refused.value)
+
+
+@contextlib.contextmanager
+def answering(head: bytes) -> Iterator[str]:
+    """A server that gives every request the same answer; yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    with client:
+                        client.recv(65536)
+                        client.sendall(b"HTTP/1.1 " + head + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        with contextlib.suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_server_that_sends_elsewhere_is_said_to() -> None:
+    """What a client posts is lost on the way, so MLflow's own words would be of a request that nobody has made."""
+    with answering(b"200 OK") as end:
+        for code in (b"301 Moved Permanently", b"302 Found"):
+            said = pytest.raises(TrackingError, match=f"it redirects to {end}, so give the address behind that")
+            with answering(code + b"\r\nLocation: " + end.encode() + b"/health") as uri, said:
+                require_answer(uri)
+        with answering(b"308 Permanent Redirect\r\nLocation: " + end.encode() + b"/health") as uri:
+            require_answer(uri)
+
+
+def test_the_reason_is_what_the_last_try_met() -> None:
+    said = (
+        "MlflowException: API request to http://u:pw@h/api failed with exception HTTPConnectionPool(host='h', port=1): "
+        "Max retries exceeded with url: /api/2.0/mlflow/experiments/search (Caused by ResponseError('too many 429 "
+        "error responses'))"
+    )
+    found = unreachable("http://u:pw@h", said)
+    assert "refuses (ResponseError('too many 429 error responses')): everything" in found
+    flushed = "Error: (raised as a result of Query-invoked autoflush; consider this)\n(sqlite3) locked\n[SQL: x]"
+    assert last_cause(flushed) == "Error: (sqlite3) locked"
+    assert last_cause("ValueError: two\nlines") == "ValueError: two"
 
 
 def test_a_server_that_speaks_no_http_does_not_answer() -> None:
