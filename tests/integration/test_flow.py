@@ -48,11 +48,13 @@ def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_pa
         print(json.dumps([name for name, field in schema.items() if not field.get("description")]))
         print(json.dumps("cifar" in schema["workload"]["examples"]))
         print(optimize.validate_parameters({"workload": "here/train.py:mine"})["workload"])
-        for name, value in [("epochs", 0), ("preset", "quik"), ("workload", "x"), ("seed", -1), ("timeout", 0)]:
+        for name, value in [("epochs", 0), ("preset", "quik"), ("seed", -1), ("timeout", 0)]:
             try:
                 optimize.validate_parameters({name: value})
             except ParameterTypeError:
                 print(name)
+        for wrong in ({"workload": "cifr"}, {"variants": "cpu-baseline, cpu-flp"}):  # no types: the flow's own sentence
+            print(optimize.fn(**wrong).message)
         """
     done = run(["-c", code], tmp_path)
     assert done.stdout.splitlines() == [
@@ -61,9 +63,10 @@ def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_pa
         "here/train.py:mine",
         "epochs",
         "preset",
-        "workload",
         "seed",
         "timeout",
+        "unknown workload 'cifr': did you mean cifar?",
+        "unknown variant 'cpu-flp': did you mean cpu-flip or cuda-flip or cpu-crop?",
     ], done.stderr
 
 
