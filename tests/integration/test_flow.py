@@ -39,6 +39,22 @@ def test_the_main_job_refuses_nonsense_in_one_sentence(tmp_path: Path, option: s
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "code", "expected"),
+    [
+        ("PREFECT_API_URL", "http://127.0.0.1:9/api", 1, "http://127.0.0.1:9/api (PREFECT_API_URL) does not answer"),
+        ("PREFECT_HOME", __file__, 2, "test_flow.py', can't be written"),
+    ],
+)
+def test_surroundings_in_which_no_flow_can_run_are_one_sentence(
+    tmp_path: Path, name: str, value: str, code: int, expected: str
+) -> None:
+    done = run(["-m", "flows.optimize"], tmp_path, **{name: value})
+    assert done.returncode == code
+    assert expected in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
 def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_path: Path) -> None:
     code = """if True:
         import json
