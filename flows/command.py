@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import inspect
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -20,9 +23,11 @@ from flows.leaving import attend_signals, leave
 from laptime.catalogue.own import is_own, place_of
 from laptime.cli.ladder_view import closing_words
 from laptime.compare.terminal import print_comparison
-from laptime.errors import LaptimeError
-from laptime.ladder import Ladder, make_request, settled_preset
+from laptime.errors import LaptimeError, shorten
+from laptime.ladder import Ladder, LadderRequest, make_request, settled_preset
 from laptime.variants import resolve
+
+_ANSWER_S = 5.0
 
 
 def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] | None = None) -> int:
@@ -38,15 +43,12 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
     """
     given = vars(parser(flow).parse_args(arguments))
     try:
-        request = make_request(**given)
-        # Before a server is started for a name that does not exist.
-        settled_preset(request)
-        if is_own(request.workload):
-            place_of(request.workload)
-        for name in request.variants or ():
-            resolve(name)
+        request = _checked(given)
     except LaptimeError as error:
         return _complain(error)
+    if unanswered := silent_server():
+        sys.stderr.write(f"laptime: {unanswered}\n")
+        return 1
     texts = {**request.model_dump(include=set(given)), "variants": given.get("variants")}
     attend_signals()
     if not PREFECT_API_URL.value():
@@ -63,6 +65,34 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
         return 0
     sys.stderr.write(f"laptime: {state.message}\n")
     return 1
+
+
+def _checked(given: dict[str, Any]) -> LadderRequest:
+    """The request, before a server is started for a name that does not exist; raises UsageError."""
+    request = make_request(**given)
+    settled_preset(request)
+    if is_own(request.workload):
+        place_of(request.workload)
+    for name in request.variants or ():
+        resolve(name)
+    return request
+
+
+def silent_server() -> str:
+    """Why the server that PREFECT_API_URL names can't be used; empty where it answers, or none is named."""
+    address = PREFECT_API_URL.value()
+    if not address:
+        return ""
+    try:
+        urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=_ANSWER_S).close()  # noqa: S310 - as it is set
+    except urllib.error.HTTPError:
+        return ""  # it answers; what it thinks of this client, Prefect's own will hear
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return (
+            f"Prefect's server {shorten(address)} (PREFECT_API_URL) does not answer ({shorten(str(error))}): start it, "
+            "or set PREFECT_API_URL to an empty text for a server of this run alone."
+        )
+    return ""
 
 
 def server_settings() -> AbstractContextManager[object]:

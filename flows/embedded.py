@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from laptime.errors import LaptimeError, in_words
-from laptime.places import find_places
+from laptime.errors import LaptimeError, UsageError, in_words, shorten
+from laptime.places import expanded, find_places
 
 
 def use_embedded_server() -> None:
@@ -18,6 +18,7 @@ def use_embedded_server() -> None:
     try:
         places = find_places()
         places.prefect.mkdir(parents=True, exist_ok=True)
+        _check_home()
     except (LaptimeError, OSError) as error:
         sys.stderr.write(f"laptime: {in_words(error) if isinstance(error, OSError) else error}\n")
         raise SystemExit(error.exit_code if isinstance(error, LaptimeError) else 1) from error
@@ -28,3 +29,25 @@ def use_embedded_server() -> None:
     # Its default of 20 s is what a busy machine needs for imports alone.
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     os.environ.setdefault("DO_NOT_TRACK", "true")
+
+
+def _check_home() -> None:
+    """Refuses a PREFECT_HOME that a server of this process can't write its database to: it would be waited for in vain.
+
+    Raises:
+        UsageError: it can't.
+    """
+    named = os.environ.get("PREFECT_HOME")
+    if not named or any(os.environ.get(name) for name in ("PREFECT_API_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL")):
+        return
+    home = expanded(named)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        writable = os.access(home, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise UsageError(
+            f"PREFECT_HOME, {shorten(named)!r}, can't be written, and a flow without a server has its database there: "
+            "set it to another folder, or leave it out."
+        )

@@ -20,7 +20,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment
 from prefect.states import Failed
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from flows.artifacts import Progress, publish_artifacts
 from flows.deployed import end_with_worker
@@ -33,30 +33,9 @@ from laptime.places import Places, find_places
 from laptime.spec import DataSpec
 from laptime.variants import resolve
 
-
-def _known(name: str) -> str:
-    try:
-        find_workload(name)
-    except LaptimeError as error:
-        raise ValueError(str(error)) from error
-    return name  # as it was given: of a file of the user's own the entry has the file's name alone
-
-
-def _known_variants(names: str) -> str:
-    try:
-        for name in filter(None, map(str.strip, names.split(","))):
-            resolve(name)
-    except LaptimeError as error:
-        raise ValueError(str(error)) from error
-    return names
-
-
-# The names reach the form as examples, since a file of the user's own is a workload too; the validator answers direct
-# calls with the nearest name.
-Workload = Annotated[
-    str, AfterValidator(_known), Field(json_schema_extra={"examples": [entry.name for entry in WORKLOADS]})
-]
-Variants = Annotated[str, AfterValidator(_known_variants)]
+# The names reach the form as examples, since a file of the user's own is a workload too. Whether they are known is
+# looked at in the flow: what a validator refuses, Prefect logs with all parameters and a traceback.
+Workload = Annotated[str, Field(json_schema_extra={"examples": [entry.name for entry in WORKLOADS]})]
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -118,7 +97,7 @@ def optimize(
     workload: Workload = "cifar",
     preset: Literal["quick", "full"] = "quick",
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    variants: Variants | None = None,
+    variants: str | None = None,
     epochs: Positive | None = None,
     warmup_epochs: Annotated[int, Field(ge=0)] | None = None,
     repeats: Positive | None = None,
@@ -167,7 +146,7 @@ def optimize(
     given = dict(locals())
     end_with_worker()
     try:
-        ladder = run_all(make_request(**given))
+        ladder = run_all(_known(make_request(**given)))
     except (LaptimeError, OSError) as error:
         # A state instead of an exception: the sentence is shown, and no traceback around it.
         return Failed(message=in_words(error) if isinstance(error, OSError) else str(error))
@@ -199,6 +178,14 @@ def run_all(request: LadderRequest) -> Ladder:
                 ladder.publish()
         raise
     return _shown(ladder, places)
+
+
+def _known(request: LadderRequest) -> LadderRequest:
+    """The request, if its names are known; raises UsageError with the nearest ones."""
+    find_workload(request.workload)
+    for name in request.variants or ():
+        resolve(name, workload=request.workload)
+    return request
 
 
 def _opened(request: LadderRequest, places: Places) -> Ladder:

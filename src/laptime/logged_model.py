@@ -16,7 +16,7 @@ from torch import nn
 
 from laptime.catalogue import find_workload
 from laptime.data.meta import read_meta
-from laptime.errors import DataError, LaptimeError, TrackingError
+from laptime.errors import DataError, LaptimeError, RefusedError, TrackingError
 from laptime.records import write_json
 from laptime.spec import RunSpec, read_spec
 from laptime.tracking.mlflow import log_pytorch_model
@@ -30,6 +30,8 @@ def main(arguments: list[str]) -> int:
     for entry in request["models"]:
         try:
             log_model(Path(entry["folder"]), entry["run_id"])
+        except RefusedError as error:
+            refused[entry["key"]] = error.reason
         except TrackingError:
             raise
         except LaptimeError as error:

@@ -36,7 +36,8 @@ class Places:
     @property
     def mlflow_uri(self) -> str:
         """The tracking store: MLFLOW_TRACKING_URI where it is set, else SQLite under home."""
-        return os.environ.get("MLFLOW_TRACKING_URI") or self.embedded_mlflow_uri
+        # A value that came out of a file, such as a secret's, often ends with a line's end.
+        return os.environ.get("MLFLOW_TRACKING_URI", "").strip() or self.embedded_mlflow_uri
 
     @property
     def embedded_mlflow_uri(self) -> str:
@@ -68,18 +69,32 @@ def find_places(start: Path | None = None) -> Places:
 
     The project is the nearest folder upwards that has a `.laptime` or a `pyproject.toml`; without one it is the
     working directory itself.
+
+    Raises:
+        UsageError: LAPTIME_HOME can be no folder, or a file stands where it would be.
     """
     named = os.environ.get("LAPTIME_HOME")
     if named:
         home = expanded(named).resolve()
         if not is_text(str(home)):
             raise UsageError(f"LAPTIME_HOME, {shorten(str(home))!r}, is no UTF-8: set it to another folder.")
-        return Places(home)
+        return _at(home)
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         if (folder / ".laptime").is_dir() or (folder / "pyproject.toml").is_file():
-            return Places(folder / ".laptime")
-    return Places(here / ".laptime")
+            return _at(folder / ".laptime")
+    return _at(here / ".laptime")
+
+
+def _at(home: Path) -> Places:
+    """The stores in a folder, which need not be there; a file in its place must not look like stores without runs."""
+    there = next(place for place in (home, *home.parents) if os.path.lexists(place))
+    if there.is_file():
+        raise UsageError(
+            f"{shorten(str(home))!r} can't hold laptime's files, since {shorten(str(there))!r} is a file: set "
+            "LAPTIME_HOME to a folder."
+        )
+    return Places(home)
 
 
 def is_text(name: str) -> bool:

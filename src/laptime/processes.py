@@ -20,6 +20,12 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PARENT = "LAPTIME_PARENT"
 _LOOK_EVERY_S = 0.05
+# What a process is told of its rank, as torch.distributed reads it; what begins with TORCHELASTIC_ belongs to it.
+_RANK = frozenset(f"{of}{what}" for of in ("", "LOCAL_", "GROUP_", "ROLE_") for what in ("RANK", "WORLD_SIZE")) | {
+    "ROLE_NAME",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+}
 # Where Linux tells what the process's control group may use.
 _GROUP = Path("/sys/fs/cgroup")
 
@@ -56,8 +62,26 @@ def kept_command(*words: str) -> list[str]:
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for a child that calls `die_with_parent`, as `child_command` has it do."""
-    return {**os.environ, _PARENT: str(os.getpid())}
+    """The environment for a child that calls `die_with_parent`, as `child_command` has it do.
+
+    Without what a launcher of ranks (torchrun, accelerate, a batch system's script) has told this process: a child is
+    no rank of that training, and would wait for the others. Launchers of ours tell theirs.
+    """
+    return {name: value for name, value in os.environ.items() if not _tells_a_rank(name)} | {_PARENT: str(os.getpid())}
+
+
+@contextlib.contextmanager
+def apart_from_ranks() -> Iterator[None]:
+    """Takes the same out of this process's own environment, for what runs within it."""
+    told = {name: os.environ.pop(name) for name in list(os.environ) if _tells_a_rank(name)}
+    try:
+        yield
+    finally:
+        os.environ.update(told)
+
+
+def _tells_a_rank(name: str) -> bool:
+    return name in _RANK or name.startswith("TORCHELASTIC_")
 
 
 def allowed_memory() -> int:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 _BLOCK = 1 << 16
 _REFUSAL = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_TOO_LARGE = _REFUSAL.replace(b"500 Internal Server Error", b"413 Request Entity Too Large")
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Proxy:
         away: whether new connections are broken at once.
         failing: whether new connections are answered with HTTP's 500, whatever they ask.
         block_s: seconds that each block waits on its way.
+        most_up: bytes to the server that a connection may carry; one with more is answered with HTTP's 413.
     """
 
     target: tuple[str, int]
@@ -39,6 +41,7 @@ class Proxy:
     away: bool = False
     failing: bool = False
     block_s: float = 0.0
+    most_up: int | None = None
     held: threading.Event = field(default_factory=threading.Event)
     _open: list[socket.socket] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -50,6 +53,7 @@ class Proxy:
         self.hold_up = self.hold_down = self.cut_down = None
         self.away = self.failing = False
         self.block_s = 0.0
+        self.most_up = None
         self.held.clear()
 
     def cut(self) -> None:
@@ -95,7 +99,12 @@ class Proxy:
 
     def _pump(self, source: socket.socket, to: socket.socket, upwards: bool) -> None:
         with contextlib.suppress(OSError):
+            whole = 0
             while block := source.recv(_BLOCK):
+                whole += len(block)
+                if upwards and self.most_up is not None and whole > self.most_up:
+                    self._turn_away(source)
+                    break
                 if not self._passes(len(block), upwards):
                     break
                 if self.block_s:
@@ -103,6 +112,13 @@ class Proxy:
                 to.sendall(block)
             else:
                 to.shutdown(socket.SHUT_WR)
+
+    def _turn_away(self, client: socket.socket) -> None:
+        """Says that it is too much, and reads on: a client that still sends would not hear it."""
+        client.sendall(_TOO_LARGE)
+        client.settimeout(1.0)
+        while client.recv(_BLOCK):
+            pass
 
     def _passes(self, count: int, upwards: bool) -> bool:
         """Counts a block; False where it is held or the line is cut."""

@@ -39,6 +39,22 @@ def test_the_main_job_refuses_nonsense_in_one_sentence(tmp_path: Path, option: s
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "code", "expected"),
+    [
+        ("PREFECT_API_URL", "http://127.0.0.1:9/api", 1, "http://127.0.0.1:9/api (PREFECT_API_URL) does not answer"),
+        ("PREFECT_HOME", __file__, 2, "test_flow.py', can't be written"),
+    ],
+)
+def test_surroundings_in_which_no_flow_can_run_are_one_sentence(
+    tmp_path: Path, name: str, value: str, code: int, expected: str
+) -> None:
+    done = run(["-m", "flows.optimize"], tmp_path, **{name: value})
+    assert done.returncode == code
+    assert expected in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
 def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_path: Path) -> None:
     code = """if True:
         import json
@@ -48,11 +64,13 @@ def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_pa
         print(json.dumps([name for name, field in schema.items() if not field.get("description")]))
         print(json.dumps("cifar" in schema["workload"]["examples"]))
         print(optimize.validate_parameters({"workload": "here/train.py:mine"})["workload"])
-        for name, value in [("epochs", 0), ("preset", "quik"), ("workload", "x"), ("seed", -1), ("timeout", 0)]:
+        for name, value in [("epochs", 0), ("preset", "quik"), ("seed", -1), ("timeout", 0)]:
             try:
                 optimize.validate_parameters({name: value})
             except ParameterTypeError:
                 print(name)
+        for wrong in ({"workload": "cifr"}, {"variants": "cpu-baseline, cpu-flp"}):  # no types: the flow's own sentence
+            print(optimize.fn(**wrong).message)
         """
     done = run(["-c", code], tmp_path)
     assert done.stdout.splitlines() == [
@@ -61,9 +79,10 @@ def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_pa
         "here/train.py:mine",
         "epochs",
         "preset",
-        "workload",
         "seed",
         "timeout",
+        "unknown workload 'cifr': did you mean cifar?",
+        "unknown variant 'cpu-flp': did you mean cpu-flip or cuda-flip or cpu-crop?",
     ], done.stderr
 
 

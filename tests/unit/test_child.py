@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from laptime.processes import child_command, child_environment
+from laptime.processes import apart_from_ranks, child_command, child_environment
 
 SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
 
@@ -27,6 +27,18 @@ def started(tmp_path, parent: int) -> subprocess.CompletedProcess[str]:
 def test_a_child_is_the_module_itself_with_its_arguments(tmp_path):
     done = started(tmp_path, os.getpid())
     assert (done.returncode, done.stdout) == (0, "imported __main__ a --b\n"), done.stderr
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "TORCHELASTIC_RUN_ID"])
+def test_a_child_is_no_rank_of_what_started_its_parent(monkeypatch, name):
+    """It would wait for the other ranks of that training; here the variables are left behind by torchrun."""
+    monkeypatch.setenv(name, "2")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert name not in child_environment()
+    assert child_environment()["OMP_NUM_THREADS"] == "2"
+    with apart_from_ranks():
+        assert name not in os.environ
+    assert os.environ[name] == "2"
 
 
 @pytest.mark.skipif(os.uname().sysname != "Linux", reason="only Linux tells of a parent's death")

@@ -10,6 +10,7 @@ from typing import cast
 from laptime.devices import others_on
 from laptime.launchers.base import PROGRESS, RECORD, SPEC, Hooks, ProgressReader, with_cautions
 from laptime.launchers.lock import run_locks
+from laptime.processes import apart_from_ranks
 from laptime.records import RunRecord, write_json, write_record
 from laptime.spec import RunSpec
 
@@ -21,7 +22,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     worker = importlib.import_module("laptime.worker")
     given = sys.argv  # a file of the user's has it for its own
     try:
-        with run_locks(spec, hooks.say) as locks:
+        with run_locks(spec, hooks.say) as locks, apart_from_ranks():
             cautions = others_on(spec.device, len(locks))
             record = with_cautions(cast(RunRecord, worker.run(spec, folder)), cautions)
     finally:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator
 
-from laptime.errors import UsageError, shorten
+from laptime.errors import UsageError, shorten, unknown
 from laptime.nodes import read_range
 from laptime.spec import Frozen, RunSpec, explain
 
 PREFIX, STORE = "LAPTIME_KUBERNETES_", "LAPTIME_RUN_STORE"
 _NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+_NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+# Kubernetes itself gives pods variables for each service in sight, under the service's name.
+_OF_SERVICES = re.compile(r"(.*_)?(PORT|SERVICE_HOST|SERVICE_PORT)(_.*)?")
+# Where a pod has mounts of its own.
+_TAKEN = ("/", "/tmp", "/dev/shm", "/var/lib/laptime")  # noqa: S108 - they are refused
 _QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 
 Name = Annotated[str, Field(pattern=_NAME, max_length=63)]
@@ -37,7 +44,7 @@ class Settings(Frozen):
         store_pvc: that claim.
     """
 
-    namespace: Name = "laptime"
+    namespace: Annotated[str, Field(pattern=_NAMESPACE, max_length=63)] = "laptime"
     image: Annotated[str, Field(min_length=1)]
     pull_policy: Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")] = "IfNotPresent"
     nodes: str = "1:1"
@@ -52,7 +59,7 @@ class Settings(Frozen):
     s3_endpoint: str | None = None
     restarts: Annotated[int, Field(ge=0, le=20)] = 3
     last_call_s: Annotated[int, Field(ge=1)] = 30
-    pending_s: Annotated[float, Field(gt=0)] = 300.0
+    pending_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 300.0
     store: Annotated[str, Field(min_length=1)]
     store_pvc: Name | None = None
 
@@ -94,29 +101,53 @@ class Settings(Frozen):
 
 
 def read_settings() -> Settings:
-    """Reads the environment; raises UsageError for what is missing or makes no sense."""
-    if not os.environ.get(STORE):
+    """Reads the environment; raises UsageError for what is missing, is called differently or makes no sense."""
+    if not _value(STORE):
         raise UsageError(
             f"{STORE} is not set, and a pod's spec and record go through it: set it to s3://bucket/prefix or to a "
             "folder that the pods see under the same path."
         )
-    image = os.environ.get(f"{PREFIX}IMAGE") or os.environ.get("LAPTIME_IMAGE")
+    image = _value(f"{PREFIX}IMAGE") or _value("LAPTIME_IMAGE")
     if not image:
         raise UsageError(f"{PREFIX}IMAGE is not set: name the image that the pods run.")
-    own: dict[str, str | None] = {
-        name.removeprefix(PREFIX).lower(): value
-        for name, value in os.environ.items()
-        # Kubernetes itself gives pods variables for each service in sight, under the service's name.
-        if name.startswith(PREFIX) and value and name.removeprefix(PREFIX).lower() in Settings.model_fields
-    }
-    own.setdefault("s3_endpoint", os.environ.get("AWS_ENDPOINT_URL") or None)
-    store = os.environ[STORE].rstrip("/")
-    if not store.startswith("s3://") and not own.get("store_pvc"):
-        raise UsageError(
-            f"{STORE}={shorten(store)!r} is a folder, which pods see through a claim alone: name it by "
-            f"{PREFIX}STORE_PVC, or take an s3:// prefix."
-        )
+    own: dict[str, str | None] = {**_own()}
+    own.setdefault("s3_endpoint", _value("AWS_ENDPOINT_URL") or None)
+    store = _value(STORE).rstrip("/") or "/"
+    if not store.startswith("s3://"):
+        _check_folder(store, bool(own.get("store_pvc")))
     try:
         return Settings.model_validate({**own, "image": image, "store": store})
     except ValidationError as error:
         raise UsageError(f"of the variables {PREFIX}*, {explain(error)}.") from error
+
+
+def _value(name: str) -> str:
+    """A variable without blanks and the line's end that come with it out of a file; empty where there is none."""
+    return os.environ.get(name, "").strip()
+
+
+def _own() -> dict[str, str]:
+    """The fields that are set; raises UsageError for a variable that is none of them, which would go unheard."""
+    found = {}
+    known = {f"{PREFIX}{field.upper()}": field for field in Settings.model_fields if field != "store"}
+    for name in sorted(os.environ):
+        if name in known and _value(name):
+            found[known[name]] = _value(name)
+        elif name.startswith(PREFIX) and name not in known and not _OF_SERVICES.fullmatch(name.removeprefix(PREFIX)):
+            raise unknown("variable", name, known)
+    return found
+
+
+def _check_folder(store: str, claimed: bool) -> None:
+    """Refuses a run store that can't be mounted in pods; raises UsageError."""
+    path = PurePosixPath(store)
+    if not path.is_absolute() or ":" in store or ".." in path.parts or str(path) in _TAKEN:
+        raise UsageError(
+            f"{STORE}={shorten(store)!r} can't be mounted in pods: set it to an absolute path without : and .. that is "
+            f"none of {', '.join(_TAKEN)}, or to s3://bucket/prefix."
+        )
+    if not claimed:
+        raise UsageError(
+            f"{STORE}={shorten(store)!r} is a folder, which pods see through a claim alone: name it by "
+            f"{PREFIX}STORE_PVC, or take an s3:// prefix."
+        )

@@ -1,8 +1,9 @@
-"""Which model a run means, and loading it; MLflow and its client are passed in, not imported."""
+"""Which model a run means, logging and loading it; MLflow and its client are passed in, not imported."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from laptime.errors import DataError, shorten
 from laptime.parsing import parse_json
 from laptime.scratch import scratch
 from laptime.tracking.fetch import variant_runs
+from laptime.tracking.reach import waiting_for_files
 
 # A detector's, whose program takes no one batch, and a user's own.
 _FILES = ("model.pt", "spec.json")
@@ -63,6 +65,41 @@ def load(mlflow: Any, found: Any) -> tuple[Any, dict[str, Any]]:
     except mlflow.exceptions.MlflowException as error:
         reason = shorten(str(error).partition("\n")[0], 200)
         raise DataError(f"the logged model {found.model_id} can't be loaded ({reason}): train it again.") from error
+
+
+def log_model(mlflow: Any, what: tuple[Any, Any], run_id: str, metadata: Mapping[str, Any]) -> None:
+    """Logs a model to a run, whatever its status, which stays; a run that has one keeps it.
+
+    The program is stored as torch.export writes it: loading it runs no pickle and needs no class of the model's. The
+    requirements are given and the serving check is left out, which take 8 s of the 9 otherwise.
+
+    Args:
+        mlflow: the package.
+        what: a plain module in evaluation mode, on the CPU, and a batch of at least two inputs [B, 3, H, W], float32,
+            as a numpy array: a single one would be fixed.
+        run_id: MLflow's id; the store is MLFLOW_TRACKING_URI.
+        metadata: what a prediction needs to know.
+    """
+    client = mlflow.MlflowClient()
+    experiment = client.get_run(run_id).info.experiment_id
+    mlflow.set_experiment(experiment_id=experiment)
+    held = client.search_logged_models([experiment], f"source_run_id = '{run_id}'")
+    ours = [m for m in held if m.name == "model"]
+    if any(m.status.value == "READY" for m in ours):
+        return
+    for broken_off in ours:  # an earlier try, whose files are not all there: without this each try would add one
+        client.delete_logged_model(broken_off.model_id)
+    with waiting_for_files():
+        mlflow.pytorch.log_model(
+            what[0],
+            name="model",
+            run_id=run_id,
+            input_example=what[1],
+            pip_requirements=["torch", "numpy"],
+            serialization_format="pt2",
+            metadata=dict(metadata),
+            validate_serving_input=False,
+        )
 
 
 def _variants(client: Any, run: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,18 @@ from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
 from laptime.tracking.fetch import download, read_kind
 from laptime.tracking.gates import PastGate, read_gates
-from laptime.tracking.logged import load_model
+from laptime.tracking.logged import load_model, log_model
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
-from laptime.tracking.reach import alone, explained, require_answer, set_switches, waiting_for_files
+from laptime.tracking.reach import (
+    alone,
+    explained,
+    refusal,
+    require_answer,
+    require_file,
+    set_switches,
+    waiting_for_files,
+)
 from laptime.tracking.uri import check_uri, is_sqlite, masked, sqlite_file, without_credentials
 
 if TYPE_CHECKING:
@@ -42,9 +51,9 @@ class MlflowTracker:
         self._artifact_root = artifact_root.absolute()
         self._experiments: dict[str, str] = {}
         self._ids: dict[str, str] = {}
-        if (file := sqlite_file(self._uri)) is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
         with explained(self._uri):
+            if (file := sqlite_file(self._uri)) is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
             self._client = _client(self._uri)
 
     @property
@@ -78,7 +87,7 @@ class MlflowTracker:
         metrics = [Metric(_name(r.name), r.value, _ms(r.at), r.step) for r in rows]
         with explained(self._uri):
             for start in range(0, len(metrics), _ROWS):
-                self._client.log_batch(self._id(key), metrics=metrics[start : start + _ROWS])
+                self._client.log_batch(self._id(key), metrics=metrics[start : start + _ROWS], synchronous=True)
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
         """See `Tracker.set_tags`."""
@@ -89,7 +98,7 @@ class MlflowTracker:
         """Sets tags of a run by MLflow's id."""
         from mlflow.entities import RunTag
 
-        self._client.log_batch(run_id, tags=[RunTag(k, v) for k, v in tags.items()])
+        self._client.log_batch(run_id, tags=[RunTag(k, v) for k, v in tags.items()], synchronous=True)
 
     def set_note(self, key: str, markdown: str) -> None:
         """See `Tracker.set_note`; a long text ends at a line's end, so that no table row is cut in two."""
@@ -176,7 +185,7 @@ class MlflowTracker:
 
         new = [Param(_name(k), v[:_PARAM]) for k, v in params.items() if _name(k) not in run.data.params]
         for start in range(0, len(new), _PARAMS):
-            self._client.log_batch(run.info.run_id, params=new[start : start + _PARAMS])
+            self._client.log_batch(run.info.run_id, params=new[start : start + _PARAMS], synchronous=True)
 
 
 def fetch_runs(run_id: str, uri: str) -> Path:
@@ -239,42 +248,27 @@ def run_page(run_id: str, uri: str, shown: str) -> str:
 
 
 def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[str, Any]) -> None:
-    """Logs a model to a run, whatever its status, which stays; a run that has one keeps it.
+    """Logs a model to a run, whatever its status, which stays; see `log_model`. The store is MLFLOW_TRACKING_URI.
 
-    The program is stored as torch.export writes it: loading it runs no pickle and needs no class of the model's. The
-    requirements are given and the serving check is left out, which take 8 s of the 9 otherwise.
-
-    Args:
-        model: a plain module in evaluation mode, on the CPU.
-        run_id: MLflow's id; the store is MLFLOW_TRACKING_URI.
-        example: a batch of at least two inputs [B, 3, H, W], float32, as a numpy array: a single one would be fixed.
-        metadata: what a prediction needs to know.
+    Raises:
+        RefusedError: the store will never take it; whatever else goes wrong passes as MLflow raises it.
     """
     set_switches()
     import mlflow.pytorch
 
-    client = mlflow.MlflowClient()
-    experiment = client.get_run(run_id).info.experiment_id
-    mlflow.set_experiment(experiment_id=experiment)
-    held = client.search_logged_models([experiment], f"source_run_id = '{run_id}'")
-    if any(m.name == "model" and m.status.value == "READY" for m in held):
-        return
-    with waiting_for_files():
-        mlflow.pytorch.log_model(
-            model,
-            name="model",
-            run_id=run_id,
-            input_example=example,
-            pip_requirements=["torch", "numpy"],
-            serialization_format="pt2",
-            metadata=dict(metadata),
-            validate_serving_input=False,
-        )
+    try:
+        log_model(mlflow, (model, example), run_id, metadata)
+    except Exception as error:
+        refused = refusal(os.environ["MLFLOW_TRACKING_URI"], error)
+        if refused is None:
+            raise
+        raise refused from error
 
 
 def _client(uri: str) -> MlflowClient:
     require_answer(uri)
     set_switches()
+    require_file(uri)
     from mlflow.tracking import MlflowClient
 
     with alone(uri):

@@ -14,6 +14,7 @@ from laptime.errors import TrackingError, shorten
 from laptime.processes import allowed_cores, child_command, child_environment, end_tree
 from laptime.records import write_json
 from laptime.scratch import scratch
+from laptime.tracking.reach import last_cause
 
 _TIMEOUT_S = 600.0
 # Each takes up to 2 GiB.
@@ -63,7 +64,9 @@ class _Begun:
         if self.process.returncode or not answer.is_file():
             said = (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip()
             last = (said.splitlines() or ["no message"])[-1]
-            raise TrackingError(f"the models were not logged ({shorten(last, 200)}): laptime sync tries again.")
+            raise TrackingError(
+                f"the models were not logged ({shorten(last_cause(last), 200)}): laptime sync tries again."
+            )
         found: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
         return found
 

@@ -8,10 +8,13 @@ import logging
 import os
 import re
 import socket
+import sqlite3
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 from laptime.errors import DataError, RefusedError, TrackingError, shorten
@@ -21,15 +24,18 @@ _ANSWER_S = 3.0
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 _TIMEOUT, _TIMEOUT_S, _FILE_TIMEOUT_S = "MLFLOW_HTTP_REQUEST_TIMEOUT", "10", "120"
-# MLflow tries for minutes by default. All of it is in the journal, so a short try is enough; what the user set stays.
+# MLflow tries for minutes by default, and where a server names a time to come back (429, 503) it sleeps for so long, be
+# it hours. All of it is in the journal, so short tries are enough, at once and after 2 s; what the user set stays.
 _SHORT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
     _TIMEOUT: _TIMEOUT_S,
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
 }
 # Bad request, too large, not to be processed: asked again, the same comes back.
 _FOR_GOOD = (400, 413, 422)
+_EMPTYING = (301, 302, 303)
 # What MLflow says of a run that was deleted.
 _DELETED = "must be in the 'active' state"
 _QUIET = {
@@ -41,6 +47,12 @@ _QUIET = {
     # A bar for each small file of a run that is fetched, in a log, too.
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
+# MLflow would hang each of our metrics on the model that is named there.
+_FOREIGN = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")
+# What stands before the reason when a request was tried several times: an address, and words that are always the same.
+_TRIED = re.compile(r"^.*Max retries exceeded with url: .*\(Caused by (.+)\)$")
+# SQLAlchemy's first line, of how it came to write; the database's own words are in the next one.
+_FLUSHED = re.compile(r"\(raised as a result of Query-invoked autoflush;[^\n]*\n")
 
 
 def set_switches() -> None:
@@ -48,8 +60,14 @@ def set_switches() -> None:
     os.environ.update(_QUIET)
     for name, value in _SHORT.items():
         os.environ.setdefault(name, value)
-    for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking.fluent"):
+    for name in _FOREIGN:
+        os.environ.pop(name, None)
+    # Of each request, where the user has said that a server's certificate is not to be looked at.
+    warnings.filterwarnings("ignore", message="Unverified HTTPS request")
+    for name in ("alembic", "mlflow.tracking.fluent"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # It logs the traceback of what it raises then: a database that is locked or full is one sentence of ours.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
 @contextmanager
@@ -92,7 +110,7 @@ def require_answer(uri: str, limit_s: float = _ANSWER_S) -> None:
         return
     request = urllib.request.Request(without_credentials(uri).rstrip("/") + "/health")  # noqa: S310 (http, checked)
     try:
-        urllib.request.urlopen(request, timeout=limit_s).close()  # noqa: S310
+        urllib.request.build_opener(_Redirects).open(request, timeout=limit_s).close()
     except urllib.error.HTTPError:
         return
     except (OSError, ValueError, http.client.HTTPException) as error:  # a wrong port and an answer in no HTTP, too
@@ -100,6 +118,36 @@ def require_answer(uri: str, limit_s: float = _ANSWER_S) -> None:
             return  # MLflow has its own settings for certificates
         reason = getattr(error, "reason", None) or error
         raise TrackingError(unreachable(uri, str(reason))) from error
+
+
+def require_file(uri: str, limit_s: float = _ANSWER_S) -> None:
+    """Asks whether a SQLite store can be opened: MLflow would try for two minutes.
+
+    Args:
+        uri: the store.
+        limit_s: seconds to wait for whoever has locked it.
+
+    Raises:
+        TrackingError: it can't.
+    """
+    if (path := sqlite_file(uri)) is None:
+        return
+    try:
+        with closing(sqlite3.connect(path, timeout=limit_s)) as file:
+            file.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.Error as error:
+        raise TrackingError(unreachable(uri, str(error))) from error
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows to another server only where what is sent comes along, which it does not after 301 to 303."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        asked, answered = urlsplit(req.full_url), urlsplit(newurl)
+        if code in _EMPTYING and (asked.scheme, asked.netloc) != (answered.scheme, answered.netloc):
+            fp.close()
+            raise OSError(f"it redirects to {answered.scheme}://{answered.netloc}, so give the address behind that")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 @contextmanager
@@ -126,13 +174,25 @@ def explained(uri: str) -> Iterator[None]:
     except (TrackingError, DataError):
         raise
     except Exception as error:  # MLflow lets through what requests, SQLAlchemy, boto3 and sqlite raise
+        if isinstance(error, ImportError) and (error.name or "laptime").partition(".")[0] not in ("laptime", "mlflow"):
+            # A database's driver, or the client of the cloud that a server keeps its files in.
+            reason = f"the Python module {error.name} is not installed here: install it"
+            raise TrackingError(unreachable(uri, reason)) from error
         if isinstance(error, (ImportError, AttributeError, TypeError, NameError)):
             raise
-        message = unreachable(uri, f"{type(error).__name__}: {error}")
-        if _status(error) in _FOR_GOOD:
-            said = shorten(_no_credentials(str(error).strip().partition("\n")[0].replace(uri, masked(uri))), 160)
-            raise RefusedError(message, said, _DELETED in str(error)) from error
-        raise TrackingError(message) from error
+        raise refusal(uri, error) or TrackingError(_failed(uri, error)) from error
+
+
+def refusal(uri: str, error: Exception) -> RefusedError | None:
+    """The error for what a store refuses for good; None for an error that the next try may not meet."""
+    if _status(error) not in _FOR_GOOD:
+        return None
+    said = shorten(_no_credentials(str(error).strip().partition("\n")[0].replace(uri, masked(uri))), 160)
+    return RefusedError(_failed(uri, error), said, _DELETED in str(error))
+
+
+def _failed(uri: str, error: Exception) -> str:
+    return unreachable(uri, f"{type(error).__name__}: {error}")
 
 
 def _status(error: Exception) -> int | None:
@@ -143,11 +203,16 @@ def _status(error: Exception) -> int | None:
 
 
 def unreachable(uri: str, reason: str) -> str:
-    first = reason.strip().partition("\n")[0].replace(uri, masked(uri))
+    first = last_cause(reason).replace(uri, masked(uri))
     return (
         f"the tracking store {masked(uri)} does not answer or refuses ({shorten(_no_credentials(first), 200)}): "
         "everything is kept in the journal, and laptime sync sends it when the store is back."
     )
+
+
+def last_cause(reason: str) -> str:
+    """The first line of a library's words, and of a request that was tried several times why the last try failed."""
+    return _TRIED.sub(r"\1", _FLUSHED.sub("", reason.strip()).partition("\n")[0])
 
 
 def _no_credentials(text: str) -> str:

@@ -11,6 +11,8 @@ from laptime.places import expanded
 
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SERVERS = ("http", "https")
+# A host with its port, a managed store's short name: nothing that somebody would take for a folder's.
+_SCHEMELESS = re.compile(r"(?!file:)[\w.-]+:[^/]|(databricks|databricks-uc|uc)$")
 _KNOWN = "http://HOST:PORT, https://…, sqlite:////absolute/path.db or postgresql://…"
 
 
@@ -20,14 +22,18 @@ def check_uri(uri: str) -> str:
     Raises:
         UsageError: no URI, a scheme that MLflow does not store runs in, or one without a host or a file.
     """
+    uri = uri.strip()
     scheme, separator, rest = uri.partition("://")
     dialect = scheme.split("+")[0]
     shown = shorten(masked(uri))
-    if dialect in ("file", "") or not separator:
-        raise UsageError(
-            f"the tracking URI {shown!r} names a folder, and MLflow 3 keeps no runs in folders: give {_KNOWN}."
+    if dialect in ("file", "") or uri.startswith("file:") or not separator:
+        wrong = (
+            "has no scheme"
+            if not separator and _SCHEMELESS.match(uri)
+            else "names a folder, and MLflow 3 keeps no runs in folders"
         )
-    if dialect not in _DATABASES + _SERVERS:
+        raise UsageError(f"the tracking URI {shown!r} {wrong}: give {_KNOWN}.")
+    if dialect not in _DATABASES and scheme not in _SERVERS:
         raise UsageError(f"the tracking URI {shown!r} has an unknown scheme: give {_KNOWN}.")
     if dialect == "sqlite":
         return _absolute_sqlite(uri, scheme, rest)

@@ -12,11 +12,11 @@ from mlflow_helpers import client_of, everything, quiet, write_ladder
 from mlflow_server import MlflowServer
 from proxy import Proxy, a_proxy
 
-from laptime.errors import TrackingError
+from laptime.errors import RefusedError, TrackingError
 from laptime.places import Places
 from laptime.tracking import Journal, reach
 from laptime.tracking.base import RunStart
-from laptime.tracking.mlflow import MlflowTracker
+from laptime.tracking.mlflow import MlflowTracker, log_pytorch_model
 from laptime.tracking.sync import sync, target_of, waiting
 
 pytestmark = [
@@ -107,6 +107,32 @@ def test_a_file_may_take_a_server_longer_than_other_requests(
         tracker.set_tags("slow/a", {"tag": "value"})
     client = client_of(running_server.uri)
     assert [f.path for f in client.list_artifacts(tracker.run_ids["slow/a"])] == ["table.txt"]
+
+
+@pytest.mark.filterwarnings("ignore:.*Any type hint is inferred:UserWarning")
+def test_a_model_that_is_too_large_is_refused_for_good_and_leaves_no_second_one(
+    tmp_path: Path, running_server: MlflowServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import numpy as np
+    from torch import nn
+
+    def log() -> None:
+        log_pytorch_model(nn.Linear(200, 200).eval(), tracker.run_ids["large/a"], np.zeros((2, 200), "float32"), {})
+
+    with a_proxy(running_server.uri) as (line, uri):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "")  # which MLflow sets; so that it is taken back
+        tracker = MlflowTracker(uri, tmp_path)
+        tracker.start_run(RunStart("large/a", "large", "large", 1.0))
+        line.most_up = 100_000
+        with pytest.raises(RefusedError) as caught:
+            log()
+        assert "413 Client Error" in caught.value.reason
+        line.reset()
+        log()  # by the next sync, where somebody has raised the limit meanwhile
+    experiment = client_of(running_server.uri).get_experiment_by_name("large").experiment_id
+    (found,) = client_of(running_server.uri).search_logged_models([experiment])
+    assert found.status.value == "READY"
 
 
 @pytest.mark.parametrize(("before", "inside"), [("10", "120"), ("2", "2"), (None, None)])

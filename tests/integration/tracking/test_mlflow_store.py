@@ -179,6 +179,11 @@ def test_a_store_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TrackingError) as caught:
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
     assert "\n" not in str(caught.value)
+    assert "file is not a database" in str(caught.value)
+    # MLflow itself would try to open what can't be opened for two minutes; no connection of its own is made here.
+    (tmp_path / "folder.db").mkdir()
+    with pytest.raises(TrackingError, match=r"folder\.db does not answer or refuses \(unable to open database file\)"):
+        MlflowTracker(f"sqlite:///{tmp_path / 'folder.db'}", tmp_path)
 
 
 def test_refused_addresses_and_unknown_runs(tmp_path: Path, sqlite_uri: str) -> None:
@@ -199,7 +204,12 @@ def test_no_active_run_leaks_and_what_the_user_set_stays(
     import mlflow
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
+    # Metrics would be hung on that model, and be sent some time later.
+    monkeypatch.setenv("MLFLOW_ACTIVE_MODEL_ID", "m-of-the-user")
+    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_LOGGING", "true")
     tracker = MlflowTracker(sqlite_uri, tmp_path)
     tracker.start_run(RunStart("leak", "leak", "leak", 1.0))
+    tracker.log_metrics("leak", [MetricRow("epoch_s", 1.0, 0, 1.0)])
+    assert client_of(sqlite_uri).get_run(tracker.run_ids["leak"]).data.metrics == {"epoch_s": 1.0}
     assert mlflow.active_run() is None
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"

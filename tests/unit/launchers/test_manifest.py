@@ -75,8 +75,11 @@ def test_a_pod_s_command_line_is_read_as_it_is_written(monkeypatch):
 def test_settings_come_from_the_environment(environment):
     environment.setenv("LAPTIME_KUBERNETES_NODES", "2:4")
     environment.setenv("LAPTIME_KUBERNETES_GPUS", "8")
-    environment.setenv("LAPTIME_KUBERNETES_SERVICE_HOST", "10.0.0.1")  # of a service that is called so
+    for name in ("SERVICE_HOST", "PORT_80_TCP_ADDR", "OTHER_SERVICE_PORT_HTTP"):  # of services that are called so
+        environment.setenv(f"LAPTIME_KUBERNETES_{name}", "10.0.0.1")
+    environment.setenv("LAPTIME_KUBERNETES_IMAGE", "trainer:1\n")  # out of a file
     found = read_settings()
+    assert found.image == "trainer:1"
     assert (found.node_range, found.ranks_of_a_pod, found.store) == ((2, 4), 8, "s3://laptime/runs")
     assert ranks_there("kubernetes") == 32
     assert ranks_there("torchrun") is None
@@ -94,6 +97,13 @@ def test_settings_come_from_the_environment(environment):
         ("LAPTIME_KUBERNETES_GPUS", "-1", "gpus"),
         ("LAPTIME_KUBERNETES_MEMORY", "lots", "memory"),
         ("LAPTIME_KUBERNETES_NAMESPACE", "a/../b", "namespace"),
+        ("LAPTIME_KUBERNETES_NAMESPACE", "team.a", "namespace"),
+        ("LAPTIME_KUBERNETES_PENDING_S", "inf", "pending_s"),
+        ("LAPTIME_KUBERNETES_NODE", "2", "did you mean LAPTIME_KUBERNETES_NODES"),
+        ("LAPTIME_RUN_STORE", "runs", "can't be mounted"),
+        ("LAPTIME_RUN_STORE", "gs://bucket/runs", "can't be mounted"),
+        ("LAPTIME_RUN_STORE", "/mnt/a:b", "can't be mounted"),
+        ("LAPTIME_RUN_STORE", "/tmp/", "can't be mounted"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(environment, name, value, named):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tracking_samples import MemoryStore, a_ladder, a_record, write_run
 from typer.testing import CliRunner
 
 from laptime.cli import app
-from laptime.errors import RefusedError, TrackingError
+from laptime.errors import RefusedError, TrackingError, UsageError
 from laptime.places import Places
 from laptime.records import Rung
 from laptime.tracking import Journal
@@ -107,6 +108,26 @@ def test_which_answers_are_for_good(status: int, for_good: bool) -> None:
     assert "word" not in str(caught.value)
     if isinstance(caught.value, RefusedError):
         assert "word" not in caught.value.reason
+
+
+@pytest.mark.parametrize("below", ["", "deeper/home"])
+def test_a_file_in_the_place_of_the_stores_is_not_a_sync_of_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LAPTIME_HOME", str(tmp_path / "file" / below))
+    found = CliRunner().invoke(app, ["sync"])
+    assert isinstance(found.exception, UsageError)
+    assert "file' is a file: set LAPTIME_HOME to a folder." in str(found.exception)
+
+
+def test_a_driver_that_is_not_installed_is_one_sentence() -> None:
+    said = "the Python module no_such_driver is not installed here"
+    with pytest.raises(TrackingError, match=said) as caught, explained("mysql+other://name:word@there/x"):
+        importlib.import_module("no_such_driver")
+    assert "word" not in str(caught.value)
+    with pytest.raises(ImportError), explained("http://there"):  # a fault of ours is none of the store's
+        importlib.import_module("laptime.no_such_module")
 
 
 def test_sync_says_what_still_waits_and_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
