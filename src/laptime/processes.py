@@ -7,6 +7,7 @@ import ctypes
 import math
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -154,10 +155,21 @@ def leave(code: int) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a crash
     for child in multiprocessing.active_children():
         child.terminate()
+    # What that teardown would remove, too: the folder of sockets over which tensors go to another process.
+    sockets = getattr(multiprocessing.current_process(), "_config", {}).get("tempdir")
+    if sockets:
+        shutil.rmtree(sockets, ignore_errors=True)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BrokenPipeError):  # nobody listens any more
             stream.flush()
     os._exit(code)
+
+
+def death(code: int) -> str:
+    """How a process ended, as the end of a sentence about it."""
+    if code == -signal.SIGKILL:
+        return "was killed (signal 9), which the system does when memory runs out"
+    return f"died of signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 def tree_cpu_s(pid: int) -> float:

@@ -39,7 +39,7 @@ from laptime.data.tensors import ImageData
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.checkpoint import Checkpoints, CheckpointsAwayError, Found
-from laptime.engine.fits import explain_memory, out_of_memory, with_room
+from laptime.engine.fits import explain_memory, of_one_sample, out_of_memory, with_room
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.recorded import check_recording, with_recording
 from laptime.errors import LaptimeError, UsageError, in_words, shorten
@@ -124,6 +124,8 @@ def explain(error: BaseException, own: Path | None = None, makers: Iterable[obje
         return f"out of memory ({text[:200]}): make the batch smaller."
     if own is not None:
         return f"{complaint(error, own, makers)}; see log.txt."
+    if (alone := of_one_sample(error)) is not None:
+        return alone
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {text} (in {Path(frame.filename).name}, line {frame.lineno}; see log.txt)."
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -33,3 +34,14 @@ def test_a_child_is_the_module_itself_with_its_arguments(tmp_path):
 def test_a_child_whose_parent_is_gone_ends_before_it_imports_anything(tmp_path):
     done = started(tmp_path, os.getppid())
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
+
+
+def test_a_process_that_leaves_at_once_takes_its_folder_of_sockets_with_it(tmp_path):
+    script = (
+        "import multiprocessing.connection, sys\nfrom laptime.processes import leave\n"
+        "listener = multiprocessing.connection.Listener()\nprint(listener.address)\nleave(3)"
+    )
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, str(tmp_path) in done.stdout) == (3, True), done.stderr
+    assert not list(tmp_path.iterdir())

@@ -35,6 +35,9 @@ def test_out_of_memory_is_called_by_its_name():
     assert "out of memory" in explain(caught.value)
     assert "batch smaller" in explain(caught.value)
     assert "out of memory" in explain(MemoryError())
+    with pytest.raises(ValueError, match="more than 1") as caught:
+        torch.nn.BatchNorm2d(4)(torch.ones(1, 4, 1, 1))
+    assert explain(caught.value).startswith("a batch of one sample can't be normalized by BatchNorm: give two training")
     assert "hunter2" not in explain(MemoryError("https://me:hunter2@h"))
 
 
