@@ -37,7 +37,18 @@ class Terminated(SystemExit):
 
 def child_command(module: str, *arguments: str) -> list[str]:
     """The command of a module of ours that ends with this process, even during imports; for `child_environment`."""
-    return [sys.executable, "-m", "laptime.child", module, *arguments]
+    return [sys.executable, *plain_path(), "-m", "laptime.child", module, *arguments]
+
+
+def plain_path() -> list[str]:
+    """Python's option that keeps the working directory off a module's path; empty where laptime itself lies there.
+
+    Under `python -m` it stands first: a user's `queue.py` or `laptime.py` there would be imported by torch, or as us.
+    """
+    with contextlib.suppress(OSError):  # it is gone
+        if Path(__file__).parents[1] == Path.cwd():
+            return []
+    return ["-P"]
 
 
 def kept_command(*words: str) -> list[str]:

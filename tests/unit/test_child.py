@@ -15,6 +15,8 @@ SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
 def started(tmp_path, parent: int) -> subprocess.CompletedProcess[str]:
     """A child that was told who its parent is."""
     (tmp_path / "some_module.py").write_text(SEEN)
+    for name in ("signal", "laptime"):  # as a user may call a file of the project, which is not for us
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not this one')")
     return subprocess.run(
         child_command("some_module", "a", "--b"),
         env=child_environment() | {"LAPTIME_PARENT": str(parent)},
