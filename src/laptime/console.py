@@ -35,7 +35,8 @@ def open_what_is_closed() -> None:
             os.dup2(nowhere, number)
             if nowhere != number:
                 os.close(nowhere)
-            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115, PTH123 - a number, to the end
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115, PTH123
 
 
 def write_what_can_be(stream: TextIO | None) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from laptime.processes import child_command, child_environment
+from laptime.processes import child_command, child_environment, death
 
 SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
 
@@ -36,6 +36,11 @@ def test_a_child_is_the_module_itself_with_its_arguments(tmp_path):
 def test_a_child_whose_parent_is_gone_ends_before_it_imports_anything(tmp_path):
     done = started(tmp_path, os.getppid())
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
+
+
+def test_how_a_process_ended_is_said_in_words():
+    assert death(-signal.SIGKILL) == "was killed (signal 9), which the system does when memory runs out"
+    assert (death(-11), death(3)) == ("died of signal 11", "ended with exit code 3")
 
 
 def test_a_process_that_leaves_at_once_takes_its_folder_of_sockets_with_it(tmp_path):

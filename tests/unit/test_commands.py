@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from laptime.cli import app
 from laptime.cli.up import words
-from laptime.console import write_what_can_be
+from laptime.console import open_what_is_closed, write_what_can_be
 from laptime.devices import cuda_devices
 from laptime.errors import UsageError
 
@@ -82,3 +84,18 @@ def test_what_an_older_terminal_can_not_show_ends_no_command():
     stream.flush()
     assert shown.getvalue() == b"1.43?6.14"
     write_what_can_be(None)  # of a process without one
+
+
+def test_a_stream_that_was_closed_leads_to_nowhere_and_no_file_takes_its_number(monkeypatch):
+    kept = os.dup(2)
+    try:
+        os.close(2)
+        monkeypatch.setattr(sys, "stderr", None)
+        open_what_is_closed()
+        sys.stderr.write("nobody hears")
+        sys.stderr.flush()
+        assert not sys.stderr.isatty()
+        assert os.fstat(2).st_rdev == os.stat(os.devnull).st_rdev
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -67,7 +67,9 @@ def test_a_short_preset_probes_nothing_that_takes_long(children, tmp_path):
     assert children.started == []
 
 
-@pytest.mark.parametrize(("code", "said"), [(-15, "shown nothing after 600 s"), (1, "no Python.h")])
+@pytest.mark.parametrize(
+    ("code", "said"), [(-15, "shown nothing after 600 s"), (-9, "was killed (signal 9)"), (1, "no Python.h")]
+)
 def test_a_probe_that_comes_to_no_figure_leaves_the_rung_out(children, tmp_path, code, said):
     children.answers = [code]
     reason = probed(tmp_path).refusals["compile"]
