@@ -36,7 +36,7 @@ def open_what_is_closed() -> None:
             if nowhere != number:
                 os.close(nowhere)
             mode = "w" if number else "r"
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115, PTH123
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def write_what_can_be(stream: TextIO | None) -> None:

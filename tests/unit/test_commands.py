@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -95,7 +96,7 @@ def test_a_stream_that_was_closed_leads_to_nowhere_and_no_file_takes_its_number(
         sys.stderr.write("nobody hears")
         sys.stderr.flush()
         assert not sys.stderr.isatty()
-        assert os.fstat(2).st_rdev == os.stat(os.devnull).st_rdev
+        assert os.fstat(2).st_rdev == Path(os.devnull).stat().st_rdev
     finally:
         os.dup2(kept, 2)
         os.close(kept)
