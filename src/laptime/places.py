@@ -82,6 +82,18 @@ def find_places(start: Path | None = None) -> Places:
     return Places(here / ".laptime")
 
 
+def require_working_folder() -> None:
+    """Refuses to work where the working directory was removed, without which neither torch nor git does.
+
+    Raises:
+        UsageError: that is so.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the working directory has been removed: go to another folder (cd) and try again.") from error
+
+
 def is_text(name: str) -> bool:
     """Whether a name can be written to a file: the system hands out bytes that are no UTF-8 as halves of characters."""
     try:

@@ -100,3 +100,12 @@ def test_a_stream_that_was_closed_leads_to_nowhere_and_no_file_takes_its_number(
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def test_a_working_directory_that_was_removed_is_said_in_one_sentence(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(UsageError, match="the working directory has been removed: go to another folder"):
+        typed("list", "workloads")
