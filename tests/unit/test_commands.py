@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from laptime.cli import app
+from laptime.cli.sweeping import _asked_lately
 from laptime.cli.up import words
 from laptime.console import open_what_is_closed, write_what_can_be
 from laptime.devices import cuda_devices
@@ -109,3 +110,11 @@ def test_a_working_directory_that_was_removed_is_said_in_one_sentence(tmp_path, 
     gone.rmdir()
     with pytest.raises(UsageError, match="the working directory has been removed: go to another folder"):
         typed("list", "workloads")
+
+
+def test_a_store_is_asked_again_where_the_clock_was_ahead_when_it_was_asked_last(tmp_path):
+    mark = tmp_path / ".asked"
+    mark.touch()
+    assert _asked_lately(mark)
+    os.utime(mark, (2**32, 2**32))
+    assert not _asked_lately(mark)

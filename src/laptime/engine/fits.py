@@ -35,12 +35,12 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def of_one_sample(error: BaseException) -> str | None:
-    """One sentence where BatchNorm was given a batch of a single sample; None of any other error."""
+    """What to do where BatchNorm was given a batch of a single sample, without a full stop; None of any other error."""
     if _ALONE not in str(error):
         return None
     return (
         "a batch of one sample can't be normalized by BatchNorm: give two training samples at least, by --limit-train "
-        "or more data, and a batch of two."
+        "or more data, and a batch of two"
     )
 
 
