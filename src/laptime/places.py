@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ def expanded(text: str) -> Path:
     """
     try:
         path = Path(text).expanduser()
-        path.exists()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()
         return path
     except RuntimeError as error:
         raise UsageError(f"{shorten(text)!r} begins with a user who is not known here: give the path.") from error
-    except (OSError, ValueError) as error:  # a name that is too long, or with a zero in it
+    except (OSError, ValueError) as error:  # a name that is too long or with a zero in it, a link to itself
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{shorten(text)!r} can be no path ({reason}): give another one.") from error
 

@@ -46,6 +46,10 @@ def test_out_of_memory_is_called_by_its_name():
     ("said", "remedy"),
     [
         ("AF_UNIX path too long", "set TMPDIR to a shorter one, such as /tmp"),
+        (
+            "x.so: failed to map segment from shared object: the folder is mounted with noexec",
+            "TORCHINDUCTOR_CACHE_DIR",
+        ),
         ("unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)", "--shm-size=2g"),
         (
             "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are "
