@@ -94,8 +94,8 @@ _LACKS = {
     "TMPDIR to a shorter one, such as /tmp",
     "unable to allocate shared memory": _FULL,
     "out of shared memory": _FULL,
-    "mounted with noexec": "the temporary folder is mounted with noexec, and torch.compile can't load from there what it "
-    "builds: set TORCHINDUCTOR_CACHE_DIR to another folder",
+    "mounted with noexec": "the temporary folder is mounted with noexec, and torch.compile can't load what it builds "
+    "there: set TORCHINDUCTOR_CACHE_DIR to another folder",
     "unable to open shared memory object": f"{_SHARED} can't be written here: mount it anew",
 }
 
