@@ -18,9 +18,12 @@ def main() -> None:
     write_what_can_be(sys.stdout)
     if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "gate":
         sys.exit(_gate())
-    from laptime.cli import main as command
+    try:
+        from laptime.cli import main as command
 
-    command()
+        command()
+    except KeyboardInterrupt:  # while modules are imported; commands have words for it
+        sys.exit(_INTERRUPTED)
 
 
 def open_what_is_closed() -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from laptime.cli import app
 from laptime.cli.sweeping import _asked_lately
 from laptime.cli.up import words
+from laptime.console import main as console_script
 from laptime.console import open_what_is_closed, write_what_can_be
 from laptime.devices import cuda_devices
 from laptime.errors import UsageError
@@ -118,3 +119,14 @@ def test_a_store_is_asked_again_where_the_clock_was_ahead_when_it_was_asked_last
     assert _asked_lately(mark)
     os.utime(mark, (2**32, 2**32))
     assert not _asked_lately(mark)
+
+
+def test_ctrl_c_before_a_command_has_words_for_it_shows_no_traceback(monkeypatch):
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("laptime.cli.main", interrupted)
+    monkeypatch.setattr(sys, "argv", ["laptime", "list"])
+    with pytest.raises(SystemExit) as left:
+        console_script()
+    assert left.value.code == 130

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import http.client
 import logging
 import os
 import re
 import socket
+import traceback
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -48,8 +50,19 @@ def set_switches() -> None:
     os.environ.update(_QUIET)
     for name, value in _SHORT.items():
         os.environ.setdefault(name, value)
-    for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking.fluent"):
+    for name in ("alembic", "mlflow.tracking.fluent"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # a traceback of what it raises all the same
+
+
+def let_go(error: BaseException | None) -> None:
+    """Frees what the frames of an interruption hold: a connection in the middle of a write keeps SQLite's file locked,
+    also for whoever writes next in the same process.
+    """
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
+    gc.collect()  # a connection of sqlite3 refers to itself
 
 
 @contextmanager
