@@ -116,9 +116,7 @@ def test_wherever_a_ladder_is_cut_off_it_goes_on_to_the_same_end_and_repeats_not
         assert not list(place.rglob("checkpoints"))
 
 
-def test_a_baseline_that_failed_ends_its_ladder_at_once_and_is_tried_again_where_that_is_gone_on_with(
-    tmp_path, monkeypatch
-):
+def test_a_baseline_that_failed_ends_its_ladder_at_once_and_is_tried_again(tmp_path, monkeypatch):
     monkeypatch.setattr(ladder_module, "launch", Runs(failing="baseline"))
     ladder = a_ladder(tmp_path)
     assert through(ladder) == ["cpu-baseline, round 1 of 2"]
@@ -134,10 +132,7 @@ def test_a_baseline_that_failed_ends_its_ladder_at_once_and_is_tried_again_where
     assert again.exit_code() == 0
 
 
-@pytest.mark.parametrize(
-    ("named", "ran"),
-    [("cpu-resident", ["cpu-baseline", "cpu-resident"]), ("cpu-baseline,cpu-resident", ["cpu-baseline"])],
-)
+@pytest.mark.parametrize(("named", "ran"), [("cpu-resident", 2), ("cpu-baseline,cpu-resident", 1)])
 def test_variants_that_were_named_without_a_baseline_are_tried_where_that_fails(tmp_path, monkeypatch, named, ran):
     runs = Runs(failing="baseline")
     monkeypatch.setattr(ladder_module, "launch", runs)
@@ -145,7 +140,7 @@ def test_variants_that_were_named_without_a_baseline_are_tried_where_that_fails(
     ladder.request = ladder.request.model_copy(update={"variants": tuple(named.split(","))})
     ladder.plan = make_plan("cpu", FULL, ladder.request.variants, ProbeRecord())
     through(ladder)
-    assert list(dict.fromkeys(variant for variant, _, _ in runs.started)) == ran
+    assert len({variant for variant, _, _ in runs.started}) == ran
 
 
 def stored(ladder: Ladder, times: int = 1) -> MemoryStore:
