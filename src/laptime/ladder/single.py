@@ -105,7 +105,7 @@ def plan_single(
 
 
 def _broken_off(out: str | None) -> bool:
-    """Whether a run that failed left its record here: typed again, it goes on from its checkpoints and writes another."""
+    """Whether a run that failed left its record here: typed again, it goes on and writes another."""
     if not out:
         return False
     try:
