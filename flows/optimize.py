@@ -31,6 +31,7 @@ from laptime.ladder import Ladder, LadderRequest, Turn, make_request, open_ladde
 from laptime.launchers.base import Hooks
 from laptime.places import Places, find_places
 from laptime.spec import DataSpec
+from laptime.tracking.reach import let_go
 from laptime.variants import resolve
 
 # The names reach the form as examples, since a file of the user's own is a workload too. Whether they are known is
@@ -173,6 +174,7 @@ def run_all(request: LadderRequest) -> Ladder:
     except BaseException as error:
         ladder.close("failed" if isinstance(error, (LaptimeError, OSError)) else "interrupted")
         if deployed:
+            let_go(error)
             # Now, since the journal may go with its container; no task, which a cancelled flow can't start.
             with suppress(LaptimeError, OSError):
                 ladder.publish()

@@ -6,6 +6,8 @@ unnoticed. See `laptime.processes.child_command`.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import runpy
 import sys
 
@@ -13,5 +15,9 @@ from laptime.processes import die_with_parent
 
 if __name__ == "__main__":
     die_with_parent()
+    if not os.environ.get("PYTHONSAFEPATH"):
+        with contextlib.suppress(OSError):  # it is gone
+            # A user's modules are found there, behind what they might be mistaken for (`plain_path`).
+            sys.path.append(os.getcwd())  # noqa: PTH109 - as Python writes it
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 import traceback
 from typing import TextIO
@@ -13,12 +14,32 @@ _USAGE, _INVALID, _INTERRUPTED = 2, 4, 130
 
 def main() -> None:
     """Runs the command line; a gate's own way out stands here alone."""
+    open_what_is_closed()
     write_what_can_be(sys.stdout)
     if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "gate":
         sys.exit(_gate())
-    from laptime.cli import main as command
+    try:
+        from laptime.cli import main as command
 
-    command()
+        command()
+    except KeyboardInterrupt:  # while modules are imported; commands have words for it
+        sys.exit(_INTERRUPTED)
+
+
+def open_what_is_closed() -> None:
+    """Has a standard stream that was closed by whoever started this (`2>&-`) lead to nowhere.
+
+    Python has None for it, and the next file that is opened, a journal say, would take its number and all that is
+    written there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, number)
+            if nowhere != number:
+                os.close(nowhere)
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def write_what_can_be(stream: TextIO | None) -> None:

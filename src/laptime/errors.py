@@ -86,6 +86,25 @@ def in_words(error: OSError) -> str:
     return f"{place}{error.strerror or error}: check that the place exists, is writable and has room."
 
 
+# What a machine lacks, by words of what then fails in somebody's code.
+_SHARED = "loader workers pass their batches through /dev/shm, which"
+_FULL = f"{_SHARED} has too little room: give it more, as by docker run --shm-size=2g"
+_LACKS = {
+    "AF_UNIX path too long": "the path of the temporary folder is too long for the sockets of loader workers: set "
+    "TMPDIR to a shorter one, such as /tmp",
+    "unable to allocate shared memory": _FULL,
+    "out of shared memory": _FULL,
+    "mounted with noexec": "the temporary folder is mounted with noexec, and torch.compile can't load what it builds "
+    "there: set TORCHINDUCTOR_CACHE_DIR to another folder",
+    "unable to open shared memory object": f"{_SHARED} can't be written here: mount it anew",
+}
+
+
+def lacking(error: BaseException) -> str | None:
+    """What the machine lacks, with the remedy and no full stop, where that is behind an error; None otherwise."""
+    return next((told for words, told in _LACKS.items() if words in str(error)), None)
+
+
 def shorten(text: str, limit: int = 120) -> str:
     """Cuts a user's text for a message, without control characters and secrets."""
     clean = printable(without_secrets(text), "?")

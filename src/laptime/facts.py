@@ -40,6 +40,7 @@ class Facts:
     own: OwnData | None = None
     recipe: Recipe | None = None
     flops: float | None = None
+    begun: float = field(default_factory=time.perf_counter)
     startup_s: float | None = None
     warmup_s: float | None = None
     watch: CompileWatch | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ def expanded(text: str) -> Path:
     """
     try:
         path = Path(text).expanduser()
-        path.exists()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()
         return path
     except RuntimeError as error:
         raise UsageError(f"{shorten(text)!r} begins with a user who is not known here: give the path.") from error
-    except (OSError, ValueError) as error:  # a name that is too long, or with a zero in it
+    except (OSError, ValueError) as error:  # a name that is too long or with a zero in it, a link to itself
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{shorten(text)!r} can be no path ({reason}): give another one.") from error
 
@@ -95,6 +97,18 @@ def _at(home: Path) -> Places:
             "LAPTIME_HOME to a folder."
         )
     return Places(home)
+
+
+def require_working_folder() -> None:
+    """Refuses to work where the working directory was removed, without which neither torch nor git does.
+
+    Raises:
+        UsageError: that is so.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the working directory has been removed: go to another folder (cd) and try again.") from error
 
 
 def is_text(name: str) -> bool:

@@ -7,6 +7,7 @@ import ctypes
 import math
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -42,7 +43,18 @@ class Terminated(SystemExit):
 
 def child_command(module: str, *arguments: str) -> list[str]:
     """The command of a module of ours that ends with this process, even during imports; for `child_environment`."""
-    return [sys.executable, "-m", "laptime.child", module, *arguments]
+    return [sys.executable, *plain_path(), "-m", "laptime.child", module, *arguments]
+
+
+def plain_path() -> list[str]:
+    """Python's option that keeps the working directory off a module's path; empty where laptime itself lies there.
+
+    Under `python -m` it stands first: a user's `queue.py` or `laptime.py` there would be imported by torch, or as us.
+    """
+    with contextlib.suppress(OSError):  # it is gone
+        if Path(__file__).parents[1] == Path.cwd():
+            return []
+    return ["-P"]
 
 
 def kept_command(*words: str) -> list[str]:
@@ -178,10 +190,21 @@ def leave(code: int) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a crash
     for child in multiprocessing.active_children():
         child.terminate()
+    # What that teardown would remove, too: the folder of sockets over which tensors go to another process.
+    sockets = getattr(multiprocessing.current_process(), "_config", {}).get("tempdir")
+    if sockets:
+        shutil.rmtree(sockets, ignore_errors=True)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BrokenPipeError):  # nobody listens any more
             stream.flush()
     os._exit(code)
+
+
+def death(code: int) -> str:
+    """How a process ended, as the end of a sentence about it."""
+    if code == -signal.SIGKILL:
+        return "was killed (signal 9), which the system does when memory runs out"
+    return f"died of signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 def tree_cpu_s(pid: int) -> float:

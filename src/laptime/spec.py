@@ -166,7 +166,7 @@ class RunSpec(Frozen):
     limit_train: Annotated[int, Field(ge=1)] | None = None
     limit_test: Annotated[int, Field(ge=1)] | None = None
     weights: str = "none"
-    seed: int = 0
+    seed: Annotated[int, Field(gt=-(10**18), lt=10**18)] = 0  # torch takes more, and a file of JSON no longer ones
     repeat: Annotated[int, Field(ge=0)] = 0
     timeout_s: Annotated[float, Field(gt=0)] = 3600.0
     check: bool = True

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from laptime.errors import shorten
+from laptime.errors import lacking, shorten
 
 _WORKER_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LONGEST = 300
@@ -32,6 +32,8 @@ def complaint(
     Returns:
         Without a full stop, and without a place where the user's code took no part in the error.
     """
+    if (lacks := lacking(error)) is not None:
+        return lacks
     kind, text = _what(error)
     said = f"{kind}: {shorten(text, _LONGEST)}" if text else kind
     return f"{said}{place_in(path, _of(path, _places(error)) or blamed, makers)}"

@@ -39,10 +39,10 @@ from laptime.data.tensors import ImageData
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.checkpoint import Checkpoints, CheckpointsAwayError, Found
-from laptime.engine.fits import explain_memory, out_of_memory, with_room
+from laptime.engine.fits import explain_memory, of_one_sample, out_of_memory, with_room
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.recorded import check_recording, with_recording
-from laptime.errors import LaptimeError, UsageError, in_words, shorten
+from laptime.errors import LaptimeError, UsageError, in_words, lacking, shorten
 from laptime.facts import Facts, finished, keep
 from laptime.measure.compiling import watching
 from laptime.measure.epochs import Plan, Session
@@ -124,6 +124,8 @@ def explain(error: BaseException, own: Path | None = None, makers: Iterable[obje
         return f"out of memory ({text[:200]}): make the batch smaller."
     if own is not None:
         return f"{complaint(error, own, makers)}; see log.txt."
+    if (known := of_one_sample(error) or lacking(error)) is not None:
+        return f"{known}."
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {text} (in {Path(frame.filename).name}, line {frame.lineno}; see log.txt)."
 
@@ -162,7 +164,7 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
     parts = build(recipe, marks)
     session = Session(parts, recipe, marks, progress.step)
     plan = Plan(spec.epochs, spec.warmup_epochs, spec.warmup_steps)
-    facts.startup_s = time.time() - facts.started_at
+    facts.startup_s = time.perf_counter() - facts.begun  # the clock may be set meanwhile
     progress.write({"event": "phase", "phase": "warm-up"})
     with watching(recipe.compiled) as session.watch:
         facts.watch = session.watch

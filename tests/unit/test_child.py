@@ -3,10 +3,11 @@
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
-from laptime.processes import apart_from_ranks, child_command, child_environment
+from laptime.processes import apart_from_ranks, child_command, child_environment, death
 
 SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
 
@@ -14,6 +15,8 @@ SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
 def started(tmp_path, parent: int) -> subprocess.CompletedProcess[str]:
     """A child that was told who its parent is."""
     (tmp_path / "some_module.py").write_text(SEEN)
+    for name in ("signal", "laptime"):  # as a user may call a file of the project, which is not for us
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not this one')")
     return subprocess.run(
         child_command("some_module", "a", "--b"),
         env=child_environment() | {"LAPTIME_PARENT": str(parent)},
@@ -45,3 +48,19 @@ def test_a_child_is_no_rank_of_what_started_its_parent(monkeypatch, name):
 def test_a_child_whose_parent_is_gone_ends_before_it_imports_anything(tmp_path):
     done = started(tmp_path, os.getppid())
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
+
+
+def test_how_a_process_ended_is_said_in_words():
+    assert death(-signal.SIGKILL) == "was killed (signal 9), which the system does when memory runs out"
+    assert (death(-11), death(3)) == ("died of signal 11", "ended with exit code 3")
+
+
+def test_a_process_that_leaves_at_once_takes_its_folder_of_sockets_with_it(tmp_path):
+    script = (
+        "import multiprocessing.connection, sys\nfrom laptime.processes import leave\n"
+        "listener = multiprocessing.connection.Listener()\nprint(listener.address)\nleave(3)"
+    )
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, str(tmp_path) in done.stdout) == (3, True), done.stderr
+    assert not list(tmp_path.iterdir())

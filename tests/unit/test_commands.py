@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from laptime.cli import app
+from laptime.cli.sweeping import _asked_lately
 from laptime.cli.up import words
-from laptime.console import write_what_can_be
+from laptime.console import main as console_script
+from laptime.console import open_what_is_closed, write_what_can_be
 from laptime.devices import cuda_devices
 from laptime.errors import UsageError
 
@@ -82,3 +87,46 @@ def test_what_an_older_terminal_can_not_show_ends_no_command():
     stream.flush()
     assert shown.getvalue() == b"1.43?6.14"
     write_what_can_be(None)  # of a process without one
+
+
+def test_a_stream_that_was_closed_leads_to_nowhere_and_no_file_takes_its_number(monkeypatch):
+    kept = os.dup(2)
+    try:
+        os.close(2)
+        monkeypatch.setattr(sys, "stderr", None)
+        open_what_is_closed()
+        sys.stderr.write("nobody hears")
+        sys.stderr.flush()
+        assert not sys.stderr.isatty()
+        assert os.fstat(2).st_rdev == Path(os.devnull).stat().st_rdev
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def test_a_working_directory_that_was_removed_is_said_in_one_sentence(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(UsageError, match="the working directory has been removed: go to another folder"):
+        typed("list", "workloads")
+
+
+def test_a_store_is_asked_again_where_the_clock_was_ahead_when_it_was_asked_last(tmp_path):
+    mark = tmp_path / ".asked"
+    mark.touch()
+    assert _asked_lately(mark)
+    os.utime(mark, (2**32, 2**32))
+    assert not _asked_lately(mark)
+
+
+def test_ctrl_c_before_a_command_has_words_for_it_shows_no_traceback(monkeypatch):
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("laptime.cli.main", interrupted)
+    monkeypatch.setattr(sys, "argv", ["laptime", "list"])
+    with pytest.raises(SystemExit) as left:
+        console_script()
+    assert left.value.code == 130

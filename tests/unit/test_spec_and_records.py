@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 from tests.unit.conftest import make_spec
 
 from laptime.errors import DataError, UsageError
@@ -34,6 +35,12 @@ def test_a_wrong_spec_is_one_sentence(tmp_path, change, named):
         read_spec(path)
     assert named in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_seed_that_no_spec_s_file_could_hold_is_refused_before_one_is_written():
+    assert make_spec(seed=10**18 - 1).seed == 10**18 - 1
+    with pytest.raises(ValidationError, match="seed"):
+        make_spec(seed=10**18)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"schema": 3}'])

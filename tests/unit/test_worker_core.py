@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -35,7 +36,32 @@ def test_out_of_memory_is_called_by_its_name():
     assert "out of memory" in explain(caught.value)
     assert "batch smaller" in explain(caught.value)
     assert "out of memory" in explain(MemoryError())
+    with pytest.raises(ValueError, match="more than 1") as caught:
+        torch.nn.BatchNorm2d(4)(torch.ones(1, 4, 1, 1))
+    assert explain(caught.value).startswith("a batch of one sample can't be normalized by BatchNorm: give two training")
     assert "hunter2" not in explain(MemoryError("https://me:hunter2@h"))
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("AF_UNIX path too long", "set TMPDIR to a shorter one, such as /tmp"),
+        (
+            "x.so: failed to map segment from shared object: the folder is mounted with noexec",
+            "TORCHINDUCTOR_CACHE_DIR",
+        ),
+        ("unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)", "--shm-size=2g"),
+        (
+            "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are "
+            "out of shared memory. Please try to raise your shared memory limit.",
+            "--shm-size=2g",
+        ),
+    ],
+)
+def test_what_a_machine_lacks_is_told_with_its_remedy_and_no_line_of_the_user_s(said, remedy):
+    assert remedy in explain(RuntimeError(said))
+    assert remedy in explain(RuntimeError(said), Path("train.py"), [test_the_worker_needs_only_its_core])
+    assert ".py" not in explain(RuntimeError(said), Path("train.py"), [test_the_worker_needs_only_its_core])
 
 
 def test_another_error_is_one_sentence_with_its_place():

@@ -27,6 +27,7 @@ from laptime.cli import (
 from laptime.cli.strict import Command
 from laptime.cli.sweeping import sweep_first
 from laptime.errors import LaptimeError, in_words
+from laptime.places import require_working_folder
 
 app = typer.Typer(
     name="laptime",
@@ -57,6 +58,7 @@ def options(
 ) -> None:
     """Makes PyTorch training faster, proves it, and keeps it fast."""
     context.obj = {"debug": debug}
+    require_working_folder()
     sweep_first(context.invoked_subcommand)
 
 

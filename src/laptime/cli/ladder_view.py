@@ -25,6 +25,7 @@ from laptime.ladder.verify import MOST, ROUNDS
 from laptime.launchers.base import Hooks
 from laptime.places import find_places
 from laptime.records import EpochRecord, RunRecord
+from laptime.tracking.reach import let_go
 
 Say = Callable[[str], None]
 
@@ -148,7 +149,8 @@ def _through(ladder: Ladder, shown: View) -> int:
     except (LaptimeError, OSError):
         ladder.close("failed")
         raise
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        let_go(stop)
         shown.say(f"Interrupted: the run is marked, what was measured is kept in {ladder.folder}")
         shown.say(f"To go on: {command('laptime')} optimize {ladder.request.workload} --resume {ladder.folder}")
         raise typer.Exit(130) from None

@@ -20,7 +20,7 @@ from types import FrameType
 
 from laptime.errors import RunError, UsageError, shorten
 from laptime.places import Places
-from laptime.processes import end_tree, kept_command
+from laptime.processes import end_tree, kept_command, plain_path
 
 HOST = "127.0.0.1"
 _LOOK_EVERY_S = 0.2
@@ -52,7 +52,7 @@ class Stack:
         """Starts `python -m module` below a keeper, in a session of its own: Ctrl-C reaches only this process."""
         log = self.places.home / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = kept_command(sys.executable, "-m", module, *arguments)
+        command = kept_command(sys.executable, *plain_path(), "-m", module, *arguments)
         with log.open("wb") as out:
             process = subprocess.Popen(
                 command,

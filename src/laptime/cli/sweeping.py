@@ -51,6 +51,6 @@ def _may_be_open(journal: Path) -> bool:
 
 def _asked_lately(mark: Path) -> bool:
     try:
-        return time.time() - mark.stat().st_mtime < _PAUSE_S
+        return 0 <= time.time() - mark.stat().st_mtime < _PAUSE_S  # not of a clock that was ahead then
     except OSError:
         return False

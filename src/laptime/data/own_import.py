@@ -76,8 +76,8 @@ def imported(file: Path) -> Any:
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__file__", None) != str(file):
         raise UsageError(f"{file.name} has the name of another module ({name}) that is in use: rename the file.")
-    if str(root) not in sys.path:  # where a spawned worker looks for it, though it is imported here already
-        sys.path.insert(0, str(root))
+    # In front, as Python has it; a spawned worker looks there, too, though it is imported here already.
+    sys.path[:] = [str(root), *(place for place in sys.path if place != str(root))]
     if known is not None:
         return known
     package = name.rpartition(".")[0]

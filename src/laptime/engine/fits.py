@@ -19,6 +19,8 @@ from laptime.optimizations.sync_batchnorm import GlooBatchNorm
 # The allocator of the host; torch's for CUDA, where a compiler hands on what it said; CUDA where another one asks
 # (contexts, graphs, page-locked memory); cuBLAS and cuDNN.
 _NO_MEMORY = ("can't allocate memory", "CUDA out of memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
+# What BatchNorm says of one, where its map is a single value.
+_ALONE = "Expected more than 1 value per channel when training"
 # Copies of a trained parameter that a run holds beside a step: where the warm-up began, and Adam's two moments.
 _HELD = 3
 _RECORDING = (
@@ -35,6 +37,16 @@ def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on a GPU or on the host."""
     said = str(error)
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in said for words in _NO_MEMORY)
+
+
+def of_one_sample(error: BaseException) -> str | None:
+    """What to do where BatchNorm was given a batch of a single sample, without a full stop; None of any other error."""
+    if _ALONE not in str(error):
+        return None
+    return (
+        "a batch of one sample can't be normalized by BatchNorm: give two training samples at least, by --limit-train "
+        "or more data, and a batch of two"
+    )
 
 
 def largest_part(batch_size: int, fits: Callable[[int], bool], least: int = 1) -> int | None:

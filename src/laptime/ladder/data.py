@@ -14,7 +14,7 @@ from typing import IO, Any
 from laptime.catalogue.own import is_own, place_of
 from laptime.errors import DataError, UsageError, answered, shorten
 from laptime.places import Places
-from laptime.processes import child_command, child_environment
+from laptime.processes import child_command, child_environment, death
 from laptime.records import write_json
 from laptime.scratch import scratch
 from laptime.spec import DataSpec
@@ -99,7 +99,7 @@ def _ask(
                     stop.add_note(sentence)
                 raise
             if not answer.is_file():
-                raise DataError(f"the process that brings the data ended with {code}: {_last_line(log)}")
+                raise DataError(f"the process that brings the data {death(code)}: {_last_line(log)}")
         return _result(json.loads(answer.read_text(encoding="utf-8")))
 
 

@@ -12,18 +12,27 @@ from laptime.ladder.ablation import Ablation
 from laptime.ladder.climb import CLOSE, CLOSE_BY_TURNS, Climb, standing_of
 from laptime.ladder.plan import rung_of
 from laptime.ladder.request import check_variant
-from laptime.variants import Variant, on_several
+from laptime.variants import OPTIMIZED, Variant, on_several
 
 if TYPE_CHECKING:
+    from laptime.ladder.plan import Plan
     from laptime.ladder.run import Ladder
     from laptime.ladder.turn import Turn
+
+# Why a variant is left out of a ladder that has nothing to compare it with: hours might go by for it.
+NOT_TRIED = "not tried, since the baseline failed"
 
 
 def first_round(ladder: Ladder) -> Iterator[Turn]:
     """Yields the turns of the first round, and decides between them what the later rounds repeat."""
-    baseline = ladder.plan.fixed[0]
-    for variant in ladder.plan.fixed:
-        yield ladder.enter(variant, rung_of(variant, on=None if variant is baseline else baseline.name))
+    baseline, *named = ladder.plan.fixed
+    yield ladder.enter(baseline, rung_of(baseline, on=None))
+    if _asked_for(ladder, baseline.name) and ladder.runs[-1].status != "done":
+        for name in _after_baseline(ladder.plan):
+            ladder.leave_out(name, NOT_TRIED)
+        return
+    for variant in named:
+        yield ladder.enter(variant, rung_of(variant, on=baseline.name))
     if not ladder.plan.adaptive:
         return
     quality = ladder.record.quality
@@ -39,6 +48,29 @@ def first_round(ladder: Ladder) -> Iterator[Turn]:
             yield ladder.enter(variant, rung)
     best = ladder.variants[whole.name]  # as the ablation left it
     yield from _on_several(ladder, best)
+
+
+def what_failed(ladder: Ladder, variant: str) -> str:
+    """What a ladder failed by, where this is its first variant that failed."""
+    if variant != ladder.plan.fixed[0].name:
+        return "every contender failed"
+    alone = any(left.reason == NOT_TRIED for left in ladder.record.left_out)
+    again = f", so nothing else was tried (the same once more: --resume {ladder.folder})" if alone else ""
+    return f"the baseline failed{again}"
+
+
+def _asked_for(ladder: Ladder, baseline: str) -> bool:
+    """Whether the others are there to be compared with the baseline, and not by names of their own without it."""
+    return not ladder.request.variants or baseline in ladder.request.variants
+
+
+def _after_baseline(plan: Plan) -> Iterator[str]:
+    """The variants of a plan, as far as they have names before any of them has run."""
+    yield from (variant.name for variant in plan.fixed[1:])
+    yield from (f"{plan.device}-{group[-1]}" for group in plan.rungs)
+    if plan.adaptive:
+        yield f"{plan.device}-{OPTIMIZED}"
+    yield from plan.parallel
 
 
 def _on_several(ladder: Ladder, best: Variant) -> Iterator[Turn]:

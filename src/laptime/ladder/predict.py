@@ -13,7 +13,7 @@ from typing import Any
 from laptime.data.listing import IMAGE_SUFFIXES
 from laptime.errors import RunError, UsageError, answered, shorten, unknown
 from laptime.places import Places, is_text
-from laptime.processes import child_command, child_environment
+from laptime.processes import child_command, child_environment, death
 from laptime.records import Predictions, Refused, write_json
 from laptime.scratch import scratch
 from laptime.tracking.logged import preferred, read_comparison
@@ -131,7 +131,7 @@ def _ask(request: dict[str, Any], uri: str | None) -> Predictions:
         )
         if not answer.is_file():
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise RunError(f"the process that predicts ended with {done.returncode}: {shorten(last, 300)}.")
+            raise RunError(f"the process that predicts {death(done.returncode)}: {shorten(last, 300)}.")
         return _result(json.loads(answer.read_text(encoding="utf-8")))
 
 

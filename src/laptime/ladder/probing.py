@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from laptime.ladder.plan import LEAST_GAIN, tried_rungs
 from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
 from laptime.places import Places
+from laptime.processes import death
 from laptime.records import LadderRecord, ProbeRecord, RunRecord, read_ladder, write_json
 
 Say = Callable[[str], None]
@@ -162,8 +164,10 @@ def _result(result: Path, rung: str, code: int, lines: list[str], limit_s: float
     """What was written, whole or in part; without a figure, why there is none."""
     if result.is_file():
         return ProbeRecord.model_validate_json(result.read_text(encoding="utf-8"))
-    if code < 0:
+    if code == -signal.SIGTERM:  # as of `run_child`, past the limit
         reason = f"its probe had shown nothing after {limit_s:.0f} s, so it would cost more than it brings"
+    elif code < 0:
+        reason = f"its probe {death(code)}"
     else:
         reason = f"its probe failed: {lines[-1][:300] if lines else 'no output'}"
     return ProbeRecord(refusals={rung_spec(rung).name: reason})

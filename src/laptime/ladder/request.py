@@ -17,7 +17,7 @@ from laptime.entries import Preset
 from laptime.errors import UsageError, shorten, without_secrets
 from laptime.ladder.ranks import check_ranks, ranks_of
 from laptime.launchers import AUTO, NAMES, launcher_of, ranks_there
-from laptime.places import Places, expanded
+from laptime.places import Places, expanded, is_text
 from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
 from laptime.tracking.uri import check_uri, without_credentials
 from laptime.variants import BASELINE, OPTIMIZED, Variant
@@ -215,6 +215,8 @@ def check_out(request: LadderRequest, name: str) -> None:
     if not request.out:
         return
     folder = Path(request.out).resolve()
+    if not is_text(str(folder)):
+        raise UsageError(f"--out {shorten(str(folder))!r} is no UTF-8, in which paths are kept: give another.")
     if (folder / name).exists():
         more = ", or go on with it by --resume" if name == "ladder.json" else ""
         raise UsageError(f"--out {request.out!r} holds a {name} already: give another folder or remove it{more}.")

@@ -188,9 +188,7 @@ def _data_again(asked: LadderRequest, record: LadderRecord, places: Places, say:
     data = record.data
     path = Path(data.path)
     if data.own is not None:
-        changed = not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != data.own.file
-        if changed and data.own.file:
-            raise DataError(f"{path} is not what the ladder {record.id} began with: start a new ladder.")
+        _require_own(path, data.own.file, record.id)
         return data
     if path.exists():
         return data
@@ -201,6 +199,14 @@ def _data_again(asked: LadderRequest, record: LadderRecord, places: Places, say:
             f"be had now are others ({found.kind} {found.digest[:12]}): bring the former back, or start a new ladder."
         )
     return found
+
+
+def _require_own(path: Path, digest: str, ladder: str) -> None:
+    """Refuses a user's file that is gone or has changed; of an empty digest nothing is known."""
+    if digest and not path.is_file():
+        raise DataError(f"{path}, which the ladder {ladder} trains, is gone: bring it back, or start a new ladder.")
+    if digest and hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        raise DataError(f"{path} is not what the ladder {ladder} began with: start a new ladder.")
 
 
 def _opened(asked: LadderRequest, record: LadderRecord, places: Places, say: Say, journal: Journal) -> Ladder:

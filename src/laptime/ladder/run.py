@@ -15,7 +15,7 @@ from laptime.compare.model import Comparison
 from laptime.compare.write import write_comparison
 from laptime.ladder.advising import Counsel, mine_of
 from laptime.ladder.figures import headline_figures, variant_figures
-from laptime.ladder.first_round import first_round
+from laptime.ladder.first_round import first_round, what_failed
 from laptime.ladder.pairs import run_pair, worths
 from laptime.ladder.plan import Plan
 from laptime.ladder.process import Process, process_of, set_aside
@@ -280,12 +280,10 @@ class Ladder:
 
     def complaint(self) -> str:
         """Why the ladder failed, in one sentence."""
-        baseline = self.plan.fixed[0].name
         first = next((r for r in self.runs if r.status != "done" and r.spec is not None), None)
         if first is None or first.spec is None:
             return "no variant was run."
-        what = "the baseline" if first.spec.variant == baseline else "every contender"
-        return f"{what} failed; {first.spec.variant}: {first.error}"
+        return f"{what_failed(self, first.spec.variant)}; {first.spec.variant}: {first.error}"
 
     def _failed(self, name: str) -> bool:
         return any(r.spec is not None and r.spec.variant == name and r.status != "done" for r in self.runs)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from laptime.catalogue import DEVICES
 from laptime.devices import EMULATED, choose_device, hopeless_here
-from laptime.errors import UsageError, shorten
+from laptime.errors import DataError, UsageError, shorten
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.plan import rungs_refused
 from laptime.ladder.request import LadderRequest, check_out, check_variant, check_weights, make_spec
 from laptime.launchers import launch, ranks_there
-from laptime.launchers.base import Hooks
+from laptime.launchers.base import RECORD, Hooks
 from laptime.places import Places, expanded
-from laptime.records import RunRecord
+from laptime.records import RunRecord, read_record
 from laptime.spec import RunSpec
 from laptime.variants import Variant, resolve, with_options
 
@@ -82,7 +82,8 @@ def plan_single(
         LaptimeError: it can't be run, here or at all.
     """
     variant = chosen_variant(request, settings)
-    check_out(request, "record.json")
+    if not (checkpoints and _broken_off(request.out)):
+        check_out(request, "record.json")
     check_weights(request.weights, request.workload)
     if checkpoints and expanded(checkpoints).is_file():
         raise UsageError(f"--checkpoints {shorten(checkpoints)!r} is a file: give a folder or s3://bucket/prefix.")
@@ -101,6 +102,16 @@ def plan_single(
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"
     folder = Path(request.out).resolve() if request.out else places.runs / name
     return Single(name, variant, spec, folder, request.launcher)
+
+
+def _broken_off(out: str | None) -> bool:
+    """Whether a run that failed left its record here: typed again, it goes on and writes another."""
+    if not out:
+        return False
+    try:
+        return read_record(Path(out) / RECORD).status == "failed"
+    except DataError:  # none, or cut off
+        return False
 
 
 def _hopeless(variant: Variant) -> tuple[str, ...]:

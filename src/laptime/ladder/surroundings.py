@@ -12,6 +12,7 @@ from laptime.errors import RunError
 from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
 from laptime.places import Places
+from laptime.processes import death
 from laptime.records import ProbeRecord
 
 
@@ -33,6 +34,8 @@ def run_probe(
         with device_lock(lock_name(device), say):
             only = [] if wanted is None else [f"--only={','.join(sorted(wanted))}"]
             code = run_child("laptime.probe", [workload, device, str(result), *only], lines.append)
+        if code < 0:
+            raise RunError(f"the process that probes this machine {death(code)}: try again.")
         if code != 0:
             raise RunError(f"probing this machine failed: {lines[-1] if lines else 'no output'}")
         return ProbeRecord.model_validate_json(result.read_text(encoding="utf-8"))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 
 from laptime.devices import others_on
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.process import last_line, record_of, supervise
-from laptime.processes import RANKS_FILE, child_command, rank_log
+from laptime.processes import RANKS_FILE, child_command, death, rank_log
 from laptime.records import PARTIAL, RunRecord, write_json, write_record
 from laptime.spec import RunSpec
 
@@ -49,10 +48,3 @@ def _record(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
         f"rank {rank} of {spec.ranks} {death(exit_code)}, and all others were ended; its last words: "
         f"{last_line(log)} (see {log.name}).",
     )
-
-
-def death(code: int) -> str:
-    """How a rank ended, as the end of a sentence about it."""
-    if code == -signal.SIGKILL:
-        return "was killed (signal 9), which the system does when memory runs out"
-    return f"died of signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import http.client
 import logging
 import os
 import re
 import socket
 import sqlite3
+import traceback
 import urllib.error
 import urllib.request
 import warnings
@@ -68,6 +70,16 @@ def set_switches() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     # It logs the traceback of what it raises then: a database that is locked or full is one sentence of ours.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+
+
+def let_go(error: BaseException | None) -> None:
+    """Frees what the frames of an interruption hold: a connection in the middle of a write keeps SQLite's file locked,
+    also for whoever writes next in the same process.
+    """
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
+    gc.collect()  # a connection of sqlite3 refers to itself
 
 
 @contextmanager

@@ -182,9 +182,16 @@ def test_pictures_in_which_0_is_white_are_turned_round(tmp_path: Path, home: Pat
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("~nosuchuser/x", "begins with a user who is not known here"), ("x" * 300, "can be no path")]
+    ("text", "said"),
+    [
+        ("~nosuchuser/x", "begins with a user who is not known here"),
+        ("x" * 300, "can be no path"),
+        ("itself", "can be no path .Too many levels"),
+    ],
 )
-def test_what_can_be_no_path_is_told(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_be_no_path_is_told(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("itself").symlink_to("itself")
     with pytest.raises(UsageError, match=said):
         expanded(text)
     monkeypatch.setenv("LAPTIME_HOME", text)

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.conftest import make_data_spec, make_spec
 
 from laptime.catalogue import COMPILE_RUNGS, find_preset, find_workload
+from laptime.errors import RunError
 from laptime.ladder import probing, surroundings
 from laptime.ladder.plan import make_plan
 from laptime.launchers.process import run_child
@@ -67,7 +68,9 @@ def test_a_short_preset_probes_nothing_that_takes_long(children, tmp_path):
     assert children.started == []
 
 
-@pytest.mark.parametrize(("code", "said"), [(-15, "shown nothing after 600 s"), (1, "no Python.h")])
+@pytest.mark.parametrize(
+    ("code", "said"), [(-15, "shown nothing after 600 s"), (-9, "was killed (signal 9)"), (1, "no Python.h")]
+)
 def test_a_probe_that_comes_to_no_figure_leaves_the_rung_out(children, tmp_path, code, said):
     children.answers = [code]
     reason = probed(tmp_path).refusals["compile"]
@@ -169,3 +172,9 @@ def test_of_a_user_s_file_only_a_probe_of_the_same_net_is_known(tmp_path):
     ladder_left(places, "1", QUICKLY, workload="mine", data=data)
     assert probing.known_probe(a_run_alone(workload="mine", data=data), places) == QUICKLY
     assert probing.known_probe(a_run_alone(workload="mine", data=changed), places) is None
+
+
+def test_a_probe_of_the_machine_that_was_killed_is_told_as_that(tmp_path, monkeypatch):
+    monkeypatch.setattr(surroundings, "run_child", lambda *_: -9)
+    with pytest.raises(RunError, match=r"was killed \(signal 9\), .* memory runs out: try again"):
+        surroundings.run_probe(("cifar", "cpu"), Places(tmp_path), lambda _: None)

@@ -59,6 +59,11 @@ def test_an_output_that_can_be_no_folder_is_refused_before_anything_is_fetched(o
         check_out(make_request(out=str(tmp_path / out)), "ladder.json")
 
 
+def test_an_output_whose_name_no_file_of_json_could_hold_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="is no UTF-8, in which paths are kept: give another"):
+        check_out(make_request(out=f"{tmp_path}/\udcff"), "ladder.json")
+
+
 def test_the_home_that_a_shell_leaves_as_it_is_in_an_output(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert make_request(out="~/ladder").out == str(tmp_path / "ladder")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from importlib.metadata import version
@@ -9,9 +10,9 @@ from importlib.metadata import version
 import pytest
 from tests.unit.conftest import make_data_spec
 
-from laptime.errors import RunError, UsageError
+from laptime.errors import DataError, RunError, UsageError
 from laptime.ladder.request import LadderRequest, kept_request
-from laptime.ladder.resume import agreed_request, check_code, differences, find_ladder, resume_ladder
+from laptime.ladder.resume import _require_own, agreed_request, check_code, differences, find_ladder, resume_ladder
 from laptime.places import Places
 from laptime.records import LadderRecord, Machine, write_json
 from laptime.tracking import Journal
@@ -172,3 +173,14 @@ def test_another_machine_is_named_by_what_differs():
     assert differences(Machine(), before) == []
     now = Machine(fingerprint="b", torch="2.15", cores=2)
     assert differences(before, now) == ["gpus H100 then and nothing now", "torch 2.14 then and 2.15 now"]
+
+
+def test_a_file_that_is_gone_or_has_changed_is_refused(tmp_path):
+    file = tmp_path / "train.py"
+    with pytest.raises(DataError, match="is gone: bring it back"):
+        _require_own(file, "1" * 64, "l")
+    file.write_text("x = 1\n")
+    with pytest.raises(DataError, match="is not what the ladder l began with"):
+        _require_own(file, "1" * 64, "l")
+    _require_own(file, hashlib.sha256(b"x = 1\n").hexdigest(), "l")
+    _require_own(file, "", "l")

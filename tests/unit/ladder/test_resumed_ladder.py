@@ -116,6 +116,33 @@ def test_wherever_a_ladder_is_cut_off_it_goes_on_to_the_same_end_and_repeats_not
         assert not list(place.rglob("checkpoints"))
 
 
+def test_a_baseline_that_failed_ends_its_ladder_at_once_and_is_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(ladder_module, "launch", Runs(failing="baseline"))
+    ladder = a_ladder(tmp_path)
+    assert through(ladder) == ["cpu-baseline, round 1 of 2"]
+    assert ladder.exit_code() == 1
+    assert "nothing else was tried" in ladder.complaint()
+    assert ladder.complaint().endswith("cpu-baseline: it broke")
+    left = {o.variant for o in ladder.record.left_out if "the baseline failed" in o.reason}
+    assert left > {"cpu-resident", "cpu-bf16", "cpu-optimized"}
+    monkeypatch.setattr(ladder_module, "launch", Runs())
+    again = a_ladder(tmp_path, read_ladder(ladder.folder / "ladder.json"))
+    assert again.record.left_out == ladder.plan.left_out
+    assert len(through(again)) > 20
+    assert again.exit_code() == 0
+
+
+@pytest.mark.parametrize(("named", "ran"), [("cpu-resident", 2), ("cpu-baseline,cpu-resident", 1)])
+def test_variants_that_were_named_without_a_baseline_are_tried_where_that_fails(tmp_path, monkeypatch, named, ran):
+    runs = Runs(failing="baseline")
+    monkeypatch.setattr(ladder_module, "launch", runs)
+    ladder = a_ladder(tmp_path)
+    ladder.request = ladder.request.model_copy(update={"variants": tuple(named.split(","))})
+    ladder.plan = make_plan("cpu", FULL, ladder.request.variants, ProbeRecord())
+    through(ladder)
+    assert len({variant for variant, _, _ in runs.started}) == ran
+
+
 def stored(ladder: Ladder, times: int = 1) -> MemoryStore:
     store = MemoryStore()
     assert ladder.journal is not None
@@ -168,9 +195,9 @@ def test_what_arrives_is_the_same_however_often_it_was_broken_off_and_sent(tmp_p
 
 
 def test_what_failed_last_is_tried_again_and_an_earlier_failure_stands(tmp_path, monkeypatch):
-    for cut, tried in ((1, True), (3, False)):
+    for cut, tried in ((3, True), (5, False)):
         place = tmp_path / str(cut)
-        monkeypatch.setattr(ladder_module, "launch", Runs(cut, failing="baseline"))
+        monkeypatch.setattr(ladder_module, "launch", Runs(cut, failing="resident"))
         with pytest.raises(Cut):
             through(a_ladder(place))
         after = Runs(1)
@@ -178,8 +205,8 @@ def test_what_failed_last_is_tried_again_and_an_earlier_failure_stands(tmp_path,
         ladder = a_ladder(place, read_ladder(place / "ladder" / "ladder.json"))
         with pytest.raises(Cut):
             through(ladder)
-        assert (after.started == [("cpu-baseline", 0, "ladder")]) is tried
-        assert tellings(ladder, "l/cpu-baseline") == 1 + tried
+        assert (after.started == [("cpu-resident", 0, "ladder")]) is tried
+        assert tellings(ladder, "l/cpu-resident") == 1 + tried
 
 
 def tellings(ladder: Ladder, key: str) -> int:

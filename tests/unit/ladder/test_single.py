@@ -1,11 +1,15 @@
 """Which optimizations `laptime run` hands to a worker."""
 
+from contextlib import nullcontext
+
 import pytest
 from tests.unit.conftest import make_data_spec
 
+from laptime.errors import UsageError
 from laptime.ladder import single
 from laptime.ladder.request import LadderRequest
 from laptime.places import Places
+from laptime.records import RunRecord, write_json
 
 
 @pytest.mark.parametrize(
@@ -40,3 +44,12 @@ def test_bare_leaves_out_all_but_the_times(tmp_path, monkeypatch):
     assert planned.folder == tmp_path / "runs" / planned.id, "whose journal laptime clean looks for by that name"
     bare = planned.bare().spec
     assert (bare.check, bare.save_model, bare.profile, bare.checkpoints) == (False, False, "none", "kept")
+
+
+def test_a_run_with_checkpoints_that_failed_goes_on_in_its_folder_and_one_that_is_done_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(single, "fetch_data", lambda *_: make_data_spec(train=1000, test=500))
+    request = LadderRequest(variants=("cpu-resident",), out=str(tmp_path))
+    for status, checkpoints, goes_on in (("failed", "kept", True), ("failed", None, False), ("done", "kept", False)):
+        write_json(tmp_path / "record.json", RunRecord(status=status))
+        with nullcontext() if goes_on else pytest.raises(UsageError, match=r"holds a record\.json already"):
+            assert single.plan_single(request, (), Places(tmp_path), print, checkpoints).folder == tmp_path

@@ -1,10 +1,14 @@
 """What a ladder says of a turn that ended, where stderr is no terminal."""
 
+import sqlite3
+from types import SimpleNamespace
+
 import pytest
+import typer
 from tests.unit.conftest import make_spec
 
 from laptime.artifacts import epoch_line
-from laptime.cli.ladder_view import View
+from laptime.cli.ladder_view import View, _through
 from laptime.records import EpochRecord, RunRecord
 
 
@@ -30,3 +34,27 @@ def test_slow_samples_are_no_0_a_second(capsys):
     View(None).result(RunRecord(status="done", spec=make_spec(), epochs=(epoch,)))
     assert capsys.readouterr().err == "  cpu-baseline: 17.0 s an epoch, 0.47 samples/s, not evaluated\n"
     assert "17.00 s, 0.47 samples/s, " in epoch_line(epoch.model_copy(update={"train_loss": 1.0}), timed=True)
+
+
+def test_an_interruption_in_the_middle_of_a_write_locks_no_store_that_is_published_to_next(tmp_path):
+    def written(stopped: bool) -> None:
+        file = sqlite3.connect(tmp_path / "store.db", timeout=0, isolation_level=None)
+        file.execute("BEGIN IMMEDIATE")
+        if stopped:
+            raise KeyboardInterrupt
+        file.execute("CREATE TABLE runs (name)")
+        file.close()
+
+    ladder = SimpleNamespace(
+        record=SimpleNamespace(status="running"),
+        folder=tmp_path,
+        request=SimpleNamespace(workload="cifar"),
+        turns=lambda: iter(["turn"]),
+        run=lambda *_: written(stopped=True),
+        close=lambda _: None,
+        publish=lambda _: written(stopped=False),
+    )
+    view = SimpleNamespace(say=lambda _: None, turn=lambda _: None, event=None, result=None)
+    with pytest.raises(typer.Exit) as left:
+        _through(ladder, view)
+    assert left.value.exit_code == 130
