@@ -23,8 +23,9 @@ _CONTENTION = 1.5
 _HANDOVER = 0.03
 # What is left of a fetch, item by item, when whole batches come out of memory; recorded at 0.10 to 0.20.
 _RESIDENT_LEFT = (0.08, 0.22)
-# Of what files take, by a few of them that were read beside nothing else.
-_DECODED = 0.75
+# Of what files take, by a few of them that were read beside nothing else; in steps they brought 1.3 times that
+# (docs/log.md, 26 November 2026).
+_DECODED = (0.75, 1.3)
 _LARGEST_SHARE = 0.25
 # What of a wait goes where whole batches are transformed at once and nothing is decoded twice: anything, as long as
 # nobody has timed the transform.
@@ -195,12 +196,12 @@ def decoded(s: Signals) -> Outcome:
     if share is None or wait < LEAST_WAIT * step or s.loader != "items" or not _closed(resident_data, s):
         return None
     # Workers that are waited for have to make less of each item, so that the wait may go as a whole.
-    most = wait if s.workers else share * wait
+    most = wait if s.workers else min(1.0, _DECODED[1] * share) * wait
     return Proposal(
         "decoded",
         "The training waits for images that are decoded anew in each epoch: keep them decoded.",
         (*_waits(s, step, wait), f"reading and decoding its file takes {percent(share)} of the time of an item"),
-        (_DECODED * share * wait, most),
+        (_DECODED[0] * share * wait, most),
         0.7,
         remedy="decoded",
         code="folder.loader = functools.cache(folder.loader)  # in the main process, before workers are forked",
