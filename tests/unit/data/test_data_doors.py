@@ -47,7 +47,7 @@ def test_a_child_that_dies_is_named(home: Path, monkeypatch: pytest.MonkeyPatch,
     # A broken installation: the child can't even start.
     (tmp_path / "pydantic.py").write_text("raise SystemError('broken pydantic')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(DataError, match=r"ended with 1: SystemError: broken pydantic\."):
+    with pytest.raises(DataError, match=r"ended with exit code 1: SystemError: broken pydantic\."):
         fetch_data("cifar", "auto", Places(home))
 
 
