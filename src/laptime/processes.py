@@ -73,13 +73,16 @@ def kept_command(*words: str) -> list[str]:
     return [sys.executable, "-I", "-c", code, own, others, *words]
 
 
-def child_environment() -> dict[str, str]:
+def child_environment(ours: bool = True) -> dict[str, str]:
     """The environment for a child that calls `die_with_parent`, as `child_command` has it do.
 
-    Without what a launcher of ranks (torchrun, accelerate, a batch system's script) has told this process: a child is
-    no rank of that training, and would wait for the others. Launchers of ours tell theirs.
+    Args:
+        ours: without what a launcher of ranks (torchrun, accelerate, a batch system's script) has told this process: a
+            child of ours is no rank of that training, and would wait for the others. Launchers of ours tell theirs. A
+            user's own command gets what it would get without us.
     """
-    return {name: value for name, value in os.environ.items() if not _tells_a_rank(name)} | {_PARENT: str(os.getpid())}
+    told = {name: value for name, value in os.environ.items() if not (ours and _tells_a_rank(name))}
+    return told | {_PARENT: str(os.getpid())}
 
 
 @contextlib.contextmanager

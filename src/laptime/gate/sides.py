@@ -60,7 +60,12 @@ class Ready:
     def environ(self, record: Path, seed: int) -> dict[str, str]:
         """The environment of one process."""
         own = {"LAPTIME_RECORD": str(record), "LAPTIME_SEED": str(seed), "LAPTIME_SIDE": self.side}
-        return {**outside_hooks(child_environment()), "PYTHONUNBUFFERED": "1", **own, **dict(self.environment)}
+        return {
+            **outside_hooks(child_environment(ours=False)),
+            "PYTHONUNBUFFERED": "1",
+            **own,
+            **dict(self.environment),
+        }
 
 
 def make_ready(
@@ -179,7 +184,7 @@ def _python(side: Side, info: SideInfo, fit: frozenset[Side], say: Say) -> str:
             side, f"{side} pins other dependencies and has no scripts/setup to install them: give --command."
         )
     say(f"{side} pins other dependencies: its environment is installed beside it, which takes some minutes.")
-    done = _run([str(folder / "scripts" / "setup")], folder, outside_hooks(child_environment()))
+    done = _run([str(folder / "scripts" / "setup")], folder, outside_hooks(child_environment(ours=False)))
     if done.returncode != 0:
         raise SideError(side, f"{side}'s scripts/setup ended with {done.returncode}.", done.stdout + done.stderr)
     return str(own)

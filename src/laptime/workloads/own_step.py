@@ -105,7 +105,9 @@ def _summed(data: OwnData, model: nn.Module, batch: Tree) -> bool:
     model.eval().training = isinstance(data.workload, LightningWorkload)  # its training_step(), of parts in evaluation
     try:
         with untouched(data.workload):
-            found = [answered(data.workload, model, Batch(part), data.file)[0].item() for part in parts]
+            # Copies, which a loss may change.
+            given = (Batch(mapped(part, torch.clone)) for part in parts)
+            found = [answered(data.workload, model, each, data.file)[0].item() for each in given]
     except (Exception, SystemExit):  # whatever a user's code raises
         return False
     finally:
