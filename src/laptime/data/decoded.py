@@ -86,13 +86,21 @@ def swapped(dataset: Any, kept: dict[str, Any]) -> Any:
     return found
 
 
-def loader_of(dataset: Any) -> Callable[[str], Any] | None:
-    """The loader of a data set's first folder; None where it has none."""
+def loaders_of(dataset: Any) -> Iterator[Callable[[str], Any]]:
+    """The loaders of a data set's folders."""
     if is_folder(dataset):
-        loader: Callable[[str], Any] = dataset.loader
-        return loader
-    parts = dataset.datasets if isinstance(dataset, ConcatDataset) else inner(dataset).values()
-    return next((found for part in parts if (found := loader_of(part)) is not None), None)
+        yield dataset.loader
+    for part in dataset.datasets if isinstance(dataset, ConcatDataset) else inner(dataset).values():
+        yield from loaders_of(part)
+
+
+def loader_of(dataset: Any) -> Callable[[str], Any] | None:
+    """The loader of all of a data set's folders; None where it has none or several, or holds itself."""
+    try:
+        found = list(loaders_of(dataset))
+    except RecursionError:
+        return None
+    return found[0] if found and all(loader is found[0] for loader in found) else None
 
 
 def bytes_of(image: Any) -> int | None:
@@ -111,11 +119,16 @@ def refusal(dataset: Any) -> str | None:
     """Why a data set's images can't be kept decoded; None where they can."""
     loader = loader_of(dataset)
     if loader is None:
-        return "its training data have no files with a loader, as torchvision's ImageFolder has"
-    for path in few_of(list(paths_of(dataset))):
+        return "its training data have no files with one loader, as torchvision's ImageFolder has"
+    try:
+        swapped(dataset, {})
+        paths = few_of(list(paths_of(dataset)))
+    except Exception as error:  # whatever a user's class raises that is copied or asked for its length
+        return f"its training data can't be copied with another loader ({type(error).__name__})"
+    for path in paths:
         try:
             image, again = loader(path), loader(path)
-        except Exception as error:  # whatever a user's code raises; an item would raise it again
+        except Exception as error:  # an item would raise it again
             return f"its loader can't read {Path(path).name} by itself: {type(error).__name__}"
         if bytes_of(image) is None:
             return f"its loader gives a {type(image).__name__}, and images of PIL or arrays are what can be kept"
@@ -128,10 +141,10 @@ def share_of(dataset: Any) -> float | None:
     """Which share of the time of an item its file takes, by a few; what reading them draws is put back.
 
     Returns:
-        None of a data set without a folder, or of one whose images are kept already.
+        None of a data set whose images can't be kept, or are already.
     """
     loader, kept = loader_of(dataset), drawn()
-    if loader is None or isinstance(loader, KeptImages):
+    if loader is None or isinstance(loader, KeptImages) or refusal(dataset) is not None:
         return None
     places = range(0, len(dataset), max(1, len(dataset) // _FEW))[:_FEW]
     paths = few_of(list(paths_of(dataset)))

@@ -59,13 +59,15 @@ class Counted:
         return Image.open(path).convert(self.mode)
 
 
+def whole(loader, root):
+    return ImageFolder(root / "train", RANDOM, loader=loader)
+
+
 KINDS = {
-    "folder": lambda loader, root: ImageFolder(root / "train", RANDOM, loader=loader),
-    "some": lambda loader, root: Subset(ImageFolder(root / "train", RANDOM, loader=loader), [5, 1, 9]),
+    "folder": whole,
+    "some": lambda loader, root: Subset(whole(loader, root), [5, 1, 9]),
     "transformed": lambda loader, root: Transformed(Subset(ImageFolder(root / "train", loader=loader), [3, 1, 20])),
-    "joined": lambda loader, root: ConcatDataset(
-        [ImageFolder(root / "train", RANDOM, loader=loader), Subset(ImageFolder(root / "train", RANDOM), [0, 2])]
-    ),
+    "joined": lambda loader, root: ConcatDataset([whole(loader, root), Subset(whole(loader, root), [0, 2])]),
 }
 FILES = {"folder": 24, "some": 3, "transformed": 3, "joined": 24}
 
@@ -113,8 +115,21 @@ def test_room_is_that_of_the_files_that_are_asked_for(root):
     assert needed_bytes(Subset(whole, [0, 0, 1])) == pytest.approx(2 * 13 * 10 * 3, rel=0.1)
 
 
+def _is_fixed(self, name, value):
+    if name == "loader" and hasattr(self, "loader"):
+        raise AttributeError(name)
+    object.__setattr__(self, name, value)
+
+
 def test_what_can_not_be_kept_is_refused_with_the_reason(root):
-    assert "no files with a loader, as torchvision's ImageFolder" in refusal(TensorDataset(torch.zeros(2, 3)))
+    assert "no files with one loader, as torchvision's ImageFolder" in refusal(TensorDataset(torch.zeros(2, 3)))
+    grey = ImageFolder(root / "train", loader=Counted("L"))
+    assert "no files with one loader" in refusal(ConcatDataset([ImageFolder(root / "train"), grey]))
+    holds_itself = Transformed(grey)
+    holds_itself.whole = holds_itself
+    assert "no files with one loader" in refusal(holds_itself)
+    fixed = type("Fixed", (ImageFolder,), {"__setattr__": _is_fixed})
+    assert "can't be copied with another loader (AttributeError)" in refusal(fixed(root / "train"))
     as_tensors = ImageFolder(root / "train", loader=lambda path: torch.zeros(3))
     assert "its loader gives a Tensor, and images of PIL or arrays" in refusal(as_tensors)
     at_random = ImageFolder(root / "train", loader=lambda path: np.random.rand(4, 4))
@@ -164,4 +179,4 @@ def test_too_little_memory_is_noted(spec, monkeypatch):
 
 def test_other_data_have_no_such_folder(file):
     data = inspect(write(file, TUPLE))
-    assert "no files with a loader" in data.own.refused["decoded"]
+    assert "no files with one loader" in data.own.refused["decoded"]
