@@ -115,6 +115,13 @@ def schedule_lines(o: Chosen, base: Base, rate: str) -> list[str]:
 
 def optimizer_lines(o: Chosen, base: Base, rate: str) -> list[str]:
     """What makes the optimizer; `rate` is the name of its learning rate."""
+    made = _optimizer_made(o, base, rate)
+    if base.device == "cpu" and o["fused_optimizer"] and o["channels_last"] and not base.sgd and not o["sgd_nesterov"]:
+        made.append("spare_copies(optimizer)  # of gradients, which nobody reads")
+    return made
+
+
+def _optimizer_made(o: Chosen, base: Base, rate: str) -> list[str]:
     decay, sgd = o["decay"], o["sgd_nesterov"]
     before = []
     if o["graph"]:

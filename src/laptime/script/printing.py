@@ -151,6 +151,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "clipped": base.clipped,
         "optimizer_lines": optimizer,
         "remade": any("remade(" in line for line in optimizer),
+        "spared": any("spare_copies(" in line for line in optimizer),
         "process_lines": lines.process_lines(o),
         "model_lines": lines.model_lines(o, timed, own),
         "net_lines": nets,
