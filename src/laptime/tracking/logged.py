@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,20 @@ from laptime.tracking.reach import waiting_for_files
 
 # A detector's, whose program takes no one batch, and a user's own.
 _FILES = ("model.pt", "spec.json")
+
+
+@contextlib.contextmanager
+def without_lightning() -> Iterator[None]:
+    """For the import of mlflow.pytorch, which tries Lightning for its autologging: seconds that help nobody here."""
+    name = "pytorch_lightning"
+    hidden = name not in sys.modules
+    if hidden:
+        sys.modules[name] = None  # type: ignore[assignment] # as Python documents it: importing it fails
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules[name]
 
 
 def load_model(mlflow: Any, client: Any, run: Any, folder: Path) -> tuple[Any, dict[str, Any]]:

@@ -12,7 +12,7 @@ from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
 from laptime.tracking.fetch import download, read_kind
 from laptime.tracking.gates import PastGate, read_gates
-from laptime.tracking.logged import load_model, log_model
+from laptime.tracking.logged import load_model, log_model, without_lightning
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
 from laptime.tracking.reach import (
@@ -208,7 +208,8 @@ def load_logged_model(run_id: str, uri: str, folder: Path) -> tuple[Any, dict[st
     """
     with explained(uri):
         client = _client(uri := check_uri(uri))
-        import mlflow.pytorch
+        with without_lightning():
+            import mlflow.pytorch
 
         mlflow.set_tracking_uri(uri)
         return load_model(mlflow, client, _run(client, run_id, uri), folder)
@@ -254,7 +255,8 @@ def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[s
         RefusedError: the store will never take it; whatever else goes wrong passes as MLflow raises it.
     """
     set_switches()
-    import mlflow.pytorch
+    with without_lightning():
+        import mlflow.pytorch
 
     try:
         log_model(mlflow, (model, example), run_id, metadata)
