@@ -31,7 +31,7 @@ def steps(path: Path) -> list[Document]:
 
 
 def test_the_workflows_are_these() -> None:
-    assert {path.stem for path in WORKFLOWS} == {"ci", "gate", "gate-comment", "gpu", "images"}
+    assert {path.stem for path in WORKFLOWS} == {"ci", "gate", "gate-comment", "gpu", "images", "nightly"}
 
 
 def test_actions_are_pinned_by_commit_with_the_version_beside_it(workflow: Path) -> None:
