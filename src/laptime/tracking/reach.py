@@ -38,8 +38,8 @@ _SHORT = {
 # Bad request, too large, not to be processed: asked again, the same comes back.
 _FOR_GOOD = (400, 413, 422)
 _EMPTYING = (301, 302, 303)
-# What MLflow says of a run that was deleted.
-_DELETED = "must be in the 'active' state"
+# What MLflow says of a run that was deleted, and of one that mlflow gc has taken away afterwards.
+_DELETED = re.compile(r"must be in the 'active' state|\bRun with id=\w+ not found")
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -197,10 +197,11 @@ def explained(uri: str) -> Iterator[None]:
 
 def refusal(uri: str, error: Exception) -> RefusedError | None:
     """The error for what a store refuses for good; None for an error that the next try may not meet."""
-    if _status(error) not in _FOR_GOOD:
+    deleted = _DELETED.search(str(error)) is not None
+    if _status(error) not in _FOR_GOOD and not deleted:
         return None
     said = shorten(_no_credentials(str(error).strip().partition("\n")[0].replace(uri, masked(uri))), 160)
-    return RefusedError(_failed(uri, error), said, _DELETED in str(error))
+    return RefusedError(_failed(uri, error), said, deleted)
 
 
 def _failed(uri: str, error: Exception) -> str:

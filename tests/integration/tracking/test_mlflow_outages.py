@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow_helpers import client_of, everything, quiet, write_ladder
@@ -16,6 +17,7 @@ from laptime.errors import RefusedError, TrackingError
 from laptime.places import Places
 from laptime.tracking import Journal, reach
 from laptime.tracking.base import RunStart
+from laptime.tracking.journal import read_state
 from laptime.tracking.mlflow import MlflowTracker, log_pytorch_model
 from laptime.tracking.sync import sync, target_of, waiting
 
@@ -42,23 +44,67 @@ def held(line: Proxy) -> None:
     line.hold_down = 12_000
 
 
-def test_a_run_that_was_deleted_in_the_ui_stops_no_other(tmp_path: Path, sqlite_uri: str) -> None:
+def deleted(client: Any, run_id: str) -> None:
+    client.delete_run(run_id)
+
+
+def purged(client: Any, run_id: str) -> None:
+    """As mlflow gc does."""
+    client.delete_run(run_id)
+    client._tracking_client.store._hard_delete_run(run_id)
+
+
+def key_edited(client: Any, run_id: str) -> None:
+    client.set_tag(run_id, "laptime.key", "mine")
+
+
+def renamed(client: Any, run_id: str) -> None:
+    client.rename_experiment(client.get_run(run_id).info.experiment_id, f"once-{run_id}")
+
+
+@pytest.mark.parametrize("change", [deleted, purged, key_edited, renamed])
+def test_what_people_do_to_a_run_in_the_ui_makes_no_second_one_and_stops_no_other(
+    tmp_path: Path, sqlite_uri: str, change: Callable[[Any, str], None]
+) -> None:
     places, said = Places(tmp_path / "home"), list[str]()
-    ladder = write_ladder(places, "deleted-meanwhile", target_of(sqlite_uri, places), end=False)
+    ladder = write_ladder(places, f"changed-{change.__name__}", target_of(sqlite_uri, places), end=False)
     sync(places, sqlite_uri, said.append)
     client = client_of(sqlite_uri)
-    experiment = client.get_experiment_by_name("cifar").experiment_id
-    runs = {r.data.tags["laptime.key"]: r.info.run_id for r in client.search_runs([experiment], max_results=1000)}
-    key = f"{ladder.id}/cpu-a"
-    client.delete_run(runs[key])
-    with Journal(places.journal / f"{ladder.id}.jsonl", target_of(sqlite_uri, places)) as journal:
-        journal.set_tags(key, {"late": "yes"})
-        journal.set_tags(f"{ladder.id}/cpu-baseline", {"late": "yes"})
+    journal = places.journal / f"{ladder.id}.jsonl"
+    ids, key = read_state(journal).runs, f"{ladder.id}/cpu-a"
+    count = len(client.search_runs(_all(client), max_results=5000))
+    change(client, ids[key])
+    gone = change in (deleted, purged)
+    with Journal(journal, target_of(sqlite_uri, places)) as open_journal:
+        for late in (key, f"{ladder.id}/cpu-baseline"):
+            open_journal.set_tags(late, {"late": "yes"})
+            open_journal.start_run(RunStart(late, "again", "cifar", 1.0, ladder.id))
+        open_journal.start_run(RunStart(f"{ladder.id}/cpu-b", "another", "cifar", 1.0, ladder.id))
     sync(places, sqlite_uri, said.append)
-    assert [text for text in said if "deleted" in text] == [
-        f"the run {key} was deleted in the store, so what came of it later is left out."
-    ]
-    assert client.get_run(runs[f"{ladder.id}/cpu-baseline"]).data.tags["late"] == "yes"
+    left_out = f"the run {key} was deleted in the store, so what came of it later is left out."
+    assert [text for text in said if "deleted" in text] == [left_out] * gone
+    for name in ["cpu-baseline", *["cpu-a"] * (not gone)]:
+        assert client.get_run(ids[f"{ladder.id}/{name}"]).data.tags["late"] == "yes"
+    assert len(client.search_runs(_all(client), max_results=5000)) == count + 1 - gone
+    another = client.get_run(read_state(journal).runs[f"{ladder.id}/cpu-b"])
+    assert another.info.experiment_id == client.get_run(ids[ladder.id]).info.experiment_id
+
+
+def test_a_deleted_experiment_holds_its_ladder_up_until_it_is_restored(tmp_path: Path, sqlite_uri: str) -> None:
+    tracker = MlflowTracker(sqlite_uri, tmp_path)
+    start = RunStart("kept/a", "kept", "kept", 1.0)
+    tracker.start_run(start)
+    client = client_of(sqlite_uri)
+    experiment = client.get_run(tracker.run_ids["kept/a"]).info.experiment_id
+    client.delete_experiment(experiment)
+    with pytest.raises(TrackingError, match=f"restore it with mlflow experiments restore --experiment-id {experiment}"):
+        tracker.start_run(start)
+    client.restore_experiment(experiment)
+    tracker.start_run(start)
+
+
+def _all(client: Any) -> list[str]:
+    return [e.experiment_id for e in client.search_experiments()]
 
 
 @pytest.mark.parametrize("outage", [away, failing, cut, held])
