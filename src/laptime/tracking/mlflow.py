@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
 from laptime.tracking.fetch import download, read_kind
+from laptime.tracking.files_place import FilesPlace
 from laptime.tracking.gates import PastGate, read_gates
 from laptime.tracking.logged import load_model, log_model, without_lightning
 from laptime.tracking.models import log_models_aside
@@ -55,6 +56,7 @@ class MlflowTracker:
                 file.parent.mkdir(parents=True, exist_ok=True)
             self._client = _client(self._uri)
         self._where = Whereabouts(self._client, self._uri, artifact_root.absolute())
+        self._files = FilesPlace(self._client, self._uri)
 
     @property
     def target(self) -> str:
@@ -120,7 +122,9 @@ class MlflowTracker:
         """See `Tracker.log_artifact`."""
         send = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
         with explained(self._uri), waiting_for_files():
+            place = self._files.require_here(self._id(key))
             send(self._id(key), str(path), folder or None)
+            self._files.require_arrived(self._id(key), path, folder, place)
 
     def log_model(self, model: ModelFiles) -> None:
         """See `Tracker.log_model`."""

@@ -44,6 +44,11 @@ def held(line: Proxy) -> None:
     line.hold_down = 12_000
 
 
+def swallowing(line: Proxy) -> None:
+    """Files alone: each is answered with a page and 200, so that MLflow takes it for sent."""
+    line.swallowing = True
+
+
 def deleted(client: Any, run_id: str) -> None:
     client.delete_run(run_id)
 
@@ -107,7 +112,7 @@ def _all(client: Any) -> list[str]:
     return [e.experiment_id for e in client.search_experiments()]
 
 
-@pytest.mark.parametrize("outage", [away, failing, cut, held])
+@pytest.mark.parametrize("outage", [away, failing, cut, held, swallowing])
 def test_what_an_outage_stops_arrives_later_and_once(
     tmp_path: Path,
     running_server: MlflowServer,
@@ -121,7 +126,8 @@ def test_what_an_outage_stops_arrives_later_and_once(
     with a_proxy(running_server.uri) as (line, uri):
         ladder = write_ladder(places, f"outage-{outage.__name__}", target_of(uri, places))
         outage(line)
-        with pytest.raises(TrackingError, match="laptime sync sends it when the store is back"):
+        said = "what stands before it answers PUT itself" if outage is swallowing else "when the store is back"
+        with pytest.raises(TrackingError, match=said):
             sync(places, uri, quiet)
         assert len(waiting(places)) == 1
         line.reset()
@@ -192,3 +198,19 @@ def test_only_our_own_patience_is_longer_for_files(
     with reach.waiting_for_files():
         assert os.environ.get(name) == inside
     assert os.environ.get(name) == before
+
+
+def test_a_folder_of_the_server_s_machine_is_made_on_no_other(tmp_path: Path, running_server: MlflowServer) -> None:
+    """As of `mlflow server --no-serve-artifacts`: MLflow's client would make it, where the server never looks."""
+    client = client_of(running_server.uri)
+    client.create_experiment("apart", artifact_location=str(tmp_path / "share" / "apart"))
+    tracker = MlflowTracker(running_server.uri, tmp_path)
+    tracker.start_run(RunStart("apart/a", "a", "apart", 1.0))
+    file = tmp_path / "table.txt"
+    file.write_text("rows")
+    with pytest.raises(TrackingError, match=f"keeps files in the folder {tmp_path}/share, which this machine"):
+        tracker.log_artifact("apart/a", file)
+    assert not (tmp_path / "share").exists()
+    (tmp_path / "share").mkdir()
+    tracker.log_artifact("apart/a", file)
+    assert list((tmp_path / "share").rglob("table.txt"))

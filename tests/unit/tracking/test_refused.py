@@ -97,7 +97,8 @@ def test_a_run_that_was_deleted_is_left_out_and_the_others_go_on(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("status", "for_good"), [(400, True), (413, True), (401, False), (404, False), (429, False), (503, False)]
+    ("status", "for_good"),
+    [(400, True), (413, True), (401, False), (403, False), (404, False), (429, False), (503, False)],
 )
 def test_which_answers_are_for_good(status: int, for_good: bool) -> None:
     reply = requests.Response()
@@ -106,6 +107,7 @@ def test_which_answers_are_for_good(status: int, for_good: bool) -> None:
         raise requests.HTTPError(f"{status} for url http://name:word@there/x", response=reply)
     assert isinstance(caught.value, RefusedError) == for_good
     assert "word" not in str(caught.value)
+    assert ("MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD" in str(caught.value)) == (status in (401, 403))
     if isinstance(caught.value, RefusedError):
         assert "word" not in caught.value.reason
 
