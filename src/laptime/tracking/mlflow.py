@@ -22,6 +22,7 @@ from laptime.tracking.reach import (
     refusal,
     require_answer,
     require_file,
+    require_port,
     set_switches,
     waiting_for_files,
 )
@@ -245,6 +246,7 @@ def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[s
 
 def _client(uri: str) -> MlflowClient:
     require_answer(uri)
+    require_port(uri)
     set_switches()
     require_file(uri)
     from mlflow.tracking import MlflowClient

@@ -109,7 +109,7 @@ def waiting_for_files() -> Iterator[None]:
             os.environ[_TIMEOUT] = _TIMEOUT_S
 
 
-def require_port(uri: str, limit_s: float) -> None:
+def require_port(uri: str, limit_s: float = _ANSWER_S) -> None:
     """Asks whether a database's server takes connections: MLflow would try for minutes.
 
     Raises:

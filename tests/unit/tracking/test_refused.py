@@ -140,13 +140,15 @@ def test_sync_says_what_still_waits_and_ends_with_1(tmp_path: Path, monkeypatch:
     assert (nothing.exit_code, nothing.stdout) == (0, "Nothing was waiting.\n")
     with Journal(Places(home).journal / "away.jsonl", "http://127.0.0.1:9") as journal:
         ladder_started(journal, a_ladder())
+    with Journal(Places(home).journal / "folder.jsonl", "mlruns") as journal:  # an earlier version's, of a gate
+        ladder_started(journal, a_ladder())
     (Places(home).journal / "damaged.jsonl").write_text("{}\n{}\n")
     found = CliRunner().invoke(app, ["sync"])
     assert found.exit_code == 1
     assert "Nothing was waiting" not in found.stdout
-    assert "2 journals still wait." in found.stdout
+    assert "3 journals still wait." in found.stdout
     told = CliRunner().invoke(app, ["sync", "--json"])
     assert told.exit_code == 1
     fields = json.loads(told.stdout)
-    assert [Path(p).name for p in fields["unsent"]] == ["away.jsonl"]
+    assert [Path(p).name for p in fields["unsent"]] == ["away.jsonl", "folder.jsonl"]
     assert [Path(p).name for p in fields["damaged"]] == ["damaged.jsonl"]
