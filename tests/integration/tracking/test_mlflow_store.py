@@ -13,6 +13,7 @@ from laptime.cli.advise import read_subject
 from laptime.compare.load import load
 from laptime.errors import DataError, TrackingError, UsageError
 from laptime.places import Places
+from laptime.processes import end_their_runs
 from laptime.tracking.base import MetricRow, RunStart
 from laptime.tracking.journal import is_settled, state_path
 from laptime.tracking.mlflow import MlflowTracker, fetch_runs, run_page
@@ -217,3 +218,20 @@ def test_no_active_run_leaks_and_what_the_user_set_stays(
     assert client_of(sqlite_uri).get_run(tracker.run_ids["leak"]).data.metrics == {"epoch_s": 1.0}
     assert mlflow.active_run() is None
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
+
+
+def test_a_run_that_a_user_s_file_leaves_open_is_ended_with_its_process(
+    sqlite_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    for name in ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_TIMEOUT"):
+        monkeypatch.setenv(name, "1")  # so that it is taken back
+    mlflow.set_tracking_uri(sqlite_uri)
+    try:
+        begun = [mlflow.start_run(), mlflow.start_run(nested=True)]
+        end_their_runs()
+        assert mlflow.active_run() is None
+    finally:
+        mlflow.set_tracking_uri(None)
+    assert {client_of(sqlite_uri).get_run(run.info.run_id).info.status for run in begun} == {"FINISHED"}
