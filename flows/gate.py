@@ -21,6 +21,7 @@ from laptime.gate.request import make_gate_request
 from laptime.gate.track import stored_gates, track
 from laptime.gate.whole import run_gate
 from laptime.places import find_places
+from laptime.tracking.uri import check_uri
 from laptime.variants import resolve
 
 Positive = Annotated[int, Field(ge=1)]
@@ -76,9 +77,10 @@ def gate(
         resolve(request.variant, workload=request.workload)
         # In the main thread, where a cancellation reaches it, and never submitted: a timed run stands alone.
         places = find_places()
-        known = stored_gates(request.workload, places.mlflow_uri, logger.info)
+        uri = check_uri(places.mlflow_uri)
+        known = stored_gates(request.workload, uri, logger.info)
         record = run_gate(request, places, logger.info, elsewhere=known)
-        track(record, places, places.mlflow_uri, logger.info)
+        track(record, places, uri, logger.info)
     except LaptimeError as error:
         return Failed(message=str(error))
     outcome = record.outcome

@@ -29,6 +29,12 @@ def expanded(text: str) -> Path:
         raise UsageError(f"{shorten(text)!r} can be no path ({reason}): give another one.") from error
 
 
+def small_scheme(uri: str) -> str:
+    """An address with its scheme in small letters, as it is compared everywhere: HTTP:// is http://."""
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme.lower()}{separator}{rest}" if separator else uri
+
+
 @dataclass(frozen=True)
 class Places:
     """Absolute paths of the embedded stores."""
@@ -39,7 +45,7 @@ class Places:
     def mlflow_uri(self) -> str:
         """The tracking store: MLFLOW_TRACKING_URI where it is set, else SQLite under home."""
         # A value that came out of a file, such as a secret's, often ends with a line's end.
-        return os.environ.get("MLFLOW_TRACKING_URI", "").strip() or self.embedded_mlflow_uri
+        return small_scheme(os.environ.get("MLFLOW_TRACKING_URI", "").strip()) or self.embedded_mlflow_uri
 
     @property
     def embedded_mlflow_uri(self) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 _BLOCK = 1 << 16
 _REFUSAL = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>"
 _TOO_LARGE = _REFUSAL.replace(b"500 Internal Server Error", b"413 Request Entity Too Large")
 
 
@@ -28,6 +29,7 @@ class Proxy:
         away: whether new connections are broken at once.
         failing: whether new connections are answered with HTTP's 500, whatever they ask.
         block_s: seconds that each block waits on its way.
+        swallowing: whether PUT is answered here, with a page, as by the log-in of a company.
         most_up: bytes to the server that a connection may carry; one with more is answered with HTTP's 413.
     """
 
@@ -41,6 +43,7 @@ class Proxy:
     away: bool = False
     failing: bool = False
     block_s: float = 0.0
+    swallowing: bool = False
     most_up: int | None = None
     held: threading.Event = field(default_factory=threading.Event)
     _open: list[socket.socket] = field(default_factory=list)
@@ -51,7 +54,7 @@ class Proxy:
         self.cut()
         self.up = self.down = 0
         self.hold_up = self.hold_down = self.cut_down = None
-        self.away = self.failing = False
+        self.away = self.failing = self.swallowing = False
         self.block_s = 0.0
         self.most_up = None
         self.held.clear()
@@ -103,7 +106,10 @@ class Proxy:
             while block := source.recv(_BLOCK):
                 whole += len(block)
                 if upwards and self.most_up is not None and whole > self.most_up:
-                    self._turn_away(source)
+                    self._turn_away(source, _TOO_LARGE)
+                    break
+                if upwards and self.swallowing and block.startswith(b"PUT "):
+                    self._turn_away(source, _PAGE)
                     break
                 if not self._passes(len(block), upwards):
                     break
@@ -113,9 +119,9 @@ class Proxy:
             else:
                 to.shutdown(socket.SHUT_WR)
 
-    def _turn_away(self, client: socket.socket) -> None:
-        """Says that it is too much, and reads on: a client that still sends would not hear it."""
-        client.sendall(_TOO_LARGE)
+    def _turn_away(self, client: socket.socket, answer: bytes) -> None:
+        """Answers in the server's place, and reads on: a client that still sends would not hear it."""
+        client.sendall(answer)
         client.settimeout(1.0)
         while client.recv(_BLOCK):
             pass

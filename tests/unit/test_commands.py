@@ -48,7 +48,10 @@ def test_the_version_is_told():
     [
         (("optimize", "cifar", "--resume", ""), "--resume was given nothing"),
         (("optimize", "cifar", "--variants= ", "--dry-run"), "leave --variants out"),
-        (("optimize", "cifar", "--variants", ","), "--variants ',' names no variant: see laptime list variants"),
+        (
+            ("optimize", "cifar", "--variants", ","),
+            "--variants: names no variant: see laptime list variants",
+        ),
         (("optimize", "cifar", "--limit-train", "0"), r"^--limit-train: input should be .* \(given '0'\)"),
         (("optimize", "cifar", "--profile-schedule", "1,2"), r"^--profile-schedule: give wait,.* \(given '1,2'\)"),
         (("optimize", "cifar", "--launcher", "slurm"), r"^--launcher: must be one of auto, "),

@@ -62,13 +62,15 @@ def gate(
     from laptime.gate.request import make_gate_request
     from laptime.gate.track import track
     from laptime.places import find_places
+    from laptime.tracking.uri import check_uri
 
     places: dict[str, Path | None] = {"json": json, "junit": junit, "markdown": markdown}
     check_places(places)
     if replay is not None:
         raise typer.Exit(_finish(_replayed(replay), places, github))
     where = find_places()
-    uri = (tracking_uri or where.mlflow_uri) if tracked else None
+    # Before minutes are spent: a gate that waits for what is no store would wait for ever.
+    uri = check_uri(tracking_uri or where.mlflow_uri) if tracked else None
     if history:
         from laptime.cli.gate_history import show
 

@@ -25,7 +25,7 @@ from laptime.cli.options import (
     chosen_profile,
     typed,
 )
-from laptime.errors import UsageError, shorten
+from laptime.errors import UsageError
 
 
 def optimize(
@@ -105,8 +105,6 @@ def optimize(
         out=str(out) if out else None,
         resume=resume,
     )
-    if variants and not request.variants:
-        raise UsageError(f"--variants {shorten(variants)!r} names no variant: see laptime list variants.")
     if dry_run and resume:
         raise UsageError(
             "--dry-run and --resume contradict each other: a ladder that is gone on with is planned already."

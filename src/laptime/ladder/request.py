@@ -56,7 +56,10 @@ class LadderRequest(Frozen):
     def _split(cls, value: Any) -> Any:
         """Takes `a,b` as well as a list; an empty text is none."""
         if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip()) or None
+            names = tuple(part.strip() for part in value.split(",") if part.strip())
+            if value.strip() and not names:
+                raise ValueError("names no variant: see laptime list variants")
+            return names or None
         return value
 
     @field_validator("verify_most", mode="before")

@@ -20,6 +20,11 @@ _NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _OF_SERVICES = re.compile(r"(.*_)?(PORT|SERVICE_HOST|SERVICE_PORT)(_.*)?")
 # Where a pod has mounts of its own.
 _TAKEN = ("/", "/tmp", "/dev/shm", "/var/lib/laptime")  # noqa: S108 - they are refused
+# As registries and Kubernetes read it: a registry's address, a path in small letters, a tag, a digest.
+_PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:[\w.\[:\]-]+/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@[\w+.-]+:[0-9a-fA-F]{{32,}})?", re.ASCII
+)
 _QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 
 Name = Annotated[str, Field(pattern=_NAME, max_length=63)]
@@ -68,6 +73,14 @@ class Settings(Frozen):
     def _read(cls, value: str) -> str:
         low, high = read_range(value)
         return f"{low}:{high}"
+
+    @field_validator("image")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        """What Kubernetes takes without a word, and its nodes refuse when the pods are there."""
+        if not _IMAGE.fullmatch(value):
+            raise ValueError("must be an image's name as registry/path:tag or …@sha256:…, the path in small letters")
+        return value
 
     @property
     def node_range(self) -> tuple[int, int]:

@@ -49,12 +49,13 @@ def _send(event: Event, store: Store, say: Say) -> None:
 
 def _pass_over(event: Event, refusal: RefusedError, deleted: set[str], say: Say) -> None:
     """Says what the store will never take, so that the rest goes on; raises the refusal of what the rest stands on."""
-    if isinstance(event, Started | Modelled | Moved):
+    if isinstance(event, Modelled | Moved):
         raise refusal
     if refusal.deleted:
-        if event.key not in deleted:
-            say(f"the run {event.key} was deleted in the store, so what came of it later is left out.")
-        deleted.add(event.key)
+        key = event.run.key if isinstance(event, Started) else event.key
+        if key not in deleted:
+            say(f"the run {key} was deleted in the store, so what came of it later is left out.")
+        deleted.add(key)
     elif isinstance(event, Filed):
         say(f"{event.path} was refused, so the run {event.key} stays without it: {refusal.reason}")
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -92,6 +92,10 @@ class Store(Tracker, Protocol):
     @property
     def run_ids(self) -> dict[str, str]:
         """The server's run id of each key; a replay fills in what it knows."""
+        ...
+
+    def knows(self, run_ids: Iterable[str]) -> bool:
+        """Whether one of these runs of the server's is there, a deleted one too."""
         ...
 
     def log_models(self, models: Sequence[ModelFiles]) -> Mapping[str, str]:

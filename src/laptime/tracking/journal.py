@@ -233,6 +233,9 @@ def _replay(path: Path, store: Store, say: Say, enough: Callable[[], bool] | Non
     state = read_state(path)
     if state.target != store.target or state.applied > len(events):
         state = ReplayState(target=store.target)
+    elif state.runs and state.size != size and not store.knows(state.runs.values()):
+        say(f"{store.target} holds none of the runs of {path.stem} any more, so all of it is sent there again.")
+        state = ReplayState(target=store.target)
     store.run_ids.update(state.runs)
     keys = {e.run.key for e in events if isinstance(e, Started)}
     deleted: set[str] = set()

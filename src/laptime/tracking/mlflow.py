@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
 from laptime.tracking.fetch import download, read_kind
+from laptime.tracking.files_place import FilesPlace
 from laptime.tracking.gates import PastGate, read_gates
 from laptime.tracking.logged import load_model, log_model, without_lightning
 from laptime.tracking.models import log_models_aside
@@ -21,10 +22,12 @@ from laptime.tracking.reach import (
     refusal,
     require_answer,
     require_file,
+    require_port,
     set_switches,
     waiting_for_files,
 )
-from laptime.tracking.uri import check_uri, is_sqlite, masked, sqlite_file, without_credentials
+from laptime.tracking.uri import check_uri, masked, sqlite_file, without_credentials
+from laptime.tracking.whereabouts import Whereabouts, quoted, run_or_none
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -48,13 +51,13 @@ class MlflowTracker:
 
     def __init__(self, uri: str, artifact_root: Path) -> None:
         self._uri = check_uri(uri)
-        self._artifact_root = artifact_root.absolute()
-        self._experiments: dict[str, str] = {}
         self._ids: dict[str, str] = {}
         with explained(self._uri):
             if (file := sqlite_file(self._uri)) is not None:
                 file.parent.mkdir(parents=True, exist_ok=True)
             self._client = _client(self._uri)
+        self._where = Whereabouts(self._client, self._uri, artifact_root.absolute())
+        self._files = FilesPlace(self._client, self._uri)
 
     @property
     def target(self) -> str:
@@ -66,12 +69,22 @@ class MlflowTracker:
         """See `Store.run_ids`."""
         return self._ids
 
-    def start_run(self, start: RunStart) -> None:
-        """See `Tracker.start_run`; the tag `laptime.key` finds a run that an interrupted replay has created."""
+    def knows(self, run_ids: Iterable[str]) -> bool:
+        """See `Store.knows`."""
         with explained(self._uri):
-            experiment = self._experiment(start.experiment)
+            return self._where.knows(run_ids)
+
+    def start_run(self, start: RunStart) -> None:
+        """See `Tracker.start_run`; the tag `laptime.key` finds a run that an interrupted replay has created.
+
+        Raises:
+            RefusedError: it was there, and somebody has deleted it since.
+        """
+        with explained(self._uri):
             tags = _tags({**start.tags, **self._parent_tag(start), "laptime.key": start.key})
-            run = self._find(experiment, start.key)
+            run, experiment = self._where.known(start, self._ids.get(start.key)), ""
+            if run is None:
+                experiment, run = self._where.found(start, self._ids.get(start.parent or ""))
             if run is None:
                 run = self._client.create_run(experiment, _ms(start.started_at), tags, start.name[:_NAME])
             else:
@@ -110,7 +123,9 @@ class MlflowTracker:
         """See `Tracker.log_artifact`."""
         send = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
         with explained(self._uri), waiting_for_files():
+            place = self._files.require_here(self._id(key))
             send(self._id(key), str(path), folder or None)
+            self._files.require_arrived(self._id(key), path, folder, place)
 
     def log_model(self, model: ModelFiles) -> None:
         """See `Tracker.log_model`."""
@@ -132,7 +147,7 @@ class MlflowTracker:
 
     def open_runs(self, tag: str, value: str) -> list[OpenRun]:
         """Runs at RUNNING with an owner's tag."""
-        query = f"attributes.status = 'RUNNING' and tags.`{tag}` = '{_quoted(value)}'"
+        query = f"attributes.status = 'RUNNING' and tags.`{tag}` = '{quoted(value)}'"
         with explained(self._uri):
             experiments = [e.experiment_id for e in self._client.search_experiments()]
             found = self._client.search_runs(experiments, query, max_results=1000) if experiments else []
@@ -142,39 +157,6 @@ class MlflowTracker:
         if key not in self._ids:
             raise TrackingError(f"the run {shorten(key)!r} was never started in {masked(self._uri)}.")
         return self._ids[key]
-
-    def _experiment(self, name: str) -> str:
-        if name not in self._experiments:
-            self._experiments[name] = self._find_experiment(name) or self._create_experiment(name)
-        return self._experiments[name]
-
-    def _find_experiment(self, name: str) -> str | None:
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
-            return None
-        if found.lifecycle_stage != "active":
-            raise TrackingError(
-                f"the experiment {shorten(name)!r} in {masked(self._uri)} is deleted: restore it with "
-                f"mlflow experiments restore --experiment-id {found.experiment_id}."
-            )
-        return str(found.experiment_id)
-
-    def _create_experiment(self, name: str) -> str:
-        from mlflow.exceptions import MlflowException
-
-        place = (self._artifact_root / re.sub(r"[^\w.-]", "_", name)).as_uri() if is_sqlite(self._uri) else None
-        try:
-            return str(self._client.create_experiment(name, artifact_location=place))
-        except MlflowException:
-            # Another process may have been faster.
-            found = self._find_experiment(name)
-            if found is None:
-                raise
-            return found
-
-    def _find(self, experiment: str, key: str) -> Run | None:
-        found = self._client.search_runs([experiment], f"tags.`laptime.key` = '{_quoted(key)}'", max_results=1)
-        return found[0] if found else None
 
     def _parent_tag(self, start: RunStart) -> dict[str, str]:
         return {} if start.parent is None else {"mlflow.parentRunId": self._id(start.parent)}
@@ -216,16 +198,11 @@ def load_logged_model(run_id: str, uri: str, folder: Path) -> tuple[Any, dict[st
 
 
 def _run(client: MlflowClient, run_id: str, uri: str) -> Run:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return client.get_run(run_id)
-    except MlflowException as error:
-        if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-            raise
-        raise DataError(
-            f"there is no run {shorten(run_id)!r} in {masked(uri)}: take the id from the run's page (laptime ui)."
-        ) from error
+    if (found := run_or_none(client, run_id)) is not None:
+        return found
+    raise DataError(
+        f"there is no run {shorten(run_id)!r} in {masked(uri)}: take the id from the run's page (laptime ui)."
+    )
 
 
 def past_gates(place: tuple[str, str], since: float, fingerprint: str = "") -> list[PastGate]:
@@ -269,6 +246,7 @@ def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[s
 
 def _client(uri: str) -> MlflowClient:
     require_answer(uri)
+    require_port(uri)
     set_switches()
     require_file(uri)
     from mlflow.tracking import MlflowClient
@@ -286,10 +264,6 @@ def _tags(tags: Mapping[str, str]) -> dict[str, str]:
 def _name(name: str) -> str:
     """A name as MLflow takes it: letters, digits and a few signs, no path that climbs."""
     return re.sub(r"[^\w./ :-]", "_", name).replace("..", "_").strip("/")[:_NAME] or "_"
-
-
-def _quoted(text: str) -> str:
-    return re.sub(r"[^\w.:/+=-]", "_", text)
 
 
 def _ms(seconds: float) -> int:

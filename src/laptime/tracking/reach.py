@@ -35,11 +35,20 @@ _SHORT = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
 }
+# Of a reason, in a sentence.
+_LONGEST = 240
 # Bad request, too large, not to be processed: asked again, the same comes back.
 _FOR_GOOD = (400, 413, 422)
 _EMPTYING = (301, 302, 303)
-# What MLflow says of a run that was deleted.
-_DELETED = "must be in the 'active' state"
+# Answers that are about who asks, with the remedy; their own words name neither.
+_WHO = {
+    401: "it does not know who asks (HTTP 401): set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
+    "MLFLOW_TRACKING_TOKEN, to what it knows",
+    403: "it forbids this to who asks (HTTP 403): have the right to write to the experiment given (EDIT), or set "
+    "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, to somebody's who has it",
+}
+# What MLflow says of a run that was deleted, and of one that mlflow gc has taken away afterwards.
+_DELETED = re.compile(r"must be in the 'active' state|\bRun with id=\w+ not found")
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -53,6 +62,8 @@ _QUIET = {
 _FOREIGN = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")
 # What stands before the reason when a request was tried several times: an address, and words that are always the same.
 _TRIED = re.compile(r"^.*Max retries exceeded with url: .*\(Caused by (.+)\)$")
+# What boto3 says before the reason for which a bucket did not take a file: two paths.
+_UPLOADED = re.compile(r"Failed to upload .* to (\S+?)/\S*: (?=An error occurred)")
 # SQLAlchemy's first line, of how it came to write; the database's own words are in the next one.
 _FLUSHED = re.compile(r"\(raised as a result of Query-invoked autoflush;[^\n]*\n")
 
@@ -98,7 +109,7 @@ def waiting_for_files() -> Iterator[None]:
             os.environ[_TIMEOUT] = _TIMEOUT_S
 
 
-def require_port(uri: str, limit_s: float) -> None:
+def require_port(uri: str, limit_s: float = _ANSWER_S) -> None:
     """Asks whether a database's server takes connections: MLflow would try for minutes.
 
     Raises:
@@ -197,14 +208,16 @@ def explained(uri: str) -> Iterator[None]:
 
 def refusal(uri: str, error: Exception) -> RefusedError | None:
     """The error for what a store refuses for good; None for an error that the next try may not meet."""
-    if _status(error) not in _FOR_GOOD:
+    deleted = _DELETED.search(str(error)) is not None
+    if _status(error) not in _FOR_GOOD and not deleted:
         return None
     said = shorten(_no_credentials(str(error).strip().partition("\n")[0].replace(uri, masked(uri))), 160)
-    return RefusedError(_failed(uri, error), said, _DELETED in str(error))
+    return RefusedError(_failed(uri, error), said, deleted)
 
 
 def _failed(uri: str, error: Exception) -> str:
-    return unreachable(uri, f"{type(error).__name__}: {error}")
+    who = _WHO.get(_status(error) or 0)
+    return unreachable(uri, who or f"{type(error).__name__}: {error}")
 
 
 def _status(error: Exception) -> int | None:
@@ -217,14 +230,15 @@ def _status(error: Exception) -> int | None:
 def unreachable(uri: str, reason: str) -> str:
     first = last_cause(reason).replace(uri, masked(uri))
     return (
-        f"the tracking store {masked(uri)} does not answer or refuses ({shorten(_no_credentials(first), 200)}): "
+        f"the tracking store {masked(uri)} does not answer or refuses ({shorten(_no_credentials(first), _LONGEST)}): "
         "everything is kept in the journal, and laptime sync sends it when the store is back."
     )
 
 
 def last_cause(reason: str) -> str:
     """The first line of a library's words, and of a request that was tried several times why the last try failed."""
-    return _TRIED.sub(r"\1", _FLUSHED.sub("", reason.strip()).partition("\n")[0])
+    first = _FLUSHED.sub("", reason.strip()).partition("\n")[0]
+    return _TRIED.sub(r"\1", _UPLOADED.sub(r"bucket \1: ", first))
 
 
 def _no_credentials(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from laptime.errors import TrackingError
+from laptime.errors import TrackingError, UsageError
 from laptime.places import Places
 from laptime.tracking.applying import Say
 from laptime.tracking.events import read_journal
@@ -104,7 +104,7 @@ def sync(
     for store, paths in sorted(by_store.items(), key=lambda entry: entry[0] == uri):
         try:
             result = result.and_also(_sync_store(store, paths, places, say, enough))
-        except TrackingError as error:
+        except (TrackingError, UsageError) as error:  # also of a journal that is meant for what is no store
             if store == uri:
                 raise
             say(str(error))

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from laptime.errors import UsageError, shorten, without_logins
-from laptime.places import expanded
+from laptime.places import expanded, small_scheme
 
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SERVERS = ("http", "https")
@@ -22,7 +22,7 @@ def check_uri(uri: str) -> str:
     Raises:
         UsageError: no URI, a scheme that MLflow does not store runs in, or one without a host or a file.
     """
-    uri = uri.strip()
+    uri = small_scheme(uri.strip())
     scheme, separator, rest = uri.partition("://")
     dialect = scheme.split("+")[0]
     shown = shorten(masked(uri))

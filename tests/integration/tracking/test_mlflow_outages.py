@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow_helpers import client_of, everything, quiet, write_ladder
@@ -16,6 +17,7 @@ from laptime.errors import RefusedError, TrackingError
 from laptime.places import Places
 from laptime.tracking import Journal, reach
 from laptime.tracking.base import RunStart
+from laptime.tracking.journal import read_state
 from laptime.tracking.mlflow import MlflowTracker, log_pytorch_model
 from laptime.tracking.sync import sync, target_of, waiting
 
@@ -42,26 +44,75 @@ def held(line: Proxy) -> None:
     line.hold_down = 12_000
 
 
-def test_a_run_that_was_deleted_in_the_ui_stops_no_other(tmp_path: Path, sqlite_uri: str) -> None:
+def swallowing(line: Proxy) -> None:
+    """Files alone: each is answered with a page and 200, so that MLflow takes it for sent."""
+    line.swallowing = True
+
+
+def deleted(client: Any, run_id: str) -> None:
+    client.delete_run(run_id)
+
+
+def purged(client: Any, run_id: str) -> None:
+    """As mlflow gc does."""
+    client.delete_run(run_id)
+    client._tracking_client.store._hard_delete_run(run_id)
+
+
+def key_edited(client: Any, run_id: str) -> None:
+    client.set_tag(run_id, "laptime.key", "mine")
+
+
+def renamed(client: Any, run_id: str) -> None:
+    client.rename_experiment(client.get_run(run_id).info.experiment_id, f"once-{run_id}")
+
+
+@pytest.mark.parametrize("change", [deleted, purged, key_edited, renamed])
+def test_what_people_do_to_a_run_in_the_ui_makes_no_second_one_and_stops_no_other(
+    tmp_path: Path, sqlite_uri: str, change: Callable[[Any, str], None]
+) -> None:
     places, said = Places(tmp_path / "home"), list[str]()
-    ladder = write_ladder(places, "deleted-meanwhile", target_of(sqlite_uri, places), end=False)
+    ladder = write_ladder(places, f"changed-{change.__name__}", target_of(sqlite_uri, places), end=False)
     sync(places, sqlite_uri, said.append)
     client = client_of(sqlite_uri)
-    experiment = client.get_experiment_by_name("cifar").experiment_id
-    runs = {r.data.tags["laptime.key"]: r.info.run_id for r in client.search_runs([experiment], max_results=1000)}
-    key = f"{ladder.id}/cpu-a"
-    client.delete_run(runs[key])
-    with Journal(places.journal / f"{ladder.id}.jsonl", target_of(sqlite_uri, places)) as journal:
-        journal.set_tags(key, {"late": "yes"})
-        journal.set_tags(f"{ladder.id}/cpu-baseline", {"late": "yes"})
+    journal = places.journal / f"{ladder.id}.jsonl"
+    ids, key = read_state(journal).runs, f"{ladder.id}/cpu-a"
+    count = len(client.search_runs(_all(client), max_results=5000))
+    change(client, ids[key])
+    gone = change in (deleted, purged)
+    with Journal(journal, target_of(sqlite_uri, places)) as open_journal:
+        for late in (key, f"{ladder.id}/cpu-baseline"):
+            open_journal.set_tags(late, {"late": "yes"})
+            open_journal.start_run(RunStart(late, "again", "cifar", 1.0, ladder.id))
+        open_journal.start_run(RunStart(f"{ladder.id}/cpu-b", "another", "cifar", 1.0, ladder.id))
     sync(places, sqlite_uri, said.append)
-    assert [text for text in said if "deleted" in text] == [
-        f"the run {key} was deleted in the store, so what came of it later is left out."
-    ]
-    assert client.get_run(runs[f"{ladder.id}/cpu-baseline"]).data.tags["late"] == "yes"
+    left_out = f"the run {key} was deleted in the store, so what came of it later is left out."
+    assert [text for text in said if "deleted" in text] == [left_out] * gone
+    for name in ["cpu-baseline", *["cpu-a"] * (not gone)]:
+        assert client.get_run(ids[f"{ladder.id}/{name}"]).data.tags["late"] == "yes"
+    assert len(client.search_runs(_all(client), max_results=5000)) == count + 1 - gone
+    another = client.get_run(read_state(journal).runs[f"{ladder.id}/cpu-b"])
+    assert another.info.experiment_id == client.get_run(ids[ladder.id]).info.experiment_id
 
 
-@pytest.mark.parametrize("outage", [away, failing, cut, held])
+def test_a_deleted_experiment_holds_its_ladder_up_until_it_is_restored(tmp_path: Path, sqlite_uri: str) -> None:
+    tracker = MlflowTracker(sqlite_uri, tmp_path)
+    start = RunStart("kept/a", "kept", "kept", 1.0)
+    tracker.start_run(start)
+    client = client_of(sqlite_uri)
+    experiment = client.get_run(tracker.run_ids["kept/a"]).info.experiment_id
+    client.delete_experiment(experiment)
+    with pytest.raises(TrackingError, match=f"restore it with mlflow experiments restore --experiment-id {experiment}"):
+        tracker.start_run(start)
+    client.restore_experiment(experiment)
+    tracker.start_run(start)
+
+
+def _all(client: Any) -> list[str]:
+    return [e.experiment_id for e in client.search_experiments()]
+
+
+@pytest.mark.parametrize("outage", [away, failing, cut, held, swallowing])
 def test_what_an_outage_stops_arrives_later_and_once(
     tmp_path: Path,
     running_server: MlflowServer,
@@ -75,7 +126,8 @@ def test_what_an_outage_stops_arrives_later_and_once(
     with a_proxy(running_server.uri) as (line, uri):
         ladder = write_ladder(places, f"outage-{outage.__name__}", target_of(uri, places))
         outage(line)
-        with pytest.raises(TrackingError, match="laptime sync sends it when the store is back"):
+        said = "what stands before it answers PUT itself" if outage is swallowing else "when the store is back"
+        with pytest.raises(TrackingError, match=said):
             sync(places, uri, quiet)
         assert len(waiting(places)) == 1
         line.reset()
@@ -146,3 +198,19 @@ def test_only_our_own_patience_is_longer_for_files(
     with reach.waiting_for_files():
         assert os.environ.get(name) == inside
     assert os.environ.get(name) == before
+
+
+def test_a_folder_of_the_server_s_machine_is_made_on_no_other(tmp_path: Path, running_server: MlflowServer) -> None:
+    """As of `mlflow server --no-serve-artifacts`: MLflow's client would make it, where the server never looks."""
+    client = client_of(running_server.uri)
+    client.create_experiment("apart", artifact_location=str(tmp_path / "share" / "apart"))
+    tracker = MlflowTracker(running_server.uri, tmp_path)
+    tracker.start_run(RunStart("apart/a", "a", "apart", 1.0))
+    file = tmp_path / "table.txt"
+    file.write_text("rows")
+    with pytest.raises(TrackingError, match=f"keeps files in the folder {tmp_path}/share, which this machine"):
+        tracker.log_artifact("apart/a", file)
+    assert not (tmp_path / "share").exists()
+    (tmp_path / "share").mkdir()
+    tracker.log_artifact("apart/a", file)
+    assert list((tmp_path / "share").rglob("table.txt"))

@@ -13,6 +13,7 @@ from laptime.cli.advise import read_subject
 from laptime.compare.load import load
 from laptime.errors import DataError, TrackingError, UsageError
 from laptime.places import Places
+from laptime.processes import end_their_runs
 from laptime.tracking.base import MetricRow, RunStart
 from laptime.tracking.journal import is_settled, state_path
 from laptime.tracking.mlflow import MlflowTracker, fetch_runs, run_page
@@ -164,12 +165,16 @@ def test_a_journal_goes_to_its_own_store_unless_told_otherwise(
     assert waiting(places) == []
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "http://user:secret@127.0.0.1:9/x"])
+@pytest.mark.parametrize(
+    "uri",
+    # MLflow itself would ask a database for two minutes.
+    ["http://127.0.0.1:9", "http://user:secret@127.0.0.1:9/x", "postgresql+psycopg2://user:secret@127.0.0.1:9/x"],
+)
 def test_a_server_that_is_not_there_is_one_sentence(tmp_path: Path, uri: str) -> None:
     with pytest.raises(TrackingError) as caught:
         MlflowTracker(uri, tmp_path)
     assert "127.0.0.1:9" in str(caught.value)
-    assert "everything is kept in the journal" in str(caught.value)
+    assert "refuses ([Errno 111] Connection refused): everything" in str(caught.value)
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -213,3 +218,20 @@ def test_no_active_run_leaks_and_what_the_user_set_stays(
     assert client_of(sqlite_uri).get_run(tracker.run_ids["leak"]).data.metrics == {"epoch_s": 1.0}
     assert mlflow.active_run() is None
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
+
+
+def test_a_run_that_a_user_s_file_leaves_open_is_ended_with_its_process(
+    sqlite_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    for name in ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_TIMEOUT"):
+        monkeypatch.setenv(name, "1")  # so that it is taken back
+    mlflow.set_tracking_uri(sqlite_uri)
+    try:
+        begun = [mlflow.start_run(), mlflow.start_run(nested=True)]
+        end_their_runs()
+        assert mlflow.active_run() is None
+    finally:
+        mlflow.set_tracking_uri(None)
+    assert {client_of(sqlite_uri).get_run(run.info.run_id).info.status for run in begun} == {"FINISHED"}

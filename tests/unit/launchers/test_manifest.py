@@ -92,6 +92,8 @@ def test_settings_come_from_the_environment(environment):
         ("LAPTIME_RUN_STORE", "", "LAPTIME_RUN_STORE is not set"),
         ("LAPTIME_RUN_STORE", "/shared/runs", "LAPTIME_KUBERNETES_STORE_PVC"),
         ("LAPTIME_KUBERNETES_IMAGE", "", "LAPTIME_KUBERNETES_IMAGE is not set"),
+        ("LAPTIME_KUBERNETES_IMAGE", "registry.test/Laptime:1", "the path in small letters (given 'registry.test/Lap"),
+        ("LAPTIME_KUBERNETES_IMAGE", "trainer 1", "must be an image's name"),
         ("LAPTIME_KUBERNETES_NODES", "3:2", "nodes"),
         ("LAPTIME_KUBERNETES_NODES", "many", "many"),
         ("LAPTIME_KUBERNETES_GPUS", "-1", "gpus"),
@@ -113,6 +115,20 @@ def test_a_wrong_setting_is_one_sentence(environment, name, value, named):
         read_settings()
     assert named in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "trainer",
+        "team/trainer_x:Dev-1.2",
+        "Localhost:5000/a/b-c__d.e:latest",
+        "[::1]:5000/trainer:1",
+        "registry.test/trainer:1@sha256:" + "0a" * 32,
+    ],
+)
+def test_names_of_images(image):
+    assert settings(image=image).image == image
 
 
 def test_ranks_that_fill_no_pods_are_refused():

@@ -261,3 +261,14 @@ def test_files_are_sent_from_where_they_were_moved_to(tmp_path: Path) -> None:
         journal.log_artifact("L", tmp_path / "run-1" / "a.txt")
     paths = [e.path for e in read_journal(tmp_path / "j.jsonl")[1] if isinstance(e, Filed)]
     assert paths == [aside / "a.txt", run / "a.txt", tmp_path / "run-1" / "a.txt"]
+
+
+def test_a_store_that_was_made_anew_under_its_address_gets_all_of_it(path: Path) -> None:
+    store, said = MemoryStore(), list[str]()
+    replay(path, store, said.append)
+    whole = store.runs
+    state_path(path).write_text(read_state(path).model_copy(update={"size": 0}).model_dump_json(by_alias=True))
+    store = MemoryStore()
+    replay(path, store, said.append)
+    assert store.runs == whole
+    assert said == ["memory holds none of the runs of j any more, so all of it is sent there again."]

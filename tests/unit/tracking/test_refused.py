@@ -97,7 +97,8 @@ def test_a_run_that_was_deleted_is_left_out_and_the_others_go_on(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("status", "for_good"), [(400, True), (413, True), (401, False), (404, False), (429, False), (503, False)]
+    ("status", "for_good"),
+    [(400, True), (413, True), (401, False), (403, False), (404, False), (429, False), (503, False)],
 )
 def test_which_answers_are_for_good(status: int, for_good: bool) -> None:
     reply = requests.Response()
@@ -106,6 +107,7 @@ def test_which_answers_are_for_good(status: int, for_good: bool) -> None:
         raise requests.HTTPError(f"{status} for url http://name:word@there/x", response=reply)
     assert isinstance(caught.value, RefusedError) == for_good
     assert "word" not in str(caught.value)
+    assert ("MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD" in str(caught.value)) == (status in (401, 403))
     if isinstance(caught.value, RefusedError):
         assert "word" not in caught.value.reason
 
@@ -138,13 +140,15 @@ def test_sync_says_what_still_waits_and_ends_with_1(tmp_path: Path, monkeypatch:
     assert (nothing.exit_code, nothing.stdout) == (0, "Nothing was waiting.\n")
     with Journal(Places(home).journal / "away.jsonl", "http://127.0.0.1:9") as journal:
         ladder_started(journal, a_ladder())
+    with Journal(Places(home).journal / "folder.jsonl", "mlruns") as journal:  # an earlier version's, of a gate
+        ladder_started(journal, a_ladder())
     (Places(home).journal / "damaged.jsonl").write_text("{}\n{}\n")
     found = CliRunner().invoke(app, ["sync"])
     assert found.exit_code == 1
     assert "Nothing was waiting" not in found.stdout
-    assert "2 journals still wait." in found.stdout
+    assert "3 journals still wait." in found.stdout
     told = CliRunner().invoke(app, ["sync", "--json"])
     assert told.exit_code == 1
     fields = json.loads(told.stdout)
-    assert [Path(p).name for p in fields["unsent"]] == ["away.jsonl"]
+    assert [Path(p).name for p in fields["unsent"]] == ["away.jsonl", "folder.jsonl"]
     assert [Path(p).name for p in fields["damaged"]] == ["damaged.jsonl"]

@@ -72,6 +72,13 @@ def test_a_line_s_end_of_a_secret_s_file_is_no_part_of_an_address(monkeypatch: p
     assert Places(Path("/home")).mlflow_uri == "sqlite:////home/mlflow.db"
 
 
+def test_a_scheme_in_capitals_is_the_same_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_uri("HTTPS://User@Mlflow:5000/Runs") == "https://User@Mlflow:5000/Runs"
+    assert check_uri("SQLite:////srv/X.db") == "sqlite:////srv/X.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "HTTP://mlflow:5000")
+    assert Places(Path("/home")).mlflow_uri == "http://mlflow:5000"
+
+
 def test_a_relative_sqlite_path_becomes_absolute() -> None:
     assert check_uri("sqlite:///runs/mlflow.db") == f"sqlite:///{Path.cwd()}/runs/mlflow.db"
     assert check_uri("sqlite:////srv/mlflow.db") == "sqlite:////srv/mlflow.db"
@@ -151,6 +158,8 @@ def test_the_reason_is_what_the_last_try_met() -> None:
     flushed = "Error: (raised as a result of Query-invoked autoflush; consider this)\n(sqlite3) locked\n[SQL: x]"
     assert last_cause(flushed) == "Error: (sqlite3) locked"
     assert last_cause("ValueError: two\nlines") == "ValueError: two"
+    denied = "S3Error: Failed to upload /a/b.json to runs/1/c/b.json: An error occurred (AccessDenied) when calling"
+    assert last_cause(denied) == "S3Error: bucket runs: An error occurred (AccessDenied) when calling"
 
 
 def test_a_server_that_speaks_no_http_does_not_answer() -> None:

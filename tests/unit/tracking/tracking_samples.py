@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from laptime.records import EpochRecord, LadderRecord, Machine, Rung, RunRecord, write_json
@@ -108,6 +108,9 @@ class MemoryStore:
 
     def _run(self, key: str) -> dict[str, object]:
         return self.runs[self.run_ids[key]]
+
+    def knows(self, run_ids: Iterable[str]) -> bool:
+        return not self.runs.keys().isdisjoint(run_ids)
 
     def start_run(self, start: RunStart) -> None:
         self._event()

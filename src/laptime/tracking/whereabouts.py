@@ -1,0 +1,111 @@
+"""Which experiment and which run an event is about, whatever people did to them meanwhile; the client is passed in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laptime.errors import RefusedError, TrackingError, shorten
+from laptime.tracking.base import RunStart
+from laptime.tracking.uri import is_sqlite, masked
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+
+class Whereabouts:
+    """Experiments and runs of a store.
+
+    Args:
+        client: an MlflowClient.
+        uri: the store.
+        artifact_root: where the artifacts of an embedded (SQLite) store go; a server decides for itself.
+    """
+
+    def __init__(self, client: Any, uri: str, artifact_root: Path) -> None:
+        self._client, self._uri, self._artifact_root = client, uri, artifact_root
+        self._experiments: dict[str, str] = {}
+
+    def known(self, start: RunStart, run_id: str | None) -> Run | None:
+        """The run that an earlier start of it has made, by the store's id: people rename experiments and edit tags.
+
+        Raises:
+            RefusedError: somebody has deleted it.
+            TrackingError: somebody has deleted its experiment, which can be restored.
+        """
+        if run_id is None:
+            return None
+        run = run_or_none(self._client, run_id)
+        if run is not None:
+            self._experiments[start.experiment] = self._active(self._client.get_experiment(run.info.experiment_id))
+            if run.info.lifecycle_stage == "active":
+                return run
+        raise RefusedError(f"the run {shorten(start.key)!r} was deleted in {masked(self._uri)}.", "deleted", True)
+
+    def found(self, start: RunStart, parent: str | None) -> tuple[str, Run | None]:
+        """The experiment for a run, that of its parent where it has one, and the run there that carries its key."""
+        experiment = self._beside(start, parent) or self._named(start.experiment)
+        found = self._client.search_runs([experiment], f"tags.`laptime.key` = '{quoted(start.key)}'", max_results=1)
+        return experiment, found[0] if found else None
+
+    def knows(self, run_ids: Iterable[str]) -> bool:
+        """Whether one of these runs is there, a deleted one too."""
+        return any(run_or_none(self._client, run_id) is not None for run_id in run_ids)
+
+    def _beside(self, start: RunStart, parent: str | None) -> str | None:
+        if start.experiment not in self._experiments and parent is not None:
+            run = run_or_none(self._client, parent)
+            if run is not None:
+                found = self._client.get_experiment(run.info.experiment_id)
+                self._experiments[start.experiment] = self._active(found)
+        return self._experiments.get(start.experiment)
+
+    def _named(self, name: str) -> str:
+        if name not in self._experiments:
+            self._experiments[name] = self._by_name(name) or self._create(name)
+        return self._experiments[name]
+
+    def _by_name(self, name: str) -> str | None:
+        found = self._client.get_experiment_by_name(name)
+        return None if found is None else self._active(found)
+
+    def _active(self, found: Any) -> str:
+        if found.lifecycle_stage != "active":
+            raise TrackingError(
+                f"the experiment {shorten(found.name)!r} in {masked(self._uri)} is deleted: restore it with "
+                f"mlflow experiments restore --experiment-id {found.experiment_id}."
+            )
+        return str(found.experiment_id)
+
+    def _create(self, name: str) -> str:
+        from mlflow.exceptions import MlflowException
+
+        place = (self._artifact_root / re.sub(r"[^\w.-]", "_", name)).as_uri() if is_sqlite(self._uri) else None
+        try:
+            return str(self._client.create_experiment(name, artifact_location=place))
+        except MlflowException:
+            # Another process may have been faster.
+            found = self._by_name(name)
+            if found is None:
+                raise
+            return found
+
+
+def run_or_none(client: Any, run_id: str) -> Run | None:
+    """A run by the store's id, a deleted one too; None where there is none of this id."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found: Run = client.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            raise
+        return None
+    return found
+
+
+def quoted(text: str) -> str:
+    """A text as it may stand in a query of MLflow's."""
+    return re.sub(r"[^\w.:/+=-]", "_", text)
