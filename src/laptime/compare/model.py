@@ -221,6 +221,11 @@ class Comparison(Readable):
         return next((r for r in self.rows if r.variant == variant), None)
 
     @property
+    def tried(self) -> tuple[VariantRow, ...]:
+        """The rows that tables show one by one; of what was left out there is only a reason to tell."""
+        return tuple(r for r in self.rows if r.status != "left_out")
+
+    @property
     def drawn(self) -> tuple[VariantRow, ...]:
         """The rows that plots show: what only leaves a part out has a table of its own, unless it is a headline."""
         hidden = {p.variant for p in self.parts} - {h.variant for h in self.headlines}
