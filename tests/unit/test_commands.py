@@ -43,6 +43,16 @@ def test_the_version_is_told():
     assert typed("--version").startswith("laptime 0.")
 
 
+def test_a_plan_has_its_figures_below_each_other_however_long_a_name():
+    rows = [
+        row
+        for row in typed("optimize", "cifar", "--device", "cpu", "--preset", "full", "--dry-run").splitlines()
+        if " epochs " in row
+    ]
+    assert len({row.index(" epochs ") for row in rows}) == 1
+    assert any(len(row.split()[0]) > 36 for row in rows)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
