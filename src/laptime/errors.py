@@ -63,7 +63,8 @@ class RunError(LaptimeError):
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     """Builds the error for a name that does not exist, with the nearest that do."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = [other for other in names if other.lower() == name.lower()]
+    near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}."
     return UsageError(f"unknown {what} {shorten(name)!r}: {hint}")
 

@@ -126,7 +126,7 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows, none, variants = done.stdout.splitlines()
     said = [(row["status"], row["test accuracy"]) for row in json.loads(variants)]
-    assert said == [("baseline", "75.0 % (baseline)"), ("done", "75.0 % (+0.0 pp unclear)")]
+    assert said == [("baseline", "75.0 % (baseline)"), ("done", "75.0 % (0.0 pp unclear)")]
     assert none == "[]"
     assert len(json.loads(rows)) == 10
     assert json.loads(rows)[0] == {

@@ -43,6 +43,16 @@ def test_the_version_is_told():
     assert typed("--version").startswith("laptime 0.")
 
 
+def test_a_plan_has_its_figures_below_each_other_however_long_a_name():
+    rows = [
+        row
+        for row in typed("optimize", "cifar", "--device", "cpu", "--preset", "full", "--dry-run").splitlines()
+        if " epochs " in row
+    ]
+    assert len({row.index(" epochs ") for row in rows}) == 1
+    assert any(len(row.split()[0]) > 36 for row in rows)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -56,6 +66,8 @@ def test_the_version_is_told():
         (("optimize", "cifar", "--profile-schedule", "1,2"), r"^--profile-schedule: give wait,.* \(given '1,2'\)"),
         (("optimize", "cifar", "--launcher", "slurm"), r"^--launcher: must be one of auto, "),
         (("explain", "cpu-optimized", "--workload", "cifer"), "did you mean cifar"),
+        (("optimize", "CIFAR", "--dry-run"), r"'CIFAR': did you mean cifar\?"),
+        (("gate", "cifar", "--max-slowdown", "10"), "write 10% or 0.1"),
         (("run", "cifar", "--variant", "cpu-baseline", "--checkpoints", __file__), "is a file: give a folder or s3://"),
         (("gate", "cifar", "--replay", "nothing.json"), "--replay 'nothing.json' is no file: give one"),
         (("gate", "cifar", "--aa", "-3"), r"^--aa: .* \(given '-3'\)"),

@@ -187,9 +187,10 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
         return
     preset = settled_preset(request)
     typer.echo(f"{find_workload(request.workload).title}, preset {preset.name}, data {request.data}")
+    width = max((len(row.variant) for row in found.rows), default=0)
     for row in found.rows:
         seconds = f"{row.seconds:6.0f} s" if row.seconds is not None else "unknown"
-        typer.echo(f"  {row.variant:<36} {preset.repeats} x {preset.epochs} epochs   {seconds}")
+        typer.echo(f"  {row.variant:<{width}}  {preset.repeats} x {preset.epochs} epochs   {seconds}")
     typer.echo(_expectation(found))
     if request.verifies:
         typer.echo(_uncounted(request))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from laptime.compare import words
 from laptime.compare.model import Conditions, Headline, HeadlineKind, VariantRow
 from laptime.compare.quality import LOWER_IS_BETTER, name_of, shown
+from laptime.compare.rows import OTHER
 
 Filter = Callable[[VariantRow], bool]
 
@@ -29,9 +30,13 @@ def headlines(rows: Sequence[VariantRow], baseline: str, conditions: Conditions)
     base = next(r for r in rows if r.variant == baseline)
     ours = [r for r in rows if r.variant != baseline and not r.variant.startswith("peer-")]
     able = [r for r in ours if (r.speedup or 0.0) > 1 and r.verdict != "worse"]
+    nothing = ""
     if not ours:
-        title, sentence = KINDS[0][1], f"Only {baseline} was trained, so there is nothing to compare it with."
-        return (Headline(kind="fastest", title=title, sentence=sentence, real_data=conditions.real_data),)
+        nothing = f"Only {baseline} was trained, so there is nothing to compare it with."
+    elif base.epoch_s is not None and {r.verdict_reason for r in ours if r.epoch_s is not None} == {OTHER}:
+        nothing = f"No speed-up over {baseline} is given: each of the others trains another workload or amount of data."
+    if nothing:
+        return (Headline(kind="fastest", title=KINDS[0][1], sentence=nothing, real_data=conditions.real_data),)
     first, *more = (_headline(kind, title, (base, list(filter(fits, able))), conditions) for kind, title, fits in KINDS)
     if first.variant is None:
         return (first,)

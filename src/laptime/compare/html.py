@@ -93,7 +93,7 @@ def inline(svg: str, comparison: Comparison, name: str) -> Markup:
     body = re.sub(r'\bid="([^"]+)"', rf'id="{mark}-\1"', body)
     body = re.sub(r'(url\(#|xlink:href="#)', rf"\g<1>{mark}-", body)
     # Sizes come from the viewBox, so that the plot is as wide as its place.
-    body = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"', r'<svg \1role="img"', body, count=1)
+    body = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"', r'<svg \1aria-hidden="true"', body, count=1)
     body = body.replace("font-family: system-ui, sans-serif", "font-family: inherit")
     colours = {value: f"var(--{key})" for key, value in variables(comparison, dark=False).items()}
     known = re.compile("|".join(map(re.escape, colours)))

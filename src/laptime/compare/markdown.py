@@ -6,7 +6,7 @@ import re
 
 from laptime.compare import ablation, advising, payback, steps, words
 from laptime.compare.model import Comparison, VariantRow
-from laptime.compare.quality import name_of
+from laptime.compare.quality import LOWER_IS_BETTER, name_of
 
 HEADER = (
     "variant",
@@ -33,10 +33,12 @@ def to_markdown(comparison: Comparison) -> str:
     lines += ["", escape(words.conditions(given, best.n if best else 0)), ""]
     header = [h.format(quality=f"test {escape(name_of(given.quality))}") for h in HEADER]
     lines += [_line(header), _line(["---", *["---:"] * 7, "---"])]
-    lines += [_line(_cells(row, comparison)) for row in comparison.rows]
+    lines += [_line(_cells(row, comparison)) for row in comparison.tried]
+    less = given.quality in LOWER_IS_BETTER
+    unit = f"{escape(name_of(given.quality))} in percent of the baseline's" if less else "pp are percentage points"
     lines += [
         "",
-        "Times: median over processes of the median epoch; intervals of 95 %; pp are percentage points.",
+        f"Times: median over processes of the median epoch; intervals of 95 %; {unit}.",
     ]
     if comparison.scaling:
         lines += ["", "**Scaling**", "", _line(list(words.SCALING)), _line(["---"] * len(words.SCALING))]
@@ -45,7 +47,10 @@ def to_markdown(comparison: Comparison) -> str:
     troubles = words.troubles(comparison)
     if troubles:
         lines += ["", "**Without a time, or with a failure**", ""]
-        lines += [f"- `{_code(v)}` ({standing}): {escape(why)}" for v, standing, why in troubles]
+        lines += [
+            f"- {', '.join(f'`{_code(name)}`' for name in names)} ({standing}): {escape(why)}"
+            for names, standing, why in troubles
+        ]
     if comparison.cautions:
         lines += ["", "**Mind**", "", *(f"- {escape(text)}" for text in comparison.cautions)]
     return "\n".join(lines) + "\n"

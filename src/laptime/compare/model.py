@@ -221,24 +221,15 @@ class Comparison(Readable):
         return next((r for r in self.rows if r.variant == variant), None)
 
     @property
+    def tried(self) -> tuple[VariantRow, ...]:
+        """The rows that tables show one by one; of what was left out there is only a reason to tell."""
+        return tuple(r for r in self.rows if r.status != "left_out")
+
+    @property
     def drawn(self) -> tuple[VariantRow, ...]:
         """The rows that plots show: what only leaves a part out has a table of its own, unless it is a headline."""
         hidden = {p.variant for p in self.parts} - {h.variant for h in self.headlines}
         return tuple(r for r in self.rows if r.variant not in hidden)
-
-    def figures(self) -> dict[str, float]:
-        """The figures of the ladder as a whole, under the names that they have in MLflow."""
-        base, best = self.row(self.baseline), self.headline("fastest")
-        fastest = self.row(best.variant) if best and best.variant else None
-        found = {
-            "epoch_s_baseline": base.epoch_s if base else None,
-            "epoch_s_fastest": fastest.epoch_s if fastest else None,
-            "speedup": best.speedup if best else None,
-            "speedup_ci_low": best.low if best else None,
-            "speedup_ci_high": best.high if best else None,
-            **{f"speedup_{h.kind}": h.speedup for h in self.headlines if h.kind != "fastest"},
-        }
-        return {name: value for name, value in found.items() if value is not None}
 
     def headline(self, kind: HeadlineKind) -> Headline | None:
         return next((h for h in self.headlines if h.kind == kind), None)

@@ -32,6 +32,9 @@ PHONE_IN = 4.0
 # disagree would otherwise squeeze all bars into nothing.
 BEYOND = 1.5
 
+# Where there is one to see: on a phone, and beside the baseline's name.
+_INTERVAL = (" with 95 % interval", ", bars with 95 % interval")
+
 Measure = Literal["quality", "loss"]
 Over = Literal["seconds", "epochs"]
 
@@ -74,10 +77,13 @@ def speedup_svg(comparison: Comparison, width_in: float = WIDE_IN) -> str:
         axes.set_xlim(0, longest * 1.38)
         ticks = MaxNLocator(5, integer=longest >= 3).tick_values(0, longest)
         axes.set_xticks([t for t in ticks if t <= longest])
-        over = f" over {words.clean(comparison.baseline)}, bars" if width_in >= WIDE_IN else ""
+        over = f" over {words.clean(comparison.baseline)}" if width_in >= WIDE_IN else ""
+        known = any(r.speedup_low is not None for r in rows if r.variant != comparison.baseline)
         # Long names leave the axes narrower than these words, which may reach below the names but not out of the plot.
         wide = max((len(r.variant) for r in rows), default=0) > _WIDE_NAME
-        axes.set_xlabel(f"speed-up{over} with 95 % interval", loc="right" if wide else "center")
+        axes.set_xlabel(
+            f"speed-up{over}{_INTERVAL[width_in >= WIDE_IN] if known else ''}", loc="right" if wide else "center"
+        )
         _names(axes, [r.variant for r in rows], width_in)
 
     return _svg(draw, width_in, LINE_IN * len(rows) + 0.75)

@@ -71,6 +71,9 @@ class Context:
         return scores_of(self.baseline.done, self.quality)
 
 
+OTHER = "it trains another workload or amount of data than the baseline"
+
+
 def row_of(runs: Runs, context: Context) -> VariantRow:
     """Builds a variant's row."""
     rung = runs.rung
@@ -105,7 +108,7 @@ def _times(runs: Runs, context: Context) -> dict[str, Any]:
     base = context.baseline.laps
     if base is not None and runs is context.baseline:
         fields |= {"speedup": 1.0, "speedup_n": laps.n}
-    elif base is not None:
+    elif base is not None and of_one_training(runs, context.baseline):
         ratio = context.bootstrap.ratio(base, laps)
         fields |= {"speedup": ratio.point, "speedup_low": ratio.low, "speedup_high": ratio.high}
         fields["speedup_n"] = ratio.n
@@ -117,6 +120,12 @@ def _times(runs: Runs, context: Context) -> dict[str, Any]:
     return fields
 
 
+def of_one_training(runs: Runs, baseline: Runs) -> bool:
+    """Whether a variant's epochs are of the baseline's workload and as many samples; else no ratio means anything."""
+    specs = [r.spec for r in (*runs.done, *baseline.done) if r.spec is not None]
+    return len({(spec.workload, spec.limit_train) for spec in specs}) <= 1
+
+
 def _quality(runs: Runs, context: Context) -> dict[str, Any]:
     base, own = context.baseline_scores, scores_of(runs.done, context.quality)
     beside = {"quality_strict": strict_mean(runs.done, context.quality)}
@@ -125,6 +134,8 @@ def _quality(runs: Runs, context: Context) -> dict[str, Any]:
         return {**beside, "quality": value, "verdict_reason": "the baseline", "time_to_accuracy_s": reached}
     if not runs.done:
         return {"verdict_reason": "it did not finish"}
+    if not of_one_training(runs, context.baseline):
+        return {**beside, "quality": own.mean if own else None, "verdict_reason": OTHER}
     found = judge(base, own, context.rules)
     trained, compared = _trained(runs.done), _trained(context.baseline.done)
     if (

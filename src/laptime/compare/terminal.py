@@ -66,9 +66,12 @@ def to_terminal(comparison: Comparison, width: int) -> RenderableType:
         parts += [_text(ablation.TITLE, "bold"), _worths(comparison), Text()]
     told = [
         Text.assemble(
-            (words.clean(variant), "bold"), " ", (standing, STYLES.get(standing, "")), f": {words.clean(why)}"
+            (words.clean(", ".join(variants)), "bold"),
+            " ",
+            (standing, STYLES.get(standing, "")),
+            f": {words.clean(why)}",
         )
-        for variant, standing, why in words.troubles(comparison)
+        for variants, standing, why in words.troubles(comparison)
     ]
     told += [_text(f"{variant} {text}", "") for variant, text in payback.sentences(comparison)]
     told += [_text(text, "yellow") for text in comparison.cautions]
@@ -107,7 +110,7 @@ def _table(comparison: Comparison, layout: Layout) -> Table:
     for name in ("s/epoch", "speed-up", quality, *costs, "brought"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
-    for row in comparison.rows:
+    for row in comparison.tried:
         table.add_row(*_cells(row, comparison, layout))
     return table
 

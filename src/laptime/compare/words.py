@@ -21,12 +21,12 @@ def clean(text: str) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Three digits that mean something: 85.2, 0.0453, 1,234."""
+    """Three digits that mean something: 85.2, 0.0450, 1,234."""
     if value is None:
         return NONE
     if value >= 100:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:#.3g}" if value else "0"
 
 
 def milliseconds(value: float | None) -> str:
@@ -69,7 +69,10 @@ def percent(value: float | None) -> str:
 
 def points(value: float | None) -> str:
     """Percentage points with their sign; the true minus sign is as wide as the plus."""
-    return NONE if value is None else f"{value:+.1f}".replace("-", "−")
+    if value is None:
+        return NONE
+    text = f"{value:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "−")
 
 
 def span(low: float | None, high: float | None, write: Callable[[float | None], str]) -> str:
@@ -136,15 +139,26 @@ def strict_cell(row: VariantRow) -> str:
     return "" if row.quality_strict is None else f"0.5:0.95: {percent(row.quality_strict)}"
 
 
-def troubles(comparison: Comparison) -> list[tuple[str, str, str]]:
-    """Variants without a time, or with a failed process: (variant, standing, why)."""
+def troubles(comparison: Comparison) -> list[tuple[tuple[str, ...], str, str]]:
+    """Variants without a time, or with a failed process: (variants, standing, why).
+
+    Those that were left out for one reason stand together: a short ladder leaves a dozen out for the same.
+    """
     found = []
     for row in comparison.rows:
-        why = row.reason if row.status == "left_out" else row.error
-        if why:
+        if row.status != "left_out" and row.error:
             partly = row.status == "done" and row.epoch_s is not None
-            found.append((row.variant, "partly failed" if partly else standing(row, comparison), why))
-    return found
+            found.append(((row.variant,), "partly failed" if partly else standing(row, comparison), row.error))
+    return [*found, *((names, "left out", why) for names, why in left_out(comparison) if why)]
+
+
+def left_out(comparison: Comparison) -> list[tuple[tuple[str, ...], str]]:
+    """The variants that were left out, by reason: (variants, why); in the order of the first of each."""
+    by_reason: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        if row.status == "left_out":
+            by_reason.setdefault(row.reason, []).append(row.variant)
+    return [(tuple(names), why) for why, names in by_reason.items()]
 
 
 SCALING = ("variant", "ranks", "scaling", "samples/s", "gain", "efficiency", "against")

@@ -31,7 +31,10 @@ class Policy:
     def __post_init__(self) -> None:
         """Refuses what promises nothing; raises UsageError."""
         if not 0 < self.max_slowdown <= 1:
-            raise UsageError(f"--max-slowdown {self.max_slowdown:.1%} must lie between 0 and 100 %: give 10%, say.")
+            raise UsageError(
+                f"--max-slowdown of {self.max_slowdown:.1%} must lie between 0 and 100 %: write 10% or 0.1, say, "
+                "since a number without a percent sign is a share."
+            )
         if not (0 < self.alpha < 0.5 and 0 < self.beta < 0.5):
             raise UsageError(f"alpha {self.alpha:g} and beta {self.beta:g} must lie between 0 and 0.5.")
         rising = all(a < b for a, b in zip(self.looks, self.looks[1:], strict=False))

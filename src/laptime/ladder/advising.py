@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from laptime.compare import compare
 from laptime.compare.advising import worth
 from laptime.errors import DataError, shorten
-from laptime.ladder.climb import standing_of
 from laptime.ladder.request import tracking_uri
 from laptime.ladder.verify import MOST, Verification
 from laptime.records import Advice, Finding, Measured, RunRecord, TraceSummary, write_json
@@ -53,7 +53,7 @@ class Counsel:
         rules: what gives advice; None for `laptime.advice`.
         traces: profiled segments of the variants that have one.
         advice: by variant.
-        best: the variant to go on from: the fastest that was advised on; None before.
+        best: the variant to go on from: the fastest that is not worse, if it was advised on; None before.
         files: the ladder's own advice, by its place in the parent run's artifacts.
     """
 
@@ -136,9 +136,13 @@ class Counsel:
                 whole = over_rounds(record, mine_of(ladder.runs, name))
                 advice = self.rules.advise(whole, trace, history, ladder.record.probe)
                 self.advice[name] = advice.model_copy(update={"subject": name})
-        times = {n: standing_of(ladder.variants[n], mine_of(ladder.runs, n), "").seconds for n in self.advice}
-        known = {name: seconds for name, seconds in times.items() if seconds is not None}
-        self.best = min(known, key=known.__getitem__, default=None)
+        self.best = self._to_go_on_from()
+
+    def _to_go_on_from(self) -> str | None:
+        """The variant that the report calls the fastest, so that both say the same; else the baseline, else any."""
+        best = compare(self.ladder.record, self.ladder.runs).headline("fastest")
+        known = (best.variant if best else None, self.ladder.plan.fixed[0].name, *self.advice)
+        return next((name for name in known if name in self.advice), None)
 
     def _trace(self, name: str) -> TraceSummary | None:
         path = run_folder(self.ladder.folder, name, 0) / TRACE

@@ -1,4 +1,4 @@
-"""A ladder told as events: one parent run, a child run for each variant, named as the design's contract says."""
+"""A ladder told as events: one parent run, a child run for each variant, with the names of docs/tracking.md."""
 
 from __future__ import annotations
 

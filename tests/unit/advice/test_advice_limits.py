@@ -32,6 +32,17 @@ def test_the_reason_is_said_once(write):
     assert "reads" in lines[0]
 
 
+@pytest.mark.parametrize(("noise", "told"), [(0.17, "17 %"), (0.1004, "10.1 % (at most 10 %)"), (0.104, "10.4 % (at")])
+def test_a_noise_above_the_limit_is_told_as_that(noise, told):
+    assert f"known to within {told}" in of(cpu(noise=noise)).verdict
+
+
+def test_a_load_is_not_helped_by_more_epochs():
+    advice = of(cpu(noise=0.02, load=9.0))
+    assert "when nothing else runs here" in advice.verdict
+    assert "--epochs" not in advice.verdict
+
+
 @pytest.mark.parametrize("advice", [NOISY, of(cpu(noise=0.17, load=9.0))])
 def test_the_headline_says_how_noisy_and_what_would_help(advice):
     assert "17 %" in advice.verdict

@@ -14,6 +14,7 @@ from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.statistics import Bootstrap
 from laptime.compare.terminal import to_terminal
+from laptime.ladder.figures import headline_figures
 from laptime.records import CompileRecord, Dropped, EpochRecord, LadderRecord, LeftOut, Rung, RunRecord
 
 
@@ -51,7 +52,7 @@ def test_headlines(example: Comparison) -> None:
         "without_dead_taps": "cpu-optimized-without-dead-taps",
         "exact_and_numeric": "cpu-products",
     }
-    figures = example.figures()
+    figures = headline_figures(example)
     assert figures["speedup_ci_low"] < figures["speedup"] < figures["speedup_ci_high"]
     assert "interval" in example.headlines[0].sentence
     assert "n = 3" in example.headlines[0].sentence

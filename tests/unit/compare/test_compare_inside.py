@@ -65,7 +65,7 @@ def test_what_no_record_holds_is_neither_shown_nor_zero() -> None:
     assert steps.beside([row, one]) == [
         ["variant", "last wait for the GPU"],
         ["cpu-baseline", words.NONE],
-        ["cpu-baseline", "0.25"],
+        ["cpu-baseline", "0.250"],
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 from compare_examples import MACHINE, ladder, record, records, spec
 
 from laptime.compare import compare, compare_records
-from laptime.records import EpochRecord
+from laptime.records import EpochRecord, RunRecord
 
 
 def test_records_of_several_machines_are_cautioned() -> None:
@@ -39,3 +39,22 @@ def test_a_rung_that_joined_and_has_no_record_is_not_left_out_for_being_faster()
     found = compare(ladder(), some)
     assert found.row("cpu-bf16").reason == "no record of it was found"
     assert found.row("cpu-threads").reason == "not faster"
+
+
+@pytest.mark.parametrize("other", [{"workload": "eurosat"}, {"limit_train": 100}])
+def test_what_trains_something_else_has_no_speed_up(other: dict[str, object]) -> None:
+    def elsewhere(run: RunRecord) -> RunRecord:
+        assert run.spec is not None
+        return run.model_copy(update={"spec": run.spec.model_copy(update=other)})
+
+    own = [record("cpu-baseline", 85, 0.66), record("cpu-x", 40, 0.66)]
+    strange = elsewhere(record("cpu-y", 1, 0.9))
+    found = compare_records([*own, strange])
+    row = found.row("cpu-y")
+    assert row is not None
+    assert (row.speedup, row.quality_diff_points, row.verdict) == (None, None, "not judged")
+    assert row.epoch_s == pytest.approx(1, rel=0.1)
+    assert found.headlines[0].variant == "cpu-x"
+    (alone,) = compare_records([own[0], strange]).headlines
+    assert alone.variant is None
+    assert "trains another workload or amount of data" in alone.sentence

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 from html.parser import HTMLParser
@@ -20,7 +21,7 @@ from laptime.compare.markdown import escape, to_markdown
 from laptime.compare.plots import curves_svg, parts_svg, speedup_svg
 from laptime.compare.terminal import to_terminal
 from laptime.errors import RunError
-from laptime.records import RunRecord
+from laptime.records import LeftOut, RunRecord
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 HOSTILE = "<script>alert(1)</script>|[x](javascript:1)![](//e.x/p)`$a$\x1b[31m@team"
@@ -209,7 +210,7 @@ def test_a_detectors_stricter_figure_stands_beside_the_judged_one() -> None:
     assert f"(0.5:0.95: {row.quality_strict * 100:.1f} %)" in narrow
     page = to_html(comparison, None, runs)
     assert f"<span>0.5:0.95: {row.quality_strict * 100:.1f} %</span>" in page
-    assert "<th>test<br>mAP@0.5</th>" in page
+    assert ">test<br>mAP@0.5</th>" in page
 
 
 @pytest.mark.parametrize("width", [80, 110, 160])
@@ -219,6 +220,34 @@ def test_table_fits_the_terminal(example: Comparison, width: int) -> None:
     for expected in ("6.80x", "kept", "fastest", "left out", "out of memory", "brought"):
         assert expected in text
     assert ("samples/s" in text) is (width >= 110)
+
+
+def test_variants_that_were_left_out_for_one_reason_stand_together() -> None:
+    given = ladder()
+    left = tuple(LeftOut(variant=f"cpu-{name}", reason="too short") for name in ("flip", "crop"))
+    found = compare(given.model_copy(update={"left_out": (*left, *given.left_out)}), records())
+    assert "- `cpu-flip`, `cpu-crop` (left out): too short\n" in to_markdown(found)
+    text = " ".join(printed(found, 120).split())
+    assert "cpu-flip, cpu-crop left out: too short" in text
+    assert text.count("cpu-flip") == text.count("cpu-compile") == 1  # no rows without a figure
+    assert re.search(r">cpu-flip, cpu-crop</td><td [^>]*>too short</td><td>left out</td>", to_html(found, given, []))
+
+
+def test_a_loss_is_explained_in_percent_and_no_interval_is_named_where_there_is_none() -> None:
+    single = [run for run in records() if run.spec and run.spec.repeat == 0]
+    found = compare(ladder().model_copy(update={"quality": "loss", "repeats": 1}), single)
+    page, text = to_html(found, None, single), to_markdown(found)
+    assert "more than 1 % higher" in page
+    assert "percentage point" not in page + text
+    assert "95 % interval" not in speedup_svg(found)
+    assert "95 % interval" in speedup_svg(compare(ladder(), records()))
+
+
+def test_each_plot_has_words_and_each_table_its_heads(page: str) -> None:
+    headings = [int(level) for level in re.findall(r"<h([1-6])", page)]
+    assert all(after <= before + 1 for before, after in itertools.pairwise(headings))
+    assert "<th>" not in page
+    assert len(re.findall(r'role="img" aria-label="[^"]+"><svg [^>]*aria-hidden="true"', page)) == page.count("<svg")
 
 
 def test_all_files_are_written_whole(example: Comparison, tmp_path: Path) -> None:

@@ -146,7 +146,8 @@ def test_a_mean_ratio_has_student_s_interval() -> None:
 
 def test_an_interval_without_meaning_is_not_written_out() -> None:
     assert words.span(0.001, 500.0, words.seconds) == "unknown"
-    assert words.span(0.5, 50.0, words.seconds) == "0.5–50.0"
+    assert words.span(0.5, 50.0, words.seconds) == "0.500–50.0"
+    assert [words.points(value) for value in (-0.04, 0.04, -0.05001, 1.2)] == ["0.0", "0.0", "−0.1", "+1.2"]
 
 
 def test_nothing_to_compare() -> None:

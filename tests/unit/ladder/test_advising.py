@@ -52,6 +52,18 @@ def test_each_variant_s_advice_stands_in_its_run_folder_and_the_ladder_s_on_the_
     assert f"{ladder.folder}/{BASELINE}-0/advice.json" in journal
 
 
+def test_the_ladder_s_advice_goes_on_from_no_variant_that_is_worse(tmp_path, monkeypatch):
+    def forgetful(spec):
+        run = a_run(spec)
+        epochs = tuple(epoch.model_copy(update={"test_accuracy": 0.5}) for epoch in run.epochs)
+        return run if spec.variant == BASELINE else run.model_copy(update={"epochs": epochs})
+
+    ladder = make_ladder(tmp_path, monkeypatch, the_advice({}), run=forgetful, verify_advice=False)
+    through(ladder)
+    assert ladder.counsel.best == BASELINE
+    assert json.loads((ladder.folder / "advice.json").read_text())["verdict"] == f"Look at {BASELINE}."
+
+
 def test_the_rules_get_record_profile_history_and_probe(tmp_path, monkeypatch):
     given = {}
 

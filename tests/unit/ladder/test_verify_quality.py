@@ -46,7 +46,7 @@ def test_what_learns_alike_is_judged_by_its_short_turns(tmp_path, monkeypatch, k
         (0.83, True, "quality better: accuracy 83.0 % (+3.0 pp, "),
         (0.75, False, "quality lost: accuracy 75.0 % (−5.0 pp, "),
         # One training each on 10,000 images tells no less than about a point.
-        (0.80, None, "quality unclear: accuracy 80.0 % (+0.0 pp, −1.1 to +1.1)"),
+        (0.80, None, "quality unclear: accuracy 80.0 % (0.0 pp, −1.1 to +1.1)"),
     ],
 )
 def test_what_learns_otherwise_has_one_whole_training(tmp_path, monkeypatch, klass, reached, kept, said):
@@ -92,7 +92,7 @@ def test_what_the_ladder_has_trained_itself_is_not_trained_again(tmp_path, monke
     ladder = make_ladder(tmp_path, monkeypatch, the_advice({BASELINE: (known,)}))
     assert not [t for t in through(ladder) if TRAINING in t]
     measured = ladder.counsel.advice[BASELINE].findings[0].measured
-    assert measured.quality == "quality unclear: accuracy 80.0 % (+0.0 pp, −1.1 to +1.1)"
+    assert measured.quality == "quality unclear: accuracy 80.0 % (0.0 pp, −1.1 to +1.1)"
 
 
 def test_a_remedy_that_two_variants_share_is_trained_once(tmp_path, monkeypatch):

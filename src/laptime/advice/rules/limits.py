@@ -11,6 +11,7 @@ MOST_NOISE = 0.10
 # A run on all cores that has just ended leaves their number as load; anything above it is somebody else's.
 MOST_LOAD = 1.25
 _HELP = "What helps is a quieter machine, more epochs (--epochs) or, in a ladder, more rounds (--repeats)."
+_HELP_BUSY = "What helps is to run it again when nothing else runs here."
 _HELP_TRACE = "What helps is a quieter machine or more recorded steps (active=20 in the profiler's schedule)."
 _NEAR = 0.70
 _NO_WAIT = 0.02
@@ -22,20 +23,27 @@ def too_noisy(s: Signals) -> Outcome:
     Steps that wait for data scatter by the loader's doing, so their wait is no part of it where it was told apart.
     """
     if s.noise is not None and s.noise > MOST_NOISE:
+        within = f"{_above(s.noise, MOST_NOISE)} (at most {percent(MOST_NOISE)})"
         return Limit(
             f"The machine was too noisy to judge: steps scatter so that the middle one is known to within "
-            f"{percent(s.noise)} (at most {percent(MOST_NOISE)}){_waits_too(s)}. {_HELP_TRACE if s.foreign else _HELP}",
+            f"{within}{_waits_too(s)}. {_HELP_TRACE if s.foreign else _HELP}",
             0.0,
         )
     if _busy(s.load, s.cores):
         return Limit(
             f"The machine was too busy to judge: its load was {s.load:.1f} on {s.cores} cores before the run"
-            f"{'' if s.noise is None else f' (the middle step is known to within {percent(s.noise)})'}. {_HELP}",
+            f"{'' if s.noise is None else f' (the middle step is known to within {percent(s.noise)})'}. {_HELP_BUSY}",
             0.0,
         )
     if s.noise is None and (s.load is None or not s.cores):
         raise MissingSignalError("how much steps scatter")
     return None
+
+
+def _above(share: float, limit: float) -> str:
+    """A share above a limit in percent, with a digit more where a whole number would be the limit's own."""
+    text = percent(share)
+    return text if text != percent(limit) else f"{max(100 * share, 100 * limit + 0.1):.1f} %"
 
 
 def _busy(load: float | None, cores: int | None) -> bool:
