@@ -25,6 +25,8 @@ from laptime.cli.ladder_view import closing_words
 from laptime.compare.terminal import print_comparison
 from laptime.errors import LaptimeError, shorten
 from laptime.ladder import Ladder, LadderRequest, make_request, settled_preset
+from laptime.ladder.request import tracking_uri
+from laptime.places import find_places
 from laptime.variants import resolve
 
 _ANSWER_S = 5.0
@@ -71,6 +73,7 @@ def _checked(given: dict[str, Any]) -> LadderRequest:
     """The request, before a server is started for a name that does not exist; raises UsageError."""
     request = make_request(**given)
     settled_preset(request)
+    tracking_uri(request, find_places())
     if is_own(request.workload):
         place_of(request.workload)
     for name in request.variants or ():

@@ -30,6 +30,7 @@ def test_prefect_s_server_can_be_imported(tmp_path: Path) -> None:
         ("--launcher", "catapult", "launcher"),
         ("--timeout", "0", "timeout"),
         ("--verify-most", "many", "--verify-most"),
+        ("--tracking-uri", "mlruns", "names a folder"),
     ],
 )
 def test_the_main_job_refuses_nonsense_in_one_sentence(tmp_path: Path, option: str, value: str, expected: str) -> None:
