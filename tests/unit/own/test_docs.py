@@ -9,6 +9,8 @@ import click
 import pytest
 from typer.main import get_command
 
+from laptime.advice.rules import RULES
+from laptime.catalogue import OPTIMIZATIONS
 from laptime.cli import app
 from laptime.variants import resolve
 
@@ -33,3 +35,13 @@ def test_each_command_of_a_page_is_understood_as_it_is_typed(page: Path):
         given = command.make_context("laptime", words).params  # raises where an option or an argument is unknown
         for name in (given.get("variants") or given.get("variant") or "").split(","):
             assert not name or resolve(name), line
+
+
+def test_the_readme_names_each_optimization():
+    named = set(re.findall(r"`([a-z0-9-]+)`", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {entry.name for entry in OPTIMIZATIONS} - named == set()
+
+
+def test_the_page_on_advice_names_each_rule():
+    named = set(re.findall(r"`([a-z-]+)`", (ROOT / "docs" / "advice.md").read_text(encoding="utf-8")))
+    assert {name for name, _ in RULES} - named == set()
