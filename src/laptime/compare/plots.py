@@ -28,6 +28,9 @@ _WIDE_NAME = 18
 WIDE_IN = 6.4
 PHONE_IN = 4.0
 
+# The least that an axis of learning curves spans, as a share of its middle.
+_LEAST_SPAN = 0.01
+
 # An interval that ends further out than this many times the fastest is cut there, with an arrow: two processes that
 # disagree would otherwise squeeze all bars into nothing.
 BEYOND = 1.5
@@ -121,14 +124,14 @@ def parts_svg(comparison: Comparison, width_in: float = WIDE_IN) -> str:
 
 def curve_svg(comparison: Comparison, found: Sequence[Curve], measure: Measure, over: Over) -> str:
     """One learning curve plot; empty where nothing was measured."""
-    if not _measured(found, measure):
+    if measure not in _measures(comparison, found):
         return ""
     return _svg(lambda figure: _course(figure.add_subplot(), comparison, found, (measure, over)), 4.5, 3.0)
 
 
 def curves_svg(comparison: Comparison, found: Sequence[Curve]) -> str:
     """All learning curves in one figure with a legend, for a file of its own."""
-    measures: list[Measure] = [m for m in ("quality", "loss") if _measured(found, m)]
+    measures = _measures(comparison, found)
 
     def draw(figure: Figure) -> None:
         for line, measure in enumerate(measures):
@@ -207,9 +210,21 @@ def _course(axes: Axes, comparison: Comparison, found: Sequence[Curve], what: tu
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.ticklabel_format(axis="y", useOffset=False)
+    low, high = axes.get_ylim()
+    least = _LEAST_SPAN * abs(low + high) / 2  # trainings that agree to the last digits are shown to agree
+    if high - low < least:
+        axes.set_ylim((low + high - least) / 2, (low + high + least) / 2)
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     _bare(axes, ("top", "right", "left"))
+
+
+def _measures(comparison: Comparison, found: Sequence[Curve]) -> list[Measure]:
+    """What there is to draw; a loss by which quality is judged is drawn once."""
+    twice = comparison.conditions.quality == "loss" and any(c.quality == c.loss for c in found)
+    measures: tuple[Measure, ...] = ("quality",) if twice else ("quality", "loss")
+    return [m for m in measures if _measured(found, m)]
 
 
 def _measured(found: Sequence[Curve], measure: Measure) -> bool:

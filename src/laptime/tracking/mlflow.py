@@ -222,7 +222,9 @@ def run_page(run_id: str, uri: str, shown: str) -> str:
     """The page of a run on the server at `shown`, which may show the store at `uri` without being it."""
     with explained(uri):
         experiment = _client(check_uri(uri)).get_run(run_id).info.experiment_id
-    return f"{without_credentials(shown).rstrip('/')}/#/experiments/{experiment}/runs/{run_id}"
+    # Without the view's name MLflow opens the one for language models, in which a training's pages are elsewhere.
+    page = f"{without_credentials(shown).rstrip('/')}/#/experiments/{experiment}/runs/{run_id}"
+    return f"{page}?workflowType=machine_learning"
 
 
 def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[str, Any]) -> None:

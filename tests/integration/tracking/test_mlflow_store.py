@@ -72,7 +72,7 @@ def test_the_comparison_gets_its_records_back(
     _, one = load(fetch_runs(ids[variant_key(ladder, "cpu-a")], sqlite_uri))
     assert {r.spec.variant for r in one if r.spec} == {"cpu-a"}
     assert run_page(ids[ladder.id], sqlite_uri, "http://127.0.0.1:5000/") == (
-        f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{ids[ladder.id]}"
+        f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{ids[ladder.id]}?workflowType=machine_learning"
     )
 
 

@@ -240,6 +240,7 @@ def test_a_loss_is_explained_in_percent_and_no_interval_is_named_where_there_is_
     assert "more than 1 % higher" in page
     assert "percentage point" not in page + text
     assert "95 % interval" not in speedup_svg(found)
+    assert page.count("Curves: ") == 2  # the loss is drawn once
     assert "95 % interval" in speedup_svg(compare(ladder(), records()))
 
 

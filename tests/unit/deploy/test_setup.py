@@ -57,7 +57,7 @@ def test_a_second_stack_on_the_same_stores_is_refused(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("name", ["setup", "check", "check-deploy", "test-containers"])
+@pytest.mark.parametrize("name", ["setup", "check", "check-deploy", "test-containers", "bench"])
 def test_a_script_that_is_asked_what_it_does_says_so_and_does_nothing(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [str(ROOT / "scripts" / name), "--help"], capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path
