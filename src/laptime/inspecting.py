@@ -26,6 +26,7 @@ from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own
 from laptime.data.own_import import told_with_line
 from laptime.data.own_workers import item_makers, refused_workers
+from laptime.engine.laid_out import layout_refusals
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.optimizations.dead_taps import crop_refusal, update_refusal
@@ -83,8 +84,7 @@ def inspect(name: str) -> DataSpec:
         **own_refused.not_kept(data.train, batch, again),
         **_crops(data, own_name, step.model, batch),
         **own_refused.map_sizes(batch, others + tests),
-        **own_refused.layout(step.model, batch),
-        **own_refused.scripted(step.model),
+        **layout_refusals(data, step.model, batch),
         **own_refused.shapes(batch, others),
         **own_refused.gathering(step.outputs, samples(batch)),
         **own_refused.of_step(step.uncopied, step.summed),
