@@ -52,10 +52,8 @@ from laptime.workloads.own import (
 from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
-# Test samples that an evaluation is tried on, at most.
-_EVALUATED = 256
-# Steps that a schedule is walked for.
-_STEPS = 4
+_EVALUATED = 256  # test samples that an evaluation is tried on, at most
+_STEPS = 4  # of a schedule that is walked
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
 
 
@@ -100,6 +98,7 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
+        notice=own_refused.moving(step.moved),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,
