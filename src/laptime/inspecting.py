@@ -26,6 +26,7 @@ from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, digest_of, open_own
 from laptime.data.own_import import told_with_line
 from laptime.data.own_workers import item_makers, refused_workers
+from laptime.engine.laid_out import layout_refusals
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.optimizations.dead_taps import crop_refusal, update_refusal
@@ -51,10 +52,8 @@ from laptime.workloads.own import (
 from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
-# Test samples that an evaluation is tried on, at most.
-_EVALUATED = 256
-# Steps that a schedule is walked for.
-_STEPS = 4
+_EVALUATED = 256  # test samples that an evaluation is tried on, at most
+_STEPS = 4  # of a schedule that is walked
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
 
 
@@ -83,8 +82,7 @@ def inspect(name: str) -> DataSpec:
         **own_refused.not_kept(data.train, batch, again),
         **_crops(data, own_name, step.model, batch),
         **own_refused.map_sizes(batch, others + tests),
-        **own_refused.layout(step.model, batch),
-        **own_refused.scripted(step.model),
+        **layout_refusals(data, step.model, batch),
         **own_refused.shapes(batch, others),
         **own_refused.gathering(step.outputs, samples(batch)),
         **own_refused.of_step(step.uncopied, step.summed),
@@ -100,6 +98,7 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
+        notice=own_refused.moving(step.moved),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,

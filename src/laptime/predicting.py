@@ -174,7 +174,14 @@ def _decoded(
 
 def _read(trained: Trained, path: Path) -> Images:
     """Measured values are not resized, here as in training: between two pixels nothing was measured."""
-    image = read_image(path, trained.bands)
+    try:
+        image = read_image(path, trained.bands)
+    except DataError as error:
+        if not trained.bands:
+            raise
+        # Whoever stores data may choose other bands; the model's are settled.
+        what, bands = str(error).rpartition(": ")[0], ",".join(map(str, trained.bands))
+        raise DataError(f"{what}: the model was trained on bands {bands}, so give a GeoTIFF that has them.") from error
     if trained.bands and image.shape[:2] != trained.size:
         height, width = trained.size
         raise DataError(

@@ -34,7 +34,7 @@ from laptime.catalogue import find_workload
 from laptime.data.box_tensors import BoxData
 from laptime.data.disk import no_room
 from laptime.data.own import OwnData
-from laptime.data.own_workers import batch_makers
+from laptime.data.own_workers import makers_behind
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.check import check_one_step
@@ -103,7 +103,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
             _pass_on(unexpected, world)
             traceback.print_exc()
             own = Path(spec.data.path) if spec.data.own else None
-            makers = () if facts.own is None else batch_makers(facts.own, unexpected)
+            makers = () if facts.own is None else makers_behind(facts.own, unexpected)
             status, error = "failed", no_room(unexpected, folder) or explain(unexpected, own, makers)
             starved = out_of_memory(unexpected) and not epochs
         if starved and facts.recipe is not None:  # only here: the error above held the step's tensors

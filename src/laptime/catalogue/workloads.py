@@ -9,7 +9,8 @@ _MEAN = "its losses are means over the boxes of all images, and none is a photog
 _ON_RANKS = "the detector's own parts are called one by one, past what wraps the net for several ranks"
 _VALUES = "the detector's choices depend on values, so a step can be neither recorded nor compiled whole"
 # What laptime's own data, which stand decoded in a store or are kept by resident, have no use for.
-_STORED = {"decoded": "it is for a folder of your own training, and laptime's data are kept by resident"}
+ONLY_OWN = "it is for a folder of your own training, and laptime's data are kept by resident"
+_STORED = {"decoded": ONLY_OWN}
 _NOT_FOR_DETECTION = {
     **_STORED,
     **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),

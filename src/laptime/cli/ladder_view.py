@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from laptime.catalogue import find_workload
+from laptime.catalogue.own import is_own
 from laptime.cli.words import command
 from laptime.compare.terminal import print_comparison
 from laptime.compare.words import count, seconds
@@ -192,6 +193,8 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
         seconds = f"{row.seconds:6.0f} s" if row.seconds is not None else "unknown"
         typer.echo(f"  {row.variant:<{width}}  {preset.repeats} x {preset.epochs} epochs   {seconds}")
     typer.echo(_expectation(found))
+    if is_own(request.workload) and not request.variants:
+        typer.echo("What is not for your training is found when the ladder begins, and left out with its reason.")
     if request.verifies:
         typer.echo(_uncounted(request))
 

@@ -163,15 +163,18 @@ def _zip_members(archive: Path) -> Generator[_Member, None, None]:
                 raise _refused(archive, info.filename, "is a link")
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise _refused(archive, info.filename, "is a device or another special file")
-            name = _safe(archive, info.filename)
-            if not info.is_dir():
+            # Windows' own tools write backslashes between folders (.NET before 4.6.1, some still).
+            name = _safe(archive, info.filename.replace("\\", "/"))
+            if not info.filename.endswith(("/", "\\")):
                 with zipped.open(info) as file:
                     yield _Member(name, info.file_size, file)
 
 
 def _safe(archive: Path, name: str) -> str:
     path = PurePosixPath(name)
-    if path.is_absolute() or PureWindowsPath(name).drive or "\\" in name or ".." in path.parts:
+    if "\\" in name:
+        raise _refused(archive, name, "has a backslash in its name")
+    if path.is_absolute() or PureWindowsPath(name).drive or ".." in path.parts:
         raise _refused(archive, name, "climbs out of the folder that it is unpacked to")
     return str(path)
 

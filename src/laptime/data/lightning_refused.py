@@ -99,16 +99,26 @@ def _index_read(step: ast.FunctionDef) -> str:
 def _touched(value: object) -> Iterator[tuple[str, str]]:
     """Attributes that a Trainer fills, in methods that are called, with their places."""
     for file, method in _methods(value):
-        asked = {_of_self(n) for test in _tests(method) for n in ast.walk(test)}
+        own = _names_of_self(method)
+        asked = {_of_self(n, own) for test in _tests(method) for n in ast.walk(test)}
         for node in (n for n in ast.walk(method) if isinstance(n, ast.Attribute)):
-            name, through = _of_self(node), _of_self(node.value)
+            name, through = _of_self(node, own), _of_self(node.value, own)
             if name in _TOUCHED or (through == _LOGGER and _LOGGER not in asked):
                 yield name if name in _TOUCHED else _LOGGER, f"{file.name}, line {node.lineno}"
 
 
-def _of_self(node: ast.AST) -> str:
-    """The name of an attribute of self; empty for anything else."""
-    mine = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+def _names_of_self(method: ast.FunctionDef) -> set[str]:
+    """What a method calls its own object: its first argument, and names that are given to it (`module = self`)."""
+    found = {a.arg for a in (*method.args.posonlyargs, *method.args.args)[:1]}
+    for node in ast.walk(method):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in found:
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _of_self(node: ast.AST, own: set[str]) -> str:
+    """The name of an attribute of the object itself, by one of its names; empty for anything else."""
+    mine = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own
     return node.attr if mine and isinstance(node, ast.Attribute) else ""
 
 

@@ -113,6 +113,16 @@ def of_step(uncopied: str, summed: bool) -> dict[str, str]:
     return dict.fromkeys(_SHARING if summed else (), sums) | dict.fromkeys(_COPYING if uncopied else (), why)
 
 
+def moving(names: Sequence[str]) -> str:
+    """What to say of attributes of the user's object whose tensors a step changes; empty where there are none."""
+    if not names:
+        return ""
+    return (
+        f"loss() changes what the workload holds as {', '.join(names)}, which goes on from the warm-up and is in no "
+        "checkpoint: let the net of model() hold it, without gradient."
+    )
+
+
 def turned(batch: Tree, count: int) -> Tree:
     """A batch with its samples in the other order."""
     return mapped(batch, lambda t: t.flip(0) if t.dim() and len(t) == count else t)

@@ -29,6 +29,7 @@ from laptime.user_code import complaint, place_in, stack_in
 PATIENCE_S = 20
 # Where torch puts items together.
 _COLLATE = str(Path("utils", "data", "_utils", "collate.py"))
+_SCHEDULE = str(Path("torch", "optim", "lr_scheduler"))
 # A worker that is asked where it stands writes it within so long, or not at all.
 _ANSWER_S = 0.5
 # What a worker answers through, open for as long as it lives.
@@ -165,9 +166,13 @@ def _makers(data: OwnData) -> tuple[object, ...]:
     return (*item_makers(data.train), data.workload.data)
 
 
-def batch_makers(data: OwnData, error: BaseException) -> tuple[object, ...]:
-    """Functions of the user's that made the items of a batch that torch failed to put together; none otherwise."""
+def makers_behind(data: OwnData, error: BaseException) -> tuple[object, ...]:
+    """Functions of the user's that made the items of a batch that torch failed to put together, or the schedule that
+    fails after some steps, fewer than it was made for perhaps; none otherwise.
+    """
     frames = [f.filename for f in traceback.extract_tb(error.__traceback__)]
+    if any(_SCHEDULE in name for name in frames):
+        return (getattr(data.workload, "schedule", None),)
     if not any(_COLLATE in name for name in (*frames, str(error))):  # a loader worker tells its frames as text
         return ()
     return (*item_makers(data.train), *item_makers(data.test), data.workload.data)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
 from laptime.data.box_tensors import BoxData
-from laptime.engine.one_step import Side, Specs, Steps
+from laptime.engine.one_step import Side, Specs, Step, Steps
 from laptime.optimizations.base import AnyData
 from laptime.optimizations.sync_batchnorm import UnsyncedError
 from laptime.records import CheckRecord
@@ -151,6 +151,12 @@ def _tolerance(klass: str, error: Tolerance, certain: Callable[[], bool], moved:
         return usual
     wider = max(1.0, _ROUNDINGS * moved() / usual.gradient)
     return Tolerance(wider * usual.loss, wider * usual.gradient)
+
+
+def step_within(found: Step, expected: Step) -> bool:
+    """Whether a step is the expected one, but for what exact changes round."""
+    loss = abs(found[0] - expected[0]) / max(abs(expected[0]), 1e-12)
+    return _both_within(Tolerance(loss, relative_error(found[1], expected[1])), TOLERANCES["exact"])
 
 
 def _both_within(error: Tolerance, allowed: Tolerance) -> bool:

@@ -132,7 +132,7 @@ def _first(recipe: Recipe, parts: Parts) -> Batch:
     return Batch(sent(part, recipe.device, layout), weight=mine.weight)
 
 
-def _compared(gradient: Tensor) -> Tensor:
+def compared(gradient: Tensor) -> Tensor:
     """A gradient as it is compared: all its values, of complex ones both parts, on the CPU."""
     whole = gradient.detach().to_dense()
     return (torch.view_as_real(whole) if whole.is_complex() else whole).to("cpu", torch.float64)
@@ -162,6 +162,6 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> 
         if parts.driver is None:
             (scale * loss).backward()
             parts.exchange(parts.model)
-    gradients = {k: _compared(v) / scale for k, v in plain_gradients(parts.model).items()}
+    gradients = {k: compared(v) / scale for k, v in plain_gradients(parts.model).items()}
     # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
     return float(side.world.summed(loss.detach().double()) / side.world.size), gradients

@@ -17,6 +17,7 @@ from laptime.catalogue import (
     options_of,
     rung_spec,
 )
+from laptime.catalogue.workloads import ONLY_OWN
 from laptime.devices import missing_extra
 from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError
@@ -71,6 +72,7 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
     if names:
         chosen = [resolve(name, tuple(refused), workload) for name in dict.fromkeys(names)]
         return _named(device, chosen, tuple(refused), left_out)
+    left_out = tuple(left for left in left_out if left.reason != ONLY_OWN)  # news to nobody who has not named it
     entering = tuple(r for r in tried if r not in refused)
     groups = grouped(gains_at_last(device, entering, probe), preset.rungs)
     return Plan(device, groups, (baseline_of(device),), tuple(refused), left_out, probe=probe)

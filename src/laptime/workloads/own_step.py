@@ -39,6 +39,7 @@ class Stepped:
         judged: whether the loss gives an accuracy in evaluation.
         uncopied: why the net can't be copied, as optimizations do that change it; empty where it can.
         summed: whether the loss is a sum over the samples, not their mean.
+        moved: attributes of the user's object whose tensors the steps have changed.
     """
 
     model: nn.Module
@@ -46,6 +47,7 @@ class Stepped:
     judged: bool
     uncopied: str
     summed: bool
+    moved: tuple[str, ...]
 
 
 def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
@@ -68,6 +70,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     del another
     uncopied = _uncopied(model)
     outputs: list[Tree] = []
+    kept = _versions(user, model)
     with told_with_line("loss()", file, user.loss), _noted(model, outputs):
         # A loss may change its batch in place.
         loss, accuracy = answered(user, model.train(), Batch(mapped(batch, torch.clone)), file)
@@ -83,11 +86,31 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     with told_with_line("loss() of a second step", file, user.loss):
         loss, _ = answered(user, model, Batch(mapped(batch, torch.clone)), file)
     _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
+    moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
     with told_with_line("loss() on the test data", file, user.loss), torch.no_grad():
         _, judged = answered(user, model.eval(), Batch(test_batch), file)
     _check_share(judged, f"{line} on the test data", data)
     summed = _summed(data, model, batch)
-    return Stepped(model.train(), outputs, judged is not None, uncopied, summed)
+    return Stepped(model.train(), outputs, judged is not None, uncopied, summed, moved)
+
+
+def _versions(user: object, model: nn.Module) -> dict[str, list[tuple[int, int]]]:
+    """By attribute of the user's object which tensors it holds and how often each was written to, but for the net's.
+
+    A mean teacher, a queue of features: what a step changes of them is neither put back behind the warm-up nor kept.
+    """
+    mine = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    return {
+        name: [(id(t), 0 if t.is_inference() else t._version) for t in held if id(t) not in mine]
+        for name, value in getattr(user, "__dict__", {}).items()
+        if (held := _held(value))
+    }
+
+
+def _held(value: object) -> list[Tensor]:
+    if isinstance(value, nn.Module):
+        return [*value.parameters(), *value.buffers()]
+    return [value] if isinstance(value, Tensor) else []
 
 
 @torch.no_grad()

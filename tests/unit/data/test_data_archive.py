@@ -18,16 +18,20 @@ from laptime.errors import DataError, UnreachableError
 
 def pack(root: Path, to: Path, top: str = "images") -> Path:
     if to.suffix == ".zip":
+        between = "\\" if "windows" in to.name else "/"
         with zipfile.ZipFile(to, "w") as zipped:
             for path in sorted(root.rglob("*.png")):
-                zipped.write(path, f"{top}/{path.relative_to(root)}")
+                # ZipInfo, since write() puts slashes between.
+                name = f"{top}/{path.relative_to(root)}".replace("/", between)
+                zipped.writestr(zipfile.ZipInfo(name), path.read_bytes())
+            zipped.writestr(zipfile.ZipInfo(f"{top}{between}"), b"")
     else:
         with tarfile.open(to, f"w:{to.suffix[1:]}" if to.suffix != ".tar" else "w") as tar:
             tar.add(root, top)
     return to
 
 
-@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.tar.xz", "a.zip"])
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.tar.xz", "a.zip", "windows.zip"])
 def test_an_archive_is_its_folder(make_folder: MakeFolder, home: Path, tmp_path: Path, name: str) -> None:
     root = make_folder()
     archive = pack(root, tmp_path / name)
@@ -58,6 +62,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
         (member("../out.png"), r"'\.\./out\.png' in it climbs out"),
         (member("a/../../out.png"), "climbs out"),
         (member("/abs/out.png"), "climbs out"),
+        (member("a\\b.png"), "in it has a backslash in its name"),
         (member("a/link.png", tarfile.SYMTYPE, "/etc/passwd"), "'a/link.png' in it is a link"),
         (member("a/hard.png", tarfile.LNKTYPE, "b"), "is a link"),
         (member("a/null", tarfile.CHRTYPE), "is a device"),
@@ -78,6 +83,8 @@ def test_a_tar_that_reaches_out(tmp_path: Path, home: Path, info: tarfile.TarInf
         ("../out.png", stat.S_IFREG, "climbs out"),
         ("/abs.png", stat.S_IFREG, "climbs out"),
         ("C:\\x.png", stat.S_IFREG, "climbs out"),
+        ("a\\..\\..\\out.png", stat.S_IFREG, "climbs out"),
+        ("\\\\host\\share\\out.png", stat.S_IFREG, "climbs out"),
         ("a/link.png", stat.S_IFLNK, "is a link"),
         ("a/null", stat.S_IFCHR, "is a device"),
     ],

@@ -8,7 +8,8 @@ import typer
 from tests.unit.conftest import make_spec
 
 from laptime.artifacts import epoch_line
-from laptime.cli.ladder_view import View, _through
+from laptime.cli.ladder_view import View, _through, plan_only
+from laptime.ladder.request import make_request
 from laptime.records import EpochRecord, RunRecord
 
 
@@ -58,3 +59,11 @@ def test_an_interruption_in_the_middle_of_a_write_locks_no_store_that_is_publish
     with pytest.raises(typer.Exit) as left:
         _through(ladder, view)
     assert left.value.exit_code == 130
+
+
+@pytest.mark.parametrize(("named", "told"), [((), True), (("cpu-baseline",), False)])
+def test_a_plan_of_a_users_training_says_that_nobody_has_looked_into_its_file(tmp_path, capsys, named, told):
+    file = tmp_path / "mine.py"
+    file.write_text("workload = 1\n", encoding="utf-8")
+    plan_only(make_request(workload=f"{file}:workload", device="cpu", variants=named or None), as_json=False)
+    assert ("What is not for your training is found when the ladder begins" in capsys.readouterr().out) == told

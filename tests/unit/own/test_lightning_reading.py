@@ -112,6 +112,23 @@ def test_what_a_base_class_asks_of_the_trainer_is_refused_wherever_it_stands(fil
 
 
 @pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("module = self\n        module.current_epoch", True),
+        ("me = mine = self\n        [me.trainer for _ in batch]", True),
+        ("module = self.net\n        module.global_step = 1", False),
+    ],
+)
+def test_a_module_by_another_name_is_the_module(file, said, wrong):
+    changes = ("self.log_dict", f"{said}\n        self.log_dict")
+    if wrong:
+        with pytest.raises(UsageError, match=r"Lit uses self\.(current_epoch|trainer) \("):
+            answer(file, changes)
+    else:
+        assert answer(file, changes)[0].requires_grad
+
+
+@pytest.mark.parametrize(
     "asked", ["if self.logger:\n            self.logger.watch(self)", "self.logger and self.logger.watch(self)"]
 )
 def test_a_logger_may_be_asked_for_first(file, asked):

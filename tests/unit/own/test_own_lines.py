@@ -13,9 +13,10 @@ from tests.own_files import DICTIONARY, TUPLE, place, write
 from laptime.catalogue.own import place_of
 from laptime.data import own_workers
 from laptime.data.own import open_own
-from laptime.data.own_workers import refused_workers
+from laptime.data.own_workers import makers_behind, refused_workers
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
+from laptime.worker import explain
 
 
 @pytest.fixture
@@ -122,3 +123,19 @@ def test_what_a_file_prints_does_not_mix_with_json(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
+
+
+def test_a_schedule_that_fails_after_some_steps_is_named(file):
+    short = "return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=4)"
+    schedule = f"    def schedule(self, optimizer, steps_per_epoch, epochs):\n        {short}\n\n"
+    data = open_own(*place_of(write(file, TUPLE, ("    def model", f"{schedule}    def model"))))
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    made = data.workload.schedule(optimizer, 8, 1)
+    for _ in range(4):
+        optimizer.step()
+        made.step()
+    with pytest.raises(ValueError, match="Tried to step 5 times") as caught:
+        made.step()
+    told = explain(caught.value, file, makers_behind(data, caught.value))
+    assert f"({file.name}, line " in told
+    assert "def schedule(self, optimizer" in told

@@ -129,3 +129,25 @@ def test_what_a_net_makes_in_evaluation_serves_its_training(file, tmp_path):
     spec = spec_of(data, "cpu-baseline").model_copy(update={"batch_size": 8, "epochs": 2})
     record = worker.run(spec, tmp_path / "run")
     assert record.status == "done", record.error
+
+
+_TEACHER = "        self.teacher = nn.Linear(2, 2).requires_grad_(False)\n"
+_MEAN = "        self.mean = torch.zeros(2)\n"
+
+
+@pytest.mark.parametrize(
+    ("held", "said", "told"),
+    [
+        (_TEACHER, "self.teacher(scores)", ""),
+        (_TEACHER, "self.teacher.weight.mul_(0.9)", "as teacher, which goes on from the warm-up"),
+        (_MEAN, "setattr(self, 'mean', 0.9 * self.mean + scores.detach().mean(0))", "as mean, which goes on"),
+        ("", "setattr(self, 'last', scores.detach())", ""),  # that nobody reads
+        ("        self.net = None\n", "setattr(self, 'net', model)", ""),
+    ],
+)
+def test_tensors_of_the_workload_that_a_step_changes_are_told(file, held, said, told):
+    model = "    def model(self):\n"
+    name = write(file, TUPLE, (model, model + held), ("scores = model(x)", f"scores = model(x)\n        {said}"))
+    notice = inspect(name).notice
+    assert told in notice
+    assert bool(told) == bool(notice)

@@ -57,6 +57,9 @@ def test_a_rung_that_takes_a_smaller_batch_than_the_baselines_is_left_out_with_t
     plan = make_plan("cpu", find_preset(entry, "quick"), None, ProbeRecord(refusals=unfit(entry, "cpu")))
     left = {out.variant: out.reason for out in plan.left_out}
     assert "batch of 1024 is not below the 512" in left["cpu-large-batch"]
+    assert "cpu-decoded" not in left  # for users' own folders: told to who names it
+    plan = make_plan("cpu", find_preset(entry, "quick"), ["cpu-decoded"], plan.probe)
+    assert [out.variant for out in plan.left_out] == ["cpu-decoded"]
     assert entry.batch_size < LARGE_BATCHES["cuda"]
 
 

@@ -1,0 +1,80 @@
+"""Whether a user's own step is the same one on images in another memory format, tried before a ladder.
+
+A net of the tutorials may say `x.view(len(x), -1)` behind its convolutions, which fails where these give channels_last;
+and what is drawn like an image (`torch.randn_like(x)`) falls in the order of memory, so that each value is another
+pixel's. Each would fail, or be called wrong, in every variant that has the layout beside other things.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from laptime.data import own_refused
+from laptime.data.own import OwnData
+from laptime.draws import drawn, put_back_drawn, seed_all
+from laptime.engine.check import step_within
+from laptime.engine.one_step import Step, compared
+from laptime.engine.still import silence, still
+from laptime.errors import shorten
+from laptime.tallies import untouched
+from laptime.trees import Tree, mapped, sent
+from laptime.user_code import complaint
+from laptime.workloads.base import Batch
+from laptime.workloads.own import answered
+
+_OTHER = (
+    "its step is another one on images in channels_last, as where it draws values like an image (randn_like), which "
+    "fall in the order of memory: draw them by torch.randn(x.shape)"
+)
+
+
+def layout_refusals(data: OwnData, model: nn.Module, batch: Tree) -> dict[str, str]:
+    """Why there is nothing to lay out or to compute as products, or why the user's step does not stay what it is.
+
+    Args:
+        data: with the user's workload.
+        model: the net, of which copies are tried.
+        batch: of training.
+    """
+    known = {**own_refused.layout(model, batch), **own_refused.scripted(model)}
+    if "channels-last" in known:
+        return known
+    before = drawn()
+    try:
+        reason = _reason(data, model, batch)
+    finally:
+        put_back_drawn(before)
+    return {"channels-last": reason, **known} if reason else known
+
+
+def _reason(data: OwnData, model: nn.Module, batch: Tree) -> str:
+    try:
+        # Twice as it is: a step that differs from itself, by numbers that nobody can seed say, shows nothing.
+        plain, again = (_step(data, model, batch, torch.contiguous_format) for _ in range(2))
+    except (Exception, SystemExit):  # what can't be copied is told elsewhere
+        return ""
+    if not step_within(again, plain):
+        return ""
+    try:
+        other = _step(data, model, batch, torch.channels_last)
+    except (Exception, SystemExit) as error:  # whatever a user's code raises
+        told = shorten(complaint(error, data.file, (data.workload.loss,)), 300)
+        return f"its code does not take images in channels_last: {told}"
+    return "" if step_within(other, plain) else _OTHER
+
+
+def _step(data: OwnData, model: nn.Module, batch: Tree, layout: torch.memory_format) -> Step:
+    """A step of a copy of the net: its loss, and the gradient by parameter."""
+    net = copy.deepcopy(model).to(memory_format=layout).train()
+    net.zero_grad(set_to_none=True)
+    silence(net, frozen=False)
+    seed_all(0)
+    given = Batch(sent(mapped(batch, torch.clone), torch.device("cpu"), layout))
+    with still(), untouched(data.workload):
+        loss, _ = answered(data.workload, net, given, data.file)
+        loss.backward()
+    gradients = {name: compared(p.grad) for name, p in net.named_parameters() if p.grad is not None}
+    return float(loss.detach()), gradients
