@@ -72,7 +72,8 @@ def progress(verdict: Verdict) -> str:
     if verdict.decided:
         return f"{now}; {TITLES[verdict.kind]}"
     more = "more than within reason" if verdict.expected is None else f"about {verdict.expected} more"
-    return f"{now}; {more} expected, next look at {verdict.next_look or 'no further count'}"
+    look = f"next look at {verdict.next_look}" if verdict.next_look else "beyond --max-pairs, so this was the last look"
+    return f"{now}; {more} expected, {look}"
 
 
 def not_shown(kind: Kind, record: GateRecord) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from laptime.gate.decision import Spread, look_at, spread_of
 from laptime.gate.noise import known_noise, pairs_needed
 from laptime.gate.policy import LOOKS, make_policy
 from laptime.gate.student import quantile, upper_tail
+from laptime.gate.words import progress
 
 WORKED = (0.128, 0.097, 0.141, 0.109)
 ratios = st.floats(-0.5, 0.5, allow_nan=False)
@@ -217,6 +218,12 @@ def test_pairs_needed_follow_the_noise():
     low, high = pairs_needed(0.14, Policy())
     assert low > 24
     assert high == pytest.approx(2 * low, abs=2)
+
+
+def test_the_last_look_is_told_as_that():
+    scattered = [0.2, -0.2, 0.1, -0.1]
+    assert progress(decide(scattered, None, make_policy(0.1, 8))).endswith("expected, next look at 8")
+    assert progress(decide(scattered, None, make_policy(0.1, 4))).endswith("so this was the last look")
 
 
 def test_deciding_imports_neither_torch_nor_scipy():
