@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -66,6 +67,14 @@ def _side(spec: RunSpec) -> int | None:
     return asked.side
 
 
+def _longest(module: nn.Module) -> int | None:
+    """The pixels that a photograph's longer side has at most; None where all photographs become one size."""
+    transform: Any = getattr(module, "transform", None)
+    if transform is None or getattr(transform, "fixed_size", None) is not None:
+        return None
+    return int(transform.max_size)
+
+
 def boxes_on(image: Images, detector: Detector, least: float) -> tuple[Found, ...]:
     """What is found on a photograph, the surest first; waits for the device.
 
@@ -73,7 +82,16 @@ def boxes_on(image: Images, detector: Detector, least: float) -> tuple[Found, ..
         image: uint8 [H, W, 3].
         detector: takes one photograph at a time, since what it finds must not depend on those beside it.
         least: score below which nothing is told; the net itself tells nothing below 0.05, and 100 boxes at most.
+
+    Raises:
+        DataError: so narrow a photograph that nothing is left of it at the size that the detector takes.
     """
+    height, width = image.shape[:2]
+    longest = _longest(detector.module)
+    if longest is not None and min(height, width) * longest < max(height, width):
+        raise DataError(
+            f"it is {width}x{height} pixels, of which no row is left where its longer side becomes {longest}: cut it."
+        )
     pixels = torch.tensor(image).to(detector.device).permute(2, 0, 1).contiguous().to(torch.float32).div_(255)
     with torch.inference_mode():
         (found,) = detector.module([pixels])

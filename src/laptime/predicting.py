@@ -81,7 +81,10 @@ def predict(request: Mapping[str, Any]) -> Predictions:
     files = list(request["files"])
     if isinstance(trained, Detector):
         for name, image in _decoded(files, read_image, refused):
-            found.append(Prediction(file=name, boxes=boxes_on(image, trained, request["score"])))
+            try:
+                found.append(Prediction(file=name, boxes=boxes_on(image, trained, request["score"])))
+            except DataError as error:
+                refused.append(Refused(file=name, reason=f"the image {name} can't be searched: {error}"))
     else:
         for start in range(0, len(files), request["batch"]):
             _classify(files[start : start + request["batch"]], trained, (found, refused))

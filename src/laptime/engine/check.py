@@ -63,6 +63,9 @@ SHARP_EXACT, SHARP_PRECISION, SHARP_NUMERIC = 5e-2, 0.1, 0.25
 _SHARP_MARGIN, _ROUNDINGS = 10.0, 3.0
 # A layer's error is measured against at least this share of the whole gradient: below it, it can't lead a step astray.
 _LEAST_SHARE = 1e-3
+# A whole gradient (L2) of at most this share of the loss is what fp32 leaves of sums that cancel: 2e-6 of
+# EfficientNet-B5 on twelve tiles of 16x16, four of each class, where four tiles alone make 5.7.
+_ROUNDING_ALONE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,9 @@ def compare_layers(steps: Steps, chosen: Specs) -> Sharp | None:
     kernel of half precision is then seen by the wide comparison alone.
 
     Returns:
-        None where there is nothing beside the precision, or where plain autocast gives no finite gradient.
+        None where there is nothing beside the precision, or where plain autocast gives no finite gradient, or one that
+        is nothing but rounding: what the samples of a batch with as many of each class say of a net that gives the same
+        for all of them cancels out.
     """
     precision = tuple(o for o in chosen if find_optimization(o.name).stage == "precision")
     rest = tuple(o for o in chosen if o not in precision)
@@ -188,8 +193,9 @@ def compare_layers(steps: Steps, chosen: Specs) -> Sharp | None:
     if isinstance(steps.data, BoxData):
         chosen, precision = rest, ()
     strict = "numeric" not in classes_of(chosen)
-    _, expected = steps.take(precision, Side(strict=strict, frozen=True))
-    if not all(bool(v.isfinite().all()) for v in expected.values()):
+    loss, expected = steps.take(precision, Side(strict=strict, frozen=True))
+    length = math.sqrt(sum(float(v.square().sum()) for v in expected.values()))
+    if not math.isfinite(length) or length <= _ROUNDING_ALONE * abs(loss):
         return None
     _, found = steps.take(chosen, Side(strict=strict, frozen=True))
     layer, error = worst_layer(found, expected)

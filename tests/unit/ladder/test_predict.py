@@ -103,9 +103,14 @@ def test_images_need_not_be_square(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         tifffile.imwrite(tmp_path / f"{name}.tif", np.full((*size, 3), 9, dtype=np.uint16), photometric="rgb")
     measured = replace(of_now, bands=(1, 2, 3), scale=4000)
     monkeypatch.setattr(predicting, "load", lambda request, device: measured)
-    found = predicting.predict(asked([str(tmp_path / "fits.tif"), str(tmp_path / "other.tif")]))
+    picture = save(tmp_path / "picture.png", (1, 2, 3))
+    found = predicting.predict(asked([str(tmp_path / "fits.tif"), str(tmp_path / "other.tif"), picture]))
     assert [Path(p.file).name for p in found.predictions] == ["fits.tif"]
-    (refused,) = found.refused
+    refused, no_bands = found.refused
+    assert no_bands.reason.endswith(
+        "picture.png is no TIFF, and bands are read of TIFFs alone: the model was trained on bands 1,2,3, so give a "
+        "GeoTIFF that has them."
+    )
     assert "other.tif is 6x8 and the model was trained on bands of 8x6: resample it." in refused.reason
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,22 @@ def test_where_nothing_says_the_size_or_no_weight_is_a_number(plain: nn.Module) 
     plain.weight.data[1] = math.nan
     with pytest.raises(DataError, match=r"the weights in run/model\.pt are no numbers, they have diverged"):
         load_detector(Path("run"), a_spec(), CPU)
+
+
+@pytest.mark.parametrize(("chosen", "reason"), [((), "it is 400x3 pixels"), (("fixed-shapes",), "")])
+def test_a_photograph_of_which_nothing_would_be_left_costs_no_other_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: nn.Module, chosen: tuple[str, ...], reason: str
+) -> None:
+    sized = load_detector(Path(), a_spec(*chosen), CPU)
+    module = Corners()
+    module.transform = sized.module.transform
+    monkeypatch.setattr(predicting, "load", lambda request, device: replace(sized, module=module))
+    files = [str(tmp_path / name) for name in ("thin.png", "fits.png")]
+    for file, size in zip(files, ((400, 3), (300, 3)), strict=True):
+        Image.new("RGB", size).save(file)
+    found = predicting.predict({"folder": "x", "files": files, "device": "cpu", "batch": 1, "score": 0.5})
+    assert [p.file for p in found.predictions] == (files[1:] if reason else files)
+    assert all(reason in refused.reason for refused in found.refused)
 
 
 def test_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

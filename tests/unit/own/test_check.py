@@ -123,3 +123,14 @@ def test_a_loss_that_drops_by_a_function_is_compared_in_another_layout(tmp_path,
     spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
     found = check_one_step(spec, open_data(spec), 16)
     assert found.passed, found
+
+
+@pytest.mark.parametrize(("scores", "judged"), [("model(x)", True), ("1e-6 * model(x)", False)])
+def test_layers_are_compared_where_a_gradient_is_more_than_rounding(tmp_path, monkeypatch, scores, judged):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    data = inspect(write(tmp_path / f"small_{next(_NUMBER)}.py", TUPLE, ("model(x)", scores)))
+    chosen = resolve("cpu-baseline+channels-last").optimizations
+    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+    found = check_one_step(spec, open_data(spec), 16)
+    assert found.passed
+    assert (found.layer is not None) == judged
