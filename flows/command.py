@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import inspect
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -15,7 +16,13 @@ from typing import Any
 from prefect import Flow
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import (
+    PREFECT_API_SSL_CERT_FILE,
+    PREFECT_API_TLS_INSECURE_SKIP_VERIFY,
+    PREFECT_API_URL,
+    PREFECT_SERVER_ALLOW_EPHEMERAL_MODE,
+    temporary_settings,
+)
 from prefect.utilities.callables import parameter_docstrings
 
 from flows.guard import guard_server
@@ -82,20 +89,35 @@ def _checked(given: dict[str, Any]) -> LadderRequest:
 
 
 def silent_server() -> str:
-    """Why the server that PREFECT_API_URL names can't be used; empty where it answers, or none is named."""
+    """Why no server can be used; empty where the one of PREFECT_API_URL answers, or this run may have its own."""
     address = PREFECT_API_URL.value()
+    if not address and not PREFECT_SERVER_ALLOW_EPHEMERAL_MODE.value():
+        return (
+            "PREFECT_API_URL names no server, and PREFECT_SERVER_ALLOW_EPHEMERAL_MODE forbids one of this run alone: "
+            "set the first, or leave out the second."
+        )
     if not address:
         return ""
     try:
-        urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=_ANSWER_S).close()  # noqa: S310 - as it is set
+        health = f"{address.rstrip('/')}/health"
+        urllib.request.urlopen(health, timeout=_ANSWER_S, context=_trust()).close()  # noqa: S310 - as it is set
     except urllib.error.HTTPError:
         return ""  # it answers; what it thinks of this client, Prefect's own will hear
     except (OSError, ValueError, http.client.HTTPException) as error:
+        own = " (PREFECT_API_SSL_CERT_FILE names a certificate of one's own)" if "CERTIFICATE" in str(error) else ""
         return (
-            f"Prefect's server {shorten(address)} (PREFECT_API_URL) does not answer ({shorten(str(error))}): start it, "
-            "or set PREFECT_API_URL to an empty text for a server of this run alone."
+            f"Prefect's server {shorten(address)} (PREFECT_API_URL) does not answer ({shorten(str(error))}): start "
+            f"it{own}, or set PREFECT_API_URL to an empty text for a server of this run alone."
         )
     return ""
+
+
+def _trust() -> ssl.SSLContext:
+    """Whose certificates are believed, by the settings that Prefect's own client obeys; raises OSError for no file."""
+    trust = ssl.create_default_context(cafile=PREFECT_API_SSL_CERT_FILE.value() or None)
+    if PREFECT_API_TLS_INSECURE_SKIP_VERIFY.value():
+        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    return trust
 
 
 def server_settings() -> AbstractContextManager[object]:

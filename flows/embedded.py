@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
 import os
 import sys
+
+from pydantic import ValidationError
 
 from laptime.errors import LaptimeError, UsageError, in_words, shorten
 from laptime.places import expanded, find_places
@@ -29,6 +34,22 @@ def use_embedded_server() -> None:
     # Its default of 20 s is what a busy machine needs for imports alone.
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     os.environ.setdefault("DO_NOT_TRACK", "true")
+    _require_settings()
+
+
+def _require_settings() -> None:
+    """Imports prefect, which reads all PREFECT_ variables then; ends the process where it can't take one."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # it tells the same itself, in many lines
+            importlib.import_module("prefect.settings").get_current_settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        name, given = "_".join(str(part) for part in first["loc"]).upper(), shorten(repr(first["input"]), 40)
+        sys.stderr.write(
+            f"laptime: Prefect can't take the variable PREFECT_…{name} ({first['msg']}, given {given}): correct it or "
+            "leave it out.\n"
+        )
+        raise SystemExit(UsageError.exit_code) from error
 
 
 def _check_home() -> None:

@@ -45,6 +45,8 @@ def test_the_main_job_refuses_nonsense_in_one_sentence(tmp_path: Path, option: s
     [
         ("PREFECT_API_URL", "http://127.0.0.1:9/api", 1, "http://127.0.0.1:9/api (PREFECT_API_URL) does not answer"),
         ("PREFECT_HOME", __file__, 2, "test_flow.py', can't be written"),
+        ("PREFECT_SERVER_ALLOW_EPHEMERAL_MODE", "false", 1, "forbids one of this run alone: set the first"),
+        ("PREFECT_LOGGING_LEVEL", "LOUD", 2, "PREFECT_…LEVEL (Input should be 'DEBUG'"),
     ],
 )
 def test_surroundings_in_which_no_flow_can_run_are_one_sentence(
@@ -54,6 +56,12 @@ def test_surroundings_in_which_no_flow_can_run_are_one_sentence(
     assert done.returncode == code
     assert expected in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_server_s_certificate_is_believed_as_prefect_believes_it(tmp_path: Path) -> None:
+    asked = "from flows.command import _trust; print(_trust().verify_mode.name, _trust().check_hostname)"
+    done = run(["-c", asked], tmp_path, PREFECT_API_TLS_INSECURE_SKIP_VERIFY="true")
+    assert done.stdout.strip() == "CERT_NONE False"
 
 
 def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_path: Path) -> None:

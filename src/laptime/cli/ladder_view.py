@@ -22,11 +22,13 @@ from laptime.errors import LaptimeError, TrackingError
 from laptime.ladder import Ladder, LadderRequest, Turn, open_ladder, prepare_data, resume_ladder, settled_preset
 from laptime.ladder.estimate import Expected, expected
 from laptime.ladder.pairs import told
+from laptime.ladder.request import tracking_uri
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.launchers.base import Hooks
 from laptime.places import find_places
 from laptime.records import EpochRecord, RunRecord
 from laptime.tracking.reach import let_go
+from laptime.tracking.uri import masked
 
 Say = Callable[[str], None]
 
@@ -172,10 +174,12 @@ def _publish(ladder: Ladder, say: Say) -> int:
 
 def closing_words(ladder: Ladder) -> str:
     """How to open what was made."""
-    name = command("laptime")
+    name, uri = command("laptime"), tracking_uri(ladder.request, ladder.places)
+    # Of another store than the home's own `laptime ui` shows nothing.
+    shown = f"{name} ui" if uri == ladder.places.embedded_mlflow_uri else masked(uri)
     return (
         f"\nReport:          {ladder.folder / 'comparison.html'}\n"
-        f"MLflow:          {name} ui\nTensorBoard:     {name} ui --tensorboard\nPrefect, MLflow: {name} up"
+        f"MLflow:          {shown}\nTensorBoard:     {name} ui --tensorboard\nPrefect, MLflow: {name} up"
     )
 
 

@@ -134,7 +134,12 @@ def test_a_ladder_without_a_run_that_is_done_has_no_advice(tmp_path, monkeypatch
     through(ladder)
     assert ladder.counsel.merged() is None
     assert not list(ladder.folder.rglob("advice.json"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    ladder.request = ladder.request.model_copy(update={"tracking_uri": None})
     assert closing_words(ladder).startswith("\nReport:")
+    assert "laptime ui\nTensorBoard" in closing_words(ladder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:word@there")
+    assert "\nMLflow:          https://***@there\nTensorBoard" in closing_words(ladder)
 
 
 def test_the_same_remedy_stands_once_but_for_verified_ones():
