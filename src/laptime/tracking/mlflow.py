@@ -198,7 +198,8 @@ def load_logged_model(run_id: str, uri: str, folder: Path) -> tuple[Any, dict[st
 
 
 def _run(client: MlflowClient, run_id: str, uri: str) -> Run:
-    if (found := run_or_none(client, run_id)) is not None:
+    found: Run | None = run_or_none(client, run_id)
+    if found is not None:
         return found
     raise DataError(
         f"there is no run {shorten(run_id)!r} in {masked(uri)}: take the id from the run's page (laptime ui)."

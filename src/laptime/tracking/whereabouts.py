@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from laptime.errors import RefusedError, TrackingError, shorten
 from laptime.tracking.base import RunStart
 from laptime.tracking.uri import is_sqlite, masked
-
-if TYPE_CHECKING:
-    from mlflow.entities import Run
 
 
 class Whereabouts:
@@ -28,7 +25,7 @@ class Whereabouts:
         self._client, self._uri, self._artifact_root = client, uri, artifact_root
         self._experiments: dict[str, str] = {}
 
-    def known(self, start: RunStart, run_id: str | None) -> Run | None:
+    def known(self, start: RunStart, run_id: str | None) -> Any | None:
         """The run that an earlier start of it has made, by the store's id: people rename experiments and edit tags.
 
         Raises:
@@ -44,7 +41,7 @@ class Whereabouts:
                 return run
         raise RefusedError(f"the run {shorten(start.key)!r} was deleted in {masked(self._uri)}.", "deleted", True)
 
-    def found(self, start: RunStart, parent: str | None) -> tuple[str, Run | None]:
+    def found(self, start: RunStart, parent: str | None) -> tuple[str, Any | None]:
         """The experiment for a run, that of its parent where it has one, and the run there that carries its key."""
         experiment = self._beside(start, parent) or self._named(start.experiment)
         found = self._client.search_runs([experiment], f"tags.`laptime.key` = '{quoted(start.key)}'", max_results=1)
@@ -80,30 +77,24 @@ class Whereabouts:
         return str(found.experiment_id)
 
     def _create(self, name: str) -> str:
-        from mlflow.exceptions import MlflowException
-
         place = (self._artifact_root / re.sub(r"[^\w.-]", "_", name)).as_uri() if is_sqlite(self._uri) else None
         try:
             return str(self._client.create_experiment(name, artifact_location=place))
-        except MlflowException:
-            # Another process may have been faster.
+        except Exception:  # MLflow's own: another process may have been faster
             found = self._by_name(name)
             if found is None:
                 raise
             return found
 
 
-def run_or_none(client: Any, run_id: str) -> Run | None:
+def run_or_none(client: Any, run_id: str) -> Any | None:
     """A run by the store's id, a deleted one too; None where there is none of this id."""
-    from mlflow.exceptions import MlflowException
-
     try:
-        found: Run = client.get_run(run_id)
-    except MlflowException as error:
-        if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+        return client.get_run(run_id)
+    except Exception as error:  # only MLflow's own have a code
+        if getattr(error, "error_code", "") not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             raise
         return None
-    return found
 
 
 def quoted(text: str) -> str:
