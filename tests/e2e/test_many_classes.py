@@ -89,7 +89,7 @@ def likeliest(run: Path, meta: dict, image: Path) -> int:
         return int(net.eval()(((pixels - mean) / std)[None]).argmax())
 
 
-@pytest.mark.filterwarnings("ignore")  # MLflow's store in this process, whose libraries warn of each other
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # MLflow's store in this process
 @pytest.mark.long
 def test_ten_thousand_classes_from_the_split_to_a_prediction(images, tmp_path):
     out = tmp_path / "ladder"

@@ -14,6 +14,7 @@ from laptime.places import Places
 from laptime.records import Advice, Finding
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # MLflow's store in this process
 @pytest.mark.long
 def test_a_ladder_verifies_its_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
