@@ -266,6 +266,8 @@ def test_a_loop_goes_on_where_nobody_hands_out_turns_any_more(tmp_path):
     assert len(json.loads((tmp_path / "noted").read_text())[1]) == 5
 
 
+# Where the interruption falls between psutil's opening of a file and its `with`, Python closes that file itself.
+@pytest.mark.filterwarnings("ignore:unclosed file <_io.BufferedReader name='/proc/:ResourceWarning")
 def test_an_interruption_ends_both(both):
     notes = [both.folder / f"pid-{side}" for side in ("base", "head")]
     sides = [
