@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -66,10 +67,13 @@ class S3Server:
 
 
 def _ports(count: int) -> list[int]:
-    """Free ports whose gRPC twins, 10,000 above, are free too."""
+    """Free ports whose gRPC twins, 10,000 above, are free too.
+
+    Nothing holds them until the server listens, so others that look at the same time, seeded alike, look elsewhere.
+    """
     found: list[int] = []
     with ExitStack() as held:
-        for port in range(20000 + os.getpid() % 20000, 55000):
+        for port in range(20000 + secrets.randbelow(20000), 55000):
             try:
                 for number in (port, port + 10000):
                     held.enter_context(socket.create_server(("127.0.0.1", number)))
