@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -121,8 +120,6 @@ def _published(asked: Asked, as_json: bool) -> int:
     request, settings, checkpoints = asked
     places = find_places()
     uri = tracking_uri(request, places)
-    # An end from outside is an end like Ctrl-C: the training goes too, and the run is marked.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with view() as shown:
         single = plan_single(request, settings, places, shown.say, checkpoints)
         if single.spec.data.notice:

@@ -86,6 +86,7 @@ class Ladder:
 
     def turns(self) -> Iterator[Turn]:
         """Yields what to run next, one at a time; `run` must have been called before the next is asked for."""
+        self.deliver()  # takes seconds, in which whoever interrupts interrupts a ladder
         yield from first_round(self)
         waiting = [(r, name) for r in range(1, self.preset.repeats) for name in self.variants]
         total = self.number + len(waiting)

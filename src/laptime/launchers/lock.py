@@ -27,19 +27,12 @@ def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float]
         The lock's file descriptor: a child that inherits it holds the lock too, so that a training that outlives a
         killed parent still keeps others off its device.
     """
-    path = lock_folder() / f"laptime-{device}.lock"
+    path = _place(device)
     inherited = _inherited(path)
     if inherited is not None:
         yield inherited
         return
-    try:
-        descriptor = _open(path)
-    except OSError as error:
-        own = "let its owner make it readable" if path.parent.is_dir() else f"make the folder {path.parent}"
-        raise RunError(
-            f"the lock of device {device} at {path} can't be opened ({error.strerror}): {own}, or set LAPTIME_LOCKS "
-            "to a folder that all users of this machine may write to."
-        ) from error
+    descriptor = _opened(path, device)
     try:
         _acquire(descriptor, device, say, sleep)
         with contextlib.suppress(OSError):  # another user's file may be read-only; the name of the holder is a courtesy
@@ -48,6 +41,17 @@ def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float]
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def require_lock(device: str) -> None:
+    """Refuses what `device_lock` would refuse, before data is fetched for minutes; waits for nobody.
+
+    Raises:
+        RunError: the lock can't be opened.
+    """
+    path = _place(device)
+    if _inherited(path) is None:
+        os.close(_opened(path, device))
 
 
 @contextlib.contextmanager
@@ -70,6 +74,21 @@ def _inherited(path: Path) -> int | None:
     except (OSError, OverflowError):
         return None
     return int(number) if same else None
+
+
+def _place(device: str) -> Path:
+    return lock_folder() / f"laptime-{device}.lock"
+
+
+def _opened(path: Path, device: str) -> int:
+    try:
+        return _open(path)
+    except OSError as error:
+        own = "let its owner make it readable" if path.parent.is_dir() else f"make the folder {path.parent}"
+        raise RunError(
+            f"the lock of device {device} at {path} can't be opened ({error.strerror}): {own}, or set LAPTIME_LOCKS "
+            "to a folder that all users of this machine may write to."
+        ) from error
 
 
 def _open(path: Path) -> int:
