@@ -25,6 +25,7 @@ from laptime.ladder.request import tracking_uri
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.launchers.base import Hooks
 from laptime.places import Places, find_places
+from laptime.processes import undisturbed
 from laptime.records import EpochRecord, RunRecord
 from laptime.tracking.reach import let_go
 from laptime.tracking.uri import masked
@@ -157,9 +158,11 @@ def _through(ladder: Ladder, shown: View) -> int:
         ladder.close("failed")
         raise
     except KeyboardInterrupt as stop:
-        let_go(stop)
-        shown.say(f"Interrupted: the run is marked, what was measured is kept in {ladder.folder}")
-        shown.say(f"To go on: {command('laptime')} optimize {ladder.request.workload} --resume {ladder.folder}")
+        with undisturbed():
+            let_go(stop)
+            shown.say(f"Interrupted: the run is marked, what was measured is kept in {ladder.folder}")
+            shown.say(f"To go on: {command('laptime')} optimize {ladder.request.workload} --resume {ladder.folder}")
+            ladder.close("interrupted")
         raise typer.Exit(130) from None
     finally:
         ladder.close("interrupted")
@@ -173,6 +176,9 @@ def _publish(ladder: Ladder, say: Say) -> int:
     except TrackingError as error:
         say(f"laptime: {error}")
         return 1
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"{ladder.folder} is whole; what had not arrived in MLflow is kept, and laptime sync sends it.")
+        raise
     return 0
 
 

@@ -239,34 +239,34 @@ class Ladder:
         return self.comparison
 
     def close(self, ending: Ending) -> None:
-        """Ends the ladder in the journal, whatever came of it; safe to call twice."""
+        """Ends it in the journal, and last in its own file: safe to repeat, which whoever was cut off in here needs."""
         if self.journal is None or self.record.status != "running":
             return
-        self.record = self.record.model_copy(update={"status": ending, "ended_at": time.time()})
-        self._save()
+        ended = self.record.model_copy(update={"status": ending, "ended_at": time.time()})
         self.counsel.settle()
-        for rung in self.record.rungs:
-            runs = mine_of(self.runs, rung.variant)
-            if runs:
-                variant_recorded(self.journal, self.record, rung, runs, self.folder, self._told)
+        for rung in ended.rungs:
+            if runs := mine_of(self.runs, rung.variant):
+                variant_recorded(self.journal, ended, rung, runs, self.folder, self._told)
         for variant, finding in self.counsel.verified():
-            advice_verified(self.journal, self.record, variant, finding)
-        self._finish(self.journal, ending)
+            advice_verified(self.journal, ended, variant, finding)
+        self._finish(self.journal, ended)
+        self.record = ended
+        self._save()
         self.journal.close()
         if ending == "interrupted" and self.counsel.verified():
             # The report is from before the verification. Last, since whoever interrupts may not wait for it.
             self.compare()
 
-    def _finish(self, journal: Journal, ending: Ending) -> None:
+    def _finish(self, journal: Journal, ended: LadderRecord) -> None:
         own = {"ladder.json": self.folder / "ladder.json"} | self.counsel.files
         if self.comparison is None:
-            ladder_finished(journal, self.record, {}, f"The ladder ended as {ending}.", own)
+            ladder_finished(journal, ended, {}, f"The ladder ended as {ended.status}.", own)
             return
         for row in self.comparison.rows:
             if row.n:
-                variant_compared(journal, self.record, row.variant, variant_figures(row))
+                variant_compared(journal, ended, row.variant, variant_figures(row))
         figures = headline_figures(self.comparison)
-        ladder_finished(journal, self.record, figures, to_markdown(self.comparison), own | self.files)
+        ladder_finished(journal, ended, figures, to_markdown(self.comparison), own | self.files)
 
     def publish(self, say: Say = ignore) -> None:
         """Copies the journal into MLflow; raises TrackingError where it does not answer (the journal keeps all)."""
