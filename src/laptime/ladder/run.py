@@ -19,7 +19,7 @@ from laptime.ladder.first_round import first_round, what_failed
 from laptime.ladder.pairs import run_pair, worths
 from laptime.ladder.plan import Plan
 from laptime.ladder.process import Process, process_of, set_aside
-from laptime.ladder.request import LadderRequest, fitted_preset, tracking_uri
+from laptime.ladder.request import LadderRequest, claim_out, fitted_preset, tracking_uri
 from laptime.ladder.turn import Kind, Turn
 from laptime.launchers import launch
 from laptime.launchers.base import RECORD, Hooks, failed, ignore
@@ -77,7 +77,8 @@ class Ladder:
 
     def start(self, journal: Journal | None = None) -> None:
         """Makes the folder and the journal, or goes on with one that is held already."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.before is None:
+            claim_out(self.folder)
         os.environ["LAPTIME_COMMIT"] = self.record.commit or ""  # for the records that workers write
         self._save()
         target = target_of(tracking_uri(self.request, self.places), self.places)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from laptime.devices import lock_names
-from laptime.errors import RunError
+from laptime.errors import RunError, UsageError
 from laptime.places import lock_folder
 from laptime.spec import RunSpec
 
@@ -60,6 +60,32 @@ def run_locks(spec: RunSpec, say: Callable[[str], None]) -> Iterator[tuple[int, 
     with contextlib.ExitStack() as held:
         names = lock_names(spec.device, spec.ranks, all_gpus=spec.option("dp") is not None)
         yield tuple(held.enter_context(device_lock(name, say)) for name in names)
+
+
+@contextlib.contextmanager
+def folder_alone(folder: Path) -> Iterator[None]:
+    """Holds a run's folder while it trains: two commands would write into each other's files.
+
+    Where the file system knows no locks, nothing is held.
+
+    Raises:
+        UsageError: another command holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UsageError(
+            f"another command trains in the folder {folder} now: give another --out, or wait for its end."
+        ) from error
+    except OSError:  # of a network's file system, say
+        pass
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _inherited(path: Path) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.conftest import make_data_spec
-from tests.unit.ladder.turning import through, turned
+from tests.unit.ladder.turning import through
 from tests.unit.tracking.tracking_samples import MemoryStore
 
 from laptime.catalogue import find_preset, find_workload
@@ -16,7 +16,7 @@ from laptime.launchers.base import Hooks
 from laptime.places import Places
 from laptime.records import EpochRecord, LadderRecord, ProbeRecord, RunRecord, read_ladder, write_json
 from laptime.tracking import replay
-from laptime.tracking.events import Ended, Filed, Started, read_journal
+from laptime.tracking.events import Filed, Started, read_journal
 from laptime.tracking.journal import state_path
 
 FULL = find_preset(find_workload("cifar"), "full")
@@ -207,27 +207,6 @@ def test_what_failed_last_is_tried_again_and_an_earlier_failure_stands(tmp_path,
             through(ladder)
         assert (after.started == [("cpu-resident", 0, "ladder")]) is tried
         assert tellings(ladder, "l/cpu-resident") == 1 + tried
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard.*")
-def test_a_ladder_that_is_interrupted_while_it_is_told_has_not_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(ladder_module, "launch", Runs())
-    ladder, finished = a_ladder(tmp_path), ladder_module.ladder_finished
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    turned(ladder)
-    ladder.compare()
-    monkeypatch.setattr(ladder_module, "ladder_finished", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        ladder.close("done")
-    assert read_ladder(tmp_path / "ladder" / "ladder.json").status == "running"
-    monkeypatch.setattr(ladder_module, "ladder_finished", finished)
-    ladder.close("interrupted")
-    assert read_ladder(tmp_path / "ladder" / "ladder.json").status == "interrupted"
-    ended = [e for e in read_journal(ladder.journal.path)[1] if isinstance(e, Ended)]
-    assert (ended[-1].key, ended[-1].status) == ("l", "KILLED")
 
 
 def tellings(ladder: Ladder, key: str) -> int:

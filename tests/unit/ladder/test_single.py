@@ -10,6 +10,8 @@ from laptime.gate.request import make_gate_request
 from laptime.gate.whole import run_gate
 from laptime.ladder import prepare, single
 from laptime.ladder.request import LadderRequest
+from laptime.launchers.base import Hooks
+from laptime.launchers.lock import folder_alone
 from laptime.places import Places
 from laptime.records import RunRecord, write_json
 
@@ -75,3 +77,14 @@ def test_a_lock_that_can_not_be_opened_is_told_before_data_are_fetched(tmp_path,
     gate = run_gate(make_gate_request(workload="cifar", device="cpu", base_dir=".", head_dir="."), places, said.append)
     assert "set LAPTIME_LOCKS" in gate.outcome.sentence
     assert said == []
+
+
+def test_two_runs_at_once_in_one_folder_would_mix_their_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(single, "fetch_data", lambda *_: make_data_spec(train=1000, test=500))
+    request, places = LadderRequest(device="cpu", variants=("cpu-resident",), out=str(tmp_path)), Places(tmp_path)
+    planned = single.plan_single(request, (), places, print)
+    with folder_alone(tmp_path):
+        for begin in (lambda: single.plan_single(request, (), places, print), lambda: planned.run(Hooks())):
+            with pytest.raises(UsageError, match=r"another command trains in the folder .*: give another --out"):
+                begin()
+    single.plan_single(request, (), places, print)
