@@ -155,19 +155,24 @@ def _through(ladder: Ladder, shown: View) -> int:
         ladder.compare()
         ladder.close("failed" if ladder.exit_code() else "done")
     except (LaptimeError, OSError):
+        shown.say(_to_go_on(ladder))
         ladder.close("failed")
         raise
     except KeyboardInterrupt as stop:
         with undisturbed():
             let_go(stop)
             shown.say(f"Interrupted: the run is marked, what was measured is kept in {ladder.folder}")
-            shown.say(f"To go on: {command('laptime')} optimize {ladder.request.workload} --resume {ladder.folder}")
+            shown.say(_to_go_on(ladder))
             ladder.close("interrupted")
         raise typer.Exit(130) from None
     finally:
         ladder.close("interrupted")
         published = _publish(ladder, shown.say)
     return published
+
+
+def _to_go_on(ladder: Ladder) -> str:
+    return f"To go on: {command('laptime')} optimize {ladder.request.workload} --resume {ladder.folder}"
 
 
 def _publish(ladder: Ladder, say: Say) -> int:

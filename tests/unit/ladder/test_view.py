@@ -60,6 +60,19 @@ def test_a_second_ctrl_c_while_a_ladder_is_marked_is_passed_over(tmp_path):
     assert closed == ["interrupted", "interrupted"], "the second on the way that all endings take"
 
 
+def test_a_ladder_that_a_full_disk_ends_says_how_to_go_on(tmp_path):
+    def run(*_: object) -> None:
+        raise OSError("no room")
+
+    said, request = [], SimpleNamespace(workload="cifar")
+    ladder = SimpleNamespace(record=SimpleNamespace(status="running"), folder=tmp_path, request=request, run=run)
+    ladder.turns, ladder.close, ladder.publish = lambda: iter(["turn"]), lambda _: None, lambda _: None
+    with pytest.raises(OSError, match="no room"):
+        _through(ladder, SimpleNamespace(say=said.append, turn=lambda _: None, event=None, result=None))
+    assert said[0].startswith("To go on: ")
+    assert said[0].endswith(f" optimize cifar --resume {tmp_path}")
+
+
 def test_an_interruption_in_the_middle_of_a_write_locks_no_store_that_is_published_to_next(tmp_path):
     def written(stopped: bool) -> None:
         file = sqlite3.connect(tmp_path / "store.db", timeout=0, isolation_level=None)

@@ -275,6 +275,14 @@ def test_tensorboard_gets_each_curve_once(tmp_path: Path) -> None:
     assert not write_events(record.model_copy(update={"epochs": ()}), tmp_path / "none")
 
 
+def test_what_a_killed_process_wrote_half_is_not_sent(tmp_path: Path) -> None:
+    half = run_folder(tmp_path, "cpu-a", 0) / "profile" / "simple.txt.part"
+    half.parent.mkdir(parents=True)
+    half.write_text("act")
+    publish(tmp_path, [a_record("cpu-a", 0)])
+    assert not half.exists()
+
+
 def test_tensorboard_gets_the_tables_of_a_profile(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
