@@ -152,8 +152,16 @@ def _through(lone: LoneRun, shown: View, checkpoints: str | None) -> tuple[RunRe
             shown.say("The same command goes on from the last checkpoint.")
         raise typer.Exit(130) from None
     finally:
-        published = lone.publish()
+        published = _sent(lone)
     return record, published
+
+
+def _sent(lone: LoneRun) -> bool:
+    try:
+        return lone.publish()
+    except KeyboardInterrupt as stop:
+        stop.add_note("What had not arrived in MLflow is kept, and laptime sync sends it.")
+        raise
 
 
 def _json(record: RunRecord) -> str:

@@ -18,6 +18,7 @@ from laptime.errors import UsageError, shorten, without_secrets
 from laptime.ladder.ranks import check_ranks, ranks_of
 from laptime.launchers import AUTO, NAMES, launcher_of, ranks_there
 from laptime.places import Places, expanded, is_text
+from laptime.records import LadderRecord, write_json
 from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
 from laptime.tracking.uri import check_uri, without_credentials
 from laptime.variants import BASELINE, OPTIMIZED, Variant
@@ -234,10 +235,17 @@ def check_out(request: LadderRequest, name: str) -> None:
         raise UsageError(f"--out {shorten(request.out)!r} can't be made: {there} may not be written to; give another.")
 
 
-def claim_out(folder: Path) -> None:
+def claim_out(folder: Path, record: LadderRecord) -> None:
     """Makes a new ladder's folder its own; raises UsageError where another has begun there since `check_out`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    place, mine = folder / _RESULTS[0], folder / f".{_RESULTS[0]}.{os.getpid()}.first"
     try:
-        (folder / "ladder.json").open("x").close()
+        write_json(mine, record)
+        place.hardlink_to(mine)
     except FileExistsError as error:
         raise UsageError(f"another ladder has begun in {folder} meanwhile: give another --out.") from error
+    except OSError:
+        if not mine.is_file():  # the disk is full
+            raise
+        mine.replace(place)  # the file system has no links
+    finally:
+        mine.unlink(missing_ok=True)

@@ -78,7 +78,7 @@ class Ladder:
     def start(self, journal: Journal | None = None) -> None:
         """Makes the folder and the journal, or goes on with one that is held already."""
         if self.before is None:
-            claim_out(self.folder)
+            claim_out(self.folder, self.record)
         os.environ["LAPTIME_COMMIT"] = self.record.commit or ""  # for the records that workers write
         self._save()
         target = target_of(tracking_uri(self.request, self.places), self.places)

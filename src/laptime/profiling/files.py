@@ -47,7 +47,8 @@ def write_trace(recorded: profile, path: Path) -> Path:
         plain.unlink(missing_ok=True)
         raise
     finally:
-        part.unlink(missing_ok=True)
+        for half in (part, plain.with_name(f"{plain.name}.tmp")):  # the exporter's own
+            half.unlink(missing_ok=True)
     return plain
 
 

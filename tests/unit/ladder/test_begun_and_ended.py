@@ -16,6 +16,8 @@ def test_of_two_ladders_that_begin_in_one_folder_the_second_is_refused(tmp_path)
     first = a_ladder(tmp_path)
     with pytest.raises(UsageError, match=r"another ladder has begun in .*: give another --out"):
         a_ladder(tmp_path)
+    assert [path.name for path in (tmp_path / "ladder").iterdir()] == ["ladder.json"]
+    assert read_ladder(tmp_path / "ladder" / "ladder.json").id == first.record.id
     first.journal.close()
 
 
