@@ -145,5 +145,8 @@ def write_summary(recipe: Recipe, path: Path) -> None:
 def write_model(model: nn.Module, path: Path) -> None:
     """Saves the weights as a state dict of the plain architecture, beside and renamed."""
     part = path.with_suffix(".part")
-    torch.save(plain_state(model), part)
-    part.replace(path)
+    try:
+        torch.save(plain_state(model), part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

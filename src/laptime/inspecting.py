@@ -23,8 +23,8 @@ from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
 from laptime.data import own_refused
 from laptime.data.lightning_module import LightningWorkload
-from laptime.data.own import OwnData, OwnSplit, digest_of, open_own
-from laptime.data.own_import import told_with_line
+from laptime.data.own import OwnData, OwnSplit, open_own
+from laptime.data.own_import import digest_of, modules_beside, told_with_line
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.laid_out import layout_refusals
 from laptime.engine.reset import starts_from_zeros
@@ -65,6 +65,7 @@ def inspect(name: str) -> DataSpec:
         RunError: the user's code failed; the sentence names its line.
     """
     file, attribute = place_of(name)
+    known = set(sys.modules)
     data = open_own(file, attribute)
     own_name = _name(data, file)
     batch_size, rate = _number(data, "batch_size", 32, int), _number(data, "learning_rate", 1e-3, float)
@@ -90,6 +91,7 @@ def inspect(name: str) -> DataSpec:
         **_schedule(data, step.model, rate, -(-len(data.train) // batch_size)),
         **refused_workers(data),
     }
+    beside = modules_beside(file, known)
     return DataSpec(
         asked="auto",
         kind="own",
@@ -106,7 +108,8 @@ def inspect(name: str) -> DataSpec:
             learning_rate=rate,
             quality=quality,
             refused=refused,
-            file=digest_of(file),
+            file=digest_of(file, beside),
+            beside=beside,
             lightning=isinstance(data.workload, LightningWorkload),
             clip_norm=None if clip_norm(data.workload) is None else _number(data, "clip_norm", 1.0, float),
             schedule=getattr(data.workload, "schedule", None) is not None,
@@ -282,10 +285,7 @@ def _beside_the_rate(optimizer: Optimizer) -> list[tuple[Any, ...]]:
 
 def main(arguments: list[str]) -> int:
     """Answers one request; returns the exit code."""
-    if len(arguments) != 2:
-        sys.stderr.write("usage: python -m laptime.inspecting REQUEST.json RESULT.json\n")
-        return 2
-    request, result = Path(arguments[0]), Path(arguments[1])
+    request, result = map(Path, arguments)
     try:
         data = inspect(str(json.loads(request.read_text(encoding="utf-8"))["workload"]))
     except LaptimeError as error:

@@ -47,10 +47,11 @@ class OwnSpec(Frozen):
         quality: `score` or `error` where it has an evaluation of its own, of which more or less is better; else
             `accuracy` where the loss gives one, else `loss`.
         refused: optimizations that are not for it, each with the reason.
-        file: SHA-256 of the file, so that no run trains another version of it.
+        file: SHA-256 of the file and of those in `beside`, so that no run trains another version of it.
         lightning: whether it is a LightningModule.
         clip_norm: the largest norm of its gradient; None for any.
         schedule: whether it has a schedule of its own.
+        beside: modules of the user's that it imports: paths from its folder, or whole ones.
     """
 
     attribute: str
@@ -63,6 +64,7 @@ class OwnSpec(Frozen):
     lightning: bool = False
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     schedule: bool = False
+    beside: tuple[str, ...] = ()
 
 
 class DataSpec(Frozen):

@@ -30,6 +30,8 @@ class Proxy:
         failing: whether new connections are answered with HTTP's 500, whatever they ask.
         block_s: seconds that each block waits on its way.
         swallowing: whether PUT is answered here, with a page, as by the log-in of a company.
+        holding: whether PUT is taken and never answered, as where what is behind a server is full.
+        puts, puts_lost: PUTs that came; how many of the next ones break their connection.
         most_up: bytes to the server that a connection may carry; one with more is answered with HTTP's 413.
     """
 
@@ -44,6 +46,9 @@ class Proxy:
     failing: bool = False
     block_s: float = 0.0
     swallowing: bool = False
+    holding: bool = False
+    puts: int = 0
+    puts_lost: int = 0
     most_up: int | None = None
     held: threading.Event = field(default_factory=threading.Event)
     _open: list[socket.socket] = field(default_factory=list)
@@ -54,7 +59,7 @@ class Proxy:
         self.cut()
         self.up = self.down = 0
         self.hold_up = self.hold_down = self.cut_down = None
-        self.away = self.failing = self.swallowing = False
+        self.away = self.failing = self.swallowing = self.holding = False
         self.block_s = 0.0
         self.most_up = None
         self.held.clear()
@@ -108,8 +113,7 @@ class Proxy:
                 if upwards and self.most_up is not None and whole > self.most_up:
                     self._turn_away(source, _TOO_LARGE)
                     break
-                if upwards and self.swallowing and block.startswith(b"PUT "):
-                    self._turn_away(source, _PAGE)
+                if upwards and block.startswith(b"PUT ") and self._keeps(source):
                     break
                 if not self._passes(len(block), upwards):
                     break
@@ -118,6 +122,17 @@ class Proxy:
                 to.sendall(block)
             else:
                 to.shutdown(socket.SHUT_WR)
+
+    def _keeps(self, client: socket.socket) -> bool:
+        """Whether a PUT ends here."""
+        self.puts += 1
+        if self.swallowing:
+            self._turn_away(client, _PAGE)
+        if self.puts_lost:
+            self.puts_lost -= 1
+            self.cut()
+            return True
+        return self.swallowing or self.holding
 
     def _turn_away(self, client: socket.socket, answer: bytes) -> None:
         """Answers in the server's place, and reads on: a client that still sends would not hear it."""

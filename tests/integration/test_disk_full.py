@@ -79,6 +79,7 @@ def test_weights_that_find_no_room_are_told_in_the_same_sentence(small_disk: Sma
     small_disk.fill()
     with pytest.raises((RuntimeError, OSError)) as refused:
         write_model(nn.Linear(300, 300), small_disk.folder / "model.pt")
+    assert [p.name for p in small_disk.folder.iterdir()] == ["filler"], "nothing half written takes room"
     sentence = no_room(refused.value, small_disk.folder)
     assert sentence is not None
     assert f"the disk of {small_disk.folder} is full" in sentence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -145,3 +146,48 @@ def test_ctrl_c_before_a_command_has_words_for_it_shows_no_traceback(monkeypatch
     with pytest.raises(SystemExit) as left:
         console_script()
     assert left.value.code == 130
+
+
+@pytest.fixture
+def handlers():
+    """What this process does at the signals that a command takes; as before at the end."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_whatever_ends_a_command_from_outside_is_told_and_puts_things_away(number, handlers, monkeypatch):
+    """So `predict` leaves no temporary folder and no process that predicts."""
+    put_away = []
+
+    def asked(*_: object) -> None:
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt as stop:
+            stop.add_note("What was fetched is kept.")
+            put_away.append(number)
+            raise
+
+    monkeypatch.setattr("laptime.ladder.predict.predict", asked)
+    signal.signal(number, signal.SIG_DFL)
+    done = CliRunner().invoke(app, ["predict", "run", "image.jpg"])
+    assert (done.exit_code, done.output) == (130, "laptime: interrupted. What was fetched is kept.\n")
+    assert put_away == [number]
+
+
+def test_a_command_under_nohup_outlives_its_terminal(handlers):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    typed("list")
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def test_a_ladder_that_is_interrupted_before_its_first_process_says_how_to_begin_it(monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("laptime.ladder.prepare.fetch_data", interrupted)
+    done = CliRunner().invoke(app, ["optimize", "cifar", "--device", "cpu"])
+    assert done.exit_code == 130
+    assert "interrupted. No process of the ladder had begun: to begin it, give the same command again." in done.output

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -58,8 +60,21 @@ def options(
 ) -> None:
     """Makes PyTorch training faster, proves it, and keeps it fast."""
     context.obj = {"debug": debug}
+    _end_as_by_ctrl_c()
     require_working_folder()
     sweep_first(context.invoked_subcommand)
+
+
+def _end_as_by_ctrl_c() -> None:
+    """Has SIGTERM and a terminal that is closed end a command as Ctrl-C does: children, files and runs are put away.
+
+    What whoever started this has ignored stays ignored: that is what `nohup` is for.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
 
 
 # The third is the command's line in `laptime --help`, which 80 columns hold whole; a docstring's first line is longer.

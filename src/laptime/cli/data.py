@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,12 +48,8 @@ def push(workload: WORKLOAD, to: _TO, data: DATA = "auto", as_json: JSON = False
 
 
 def _show(work: Callable[[OnProgress], DataSpec], done: str, as_json: bool) -> None:
-    try:
-        with _bar() as on_progress:
-            found = work(on_progress)
-    except KeyboardInterrupt as stop:
-        typer.echo(" ".join(["laptime: interrupted.", *getattr(stop, "__notes__", [])]), err=True)
-        raise typer.Exit(128 + signal.SIGINT) from stop
+    with _bar() as on_progress:
+        found = work(on_progress)
     if found.notice:
         typer.echo(f"NOTICE: {found.notice}", err=True)
     if as_json:

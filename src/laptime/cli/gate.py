@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,8 +98,6 @@ def _run(
     if not request.command_base:
         find_workload(request.workload)
         resolve(request.variant, workload=request.workload)
-    # An end from outside is an end like Ctrl-C: the training goes too, and the report stays.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     last: list[GateRecord] = []
 
     def save(record: GateRecord) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -25,7 +24,8 @@ from laptime.ladder.pairs import told
 from laptime.ladder.request import tracking_uri
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.launchers.base import Hooks
-from laptime.places import find_places
+from laptime.places import Places, find_places
+from laptime.processes import undisturbed
 from laptime.records import EpochRecord, RunRecord
 from laptime.tracking.reach import let_go
 from laptime.tracking.uri import masked
@@ -115,13 +115,8 @@ def run_ladder(request: LadderRequest, as_json: bool, given: Collection[str]) ->
         given: the options that were typed.
     """
     places = find_places()
-    # An end from outside is an end like Ctrl-C: the training goes too, and the runs are marked.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with view() as shown:
-        if request.resume:
-            ladder = resume_ladder(request, places, shown.say, given)
-        else:
-            ladder = open_ladder(request, prepare_data(request, places, shown.say), places, shown.say)
+        ladder = _opened(request, places, shown.say, given)
         if ladder.record.data.notice:
             shown.say(f"NOTICE: {ladder.record.data.notice}")
         published = _through(ladder, shown)
@@ -134,6 +129,16 @@ def run_ladder(request: LadderRequest, as_json: bool, given: Collection[str]) ->
     if ladder.exit_code():
         typer.echo(f"laptime: {ladder.complaint()}", err=True)
     return max(ladder.exit_code(), published)
+
+
+def _opened(request: LadderRequest, places: Places, say: Say, given: Collection[str]) -> Ladder:
+    try:
+        if request.resume:
+            return resume_ladder(request, places, say, given)
+        return open_ladder(request, prepare_data(request, places, say), places, say)
+    except KeyboardInterrupt as stop:
+        stop.add_note("No process of the ladder had begun: to begin it, give the same command again.")
+        raise
 
 
 def _through(ladder: Ladder, shown: View) -> int:
@@ -150,17 +155,24 @@ def _through(ladder: Ladder, shown: View) -> int:
         ladder.compare()
         ladder.close("failed" if ladder.exit_code() else "done")
     except (LaptimeError, OSError):
+        shown.say(_to_go_on(ladder))
         ladder.close("failed")
         raise
     except KeyboardInterrupt as stop:
-        let_go(stop)
-        shown.say(f"Interrupted: the run is marked, what was measured is kept in {ladder.folder}")
-        shown.say(f"To go on: {command('laptime')} optimize {ladder.request.workload} --resume {ladder.folder}")
+        with undisturbed():
+            let_go(stop)
+            shown.say(f"Interrupted: the run is marked, what was measured is kept in {ladder.folder}")
+            shown.say(_to_go_on(ladder))
+            ladder.close("interrupted")
         raise typer.Exit(130) from None
     finally:
         ladder.close("interrupted")
         published = _publish(ladder, shown.say)
     return published
+
+
+def _to_go_on(ladder: Ladder) -> str:
+    return f"To go on: {command('laptime')} optimize {ladder.request.workload} --resume {ladder.folder}"
 
 
 def _publish(ladder: Ladder, say: Say) -> int:
@@ -169,6 +181,9 @@ def _publish(ladder: Ladder, say: Say) -> int:
     except TrackingError as error:
         say(f"laptime: {error}")
         return 1
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"{ladder.folder} is whole; what had not arrived in MLflow is kept, and laptime sync sends it.")
+        raise
     return 0
 
 

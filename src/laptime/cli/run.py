@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -121,8 +120,6 @@ def _published(asked: Asked, as_json: bool) -> int:
     request, settings, checkpoints = asked
     places = find_places()
     uri = tracking_uri(request, places)
-    # An end from outside is an end like Ctrl-C: the training goes too, and the run is marked.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with view() as shown:
         single = plan_single(request, settings, places, shown.say, checkpoints)
         if single.spec.data.notice:
@@ -155,8 +152,16 @@ def _through(lone: LoneRun, shown: View, checkpoints: str | None) -> tuple[RunRe
             shown.say("The same command goes on from the last checkpoint.")
         raise typer.Exit(130) from None
     finally:
-        published = lone.publish()
+        published = _sent(lone)
     return record, published
+
+
+def _sent(lone: LoneRun) -> bool:
+    try:
+        return lone.publish()
+    except KeyboardInterrupt as stop:
+        stop.add_note("What had not arrived in MLflow is kept, and laptime sync sends it.")
+        raise
 
 
 def _json(record: RunRecord) -> str:

@@ -1,7 +1,9 @@
-"""The class of all commands: what was typed stands in the refusal, and an option without a value is refused."""
+"""The class of all commands: what was typed stands in a refusal, an empty value is refused, an interruption is told."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -28,6 +30,15 @@ class Command(TyperCommand):
             if typed and repr(typed) not in error.message:  # some versions of typer say it themselves
                 error.message = f"{error.message.rstrip('.')} (given {typed!r})."
             raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs it; where it is interrupted and has no words of its own for that, says so, with what there is to add."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                typer.echo(" ".join(["laptime: interrupted.", *getattr(stop, "__notes__", [])]), err=True)
+            raise typer.Exit(128 + signal.SIGINT) from stop
 
 
 def _given(words: Sequence[str]) -> list[tuple[str, str]]:

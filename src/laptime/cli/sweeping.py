@@ -25,13 +25,15 @@ def sweep_first(command: str | None) -> None:
         return
     mark = places.journal / ".asked"
     try:
+        from laptime.tracking.courier import short_tries
         from laptime.tracking.sync import left_open, sync
 
         if not left_open(places) or _asked_lately(mark):
             return
         mark.touch()
         until = time.monotonic() + _ENOUGH_S
-        sync(places, places.mlflow_uri, lambda _: None, enough=lambda: time.monotonic() > until)
+        with short_tries():  # else a server that answers the first question alone would hold any command for minutes
+            sync(places, places.mlflow_uri, lambda _: None, enough=lambda: time.monotonic() > until)
         mark.unlink()
     except Exception:  # noqa: S110 - whatever is wrong with the store, it has nothing to do with this command
         pass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, defau
 from laptime.data.lightning_module import MODULE, LightningWorkload, of_lightning
 from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
-from laptime.data.own_import import imported, told_with_line
+from laptime.data.own_import import digest_of, imported, told_with_line
 from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
@@ -94,11 +93,6 @@ class OwnData:
     def batch_size(self) -> int:
         """The user's, in which evaluation goes through the test data."""
         return int(getattr(self.workload, "batch_size", 32))
-
-
-def digest_of(file: Path) -> str:
-    """SHA-256 of a file."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def load_workload(file: Path, attribute: str) -> Workload:
@@ -219,8 +213,10 @@ def open_run(data: DataSpec, limit_train: int | None, limit_test: int | None) ->
     file = Path(data.path)
     if not file.is_file():
         raise UsageError(f"the file {shorten(str(file))!r} of the workload {data.own.name!r} is gone: put it back.")
-    if data.own.file and digest_of(file) != data.own.file:
+    if data.own.file and digest_of(file, data.own.beside) != data.own.file:
+        modules = " or a module that it imports" if data.own.beside else ""
         raise RunError(
-            f"{file.name} was changed after this run was planned: start anew, so that all variants train alike."
+            f"{file.name}{modules} was changed after this run was planned: start anew, so that all variants train "
+            "alike."
         )
     return open_own(file, data.own.attribute, (limit_train, limit_test))

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 import importlib.util
+import site
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from laptime.errors import LaptimeError, RunError, UsageError
+from laptime.places import is_text
 from laptime.user_code import complaint
+
+# A spec is handed on as a word of a command, which holds 128 KiB.
+_MOST_MODULES = 500
 
 
 @contextmanager
@@ -31,6 +38,35 @@ def told_with_line(doing: str, file: Path, *makers: object) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # whatever a user's code raises
         raise RunError(f"{doing} failed: {complaint(error, file, makers)}.") from error
+
+
+def digest_of(file: Path, beside: Sequence[str] = ()) -> str:
+    """SHA-256 of a user's file, and of its modules where there are any; one that is gone is another one."""
+    found = hashlib.sha256(file.read_bytes())
+    for name in beside:
+        path = file.parent / name
+        found.update(f"\n{name}\n".encode(errors="replace"))
+        found.update(path.read_bytes() if path.is_file() else b"")
+    return found.hexdigest()
+
+
+def modules_beside(file: Path, known: Collection[str]) -> tuple[str, ...]:
+    """The user's own modules that a file has imported: all but itself, what is installed, and ours.
+
+    Paths from the file's folder where they are below it, else whole ones; those of the folder come first.
+
+    Args:
+        file: the user's.
+        known: names of the modules that were there before.
+    """
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    installed |= {*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])}
+    new = [module for name, module in list(sys.modules.items()) if name not in known]
+    named = {Path(str(getattr(module, "__dict__", {}).get("__file__"))) for module in new} - {file}
+    mine = [p for p in named if p.suffix == ".py" and p.is_absolute() and installed.isdisjoint(map(str, p.parents))]
+    inside = sorted(str(p.relative_to(file.parent)) for p in mine if file.parent in p.parents)
+    outside = sorted(str(p) for p in mine if file.parent not in p.parents)
+    return tuple(name for name in (*inside, *outside) if is_text(name))[:_MOST_MODULES]
 
 
 def module_place(file: Path) -> tuple[Path, str]:

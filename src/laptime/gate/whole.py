@@ -8,17 +8,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from laptime.devices import lock_name
 from laptime.errors import LaptimeError, UsageError, in_words
 from laptime.gate.checkouts import checkouts
 from laptime.gate.conclude import conclude
 from laptime.gate.history import Elsewhere, History, nowhere
 from laptime.gate.process import fingerprint
 from laptime.gate.records import GateRecord, Side, Trouble
-from laptime.gate.request import GateRequest
+from laptime.gate.request import NO_DEVICE, GateRequest
 from laptime.gate.runner import Gate, Told
 from laptime.gate.sides import Ready, SideError, make_ready, what_trains
 from laptime.gate.trainer import Trainer
 from laptime.launchers.base import ignore
+from laptime.launchers.lock import require_lock
 from laptime.places import Places
 from laptime.scratch import scratch
 
@@ -92,6 +94,8 @@ def _run(
     request: GateRequest, places: Places, state: _State, around: tuple[Path, Callable[[str], None], History]
 ) -> None:
     room, say, history = around
+    if request.device != NO_DEVICE:
+        require_lock(lock_name(request.device))
     with checkouts(request, Path.cwd(), room, say) as infos:
         base, head, written, notice = make_ready(request, infos, places.home, say)
         notices = [f"{r.side} is gated with changes that are not committed." for r in (base, head) if r.info.dirty]

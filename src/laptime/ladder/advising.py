@@ -122,9 +122,8 @@ class Counsel:
     def _advise(self) -> None:
         ladder = self.ladder
         self.rules = self.rules or the_rules()
-        history = rule_history(
-            tracking_uri(ladder.request, ladder.places), ladder.say, ladder.record.probe.machine.fingerprint
-        )
+        uri, machine = tracking_uri(ladder.request, ladder.places), ladder.record.probe.machine.fingerprint
+        history = rule_history(uri, ladder.say, machine, but=ladder.record.id)
         for name in ladder.variants:
             record = first_done(ladder.runs, name)
             if record is None:

@@ -21,6 +21,7 @@ from laptime.ladder.single import Say, Single
 from laptime.ladder.surroundings import commit
 from laptime.launchers.base import RECORD, Hooks, failed
 from laptime.places import Places
+from laptime.processes import undisturbed
 from laptime.records import Advice, LadderRecord, RunRecord, write_json
 from laptime.tracking import Journal, masked
 from laptime.tracking.base import RunStatus
@@ -55,6 +56,7 @@ class LoneRun:
         self._journal = Journal(places.journal / f"{single.id}.jsonl", target_of(uri, places))
         lone_started(self._journal, self._alone, failed(single.spec, ""), single.folder)
         self._told = False
+        self._record: RunRecord | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +64,10 @@ class LoneRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and not self._told:
+        if self._record is not None and not self._told:  # it has trained: its record stands, whoever interrupts
+            with undisturbed(), suppress(TrackingError):
+                self._tell(self._record, {})
+        elif error is not None and not self._told:
             ending: tuple[RunStatus, str] = ("FAILED", shorten(str(error), 500))
             if isinstance(error, KeyboardInterrupt):
                 ending = ("KILLED", "interrupted")
@@ -72,7 +77,8 @@ class LoneRun:
 
     def run(self, hooks: Hooks) -> RunRecord:
         """Trains the variant."""
-        return self.single.run(hooks)
+        self._record = self.single.run(hooks)
+        return self._record
 
     def tell(self, record: RunRecord) -> None:
         """Advises on what came of it, and tells all to the journal."""
@@ -80,6 +86,9 @@ class LoneRun:
             self.advice = self._guarded("no advice can be given", lambda: self._advise(record))
             self.afterwards = self._guarded("an earlier advice can't be judged", lambda: self._judge(record))
         figures = self._guarded("it goes without an interval", lambda: self._figures(record)) or {}
+        self._tell(record, figures)
+
+    def _tell(self, record: RunRecord, figures: dict[str, float]) -> None:
         lone_recorded(self._journal, self._alone, record, self.single.folder, figures)
         self._told = True
 

@@ -88,11 +88,10 @@ def require_contender(request: LadderRequest, plan: Plan) -> None:
 
 
 def attended(ladder: Ladder, say: Say) -> Ladder:
-    """A ladder that has been started, with somebody to hear it and a courier; its run is told to the store at once."""
+    """A ladder that has been started, with somebody to hear it and a courier."""
     assert ladder.journal is not None
     uri = tracking_uri(ladder.request, ladder.places)
     ladder.say, ladder.courier = say, Courier(ladder.journal, (uri, ladder.places.artifacts), say)
-    ladder.deliver()
     return ladder
 
 

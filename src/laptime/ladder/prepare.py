@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from laptime.devices import choose_device
+from laptime.devices import choose_device, lock_name
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.plan import rungs_refused
 from laptime.ladder.request import (
@@ -16,6 +16,7 @@ from laptime.ladder.request import (
     settled_preset,
     tracking_uri,
 )
+from laptime.launchers.lock import require_lock
 from laptime.places import Places
 from laptime.spec import DataSpec
 from laptime.variants import resolve
@@ -25,7 +26,7 @@ def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], No
     """Checks the request as far as that costs nothing, then makes its data stand ready in the local store."""
     settled_preset(request)
     check_out(request, "ladder.json")
-    choose_device(request.device)
+    require_lock(lock_name(choose_device(request.device)))
     tracking_uri(request, places)
     check_weights(request.weights, request.workload)
     for name in request.variants or ():

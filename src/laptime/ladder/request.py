@@ -18,9 +18,12 @@ from laptime.errors import UsageError, shorten, without_secrets
 from laptime.ladder.ranks import check_ranks, ranks_of
 from laptime.launchers import AUTO, NAMES, launcher_of, ranks_there
 from laptime.places import Places, expanded, is_text
+from laptime.records import LadderRecord, write_json
 from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
 from laptime.tracking.uri import check_uri, without_credentials
 from laptime.variants import BASELINE, OPTIMIZED, Variant
+
+_RESULTS = ("ladder.json", "record.json")
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -220,11 +223,29 @@ def check_out(request: LadderRequest, name: str) -> None:
     folder = Path(request.out).resolve()
     if not is_text(str(folder)):
         raise UsageError(f"--out {shorten(str(folder))!r} is no UTF-8, in which paths are kept: give another.")
-    if (folder / name).exists():
-        more = ", or go on with it by --resume" if name == "ladder.json" else ""
-        raise UsageError(f"--out {request.out!r} holds a {name} already: give another folder or remove it{more}.")
+    # A run's files in a ladder's folder would be taken for one of its own, and a ladder's around a run's.
+    found = next((n for n in (name, *_RESULTS) if (folder / n).exists()), None)
+    if found:
+        more = ", or go on with it by --resume" if name == found == "ladder.json" else ""
+        raise UsageError(f"--out {request.out!r} holds a {found} already: give another folder or remove it{more}.")
     there = next(place for place in (folder, *folder.parents) if place.exists())
     if not there.is_dir():
         raise UsageError(f"--out {shorten(request.out)!r} can be no folder, since {there} is a file: give another.")
     if not os.access(there, os.W_OK):
         raise UsageError(f"--out {shorten(request.out)!r} can't be made: {there} may not be written to; give another.")
+
+
+def claim_out(folder: Path, record: LadderRecord) -> None:
+    """Makes a new ladder's folder its own; raises UsageError where another has begun there since `check_out`."""
+    place, mine = folder / _RESULTS[0], folder / f".{_RESULTS[0]}.{os.getpid()}.first"
+    try:
+        write_json(mine, record)
+        place.hardlink_to(mine)
+    except FileExistsError as error:
+        raise UsageError(f"another ladder has begun in {folder} meanwhile: give another --out.") from error
+    except OSError:
+        if not mine.is_file():  # the disk is full
+            raise
+        mine.replace(place)  # the file system has no links
+    finally:
+        mine.unlink(missing_ok=True)

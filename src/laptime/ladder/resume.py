@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import subprocess
 import time
@@ -15,6 +14,7 @@ from laptime.catalogue.own import resolved
 from laptime.compare.comparison import compare
 from laptime.compare.load import load
 from laptime.compare.sides import load_sides
+from laptime.data.own_import import digest_of
 from laptime.errors import DataError, RunError, TrackingError, UsageError, shorten
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.opening import attended, catch_up, plan_of
@@ -24,7 +24,7 @@ from laptime.ladder.surroundings import commit, run_probe
 from laptime.launchers.base import ignore
 from laptime.places import Places, expanded
 from laptime.records import LadderRecord, Machine, read_ladder
-from laptime.spec import DataSpec, option_name
+from laptime.spec import DataSpec, OwnSpec, option_name
 from laptime.tracking import Journal, masked
 from laptime.tracking.events import Started, read_journal
 from laptime.tracking.journal import JournalBusyError, read_state
@@ -188,7 +188,7 @@ def _data_again(asked: LadderRequest, record: LadderRecord, places: Places, say:
     data = record.data
     path = Path(data.path)
     if data.own is not None:
-        _require_own(path, data.own.file, record.id)
+        _require_own(path, data.own, record.id)
         return data
     if path.exists():
         return data
@@ -201,12 +201,13 @@ def _data_again(asked: LadderRequest, record: LadderRecord, places: Places, say:
     return found
 
 
-def _require_own(path: Path, digest: str, ladder: str) -> None:
-    """Refuses a user's file that is gone or has changed; of an empty digest nothing is known."""
-    if digest and not path.is_file():
+def _require_own(path: Path, own: OwnSpec, ladder: str) -> None:
+    """Refuses a user's file that is gone or has changed, as may its modules; of an empty digest nothing is known."""
+    if own.file and not path.is_file():
         raise DataError(f"{path}, which the ladder {ladder} trains, is gone: bring it back, or start a new ladder.")
-    if digest and hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-        raise DataError(f"{path} is not what the ladder {ladder} began with: start a new ladder.")
+    if own.file and digest_of(path, own.beside) != own.file:
+        modules = " or a module that it imports" if own.beside else ""
+        raise DataError(f"{path}{modules} is not what the ladder {ladder} began with: start a new ladder.")
 
 
 def _opened(asked: LadderRequest, record: LadderRecord, places: Places, say: Say, journal: Journal) -> Ladder:

@@ -19,7 +19,7 @@ from laptime.ladder.first_round import first_round, what_failed
 from laptime.ladder.pairs import run_pair, worths
 from laptime.ladder.plan import Plan
 from laptime.ladder.process import Process, process_of, set_aside
-from laptime.ladder.request import LadderRequest, fitted_preset, tracking_uri
+from laptime.ladder.request import LadderRequest, claim_out, fitted_preset, tracking_uri
 from laptime.ladder.turn import Kind, Turn
 from laptime.launchers import launch
 from laptime.launchers.base import RECORD, Hooks, failed, ignore
@@ -77,7 +77,8 @@ class Ladder:
 
     def start(self, journal: Journal | None = None) -> None:
         """Makes the folder and the journal, or goes on with one that is held already."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.before is None:
+            claim_out(self.folder, self.record)
         os.environ["LAPTIME_COMMIT"] = self.record.commit or ""  # for the records that workers write
         self._save()
         target = target_of(tracking_uri(self.request, self.places), self.places)
@@ -86,6 +87,7 @@ class Ladder:
 
     def turns(self) -> Iterator[Turn]:
         """Yields what to run next, one at a time; `run` must have been called before the next is asked for."""
+        self.deliver()  # takes seconds, in which whoever interrupts interrupts a ladder
         yield from first_round(self)
         waiting = [(r, name) for r in range(1, self.preset.repeats) for name in self.variants]
         total = self.number + len(waiting)
@@ -238,34 +240,34 @@ class Ladder:
         return self.comparison
 
     def close(self, ending: Ending) -> None:
-        """Ends the ladder in the journal, whatever came of it; safe to call twice."""
+        """Ends it in the journal, and last in its own file: safe to repeat, which whoever was cut off in here needs."""
         if self.journal is None or self.record.status != "running":
             return
-        self.record = self.record.model_copy(update={"status": ending, "ended_at": time.time()})
-        self._save()
+        ended = self.record.model_copy(update={"status": ending, "ended_at": time.time()})
         self.counsel.settle()
-        for rung in self.record.rungs:
-            runs = mine_of(self.runs, rung.variant)
-            if runs:
-                variant_recorded(self.journal, self.record, rung, runs, self.folder, self._told)
+        for rung in ended.rungs:
+            if runs := mine_of(self.runs, rung.variant):
+                variant_recorded(self.journal, ended, rung, runs, self.folder, self._told)
         for variant, finding in self.counsel.verified():
-            advice_verified(self.journal, self.record, variant, finding)
-        self._finish(self.journal, ending)
+            advice_verified(self.journal, ended, variant, finding)
+        self._finish(self.journal, ended)
+        self.record = ended
+        self._save()
         self.journal.close()
         if ending == "interrupted" and self.counsel.verified():
             # The report is from before the verification. Last, since whoever interrupts may not wait for it.
             self.compare()
 
-    def _finish(self, journal: Journal, ending: Ending) -> None:
+    def _finish(self, journal: Journal, ended: LadderRecord) -> None:
         own = {"ladder.json": self.folder / "ladder.json"} | self.counsel.files
         if self.comparison is None:
-            ladder_finished(journal, self.record, {}, f"The ladder ended as {ending}.", own)
+            ladder_finished(journal, ended, {}, f"The ladder ended as {ended.status}.", own)
             return
         for row in self.comparison.rows:
             if row.n:
-                variant_compared(journal, self.record, row.variant, variant_figures(row))
+                variant_compared(journal, ended, row.variant, variant_figures(row))
         figures = headline_figures(self.comparison)
-        ladder_finished(journal, self.record, figures, to_markdown(self.comparison), own | self.files)
+        ladder_finished(journal, ended, figures, to_markdown(self.comparison), own | self.files)
 
     def publish(self, say: Say = ignore) -> None:
         """Copies the journal into MLflow; raises TrackingError where it does not answer (the journal keeps all)."""

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from laptime.catalogue import DEVICES
-from laptime.devices import EMULATED, choose_device, hopeless_here
+from laptime.devices import EMULATED, choose_device, hopeless_here, lock_name
 from laptime.errors import DataError, UsageError, shorten
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.plan import rungs_refused
 from laptime.ladder.request import LadderRequest, check_out, check_variant, check_weights, make_spec
 from laptime.launchers import launch, ranks_there
 from laptime.launchers.base import RECORD, Hooks
+from laptime.launchers.lock import folder_alone, require_lock
 from laptime.places import Places, expanded
 from laptime.records import RunRecord, read_record
 from laptime.spec import RunSpec
@@ -46,7 +47,8 @@ class Single:
 
     def run(self, hooks: Hooks) -> RunRecord:
         """Trains it; its record also stands in the folder."""
-        return launch(self.launcher, self.spec, self.folder, hooks)
+        with folder_alone(self.folder):
+            return launch(self.launcher, self.spec, self.folder, hooks)
 
 
 def chosen_variant(request: LadderRequest, settings: tuple[str, ...]) -> Variant:
@@ -84,12 +86,16 @@ def plan_single(
     variant = chosen_variant(request, settings)
     if not (checkpoints and _broken_off(request.out)):
         check_out(request, "record.json")
+    if request.out and Path(request.out).is_dir():
+        with folder_alone(Path(request.out)):
+            pass
     check_weights(request.weights, request.workload)
     if checkpoints and expanded(checkpoints).is_file():
         raise UsageError(f"--checkpoints {shorten(checkpoints)!r} is a file: give a folder or s3://bucket/prefix.")
     here = ranks_there(request.launcher) is None
     if here:
-        choose_device(DEVICES[variant.device], "take a variant of the CPU (laptime list variants)")
+        device = choose_device(DEVICES[variant.device], "take a variant of the CPU (laptime list variants)")
+        require_lock(lock_name(device))
     check_variant(request, variant)
     data = fetch_data(request.workload, request.data, places, in_words(say))
     away = rungs_refused(variant.device, request.workload, data)

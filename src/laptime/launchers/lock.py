@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from laptime.devices import lock_names
-from laptime.errors import RunError
+from laptime.errors import RunError, UsageError
 from laptime.places import lock_folder
 from laptime.spec import RunSpec
 
@@ -27,19 +27,12 @@ def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float]
         The lock's file descriptor: a child that inherits it holds the lock too, so that a training that outlives a
         killed parent still keeps others off its device.
     """
-    path = lock_folder() / f"laptime-{device}.lock"
+    path = _place(device)
     inherited = _inherited(path)
     if inherited is not None:
         yield inherited
         return
-    try:
-        descriptor = _open(path)
-    except OSError as error:
-        own = "let its owner make it readable" if path.parent.is_dir() else f"make the folder {path.parent}"
-        raise RunError(
-            f"the lock of device {device} at {path} can't be opened ({error.strerror}): {own}, or set LAPTIME_LOCKS "
-            "to a folder that all users of this machine may write to."
-        ) from error
+    descriptor = _opened(path, device)
     try:
         _acquire(descriptor, device, say, sleep)
         with contextlib.suppress(OSError):  # another user's file may be read-only; the name of the holder is a courtesy
@@ -50,12 +43,49 @@ def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float]
         os.close(descriptor)
 
 
+def require_lock(device: str) -> None:
+    """Refuses what `device_lock` would refuse, before data is fetched for minutes; waits for nobody.
+
+    Raises:
+        RunError: the lock can't be opened.
+    """
+    path = _place(device)
+    if _inherited(path) is None:
+        os.close(_opened(path, device))
+
+
 @contextlib.contextmanager
 def run_locks(spec: RunSpec, say: Callable[[str], None]) -> Iterator[tuple[int, ...]]:
     """Holds the locks of all devices that a run uses; yields their descriptors."""
     with contextlib.ExitStack() as held:
         names = lock_names(spec.device, spec.ranks, all_gpus=spec.option("dp") is not None)
         yield tuple(held.enter_context(device_lock(name, say)) for name in names)
+
+
+@contextlib.contextmanager
+def folder_alone(folder: Path) -> Iterator[None]:
+    """Holds a run's folder while it trains: two commands would write into each other's files.
+
+    Where the file system knows no locks, nothing is held.
+
+    Raises:
+        UsageError: another command holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UsageError(
+            f"another command trains in the folder {folder} now: give another --out, or wait for its end."
+        ) from error
+    except OSError:  # of a network's file system, say
+        pass
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _inherited(path: Path) -> int | None:
@@ -70,6 +100,21 @@ def _inherited(path: Path) -> int | None:
     except (OSError, OverflowError):
         return None
     return int(number) if same else None
+
+
+def _place(device: str) -> Path:
+    return lock_folder() / f"laptime-{device}.lock"
+
+
+def _opened(path: Path, device: str) -> int:
+    try:
+        return _open(path)
+    except OSError as error:
+        own = "let its owner make it readable" if path.parent.is_dir() else f"make the folder {path.parent}"
+        raise RunError(
+            f"the lock of device {device} at {path} can't be opened ({error.strerror}): {own}, or set LAPTIME_LOCKS "
+            "to a folder that all users of this machine may write to."
+        ) from error
 
 
 def _open(path: Path) -> int:

@@ -20,8 +20,11 @@ _GZIP_LEVEL = 6
 def write_beside(path: Path, text: str) -> None:
     """Writes a text file whole."""
     part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def write_trace(recorded: profile, path: Path) -> Path:
@@ -44,7 +47,8 @@ def write_trace(recorded: profile, path: Path) -> Path:
         plain.unlink(missing_ok=True)
         raise
     finally:
-        part.unlink(missing_ok=True)
+        for half in (part, plain.with_name(f"{plain.name}.tmp")):  # the exporter's own
+            half.unlink(missing_ok=True)
     return plain
 
 

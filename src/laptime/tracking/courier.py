@@ -58,13 +58,13 @@ class Courier:
         require_port(uri, _ANSWER_S)
         from laptime.tracking.mlflow import MlflowTracker
 
-        with _short_tries():
+        with short_tries():
             self._journal.send(MlflowTracker(uri, artifacts), self._say, enough)
 
 
 @contextmanager
-def _short_tries() -> Iterator[None]:
-    """MLflow's own patience, which it reads at each request, is for when nothing waits; what was set comes back."""
+def short_tries() -> Iterator[None]:
+    """MLflow's own patience, which it reads at each request, is for when nobody waits; what was set comes back."""
     before = {name: os.environ.get(name) for name in _SHORT}
     os.environ.update(_SHORT)
     try:

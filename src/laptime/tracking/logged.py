@@ -13,7 +13,6 @@ from laptime.errors import DataError, shorten
 from laptime.parsing import parse_json
 from laptime.scratch import scratch
 from laptime.tracking.fetch import variant_runs
-from laptime.tracking.reach import waiting_for_files
 
 # A detector's, whose program takes no one batch, and a user's own.
 _FILES = ("model.pt", "spec.json")
@@ -105,17 +104,16 @@ def log_model(mlflow: Any, what: tuple[Any, Any], run_id: str, metadata: Mapping
         return
     for broken_off in ours:  # an earlier try, whose files are not all there: without this each try would add one
         client.delete_logged_model(broken_off.model_id)
-    with waiting_for_files():
-        mlflow.pytorch.log_model(
-            what[0],
-            name="model",
-            run_id=run_id,
-            input_example=what[1],
-            pip_requirements=["torch", "numpy"],
-            serialization_format="pt2",
-            metadata=dict(metadata),
-            validate_serving_input=False,
-        )
+    mlflow.pytorch.log_model(
+        what[0],
+        name="model",
+        run_id=run_id,
+        input_example=what[1],
+        pip_requirements=["torch", "numpy"],
+        serialization_format="pt2",
+        metadata=dict(metadata),
+        validate_serving_input=False,
+    )
 
 
 def _variants(client: Any, run: Any) -> list[Any]:

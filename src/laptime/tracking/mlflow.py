@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,14 @@ from laptime.tracking.logged import load_model, log_model, without_lightning
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
 from laptime.tracking.reach import (
+    Held,
     alone,
     explained,
     refusal,
     require_answer,
     require_file,
     require_port,
+    send_files,
     set_switches,
     waiting_for_files,
 )
@@ -52,6 +55,7 @@ class MlflowTracker:
     def __init__(self, uri: str, artifact_root: Path) -> None:
         self._uri = check_uri(uri)
         self._ids: dict[str, str] = {}
+        self._given_up: TrackingError | None = None
         with explained(self._uri):
             if (file := sqlite_file(self._uri)) is not None:
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -122,10 +126,12 @@ class MlflowTracker:
     def log_artifact(self, key: str, path: Path, folder: str = "") -> None:
         """See `Tracker.log_artifact`."""
         send = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
-        with explained(self._uri), waiting_for_files():
-            place = self._files.require_here(self._id(key))
-            send(self._id(key), str(path), folder or None)
-            self._files.require_arrived(self._id(key), path, folder, place)
+        with self._not_held(), explained(self._uri):
+            with waiting_for_files():
+                place = self._files.require_here(self._id(key))
+            send_files(lambda: send(self._id(key), str(path), folder or None))
+            with waiting_for_files():
+                self._files.require_arrived(self._id(key), path, folder, place)
 
     def log_model(self, model: ModelFiles) -> None:
         """See `Tracker.log_model`."""
@@ -134,7 +140,8 @@ class MlflowTracker:
 
     def log_models(self, models: Sequence[ModelFiles]) -> Mapping[str, str]:
         """See `Store.log_models`; a process of its own imports torch."""
-        return log_models_aside([(m.key, m.folder, self._id(m.key)) for m in models], self._uri)
+        with self._not_held():
+            return log_models_aside([(m.key, m.folder, self._id(m.key)) for m in models], self._uri)
 
     def end_run(self, key: str, status: RunStatus, ended_at: float) -> None:
         """See `Tracker.end_run`."""
@@ -152,6 +159,18 @@ class MlflowTracker:
             experiments = [e.experiment_id for e in self._client.search_experiments()]
             found = self._client.search_runs(experiments, query, max_results=1000) if experiments else []
         return [open_run(run.info.run_id, run.data.tags) for run in found]
+
+    @contextmanager
+    def _not_held(self) -> Iterator[None]:
+        """Once a server has held a file for two minutes, all that come after it are left to the journal at once."""
+        if self._given_up is not None:
+            raise self._given_up
+        held = Held()
+        try:
+            yield
+        except TrackingError as error:
+            self._given_up = error if held else None
+            raise
 
     def _id(self, key: str) -> str:
         if key not in self._ids:
@@ -239,7 +258,7 @@ def log_pytorch_model(model: Any, run_id: str, example: Any, metadata: Mapping[s
         import mlflow.pytorch
 
     try:
-        log_model(mlflow, (model, example), run_id, metadata)
+        send_files(lambda: log_model(mlflow, (model, example), run_id, metadata))
     except Exception as error:
         refused = refusal(os.environ["MLFLOW_TRACKING_URI"], error)
         if refused is None:

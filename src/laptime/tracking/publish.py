@@ -272,6 +272,8 @@ def log_files(tracker: Tracker, key: str, record: RunRecord, folder: Path, wante
         if path.is_file():
             tracker.log_artifact(key, path, target)
         elif path.is_dir():
+            for half in (*path.glob("*.part"), *path.glob("*.tmp")):  # of a process that was killed, and torch's own
+                half.unlink()
             tracker.log_artifact(key, path, f"{target}/{path.name}".strip("/"))
 
 

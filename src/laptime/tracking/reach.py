@@ -10,11 +10,12 @@ import os
 import re
 import socket
 import sqlite3
+import time
 import traceback
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,10 +27,11 @@ _ANSWER_S = 3.0
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 _TIMEOUT, _TIMEOUT_S, _FILE_TIMEOUT_S = "MLFLOW_HTTP_REQUEST_TIMEOUT", "10", "120"
+_RETRIES, _RETRIES_OF_FILES, _PAUSE_S = "MLFLOW_HTTP_REQUEST_MAX_RETRIES", 2, 2.0
 # MLflow tries for minutes by default, and where a server names a time to come back (429, 503) it sleeps for so long, be
 # it hours. All of it is in the journal, so short tries are enough, at once and after 2 s; what the user set stays.
 _SHORT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    _RETRIES: str(_RETRIES_OF_FILES),
     "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
     _TIMEOUT: _TIMEOUT_S,
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
@@ -40,6 +42,8 @@ _LONGEST = 240
 # Bad request, too large, not to be processed: asked again, the same comes back.
 _FOR_GOOD = (400, 413, 422)
 _EMPTYING = (301, 302, 303)
+# From here on an answer is about the server itself.
+_SERVERS_OWN = 500
 # Answers that are about who asks, with the remedy; their own words name neither.
 _WHO = {
     401: "it does not know who asks (HTTP 401): set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
@@ -97,16 +101,58 @@ def let_go(error: BaseException | None) -> None:
 def waiting_for_files() -> Iterator[None]:
     """Gives a server longer to answer: one that passes a file on to a bucket answers when that has all of it.
 
-    What the user or a `Courier` set stays.
+    MLflow does not try again then, which `send_files` does. What the user or a `Courier` set stays.
     """
-    ours = os.environ.get(_TIMEOUT) == _TIMEOUT_S
-    if ours:
-        os.environ[_TIMEOUT] = _FILE_TIMEOUT_S
+    ours = {_TIMEOUT: (_TIMEOUT_S, _FILE_TIMEOUT_S), _RETRIES: (_SHORT[_RETRIES], "0")}
+    ours = {name: values for name, values in ours.items() if os.environ.get(name) == values[0]}
+    os.environ.update({name: longer for name, (_, longer) in ours.items()})
     try:
         yield
     finally:
-        if ours:
-            os.environ[_TIMEOUT] = _TIMEOUT_S
+        os.environ.update({name: before for name, (before, _) in ours.items()})
+
+
+class Held:
+    """Whether a server has held what was sent for as long as it may: asked again, it would do so again.
+
+    Attributes:
+        limit_s: what a file may take it.
+    """
+
+    def __init__(self) -> None:
+        with waiting_for_files():
+            self.limit_s = float(os.environ.get(_TIMEOUT, _FILE_TIMEOUT_S))
+        self._begin = time.monotonic()
+
+    def __bool__(self) -> bool:
+        return time.monotonic() - self._begin >= self.limit_s
+
+
+def send_files(send: Callable[[], None]) -> None:
+    """Sends files with that patience, and again after some seconds, as other requests are, where a line was cut.
+
+    What a server has held for all that time is given up at once: three times two minutes would be spent on it.
+    """
+    left = _RETRIES_OF_FILES if os.environ.get(_RETRIES) == _SHORT[_RETRIES] else 0
+    while True:
+        held = Held()
+        try:
+            with waiting_for_files():
+                send()
+            return
+        except Exception as error:
+            if not left or held or not _passing(error):
+                raise
+        left -= 1
+        time.sleep(_PAUSE_S)
+
+
+def _passing(error: Exception) -> bool:
+    """Whether the next try may not meet it: of a server, and no answer about what was asked or who asks."""
+    status = _status(error)
+    if status is not None:
+        return status >= _SERVERS_OWN
+    return isinstance(error, OSError) and getattr(error, "errno", None) is None
 
 
 def require_port(uri: str, limit_s: float = _ANSWER_S) -> None:

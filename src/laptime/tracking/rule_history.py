@@ -99,7 +99,7 @@ def _range(name: str, ends: tuple[float, float]) -> dict[str, float]:
     return {name: sum(ends) / 2, f"{name}_low": ends[0], f"{name}_high": ends[1]}
 
 
-def rule_history(uri: str, say: Callable[[str], None], machine: str = "") -> dict[str, RuleHistory]:
+def rule_history(uri: str, say: Callable[[str], None], machine: str = "", but: str = "") -> dict[str, RuleHistory]:
     """Each rule's record over the verified advice that a tracking store holds, of all workloads; see `histories`.
 
     Costs one query; a store that does not exist yet costs nothing, and one that does not answer leaves all rules
@@ -109,6 +109,8 @@ def rule_history(uri: str, say: Callable[[str], None], machine: str = "") -> dic
         uri: the tracking URI.
         say: takes a sentence.
         machine: fingerprint of the one that is advised on.
+        but: id of the ladder that asks. One that is gone on with has told what it had verified, and is to propose what
+            it had proposed.
     """
     try:
         checked = check_uri(uri)
@@ -117,13 +119,13 @@ def rule_history(uri: str, say: Callable[[str], None], machine: str = "") -> dic
             return {}
         from laptime.tracking.mlflow import runs_of_kind
 
-        return histories(runs_of_kind(KIND, checked, MOST), machine)
+        return histories(runs_of_kind(KIND, checked, MOST), machine, but)
     except LaptimeError as error:
         say(f"Advice is given without its rules' record: {error}")
         return {}
 
 
-def histories(told: Iterable[Told], machine: str = "") -> dict[str, RuleHistory]:
+def histories(told: Iterable[Told], machine: str = "", but: str = "") -> dict[str, RuleHistory]:
     """Counts by rule: over the proposals on a machine where there are enough of them, else over those on all.
 
     Args:
@@ -131,10 +133,11 @@ def histories(told: Iterable[Told], machine: str = "") -> dict[str, RuleHistory]
             counts as tried and says nothing about the error. One that was measured on too noisy a machine to tell what
             was said from nothing counts nowhere.
         machine: the fingerprint.
+        but: id of a ladder whose proposals do not count.
     """
     by_rule: dict[str, list[Told]] = {}
     for labels, metrics in told:
-        if RULE in labels:
+        if RULE in labels and not (but and labels.get("laptime.key", "").startswith(f"{but}/")):
             by_rule.setdefault(labels[RULE], []).append((labels, metrics))
     return {rule: _of_machine(rows, machine) for rule, rows in sorted(by_rule.items())}
 

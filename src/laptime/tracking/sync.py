@@ -145,8 +145,8 @@ def _sync_store(
     ended = sweep(store)
     if refused and len(refused) == len(paths):
         raise next(iter(refused.values()))
-    for refusal in refused.values():
-        say(str(refusal))
+    for refusal in dict.fromkeys(map(str, refused.values())):
+        say(refusal)
     if ended:
         one = len(ended) == 1
         say(

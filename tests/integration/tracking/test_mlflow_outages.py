@@ -161,6 +161,33 @@ def test_a_file_may_take_a_server_longer_than_other_requests(
     assert [f.path for f in client.list_artifacts(tracker.run_ids["slow/a"])] == ["table.txt"]
 
 
+@pytest.fixture
+def ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow's settings as laptime makes them, with a second for a file and none between two tries."""
+    for name, value in reach._SHORT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(reach, "_FILE_TIMEOUT_S", "1")
+    monkeypatch.setattr(reach, "_PAUSE_S", 0.0)
+
+
+@pytest.mark.usefixtures("ours")
+def test_a_server_that_holds_files_costs_its_patience_once_and_a_line_that_is_cut_another_try(
+    tmp_path: Path, running_server: MlflowServer
+) -> None:
+    places, said = Places(tmp_path / "home"), list[str]()
+    with a_proxy(running_server.uri) as (line, uri):
+        for name in ("holding-1", "holding-2"):
+            write_ladder(places, name, target_of(uri, places))
+        line.holding = True
+        with pytest.raises(TrackingError, match=r"timeout|timed out"):
+            sync(places, uri, said.append)
+        assert (line.puts, len(waiting(places)), said) == (1, 2, [])
+        line.reset()
+        line.puts_lost = 2
+        sync(places, uri, said.append)
+    assert (waiting(places), said) == ([], [])
+
+
 @pytest.mark.filterwarnings("ignore:.*Any type hint is inferred:UserWarning")
 def test_a_model_that_is_too_large_is_refused_for_good_and_leaves_no_second_one(
     tmp_path: Path, running_server: MlflowServer, monkeypatch: pytest.MonkeyPatch

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from mlflow_helpers import everything, quiet, write_ladder
+from mlflow_server import MlflowServer
+from proxy import a_proxy
 
 from laptime.cli.sweeping import sweep_first
 from laptime.places import Places
@@ -96,3 +99,18 @@ def test_what_has_never_arrived_leaves_no_run_open(places: Places, sqlite_uri: s
     assert not left_open(places)
     sync(places, sqlite_uri, quiet)
     assert not left_open(places)
+
+
+def test_a_server_that_holds_files_holds_no_command(
+    places: Places, running_server: MlflowServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_proxy(running_server.uri) as (line, uri):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        journal = killed(places, "holding")
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
+        line.holding = True
+        begin = time.monotonic()
+        sweep_first("list")
+        assert line.puts == 1
+        assert time.monotonic() - begin < 30
+    assert not is_settled(journal)

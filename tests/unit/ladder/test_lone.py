@@ -78,6 +78,17 @@ def test_a_run_is_whole_in_the_journal_with_its_advice(started):
     assert (run.single.folder / "advice.md").read_text().startswith("Look at cpu-resident.")
 
 
+def test_a_run_that_is_interrupted_once_it_has_trained_is_told_as_what_it_is(started):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    run = started(a_run, rules=the_advice({})._replace(advise=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        through(run)
+    *_, ended = events_of(run)
+    assert (ended.event, ended.status) == ("end", "FINISHED")
+
+
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [(KeyboardInterrupt(), "KILLED", "interrupted"), (RunError("no room"), "FAILED", "no room")],

@@ -67,3 +67,12 @@ def test_an_output_whose_name_no_file_of_json_could_hold_is_refused(tmp_path):
 def test_the_home_that_a_shell_leaves_as_it_is_in_an_output(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert make_request(out="~/ladder").out == str(tmp_path / "ladder")
+
+
+@pytest.mark.parametrize("held", ["ladder.json", "record.json"])
+@pytest.mark.parametrize("asked", ["ladder.json", "record.json"])
+def test_a_folder_of_results_takes_no_others_beside_them(held, asked, tmp_path):
+    (tmp_path / held).write_text("{}")
+    with pytest.raises(UsageError, match=f"holds a {held} already") as refused:
+        check_out(make_request(out=str(tmp_path)), asked)
+    assert ("--resume" in str(refused.value)) == (held == asked == "ladder.json")

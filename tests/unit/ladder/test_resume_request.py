@@ -10,11 +10,13 @@ from importlib.metadata import version
 import pytest
 from tests.unit.conftest import make_data_spec
 
+from laptime.data.own_import import digest_of
 from laptime.errors import DataError, RunError, UsageError
 from laptime.ladder.request import LadderRequest, kept_request
 from laptime.ladder.resume import _require_own, agreed_request, check_code, differences, find_ladder, resume_ladder
 from laptime.places import Places
 from laptime.records import LadderRecord, Machine, write_json
+from laptime.spec import OwnSpec
 from laptime.tracking import Journal
 from laptime.tracking.publish import ladder_started
 
@@ -176,11 +178,21 @@ def test_another_machine_is_named_by_what_differs():
 
 
 def test_a_file_that_is_gone_or_has_changed_is_refused(tmp_path):
-    file = tmp_path / "train.py"
+    def own(digest: str, *beside: str) -> OwnSpec:
+        names = {"attribute": "w", "name": "w", "batch_size": 1, "learning_rate": 1.0, "quality": "loss"}
+        return OwnSpec(**names, file=digest, beside=beside)
+
+    file, module = tmp_path / "train.py", tmp_path / "sizes.py"
     with pytest.raises(DataError, match="is gone: bring it back"):
-        _require_own(file, "1" * 64, "l")
+        _require_own(file, own("1" * 64), "l")
     file.write_text("x = 1\n")
     with pytest.raises(DataError, match="is not what the ladder l began with"):
-        _require_own(file, "1" * 64, "l")
-    _require_own(file, hashlib.sha256(b"x = 1\n").hexdigest(), "l")
-    _require_own(file, "", "l")
+        _require_own(file, own("1" * 64), "l")
+    _require_own(file, own(hashlib.sha256(b"x = 1\n").hexdigest()), "l")
+    _require_own(file, own(""), "l")
+    module.write_text("WIDTH = 1\n")
+    with_module = own(digest_of(file, ["sizes.py"]), "sizes.py")
+    _require_own(file, with_module, "l")
+    module.write_text("WIDTH = 2\n")
+    with pytest.raises(DataError, match=r"train\.py or a module that it imports is not what"):
+        _require_own(file, with_module, "l")

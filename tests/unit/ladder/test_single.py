@@ -5,9 +5,13 @@ from contextlib import nullcontext
 import pytest
 from tests.unit.conftest import make_data_spec
 
-from laptime.errors import UsageError
-from laptime.ladder import single
+from laptime.errors import RunError, UsageError
+from laptime.gate.request import make_gate_request
+from laptime.gate.whole import run_gate
+from laptime.ladder import prepare, single
 from laptime.ladder.request import LadderRequest
+from laptime.launchers.base import Hooks
+from laptime.launchers.lock import folder_alone
 from laptime.places import Places
 from laptime.records import RunRecord, write_json
 
@@ -53,3 +57,34 @@ def test_a_run_with_checkpoints_that_failed_goes_on_in_its_folder_and_one_that_i
         write_json(tmp_path / "record.json", RunRecord(status=status))
         with nullcontext() if goes_on else pytest.raises(UsageError, match=r"holds a record\.json already"):
             assert single.plan_single(request, (), Places(tmp_path), print, checkpoints).folder == tmp_path
+
+
+def test_a_lock_that_can_not_be_opened_is_told_before_data_are_fetched(tmp_path, monkeypatch):
+    def fetched(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setenv("LAPTIME_LOCKS", str(tmp_path / "gone"))
+    for module in (prepare, single):
+        monkeypatch.setattr(module, "fetch_data", fetched)
+    request, places = LadderRequest(device="cpu", variants=("cpu-resident",)), Places(tmp_path)
+    for begin in (
+        lambda: prepare.prepare_data(request, places, print),
+        lambda: single.plan_single(request, (), places, print),
+    ):
+        with pytest.raises(RunError, match=r"make the folder .*gone, or set LAPTIME_LOCKS"):
+            begin()
+    said: list[str] = []
+    gate = run_gate(make_gate_request(workload="cifar", device="cpu", base_dir=".", head_dir="."), places, said.append)
+    assert "set LAPTIME_LOCKS" in gate.outcome.sentence
+    assert said == []
+
+
+def test_two_runs_at_once_in_one_folder_would_mix_their_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(single, "fetch_data", lambda *_: make_data_spec(train=1000, test=500))
+    request, places = LadderRequest(device="cpu", variants=("cpu-resident",), out=str(tmp_path)), Places(tmp_path)
+    planned = single.plan_single(request, (), places, print)
+    with folder_alone(tmp_path):
+        for begin in (lambda: single.plan_single(request, (), places, print), lambda: planned.run(Hooks())):
+            with pytest.raises(UsageError, match=r"another command trains in the folder .*: give another --out"):
+                begin()
+    single.plan_single(request, (), places, print)

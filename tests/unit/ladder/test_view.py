@@ -1,5 +1,7 @@
 """What a ladder says of a turn that ended, where stderr is no terminal."""
 
+import os
+import signal
 import sqlite3
 from types import SimpleNamespace
 
@@ -35,6 +37,40 @@ def test_slow_samples_are_no_0_a_second(capsys):
     View(None).result(RunRecord(status="done", spec=make_spec(), epochs=(epoch,)))
     assert capsys.readouterr().err == "  cpu-baseline: 17.0 s an epoch, 0.47 samples/s, not evaluated\n"
     assert "17.00 s, 0.47 samples/s, " in epoch_line(epoch.model_copy(update={"train_loss": 1.0}), timed=True)
+
+
+def test_a_second_ctrl_c_while_a_ladder_is_marked_is_passed_over(tmp_path):
+    closed = []
+
+    def run(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def close(ending: str) -> None:
+        if not closed:
+            os.kill(os.getpid(), signal.SIGINT)
+        closed.append(ending)
+
+    request = SimpleNamespace(workload="cifar")
+    ladder = SimpleNamespace(record=SimpleNamespace(status="running"), folder=tmp_path, request=request)
+    ladder.turns, ladder.run, ladder.close, ladder.publish = lambda: iter(["turn"]), run, close, lambda _: None
+    view = SimpleNamespace(say=lambda _: None, turn=lambda _: None, event=None, result=None)
+    with pytest.raises(typer.Exit) as left:
+        _through(ladder, view)
+    assert left.value.exit_code == 130
+    assert closed == ["interrupted", "interrupted"], "the second on the way that all endings take"
+
+
+def test_a_ladder_that_a_full_disk_ends_says_how_to_go_on(tmp_path):
+    def run(*_: object) -> None:
+        raise OSError("no room")
+
+    said, request = [], SimpleNamespace(workload="cifar")
+    ladder = SimpleNamespace(record=SimpleNamespace(status="running"), folder=tmp_path, request=request, run=run)
+    ladder.turns, ladder.close, ladder.publish = lambda: iter(["turn"]), lambda _: None, lambda _: None
+    with pytest.raises(OSError, match="no room"):
+        _through(ladder, SimpleNamespace(say=said.append, turn=lambda _: None, event=None, result=None))
+    assert said[0].startswith("To go on: ")
+    assert said[0].endswith(f" optimize cifar --resume {tmp_path}")
 
 
 def test_an_interruption_in_the_middle_of_a_write_locks_no_store_that_is_published_to_next(tmp_path):

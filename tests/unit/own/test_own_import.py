@@ -6,7 +6,7 @@ import sys
 import pytest
 from tests.own_files import TUPLE, write
 
-from laptime.data.own import open_own
+from laptime.data.own import open_own, open_run
 from laptime.data.own_import import module_place
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
@@ -117,3 +117,13 @@ def run_printed(name, folder):
     sys.argv[:] = ["printed.py"]
     runpy.run_path(str(script), run_name="__main__")
     return text
+
+
+def test_a_module_that_was_changed_ends_the_runs_that_follow_as_the_file_itself_does(tmp_path):
+    (tmp_path / "mine_sizes.py").write_text("WIDTH = 256\n")
+    data = inspect(write(tmp_path / "mine_train.py", "from mine_sizes import WIDTH\n" + TUPLE, _WIDTH))
+    assert data.own.beside == ("mine_sizes.py",)
+    assert len(open_run(data, 8, 8).train) == 8
+    (tmp_path / "mine_sizes.py").write_text("WIDTH = 128 * 2\n")
+    with pytest.raises(LaptimeError, match=r"mine_train\.py or a module that it imports was changed"):
+        open_run(data, 8, 8)

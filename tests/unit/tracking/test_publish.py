@@ -275,6 +275,15 @@ def test_tensorboard_gets_each_curve_once(tmp_path: Path) -> None:
     assert not write_events(record.model_copy(update={"epochs": ()}), tmp_path / "none")
 
 
+def test_what_a_killed_process_wrote_half_is_not_sent(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "cpu-a", 0) / "profile"
+    folder.mkdir(parents=True)
+    for name in ("simple.txt", "simple.txt.part", "trace.json.tmp"):
+        (folder / name).write_text("act")
+    publish(tmp_path, [a_record("cpu-a", 0)])
+    assert [path.name for path in folder.iterdir()] == ["simple.txt"]
+
+
 def test_tensorboard_gets_the_tables_of_a_profile(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

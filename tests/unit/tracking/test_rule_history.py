@@ -116,6 +116,15 @@ def test_a_machine_s_own_proposals_speak_for_it_from_four_on() -> None:
     assert (nobody.tried, nobody.here) == (5, False)
 
 
+def test_what_a_ladder_had_verified_before_a_break_does_not_change_what_it_proposes() -> None:
+    labels, figures = scaled(0.2, 0.2, 0.1)
+    mine = ({**labels, "laptime.key": "l/advice/cpu-a/workers"}, figures)
+    others = ({**labels, "laptime.key": "l2/advice/cpu-a/workers"}, figures)
+    assert histories([mine, others], but="l")["workers"].tried == 1
+    assert histories([mine], but="l") == {}
+    assert histories([mine, others])["workers"].tried == 2
+
+
 def test_a_verified_finding_is_a_run_below_its_ladder() -> None:
     store, ladder = MemoryStore(), a_ladder()
     ladder_started(store, ladder)
