@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from laptime.data.lightning_trainer import StandIn
 from laptime.errors import UsageError
 
 PACKAGES = ("lightning", "pytorch_lightning")
@@ -27,6 +28,8 @@ _TOUCHED = {
     "clip_gradients": _MANUAL,
     "lr_schedulers": _MANUAL,
 }
+_OWNER = "trainer"
+_STEPS = ("training_step", "validation_step", "forward")
 # None without a Trainer, for which a step may ask before it writes there.
 _LOGGER = "logger"
 # Hooks that change a step or a batch; those at other places are left out with a note.
@@ -98,13 +101,33 @@ def _index_read(step: ast.FunctionDef) -> str:
 
 def _touched(value: object) -> Iterator[tuple[str, str]]:
     """Attributes that a Trainer fills, in methods that are called, with their places."""
-    for file, method in _methods(value):
+    methods = list(_methods(value))
+    stepping = _reached([method for _, method in methods])
+    for file, method in methods:
         own = _names_of_self(method)
         asked = {_of_self(n, own) for test in _tests(method) for n in ast.walk(test)}
-        for node in (n for n in ast.walk(method) if isinstance(n, ast.Attribute)):
+        nodes = [n for n in ast.walk(method) if isinstance(n, ast.Attribute)]
+        there = set() if method.name in stepping else _stood_in_for(nodes, own)
+        for node in nodes:
             name, through = _of_self(node, own), _of_self(node.value, own)
-            if name in _TOUCHED or (through == _LOGGER and _LOGGER not in asked):
+            if (name in _TOUCHED and id(node) not in there) or (through == _LOGGER and _LOGGER not in asked):
                 yield name if name in _TOUCHED else _LOGGER, f"{file.name}, line {node.lineno}"
+
+
+def _reached(methods: Sequence[ast.FunctionDef]) -> set[str]:
+    """The names of methods that steps come through, while which nothing stands in for the Trainer."""
+    found, new = set[str](), set(_STEPS)
+    while new:
+        found |= new
+        bodies = [m for m in methods if m.name in new]
+        new = {_of_self(n, _names_of_self(m)) for m in bodies for n in ast.walk(m)} - found - {""}
+    return found
+
+
+def _stood_in_for(nodes: Sequence[ast.Attribute], own: set[str]) -> set[int]:
+    """By their ids uses of the Trainer while a training is set up: by itself, or for what the stand-in has too."""
+    others = {id(n.value) for n in nodes if _of_self(n.value, own) == _OWNER and not hasattr(StandIn, n.attr)}
+    return {id(n) for n in nodes if _of_self(n, own) == _OWNER} - others
 
 
 def _names_of_self(method: ast.FunctionDef) -> set[str]:
