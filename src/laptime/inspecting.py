@@ -206,10 +206,11 @@ def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
         UsageError: it takes another learning rate, or trains something besides the net.
     """
     maker, schedule = (getattr(data.workload, name, None) for name in ("optimizer", "schedule"))
-    given, place = list(model.parameters()), place_in(data.file, (), (maker,))
+    lightning = data.workload if isinstance(data.workload, LightningWorkload) else None
+    given, place = list(model.parameters()), place_in(data.file, (), (lightning.configuring if lightning else maker,))
     with told_with_line("optimizer()" if maker else "the default optimizer, Adam,", data.file, maker):
         made = probe_optimizer(data.workload, given, rate)
-        check_stepped(made, "optimizer", f"{data.file.name}{place}")
+        check_stepped(made, "configure_optimizers" if lightning else "optimizer", f"{data.file.name}{place}")
         rates, doubled = (rates_of(o) for o in (made, probe_optimizer(data.workload, given, 2 * rate)))
         refused = unfused(made)  # before it counts steps
         made.step()

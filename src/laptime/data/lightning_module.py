@@ -19,6 +19,7 @@ from laptime.data.lightning_optimizer import again, made_like, optimizer_of, rat
 from laptime.data.lightning_refused import is_lightning, left_out, line_of, overridden, refuse_what_needs_a_trainer
 from laptime.data.lightning_steps import Steps
 from laptime.data.lightning_trainer import StandIn, attached
+from laptime.data.own_import import refuse_arguments
 from laptime.errors import RunError, UsageError, shorten
 from laptime.world import once
 
@@ -45,7 +46,7 @@ class LightningWorkload:
     def loading_from(self, data: Any) -> LightningWorkload:
         """Takes the loaders of a LightningDataModule, of its class or of a function that makes it."""
         with torch.random.fork_rng(devices=[]):
-            self._loads = _called(data, DATA)
+            self._loads = _called(data, DATA, self.file)
         refuse_what_needs_a_trainer(self._loads, self.file)
         return self
 
@@ -69,6 +70,11 @@ class LightningWorkload:
     def step(self) -> Any:
         """The module's training_step(), to be named where something is wrong with it."""
         return overridden(self._first, "training_step")
+
+    @property
+    def configuring(self) -> Any:
+        """The module's configure_optimizers(), to be named likewise."""
+        return overridden(self._first, "configure_optimizers")
 
     @property
     def has_loaders(self) -> bool:
@@ -148,7 +154,7 @@ class LightningWorkload:
     def _made(self) -> Any:
         """A fresh module."""
         ready = is_lightning(self._given, MODULE) and not isinstance(self._given, type)
-        module = copy.deepcopy(self._given) if ready else _called(self._given, MODULE)
+        module = copy.deepcopy(self._given) if ready else _called(self._given, MODULE, self.file)
         module.print = print  # Lightning's own asks the Trainer
         return module
 
@@ -255,11 +261,12 @@ def _of(value: object) -> str:
     return value.__module__ if isinstance(value, type) else type(value).__module__
 
 
-def _called(given: Any, name: str) -> Any:
+def _called(given: Any, name: str, file: Path) -> Any:
     """An object of Lightning's class `name`, out of it, its class or a function that makes it; raises UsageError."""
     found = given
     for _ in range(_MOST_CALLS):
         if isinstance(found, type) or (callable(found) and not is_lightning(found, name)):
+            refuse_arguments(found, file)
             found = found()
     if not is_lightning(found, name):
         raise UsageError(f"{shorten(repr(given))} is no {name} and makes none: name its class.")

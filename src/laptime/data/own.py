@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, defau
 from laptime.data.lightning_module import MODULE, LightningWorkload, of_lightning
 from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
-from laptime.data.own_import import imported, told_with_line
+from laptime.data.own_import import imported, refuse_arguments, told_with_line
 from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
@@ -121,6 +121,7 @@ def load_workload(file: Path, attribute: str) -> Workload:
     found = given = getattr(module, attribute)
     for _ in range(_MOST_CALLS):
         if isinstance(found, type) or not _is_made(found):
+            refuse_arguments(found, file)
             with told_with_line(f"making the workload {attribute}", file, getattr(found, "__init__", None), found):
                 found = found()
     if is_lightning(found, MODULE):

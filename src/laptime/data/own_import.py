@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from laptime.errors import LaptimeError, RunError, UsageError
-from laptime.user_code import complaint
+from laptime.user_code import complaint, place_in
 
 
 @contextmanager
@@ -31,6 +32,24 @@ def told_with_line(doing: str, file: Path, *makers: object) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # whatever a user's code raises
         raise RunError(f"{doing} failed: {complaint(error, file, makers)}.") from error
+
+
+def refuse_arguments(maker: Any, file: Path) -> None:
+    """Raises UsageError where a class or function of the user's, which is called with nothing, wants something."""
+    try:
+        given = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):  # it has none that Python knows
+        return
+    asked = [repr(p.name) for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if asked:
+        name, function = (
+            getattr(maker, "__name__", "it"),
+            getattr(maker, "__init__" if isinstance(maker, type) else "", maker),
+        )
+        raise UsageError(
+            f"{name}() of {file.name} wants {' and '.join(asked)}{place_in(file, (), (function,))}, and is called with "
+            f"nothing: give defaults, or name a function that makes it (def make(): return {name}(...))."
+        )
 
 
 def module_place(file: Path) -> tuple[Path, str]:
