@@ -130,10 +130,19 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
         specs = [RunSpec(workload="cifar", variant=v, data=data, batch_size=3, learning_rate=0.1)
                  for v in ("cpu-baseline", "cpu-a")]
         print(json.dumps(table(compare_records([RunRecord(status="done", spec=s, epochs=epochs) for s in specs]))))
+        from pathlib import Path
+        from flows.optimize import done
+        for runs in ((1,), (1, 2)):
+            state = done(SimpleNamespace(runs=runs, folder=Path("/home/runs/mine")))
+            print(state.type.value, state.message, json.dumps(state.result()))
         """
     done = run(["-c", code], tmp_path)
     assert done.returncode == 0, done.stderr
-    rows, none, variants = done.stdout.splitlines()
+    rows, none, variants, *states = done.stdout.splitlines()
+    assert states == [
+        'COMPLETED 1 process compared in /home/runs/mine "/home/runs/mine"',
+        'COMPLETED 2 processes compared in /home/runs/mine "/home/runs/mine"',
+    ]
     said = [(row["status"], row["test accuracy"]) for row in json.loads(variants)]
     assert said == [("baseline", "75.0 % (baseline)"), ("done", "75.0 % (0.0 pp unclear)")]
     assert none == "[]"
