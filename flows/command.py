@@ -37,6 +37,8 @@ from laptime.places import find_places
 from laptime.variants import resolve
 
 _ANSWER_S = 5.0
+# What Prefect says where a server of this process's own does not start.
+_NOT_STARTED = "connect to ephemeral Prefect API server"
 
 
 def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] | None = None) -> int:
@@ -67,6 +69,8 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
             state: State[Any] = flow(**texts, return_state=True)  # type: ignore[assignment]
     except (KeyboardInterrupt, TerminationSignal):
         leave()
+    except RuntimeError as error:
+        return _complain(_not_started(error))
     if finished and finished[-1].comparison is not None:
         print_comparison(finished[-1].comparison)
         sys.stdout.write(closing_words(finished[-1]) + "\n")
@@ -140,6 +144,17 @@ def parser(flow: Flow[..., Any]) -> argparse.ArgumentParser:
     for name in inspect.signature(flow.fn).parameters:
         found.add_argument(f"--{name.replace('_', '-')}", help=helps.get(name, "").replace("%", "%%"))
     return found
+
+
+def _not_started(error: RuntimeError) -> LaptimeError:
+    """What to tell where a server of this process's own does not start; raises any other error."""
+    if _NOT_STARTED not in str(error):
+        raise error
+    return LaptimeError(
+        "Prefect's temporary server did not come up in time: look at the disk and the load of this machine, give it "
+        "longer (PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS), or see its own words with "
+        "PREFECT_SERVER_LOGGING_LEVEL=INFO."
+    )
 
 
 def _complain(error: LaptimeError) -> int:

@@ -6,12 +6,17 @@ import contextlib
 import importlib
 import io
 import os
+import shutil
 import sys
+from pathlib import Path
 
 from pydantic import ValidationError
 
 from laptime.errors import LaptimeError, UsageError, in_words, shorten
 from laptime.places import expanded, find_places
+
+# Bytes for Prefect's database and its journal, which hold 6 MiB after a short ladder.
+_ROOM = 16 * 2**20
 
 
 def use_embedded_server() -> None:
@@ -23,7 +28,7 @@ def use_embedded_server() -> None:
     try:
         places = find_places()
         places.prefect.mkdir(parents=True, exist_ok=True)
-        _check_home()
+        _check_home(places.prefect)
     except (LaptimeError, OSError) as error:
         sys.stderr.write(f"laptime: {in_words(error) if isinstance(error, OSError) else error}\n")
         raise SystemExit(error.exit_code if isinstance(error, LaptimeError) else 1) from error
@@ -52,23 +57,29 @@ def _require_settings() -> None:
         raise SystemExit(UsageError.exit_code) from error
 
 
-def _check_home() -> None:
-    """Refuses a PREFECT_HOME that a server of this process can't write its database to: it would be waited for in vain.
+def _check_home(usual: Path) -> None:
+    """Refuses a folder that a server of this process can't write its database to: it would be waited for in vain.
+
+    Args:
+        usual: the folder that is taken where PREFECT_HOME names none.
 
     Raises:
         UsageError: it can't.
     """
-    named = os.environ.get("PREFECT_HOME")
-    if not named or any(os.environ.get(name) for name in ("PREFECT_API_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL")):
+    if any(os.environ.get(name) for name in ("PREFECT_API_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL")):
         return
-    home = expanded(named)
+    named = os.environ.get("PREFECT_HOME")
+    home, free = expanded(named) if named else usual, 0
     try:
         home.mkdir(parents=True, exist_ok=True)
-        writable = os.access(home, os.W_OK)
+        if os.access(home, os.W_OK):
+            free = shutil.disk_usage(home).free
     except OSError:
-        writable = False
-    if not writable:
+        pass
+    said = f"PREFECT_HOME, {shorten(named)!r}," if named else f"{shorten(str(usual))!r}"
+    if free < _ROOM:
+        why = f"has {free / 2**20:.1f} MiB of the {_ROOM >> 20} free that it needs" if free else "can't be written"
         raise UsageError(
-            f"PREFECT_HOME, {shorten(named)!r}, can't be written, and a flow without a server has its database there: "
-            "set it to another folder, or leave it out."
+            f"{said} {why}, and a flow without a server has its database there: set PREFECT_HOME to another folder"
+            f"{', or leave it out' if named else ''}."
         )

@@ -19,7 +19,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment
-from prefect.states import Failed
+from prefect.states import Completed, Failed
 from pydantic import Field
 
 from flows.artifacts import Progress, publish_artifacts
@@ -143,6 +143,9 @@ def optimize(
         tracking_uri: MLflow's tracking URI; empty for MLFLOW_TRACKING_URI, else the embedded store.
         out: Folder for the ladder's files; empty for one under LAPTIME_HOME.
         resume: Folder, id or MLflow run id of a ladder that was broken off, to go on with it.
+
+    Returns:
+        The ladder's folder as text, in which comparison.json and advice.json stand.
     """
     given = dict(locals())
     end_with_worker()
@@ -156,7 +159,14 @@ def optimize(
         raise
     if ladder.exit_code():
         return Failed(message=ladder.complaint(), data=None)
-    return f"{len(ladder.runs)} processes compared in {ladder.folder}"
+    return done(ladder)
+
+
+def done(ladder: Ladder) -> State[str]:
+    """The state of a flow run whose ladder is done: a sentence, and as its result the folder, for what comes after."""
+    count = len(ladder.runs)
+    what = "1 process" if count == 1 else f"{count} processes"
+    return Completed(message=f"{what} compared in {ladder.folder}", data=str(ladder.folder))
 
 
 def run_all(request: LadderRequest) -> Ladder:

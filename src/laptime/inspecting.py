@@ -46,9 +46,9 @@ from laptime.workloads.own import (
     has_evaluation,
     probe_optimizer,
     rates_of,
-    remade,
     takes,
 )
+from laptime.workloads.own_optimizer import stepped_by_others, unfused
 from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
@@ -208,12 +208,14 @@ def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
     Raises:
         UsageError: it takes another learning rate, or trains something besides the net.
     """
-    maker = getattr(data.workload, "optimizer", None)
-    given, place = list(model.parameters()), place_in(data.file, (), (maker,))
+    maker, schedule = (getattr(data.workload, name, None) for name in ("optimizer", "schedule"))
+    lightning = data.workload if isinstance(data.workload, LightningWorkload) else None
+    given, place = list(model.parameters()), place_in(data.file, (), (lightning.configuring if lightning else maker,))
     with told_with_line("optimizer()" if maker else "the default optimizer, Adam,", data.file, maker):
         made = probe_optimizer(data.workload, given, rate)
-        check_stepped(made, "optimizer", f"{data.file.name}{place}")
+        check_stepped(made, "configure_optimizers" if lightning else "optimizer", f"{data.file.name}{place}")
         rates, doubled = (rates_of(o) for o in (made, probe_optimizer(data.workload, given, 2 * rate)))
+        refused = unfused(made)  # before it counts steps
         made.step()
     if rates == doubled:  # some groups may have a rate of their own
         asked = 2 * rate if math.isclose(rates[0], rate) else rate
@@ -227,7 +229,7 @@ def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
             f"optimizer() of {data.file.name} trains {foreign} tensors that are not among its parameters{place}: make "
             "it of those alone, and let the net of model() hold what else is trained, a loss's own weights say."
         )
-    kind, refused = type(made), _unfused(made)
+    kind, refused = type(made), {**refused, **stepped_by_others(made, schedule)}
     if reason := update_refusal(made):
         refused["dead-taps"] = reason
     if not takes(kind, "fused"):
@@ -246,16 +248,6 @@ def _crops(data: OwnData, name: str, model: nn.Module, batch: Tree) -> dict[str,
     shapes_alone, workload = Batch(sent(batch, torch.device("meta"), torch.contiguous_format)), OwnWorkload(name, data)
     reason = crop_refusal(model, [lambda net: workload.forward(net, shapes_alone)])
     return {"dead-taps": reason} if reason else {}
-
-
-def _unfused(made: Optimizer) -> dict[str, str]:
-    """What needs the fused kernel of a user's optimizer, where its parameters or options are not for it."""
-    try:
-        remade(made, fused=True).step()
-    except Exception as error:  # whatever torch says of complex weights, sparse gradients, options
-        told = f"{type(made).__name__} has no fused kernel for it ({shorten(' '.join(str(error).split()), 160)})"
-        return dict.fromkeys(("fused-optimizer", "fp16", "graph"), told)
-    return {}
 
 
 def _schedule(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[str, str]:

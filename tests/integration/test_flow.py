@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from flow_process import run
+from small_disk import SmallDisk
 from tests.samples import write_folder
 from tests.unit.data.box_samples import write_photographs
 
@@ -56,6 +58,23 @@ def test_surroundings_in_which_no_flow_can_run_are_one_sentence(
     assert done.returncode == code
     assert expected in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_server_that_does_not_come_up_is_one_sentence(tmp_path: Path) -> None:
+    done = run(["-m", "flows.optimize"], tmp_path, PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="0")
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("laptime: ")]
+    assert done.returncode == 1
+    assert "did not come up in time: look at the disk and the load of this machine" in said
+    assert "Traceback" not in done.stderr
+
+
+def test_a_home_of_prefect_s_on_a_full_disk_is_told_before_it_is_waited_for(
+    small_disk: SmallDisk, tmp_path: Path
+) -> None:
+    small_disk.fill(left=1 << 20)
+    done = run(["-m", "flows.optimize"], tmp_path, PREFECT_HOME=str(small_disk.folder))
+    assert done.returncode == 2
+    assert re.fullmatch(r"laptime: PREFECT_HOME, '.*', has \d\.\d MiB of the 16 free that it needs, .*\n", done.stderr)
 
 
 def test_a_server_s_certificate_is_believed_as_prefect_believes_it(tmp_path: Path) -> None:
@@ -130,10 +149,19 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
         specs = [RunSpec(workload="cifar", variant=v, data=data, batch_size=3, learning_rate=0.1)
                  for v in ("cpu-baseline", "cpu-a")]
         print(json.dumps(table(compare_records([RunRecord(status="done", spec=s, epochs=epochs) for s in specs]))))
+        from pathlib import Path
+        from flows.optimize import done
+        for runs in ((1,), (1, 2)):
+            state = done(SimpleNamespace(runs=runs, folder=Path("/home/runs/mine")))
+            print(state.type.value, state.message, json.dumps(state.result()))
         """
     done = run(["-c", code], tmp_path)
     assert done.returncode == 0, done.stderr
-    rows, none, variants = done.stdout.splitlines()
+    rows, none, variants, *states = done.stdout.splitlines()
+    assert states == [
+        'COMPLETED 1 process compared in /home/runs/mine "/home/runs/mine"',
+        'COMPLETED 2 processes compared in /home/runs/mine "/home/runs/mine"',
+    ]
     said = [(row["status"], row["test accuracy"]) for row in json.loads(variants)]
     assert said == [("baseline", "75.0 % (baseline)"), ("done", "75.0 % (0.0 pp unclear)")]
     assert none == "[]"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from laptime.compare import words
 from laptime.compare.model import Conditions, Headline, HeadlineKind, VariantRow
-from laptime.compare.quality import LOWER_IS_BETTER, name_of, shown
+from laptime.compare.quality import name_of, shown
 from laptime.compare.rows import OTHER
 
 Filter = Callable[[VariantRow], bool]
@@ -106,6 +106,5 @@ def quality_phrase(base: VariantRow, row: VariantRow, quality: str) -> str:
     values = f"{shown(row.quality, quality)} instead of {shown(base.quality, quality)}"
     if row.verdict == "not judged":
         return f"{name_of(quality)} not judged, {row.verdict_reason} ({values})"
-    unit = "% better" if quality in LOWER_IS_BETTER else "pp"
-    span = words.span(row.quality_low_points, row.quality_high_points, words.points)
-    return f"{name_of(quality)} {row.verdict}, {values} ({words.points(row.quality_diff_points)} {unit}, {span})"
+    found = words.difference_span(row.quality_diff_points, row.quality_low_points, row.quality_high_points, quality)
+    return f"{name_of(quality)} {row.verdict}, {values} ({found})"

@@ -122,7 +122,7 @@ def _place(row: VariantRow, comparison: Comparison) -> str:
 
 
 def quality_cell(row: VariantRow, comparison: Comparison) -> tuple[str, str]:
-    """The quality and what is said of it: (`74.0 %`, `+7.8 pp better`)."""
+    """The quality and what is said of it: (`74.0 %`, `+7.8 pp better`), (`0.52`, `4.0 % worse`)."""
     if row.quality is None:
         return NONE, ""
     value = shown(row.quality, comparison.conditions.quality)
@@ -130,8 +130,25 @@ def quality_cell(row: VariantRow, comparison: Comparison) -> tuple[str, str]:
         return value, "baseline"
     if row.quality_diff_points is None:
         return value, row.verdict
-    unit = "%" if comparison.conditions.quality in LOWER_IS_BETTER else "pp"
-    return value, f"{points(row.quality_diff_points)} {unit} {row.verdict}"
+    if comparison.conditions.quality not in LOWER_IS_BETTER:
+        return value, f"{points(row.quality_diff_points)} pp {row.verdict}"
+    said = difference(row.quality_diff_points, comparison.conditions.quality)
+    return value, said if row.verdict in said else f"{said}, {row.verdict}"
+
+
+def difference(value: float | None, quality: str) -> str:
+    """By how much a quality is better: `+7.8 pp`; a loss in words, since a minus there reads as less loss."""
+    if quality not in LOWER_IS_BETTER:
+        return f"{points(value)} pp"
+    return f"{points(None if value is None else abs(value)).lstrip('+')} % {'worse' if (value or 0) < 0 else 'better'}"
+
+
+def difference_span(value: float | None, low: float | None, high: float | None, quality: str) -> str:
+    """A difference with its interval, whose signs are those of the word: `5.0 % worse, +4.0 to +6.0`."""
+    ends = (low, high)
+    if quality in LOWER_IS_BETTER and (value or 0) < 0 and low is not None and high is not None:
+        ends = (-high, -low)
+    return f"{difference(value, quality)}, {span(*ends, points)}"
 
 
 def strict_cell(row: VariantRow) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader
 
+from laptime.data.lightning_loaders import batches_of, loader_of, not_taken
 from laptime.data.lightning_optimizer import again, made_like, optimizer_of, rated
 from laptime.data.lightning_refused import is_lightning, left_out, line_of, overridden, refuse_what_needs_a_trainer
 from laptime.data.lightning_steps import Steps
+from laptime.data.lightning_trainer import StandIn, attached
+from laptime.data.own_import import refuse_arguments
 from laptime.errors import RunError, UsageError, shorten
 from laptime.world import once
 
@@ -35,17 +38,28 @@ class LightningWorkload:
 
     def __init__(self, module: Any, file: Path) -> None:
         self._given, self.file = module, file
+        self._epochs, self._limit, self._is_set_up = 1, 0, False
         with torch.random.fork_rng(devices=[]):  # the weights of the run are drawn from its seed alone
             self._first = self._loads = self._made()
             refuse_what_needs_a_trainer(self._first, file)
-            self._optimizer, self._schedule = optimizer_of(self._first)
 
     def loading_from(self, data: Any) -> LightningWorkload:
         """Takes the loaders of a LightningDataModule, of its class or of a function that makes it."""
         with torch.random.fork_rng(devices=[]):
-            self._loads = _called(data, DATA)
+            self._loads = _called(data, DATA, self.file)
         refuse_what_needs_a_trainer(self._loads, self.file)
         return self
+
+    def lasting(self, epochs: int, limit: int | None) -> None:
+        """Notes how long the training is, for what asks its Trainer: epochs, and how many samples are kept of the data.
+
+        To be called before the data are asked for.
+        """
+        self._epochs, self._limit = epochs, limit or 0
+
+    def configure(self) -> None:
+        """Has the module make its optimizer; raises UsageError for one that can't be followed."""
+        _ = self._configured
 
     @property
     def title(self) -> str:
@@ -58,6 +72,11 @@ class LightningWorkload:
         return overridden(self._first, "training_step")
 
     @property
+    def configuring(self) -> Any:
+        """The module's configure_optimizers(), to be named likewise."""
+        return overridden(self._first, "configure_optimizers")
+
+    @property
     def has_loaders(self) -> bool:
         """Whether there is a training loader."""
         return overridden(self._loads, "train_dataloader") is not None
@@ -66,9 +85,10 @@ class LightningWorkload:
     def notes(self) -> tuple[str, ...]:
         """What of the user's is left out."""
         said = [*left_out(self._first), *(left_out(self._loads) if self._loads is not self._first else ())]
-        said += _not_taken(self._loaders[0])
-        if self._schedule is not None:
-            said.append(f"its schedule ({self._schedule}) is left out: laptime's own rungs have theirs")
+        said += not_taken(self._loaders[0])
+        schedule = self._configured[1]
+        if schedule is not None:
+            said.append(f"its schedule ({schedule}) is left out: laptime's own rungs have theirs")
         return tuple(said)
 
     def data(self) -> tuple[Any, Any]:
@@ -79,7 +99,7 @@ class LightningWorkload:
     @property
     def batch_size(self) -> int:
         """The training loader's."""
-        return int(_batches_of(self._loaders[0]).batch_size)
+        return int(batches_of(self._loaders[0]).batch_size)
 
     @property
     def collate_fn(self) -> Callable[[list[Any]], Any]:
@@ -90,7 +110,7 @@ class LightningWorkload:
     @property
     def learning_rate(self) -> float:
         """That of the optimizer's first group, before a schedule."""
-        return float(self._optimizer.param_groups[0]["lr"])
+        return float(self._configured[0].param_groups[0]["lr"])
 
     @property
     def clip_norm(self) -> float | None:
@@ -100,7 +120,7 @@ class LightningWorkload:
 
     def model(self) -> nn.Module:
         """See `laptime.Workload`: a fresh module, its steps behind `forward`."""
-        return Steps(self._made(again=True))
+        return Steps(self._set_up(self._made(), again=True))
 
     def loss(self, model: nn.Module, batch: Any) -> Any:
         """See `laptime.Workload`; raises RunError where the step gives no loss."""
@@ -118,7 +138,7 @@ class LightningWorkload:
         Raises:
             UsageError: several groups, and the parameters come in groups for another reason.
         """
-        own, given, plain = self._optimizer, list(parameters), list(self._first.parameters())
+        own, given, plain = self._configured[0], list(parameters), list(self._first.parameters())
         options = rated(own, lr)
         if given and isinstance(given[0], dict):
             if len(options) > 1:
@@ -131,22 +151,72 @@ class LightningWorkload:
             return again(own, [{**options[0], "params": given}])
         return made_like(own, plain, given, lr)
 
-    def _made(self, again: bool = False) -> Any:
-        """A fresh module, set up as a fit would."""
+    def _made(self) -> Any:
+        """A fresh module."""
         ready = is_lightning(self._given, MODULE) and not isinstance(self._given, type)
-        module = copy.deepcopy(self._given) if ready else _called(self._given, MODULE)
+        module = copy.deepcopy(self._given) if ready else _called(self._given, MODULE, self.file)
         module.print = print  # Lightning's own asks the Trainer
-        return _set_up(module, again)
+        return module
+
+    @property
+    def _ready(self) -> Any:
+        """The first module, set up; what it asks for meanwhile, its own loaders say, finds it so."""
+        if not self._is_set_up:
+            self._is_set_up = True
+            with torch.random.fork_rng(devices=[]):
+                self._set_up(self._first)
+        return self._first
+
+    @cached_property
+    def _configured(self) -> tuple[Optimizer, str | None]:
+        """The module's optimizer, and the name of its schedule where it has one."""
+        with torch.random.fork_rng(devices=[]), attached(self._ready, self._trainer(self._first)) as module:
+            return optimizer_of(module)
+
+    def _set_up(self, owner: Any, again: bool = False) -> Any:
+        """Calls what a Trainer calls of a module or its data before a fit: prepare_data() by one rank of each machine.
+
+        Ranks do not call it `again` for another module: not all of them make one.
+        """
+        with attached(owner, self._trainer(owner)):
+            if overridden(owner, "prepare_data") is not None and not (again and dist.is_initialized()):
+                once(owner.prepare_data, each_machine=owner.prepare_data_per_node)
+            for name, arguments in (("setup", ("fit",)), ("configure_model", ())):
+                if overridden(owner, name) is not None:
+                    getattr(owner, name)(*arguments)
+        return owner
+
+    def _trainer(self, owner: Any) -> StandIn:
+        """What stands in for the Trainer of a module or of its data."""
+        module = owner if is_lightning(owner, MODULE) else self._first
+
+        def steps() -> int:
+            batches = batches_of(self._loaders[0])
+            count, size = len(self._loaders[0].dataset), int(batches.batch_size)  # type: ignore[arg-type]
+            whole, rest = divmod(min(self._limit or count, count), size)
+            return max(1, whole + (rest > 1))  # a single sample joins the batch before it
+
+        def data() -> tuple[Any, Any]:
+            train = self._loaders[0]
+            return None if self._loads is self._first else self._loads, train
+
+        return StandIn(module, self._epochs, steps, data)
 
     @cached_property
     def _loaders(self) -> tuple[DataLoader[Any], DataLoader[Any]]:
         """The loaders to train and to test: the latter is the one of validation, else that of the test."""
-        if self._loads is not self._first:
-            _set_up(self._loads)
-        train = self._loader("train_dataloader")
+        if self._loads is self._first:
+            _ = self._ready
+        else:
+            self._set_up(self._loads)
+        with attached(self._loads, self._trainer(self._loads)):
+            return self._opened()
+
+    def _opened(self) -> tuple[DataLoader[Any], DataLoader[Any]]:
+        train = loader_of(self._loads, "train_dataloader")
         if overridden(self._loads, "val_dataloader") is None and overridden(self._loads, "setup") is not None:
             self._loads.setup("test")
-        test = self._loader("val_dataloader") or self._loader("test_dataloader")
+        test = loader_of(self._loads, "val_dataloader") or loader_of(self._loads, "test_dataloader")
         if train is None or test is None:
             lacking = "train_dataloader()" if train is None else "val_dataloader() and no test_dataloader()"
             raise UsageError(
@@ -156,55 +226,6 @@ class LightningWorkload:
         if train.collate_fn != test.collate_fn:
             raise UsageError(f"the loaders of {self.file.name} have different collate_fn: give both the same one.")
         return train, test
-
-    def _loader(self, name: str) -> DataLoader[Any] | None:
-        function = overridden(self._loads, name)
-        if function is None:
-            return None
-        found = getattr(self._loads, name)()
-        if isinstance(found, list | tuple) and len(found) == 1:
-            found = found[0]
-        where = f"{name}() ({line_of(function)})"
-        if not isinstance(found, DataLoader):
-            raise UsageError(f"{where} gives a {type(found).__name__}: give one DataLoader of torch's.")
-        if isinstance(found.dataset, IterableDataset):
-            raise UsageError(
-                f"{where} reads an IterableDataset ({type(found.dataset).__name__}), of which no sample can be drawn "
-                "by its number: give it a map-style data set."
-            )
-        if type(found.batch_sampler) is not BatchSampler:
-            raise UsageError(f"{where} has a batch_sampler of its own or none: give the DataLoader a batch_size.")
-        sampler: Any = _batches_of(found).sampler
-        if type(sampler) not in (RandomSampler, SequentialSampler) or getattr(sampler, "replacement", False):
-            raise UsageError(
-                f"{where} draws by {type(sampler).__name__}, but laptime draws each sample once an epoch: leave the "
-                "sampler out."
-            )
-        if isinstance(found.dataset, Sized) and len(sampler) != len(found.dataset):
-            raise UsageError(
-                f"{where} draws {len(sampler)} of {len(found.dataset)} samples by its {type(sampler).__name__}, but "
-                "laptime draws each once an epoch: leave the sampler out, and give a Subset of the data where some are "
-                "meant."
-            )
-        return found
-
-
-def _batches_of(loader: DataLoader[Any]) -> BatchSampler:
-    """What draws batches: a loader that is given one has neither batch_size nor sampler itself."""
-    found = loader.batch_sampler
-    assert isinstance(found, BatchSampler)
-    return found
-
-
-def _not_taken(loader: DataLoader[Any]) -> list[str]:
-    """Notes on what the training loader says of its batches and laptime does not do."""
-    batches, said = _batches_of(loader), []
-    sampler: Any = batches.sampler
-    if isinstance(sampler, SequentialSampler):
-        said.append("its training loader does not shuffle, and laptime draws the samples in another order each epoch")
-    if batches.drop_last and len(sampler) % batches.batch_size > 1:  # one sample is left out anyway
-        said.append("the last, smaller batch is trained on, which drop_last leaves out")
-    return said
 
 
 def of_lightning(given: Any, data_name: str, module: Any, file: Path) -> LightningWorkload:
@@ -240,25 +261,13 @@ def _of(value: object) -> str:
     return value.__module__ if isinstance(value, type) else type(value).__module__
 
 
-def _called(given: Any, name: str) -> Any:
+def _called(given: Any, name: str, file: Path) -> Any:
     """An object of Lightning's class `name`, out of it, its class or a function that makes it; raises UsageError."""
     found = given
     for _ in range(_MOST_CALLS):
         if isinstance(found, type) or (callable(found) and not is_lightning(found, name)):
+            refuse_arguments(found, file)
             found = found()
     if not is_lightning(found, name):
         raise UsageError(f"{shorten(repr(given))} is no {name} and makes none: name its class.")
     return found
-
-
-def _set_up(owner: Any, again: bool = False) -> Any:
-    """Calls what a Trainer calls of a module or its data before a fit: prepare_data() by one rank of each machine.
-
-    Ranks do not call it `again` for another module: not all of them make one.
-    """
-    if overridden(owner, "prepare_data") is not None and not (again and dist.is_initialized()):
-        once(owner.prepare_data, each_machine=owner.prepare_data_per_node)
-    for name, arguments in (("setup", ("fit",)), ("configure_model", ())):
-        if overridden(owner, name) is not None:
-            getattr(owner, name)(*arguments)
-    return owner

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from laptime.data.lightning_refused import line_of, overridden
-from laptime.errors import UsageError
+from laptime.errors import UsageError, shorten
 
 # What torch's schedules write into the groups.
 _WRITTEN = ("initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum")
@@ -40,7 +40,39 @@ def optimizer_of(module: Any) -> tuple[Optimizer, str | None]:
             f"configure_optimizers() ({line_of(function)}) gives {many}: laptime steps one, so give one of torch.optim."
         )
     _undo_schedule(given)
+    _refuse_what_is_not_made_again(given, module, line_of(function))
     return given, _schedule_in(schedules)
+
+
+def forgotten(own: object, made: object) -> list[str]:
+    """Plain attributes of an optimizer that another one, made like it, has with other values: no group holds them."""
+    there = vars(made)
+    plain = {n: v for n, v in vars(own).items() if isinstance(v, int | float | str | tuple) and n in there}
+    return [name for name, value in plain.items() if there[name] != value]
+
+
+def _refuse_what_is_not_made_again(own: Optimizer, module: Any, line: str) -> None:
+    """Raises UsageError where an optimizer of the same class and groups fails or is another one.
+
+    Each run makes its own: one that wraps another optimizer (Lookahead, SAM) does not take parameters, and what a class
+    keeps beside its groups would come back with its default.
+    """
+    kind, plain = type(own).__name__, list(module.parameters())
+    foreign = len({id(p) for group in own.param_groups for p in group["params"]} - {id(p) for p in plain})
+    if foreign:
+        raise UsageError(
+            f"configure_optimizers() ({line}) gives an optimizer of tensors ({foreign}) that are no parameters of "
+            "the module: make them parameters (nn.Parameter), or parts of a net that the module holds."
+        )
+    remedy = "give one of torch.optim, or one whose class takes parameters and groups and keeps its options in these"
+    told = f"configure_optimizers() ({line}) gives {kind}, and each run makes its own from the parameters"
+    try:
+        lost = forgotten(own, made_like(own, plain, plain, own.param_groups[0]["lr"]))
+    except Exception as error:  # whatever the user's class raises
+        said = shorten(f"{type(error).__name__}: {' '.join(str(error).split())}", 160)
+        raise UsageError(f"{told}, which fails ({said}): {remedy}.") from error
+    if lost:
+        raise UsageError(f"{told}, which then has another {' and another '.join(lost)}: {remedy}.")
 
 
 def rated(own: Optimizer, rate: float | Tensor) -> list[dict[str, Any]]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from laptime.data.lightning_trainer import StandIn
 from laptime.errors import UsageError
 
 PACKAGES = ("lightning", "pytorch_lightning")
 _MANUAL = "it steps its optimizers by hand, as GANs do"
+_OPTIMIZERS = "only Lightning's Trainer knows them, for steps by hand or to log the rate"
 _TRAINER = "outside of Lightning's Trainer there is none"
 # Attributes of a module that only a Trainer fills, each with what is told of it.
 _TOUCHED = {
@@ -20,22 +22,35 @@ _TOUCHED = {
     "global_step": _TRAINER,
     "fabric": _TRAINER,
     "all_gather": _TRAINER,
-    "optimizers": _MANUAL,
+    "optimizers": _OPTIMIZERS,
     "manual_backward": _MANUAL,
     "toggle_optimizer": _MANUAL,
     "untoggle_optimizer": _MANUAL,
     "clip_gradients": _MANUAL,
-    "lr_schedulers": _MANUAL,
+    "lr_schedulers": _OPTIMIZERS,
 }
+_OWNER = "trainer"
+_STEPS = ("training_step", "validation_step", "forward")
+# What is as often logged as it is needed.
+_ONLY_TOLD = ("optimizers", "lr_schedulers", "current_epoch", "global_step", "trainer")
 # None without a Trainer, for which a step may ask before it writes there.
 _LOGGER = "logger"
-# Hooks that change a step or a batch; those at other places are left out with a note.
-_STEP_HOOKS = (
-    *("backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping", "lr_scheduler_step"),
-    *("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"),
-    *("on_train_batch_start", "on_train_batch_end", "on_before_zero_grad", "on_before_backward"),
-    *("on_after_backward", "on_before_optimizer_step", "configure_sharded_model"),
-)
+# Hooks that change a step or a batch, each with what does their work here; those at other places are left out with a
+# note.
+_BATCH = "do its work in the data set, or at the beginning of training_step() and validation_step()"
+_LOGGED = "leave it out where it only logs; what changes gradients needs a plain workload (laptime new)"
+_CLIPPED = "give the module an attribute clip_norm instead, the largest norm of the gradient"
+_STEPPED = "leave it out where it does what Lightning does; another step needs a plain workload (laptime new)"
+_STEP_HOOKS = {
+    **dict.fromkeys(("backward", "optimizer_step", "optimizer_zero_grad"), _STEPPED),
+    "configure_gradient_clipping": _CLIPPED,
+    "lr_scheduler_step": "leave it out, as its schedule is",
+    **dict.fromkeys(("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"), _BATCH),
+    **dict.fromkeys(("on_train_batch_start", "on_train_batch_end"), "do its work in training_step(), or leave it out"),
+    "on_before_zero_grad": "leave it out; a moving average of the weights is the rung ema",
+    **dict.fromkeys(("on_before_backward", "on_after_backward", "on_before_optimizer_step"), _LOGGED),
+    "configure_sharded_model": "make the net in __init__() or configure_model()",
+}
 _NEVER_CALLED = ("test_step", "predict_step", "predict_dataloader", "teardown", "configure_callbacks", "on_")
 
 
@@ -59,17 +74,18 @@ def line_of(function: Any) -> str:
 def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
     """Raises UsageError for what can't be had without the Trainer: hooks of the step, optimizers by hand, its state."""
     name = _kind(value).__name__
-    for hook in _STEP_HOOKS:
+    for hook, instead in _STEP_HOOKS.items():
         function = overridden(value, hook)
         if function is not None:
             raise UsageError(
-                f"{name} has {hook}() ({line_of(function)}), which only Lightning's Trainer calls: do its work in "
-                "training_step() or in the data set."
+                f"{name} has {hook}() ({line_of(function)}), which only Lightning's Trainer calls: {instead}."
             )
     for attribute, place in _touched(value):
         remedy = "write its training as a plain workload (laptime new)"
         if attribute == _LOGGER:
             remedy = "leave the line out, or ask for `self.logger` before it"
+        elif attribute in _ONLY_TOLD:
+            remedy = f"leave the line out where it only logs, else {remedy}"
         raise UsageError(f"{name} uses self.{attribute} ({place}), but {_TOUCHED.get(attribute, _TRAINER)}: {remedy}.")
     if not getattr(value, "automatic_optimization", True):
         raise UsageError(f"{name} of {file.name} switches automatic optimization off, so {_MANUAL}: laptime steps one.")
@@ -98,13 +114,33 @@ def _index_read(step: ast.FunctionDef) -> str:
 
 def _touched(value: object) -> Iterator[tuple[str, str]]:
     """Attributes that a Trainer fills, in methods that are called, with their places."""
-    for file, method in _methods(value):
+    methods = list(_methods(value))
+    stepping = _reached([method for _, method in methods])
+    for file, method in methods:
         own = _names_of_self(method)
         asked = {_of_self(n, own) for test in _tests(method) for n in ast.walk(test)}
-        for node in (n for n in ast.walk(method) if isinstance(n, ast.Attribute)):
+        nodes = [n for n in ast.walk(method) if isinstance(n, ast.Attribute)]
+        there = set() if method.name in stepping else _stood_in_for(nodes, own)
+        for node in nodes:
             name, through = _of_self(node, own), _of_self(node.value, own)
-            if name in _TOUCHED or (through == _LOGGER and _LOGGER not in asked):
+            if (name in _TOUCHED and id(node) not in there) or (through == _LOGGER and _LOGGER not in asked):
                 yield name if name in _TOUCHED else _LOGGER, f"{file.name}, line {node.lineno}"
+
+
+def _reached(methods: Sequence[ast.FunctionDef]) -> set[str]:
+    """The names of methods that steps come through, while which nothing stands in for the Trainer."""
+    found, new = set[str](), set(_STEPS)
+    while new:
+        found |= new
+        bodies = [m for m in methods if m.name in new]
+        new = {_of_self(n, _names_of_self(m)) for m in bodies for n in ast.walk(m)} - found - {""}
+    return found
+
+
+def _stood_in_for(nodes: Sequence[ast.Attribute], own: set[str]) -> set[int]:
+    """By their ids uses of the Trainer while a training is set up: by itself, or for what the stand-in has too."""
+    others = {id(n.value) for n in nodes if _of_self(n.value, own) == _OWNER and not hasattr(StandIn, n.attr)}
+    return {id(n) for n in nodes if _of_self(n, own) == _OWNER} - others
 
 
 def _names_of_self(method: ast.FunctionDef) -> set[str]:

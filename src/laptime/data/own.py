@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, defau
 from laptime.data.lightning_module import MODULE, LightningWorkload, of_lightning
 from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
-from laptime.data.own_import import digest_of, imported, told_with_line
+from laptime.data.own_import import digest_of, imported, refuse_arguments, told_with_line
 from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
@@ -115,6 +115,7 @@ def load_workload(file: Path, attribute: str) -> Workload:
     found = given = getattr(module, attribute)
     for _ in range(_MOST_CALLS):
         if isinstance(found, type) or not _is_made(found):
+            refuse_arguments(found, file)
             with told_with_line(f"making the workload {attribute}", file, getattr(found, "__init__", None), found):
                 found = found()
     if is_lightning(found, MODULE):
@@ -143,7 +144,9 @@ def _made_in(value: object, module: Any) -> bool:
     return module.__name__ in (getattr(value, "__module__", None), type(value).__module__)
 
 
-def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] = (None, None)) -> OwnData:
+def open_own(
+    file: Path, attribute: str, limits: tuple[int | None, int | None] = (None, None), epochs: int = 1
+) -> OwnData:
     """Opens a user's workload and its data.
 
     What the file draws is the same in every process and for every seed of a run: a split at random too.
@@ -152,6 +155,7 @@ def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] =
         file: the user's.
         attribute: its name for the workload.
         limits: how many training and test samples are kept; None for all.
+        epochs: how many are trained, which a LightningModule may ask its Trainer for.
 
     Raises:
         UsageError: it is no workload, its data are no two map-style data sets, or a limit is out of reach.
@@ -159,6 +163,9 @@ def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] =
     """
     seed_all(_SEED)
     workload = load_workload(file, attribute)
+    module = workload if isinstance(workload, LightningWorkload) else None
+    if module:
+        module.lasting(epochs, limits[0])
     seed_all(_SEED)  # again, since a file that was imported before draws nothing
     with told_with_line("data()", file, workload.data):
         given = workload.data()
@@ -172,6 +179,9 @@ def open_own(file: Path, attribute: str, limits: tuple[int | None, int | None] =
         for name, dataset, limit in zip(("train", "test"), given, limits, strict=True):
             _check_mapped(name, dataset, (file, place_in(file, (), (workload.data,))))
             splits.append(OwnSplit(limited(dataset, name, limit), collate))
+    if module:
+        with told_with_line("configure_optimizers()", file):
+            module.configure()
     return OwnData(workload, splits[0], splits[1], file, numbers=numbers_of(workload))
 
 
@@ -207,7 +217,7 @@ def limited(dataset: Any, name: str, limit: int | None) -> Any:
     return Subset(dataset, order[:limit].tolist())
 
 
-def open_run(data: DataSpec, limit_train: int | None, limit_test: int | None) -> OwnData:
+def open_run(data: DataSpec, limit_train: int | None, limit_test: int | None, epochs: int) -> OwnData:
     """Opens the data of a spec; raises what `open_own` does, and RunError where the file was changed meanwhile."""
     assert data.own is not None
     file = Path(data.path)
@@ -219,4 +229,4 @@ def open_run(data: DataSpec, limit_train: int | None, limit_test: int | None) ->
             f"{file.name}{modules} was changed after this run was planned: start anew, so that all variants train "
             "alike."
         )
-    return open_own(file, data.own.attribute, (limit_train, limit_test))
+    return open_own(file, data.own.attribute, (limit_train, limit_test), epochs)

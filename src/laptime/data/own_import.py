@@ -6,6 +6,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import site
 import sys
 import sysconfig
@@ -16,7 +17,7 @@ from typing import Any
 
 from laptime.errors import LaptimeError, RunError, UsageError
 from laptime.places import is_text
-from laptime.user_code import complaint
+from laptime.user_code import complaint, place_in
 
 # A spec is handed on as a word of a command, which holds 128 KiB.
 _MOST_MODULES = 500
@@ -67,6 +68,24 @@ def modules_beside(file: Path, known: Collection[str]) -> tuple[str, ...]:
     inside = sorted(str(p.relative_to(file.parent)) for p in mine if file.parent in p.parents)
     outside = sorted(str(p) for p in mine if file.parent not in p.parents)
     return tuple(name for name in (*inside, *outside) if is_text(name))[:_MOST_MODULES]
+
+
+def refuse_arguments(maker: Any, file: Path) -> None:
+    """Raises UsageError where a class or function of the user's, which is called with nothing, wants something."""
+    try:
+        given = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):  # it has none that Python knows
+        return
+    asked = [repr(p.name) for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if asked:
+        name, function = (
+            getattr(maker, "__name__", "it"),
+            getattr(maker, "__init__" if isinstance(maker, type) else "", maker),
+        )
+        raise UsageError(
+            f"{name}() of {file.name} wants {' and '.join(asked)}{place_in(file, (), (function,))}, and is called with "
+            f"nothing: give defaults, or name a function that makes it (def make(): return {name}(...))."
+        )
 
 
 def module_place(file: Path) -> tuple[Path, str]:

@@ -119,7 +119,7 @@ def open_data(spec: RunSpec) -> AnyData:
         require_scoring()
         return open_boxes(spec.data, spec.limit_train, spec.limit_test)
     if spec.data.own is not None:
-        return open_run(spec.data, spec.limit_train, spec.limit_test)
+        return open_run(spec.data, spec.limit_train, spec.limit_test, spec.epochs)
     whole = open_tensors(spec.data)
     train = limit(whole.train, spec.limit_train, "train")
     return replace(whole, train=train, test=limit(whole.test, spec.limit_test, "test"))

@@ -7,6 +7,7 @@ from statistics import median
 from laptime.catalogue import find_workload
 from laptime.compare.load import load
 from laptime.compare.quality import Rules
+from laptime.data.choices import SIDE, SIZE, split_choices
 from laptime.devices import device_count
 from laptime.entries import WorkloadEntry
 from laptime.errors import LaptimeError
@@ -71,7 +72,7 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         (whole, _), *others = climb.optimized()
         parts = [without(whole, o.name) for o in whole.optimizations] if preset.ablation else [v for v, _ in others]
         names += [whole.name, *(part.name for part in parts), *plan.parallel]
-    rates, source = _rates(entry, places)
+    rates, source = _rates(entry, places, request.data)
     train, test = preset.limit_train or entry.train_count, preset.limit_test or entry.test_count
     warm = preset.warmup_epochs * (min(train, preset.warmup_steps * entry.batch_size) if preset.warmup_steps else train)
     # Evaluation has no backward pass: about three times the speed of training.
@@ -100,9 +101,11 @@ def process_s(record: RunRecord, epochs: int) -> float:
     return max(_STARTUP_S, record.startup_s or 0.0) + (record.warmup_s or 0.0) + epochs * lap
 
 
-def _rates(entry: WorkloadEntry, places: Places) -> tuple[dict[str, float], str]:
-    """Images a second by variant: the ledger's, and over them what was seen on this machine."""
-    rates = {e.variant: e.samples_per_s for e in read_ledger().entries if e.workload == entry.name}
+def _rates(entry: WorkloadEntry, places: Places, data: str) -> tuple[dict[str, float], str]:
+    """Images a second by variant: the ledger's, and over them what was seen on this machine; of the same size alone."""
+    side, usual = _side(data, entry), _side("", entry)
+    ledger = read_ledger().entries if side == usual else ()
+    rates = {e.variant: e.samples_per_s for e in ledger if e.workload == entry.name}
     source = "the ledger of benchmarks on another machine"
     for folder in sorted(places.runs.glob(f"*-{entry.name}-*"))[-_EARLIER_LADDERS:]:
         try:
@@ -110,7 +113,14 @@ def _rates(entry: WorkloadEntry, places: Places) -> tuple[dict[str, float], str]
         except LaptimeError:
             continue  # a ladder that was cut off tells nothing
         for record in records:
-            if record.spec is not None and record.kept:
+            if record.spec is not None and record.kept and _side(record.spec.data.asked, entry) == side:
                 rates[record.spec.variant] = median(e.samples / e.epoch_s for e in record.kept)
                 source = "earlier runs on this machine"
     return rates, source
+
+
+def _side(asked: str, entry: WorkloadEntry) -> tuple[str, str]:
+    """Height and width that images are brought to, of a detector the shorter side twice: as chosen, else the usual."""
+    _, given = split_choices(asked)
+    width, _, height = (given.get(SIZE) or given.get(SIDE) or str(entry.image_size)).partition("x")
+    return height or width, width

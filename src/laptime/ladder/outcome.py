@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from laptime.compare import words
-from laptime.compare.quality import LOWER_IS_BETTER, Judgement, Scores, judge, name_of, rules_of, scores_of, shown
+from laptime.compare.quality import Judgement, Scores, judge, name_of, rules_of, scores_of, shown
 from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, mean_ratio, median
 from laptime.ladder.climb import Both, ratio_of
 from laptime.ladder.process import SHORT
@@ -119,9 +119,6 @@ def _can_not_be_judged(advised: Scores | None, ladder: LadderRecord) -> bool:
 def _in_words(found: Judgement, quality: str) -> str:
     if found.verdict == "not judged" or found.value is None:
         return f"quality not judged: {found.reason}"
-    unit = "% better" if quality in LOWER_IS_BETTER else "pp"
-    span = words.span(found.low_points, found.high_points, words.points)
+    beside = words.difference_span(found.diff_points, found.low_points, found.high_points, quality)
     value = f"{name_of(quality)} {shown(found.value, quality)}"
-    return (
-        f"quality {_SAID.get(found.verdict, found.verdict)}: {value} ({words.points(found.diff_points)} {unit}, {span})"
-    )
+    return f"quality {_SAID.get(found.verdict, found.verdict)}: {value} ({beside})"

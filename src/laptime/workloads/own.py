@@ -205,21 +205,22 @@ def check_stepped(made: object, function: str, told: str) -> None:
 
     Args:
         made: what the user's function gave.
-        function: its name, `optimizer` or `schedule`.
+        function: its name, `optimizer`, `configure_optimizers` or `schedule`.
         told: its file, with the line.
 
     Raises:
         UsageError: it has none, or one that wants more than the gradients that are there.
     """
     step, kind = getattr(made, "step", None), type(made).__name__
+    what = "schedule" if function == "schedule" else "optimizer"
     if not callable(step):
-        raise UsageError(f"{function}() of {told} gave {kind}, which has no step(): return the {function} itself.")
+        raise UsageError(f"{function}() of {told} gave {kind}, which has no step(): return the {what} itself.")
     given = inspect.signature(step).parameters.values()
     asked = [p.name for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if asked:
         raise UsageError(
             f"{function}() of {told} gave {kind}, whose step() wants {asked[0]!r}, and nothing is given after a batch: "
-            f"return one that needs none, such as {_STEPPED[function]}."
+            f"return one that needs none, such as {_STEPPED[what]}."
         )
 
 

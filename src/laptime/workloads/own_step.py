@@ -61,7 +61,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     with told_with_line("model()", file, user.model):
         model, another = user.model(), user.model()
     made = place_in(file, (), (user.model,))
-    _check_model(model, file, made)
+    _check_model(model, data, made)
     if {id(p) for p in model.parameters() if p.requires_grad} & {id(p) for p in another.parameters()}:
         raise RunError(
             f"model() of {file.name} gave the same weights twice{made}: make a new net in each call, since each seed "
@@ -143,14 +143,15 @@ def _end(batch: Tree, count: int, begin: int) -> Tree:
     return mapped(batch, lambda tensor: tensor[begin:] if tensor.dim() and len(tensor) == count else tensor)
 
 
-def _check_model(model: object, file: Path, made: str) -> None:
+def _check_model(model: object, data: OwnData, made: str) -> None:
+    file, where = data.file, "__init__()" if isinstance(data.workload, LightningWorkload) else "model()"
     if not isinstance(model, nn.Module):
         raise RunError(f"model() of {file.name} gave {type(model).__name__}{made}: return a torch.nn.Module.")
     lazy = [name for name, tensor in (*model.named_parameters(), *model.named_buffers()) if is_lazy(tensor)]
     if lazy:
         raise RunError(
             f"model() of {file.name} gave layers without a size yet ({shorten(', '.join(lazy))}){made}: call the net "
-            "once on a sample in model(), or say what they take."
+            f"once on a sample in {where}, or say what they take."
         )
 
 

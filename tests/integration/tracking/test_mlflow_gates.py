@@ -23,7 +23,9 @@ pytestmark = [
 ]
 
 
-def test_what_a_gate_stores_is_what_later_ones_read(tmp_path: Path, sqlite_uri: str) -> None:
+def test_what_a_gate_stores_is_what_later_ones_read(
+    tmp_path: Path, sqlite_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     quiet = (0.01, -0.01, 0.005, -0.004)
     told = [gate(quiet, id=f"gates-{n}", workload="gated", started_at=1_700_000_000.0 + n) for n in range(5)]
@@ -50,6 +52,9 @@ def test_what_a_gate_stores_is_what_later_ones_read(tmp_path: Path, sqlite_uri: 
     first = next(g for g in past_gates((sqlite_uri, "gated"), 0.0) if g.id == "gates-0")
     assert len(first.log_ratios) == 3
     assert past_gates((sqlite_uri, "never gated"), 0.0) == []
+    monkeypatch.setattr("laptime.tracking.gates._MOST_RUNS", 2)  # a page of the store's
+    assert [g.id for g in past_gates((sqlite_uri, "gated"), 0.0)] == [f"gates-{n}" for n in (5, 4, 3, 2, 1, 0)]
+    assert [g.id for g in past_gates((sqlite_uri, "gated"), 0.0, "f" * 16)] == ["gates-5", "gates-4"]
 
 
 def test_a_store_that_is_away_or_not_there_yet_has_no_gates(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 from compare_examples import record
 
-from laptime.compare import compare_records
+from laptime.compare import compare_records, words
 from laptime.compare.quality import (
     Rules,
     Scores,
@@ -144,3 +144,21 @@ def test_losses_are_compared_in_percent() -> None:
     assert advantage(0.7, 0.6, "accuracy") == pytest.approx(10)
     assert noise_points(2.0, 100, "loss") == 2.0
     assert difference(losses(2.0), losses(1.9), 100)[0] == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("quality", "ends", "said"),
+    [
+        ("accuracy", (-3.0, -4.0, -2.0), "−3.0 pp, −4.0 to −2.0"),
+        ("loss", (-5.0, -6.0, -4.0), "5.0 % worse, +4.0 to +6.0"),
+        ("loss", (5.0, 4.0, 6.0), "5.0 % better, +4.0 to +6.0"),
+        ("error", (-0.2, -0.5, 0.1), "0.2 % worse, −0.1 to +0.5"),
+        ("loss", (-0.2, None, None), "0.2 % worse, n=1"),
+        ("loss", (0.0, -1.0, 1.0), "0.0 % better, −1.0 to +1.0"),
+        ("loss", (None, None, None), "– % better, n=1"),
+    ],
+)
+def test_a_loss_is_worse_in_words_since_a_minus_reads_as_less_loss(
+    quality: str, ends: tuple[float | None, float | None, float | None], said: str
+) -> None:
+    assert words.difference_span(*ends, quality) == said

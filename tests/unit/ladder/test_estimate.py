@@ -1,8 +1,12 @@
 """How long a ladder should take, before any ran on this machine."""
 
+import pytest
+from tests.unit.compare.compare_examples import record
+
 from laptime.ladder.estimate import expected
 from laptime.ladder.request import LadderRequest
 from laptime.places import Places
+from laptime.records import write_json
 from laptime.variants import resolve
 
 
@@ -39,3 +43,27 @@ def test_a_preset_that_profiles_the_ends_alone_is_counted_so(tmp_path):
 
 def test_a_preset_without_rungs_trains_the_baseline_and_the_optimized_variant(tmp_path):
     assert list(seconds_of(tmp_path, workload="eurosat")) == ["cpu-baseline", "cpu-optimized"]
+
+
+@pytest.mark.parametrize(
+    ("workload", "asked", "used"),
+    [
+        ("cifar", "photos", 40.0),  # of the usual size, which is 32
+        ("cifar", "others#size=32x32", 40.0),
+        ("cifar", "photos#size=96", 400.0),
+        ("cifar", "photos#seed=1#size=96x96", 400.0),
+        ("cifar", "photos#size=48", None),
+        ("cifar", "photos#size=96x48", None),
+        ("detection", "photos#side=96", 400.0),
+        ("detection", "photos#side=192", 40.0),
+    ],
+)
+def test_runs_on_images_of_another_size_say_nothing(tmp_path, workload, asked, used):
+    for number, (place, epoch_s) in enumerate((("photos", 40.0), ("photos#size=96", 400.0), ("photos#side=640", 90.0))):
+        run = record("cpu-baseline", epoch_s)
+        spec = run.spec.model_copy(update={"data": run.spec.data.model_copy(update={"asked": place})})
+        write_json(tmp_path / f"runs/{number}-{workload}-0/a/record.json", run.model_copy(update={"spec": spec}))
+    given = {"workload": workload, "variants": ("cpu-baseline",), "data": asked, "profile": "none"}
+    count = {"limit_train": 50_000, "limit_test": 3, "epochs": 1, "warmup_epochs": 0, "repeats": 1}
+    found = expected(LadderRequest(**given, **count), "cpu", Places(tmp_path)).seconds
+    assert found == (None if used is None else pytest.approx(2 + 8 + used, rel=0.02))

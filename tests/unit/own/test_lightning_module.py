@@ -221,7 +221,27 @@ def batches(sampler):
         ((HAND, f"{HAND}        self.automatic_optimization = False\n"), "switches automatic optimization off"),
         (
             (STEP, f"    def on_after_backward(self):\n        pass\n\n{STEP}"),
-            r"on_after_backward\(\) \(training_\d+\.py, line 33",
+            r"on_after_backward\(\) \(training_\d+\.py, line 33.* leave it out where it only logs",
+        ),
+        (
+            (STEP, f"    def configure_gradient_clipping(self, optimizer):\n        pass\n\n{STEP}"),
+            r"line 33\), which only Lightning's Trainer calls: give the module an attribute clip_norm",
+        ),
+        (
+            ("scores = self.net", "self.optimizers()\n        scores = self.net"),
+            r"line 28\), but .* where it only logs",
+        ),
+        (
+            (HAND, HAND.replace("(self", "(self, width", 1)),
+            r"Lit\(\) of .* wants 'width' \(.*line 2[0-9]: .*, or name a function that",
+        ),
+        (
+            ("def setup(self", "def __init__(self, folder):\n        pass\n\n    def setup(self"),
+            "Points.* wants 'folder'",
+        ),
+        (
+            ("nn.Linear(20, 64)", "nn.LazyLinear(64)"),
+            r"layers without a size.* once on a sample in __init__\(\), or say",
         ),
         ((LOADER, SAMPLER), r"train_dataloader\(\) \(.*line 14\) draws by WeightedRandomSampler"),
         ((LOADER, STREAM), r"train_dataloader\(\) \(.*line 14\) reads an IterableDataset \(ChainDataset\)"),

@@ -148,3 +148,34 @@ def test_modules_of_torch_jit_train_as_they_are(file, tmp_path, changes):
     refused, record = ran(write(file, TUPLE, *changes), tmp_path)
     assert {"channels-last", "dead-taps", "products", "ema"} <= refused.keys()
     assert (record.status, record.check.passed) == ("done", True)
+
+
+@pytest.mark.parametrize(
+    ("base", "step", "refused"),
+    [
+        ("", "(self, closure=None):\n        self.inner.step(closure)", {"onecycle", "linear-decay", "large-batch"}),
+        ("", "(self):\n        self.inner.step()", {"onecycle", "linear-decay", "large-batch", "lightning"}),
+        ("torch.optim.Optimizer", "(self, closure=None):\n        self.inner.step()", {"lightning"}),
+    ],
+)
+def test_what_wraps_an_optimizer_is_left_out_of_what_can_t_take_it(file, base, step, refused):
+    kind = (
+        f"class Ahead({base}):\n    def __init__(self, inner):\n        self.inner, self.state = inner, inner.state\n"
+        "        self.param_groups, self.defaults = inner.param_groups, inner.defaults\n"
+        f"        self.zero_grad = inner.zero_grad\n\n    def step{step}\n\n\n"
+    )
+    made = (f"return torch.optim.{_MADE}", f"return Ahead(torch.optim.{_MADE})")
+    found = inspect(write(file, DICTIONARY, ("class Workload", f"{kind}class Workload"), made)).own.refused
+    assert refused == {"onecycle", "linear-decay", "large-batch", "lightning"} & found.keys()
+    assert all("its Ahead" in found[name] or "no Ahead" in found[name] for name in refused)
+
+
+def test_a_fused_kernel_is_not_for_an_optimizer_with_options_that_no_group_holds(file):
+    """It would be made anew with their defaults, and be another one."""
+    kind = (
+        "class Every(torch.optim.SGD):\n    def __init__(self, params, lr, momentum=0.0, every=1, fused=None):\n"
+        "        super().__init__(params, lr=lr, momentum=momentum, fused=fused)\n        self.every = every\n\n\n"
+    )
+    made = (f"torch.optim.{_MADE}", "Every(parameters, lr, every=3)")
+    found = inspect(write(file, DICTIONARY, ("class Workload", f"{kind}class Workload"), made)).own.refused
+    assert found["fused-optimizer"] == "its Every, made anew with a fused kernel, has another every"

@@ -27,12 +27,12 @@ LOOKS = '    def setup(self, stage):\n        CALLS.append(Path(__file__).with_s
 MODULE = "    def prepare_data(self):\n        CALLS.append('module')\n\n"
 
 
-PREPARED, WAITED = ["module", "prepared by 0", "there"], ["there"]
+PREPARED, WAITED = ["prepared by 0", "there", "module"], ["there"]
 # By the file's name: whether each machine prepares, how many ranks stand on one, and what each of both did.
 CASES = {
     "lit_one_machine": (True, 2, (PREPARED, WAITED)),
     "lit_two_machines": (True, 1, (PREPARED, PREPARED)),
-    "lit_shared_disk": (False, 1, (PREPARED, ["module", *WAITED])),
+    "lit_shared_disk": (False, 1, (PREPARED, [*WAITED, "module"])),
 }
 
 
@@ -68,4 +68,4 @@ def test_alone_each_module_is_prepared_before_it_is_set_up(tmp_path, monkeypatch
     file = lit(tmp_path / "lit_alone.py", True)
     data = open_own(file, "Lit")
     data.workload.model()
-    assert sys.modules[file.stem].CALLS == ["module", "prepared by None", "there", "module"]
+    assert sys.modules[file.stem].CALLS == ["prepared by None", "there", "module", "module"]

@@ -20,7 +20,7 @@ from laptime.script import print_script
 from laptime.variants import resolve
 
 # Its loaders are its own; two groups of parameters, a schedule, a bound of the gradient; a step and metrics of its own
-# for the test; draws from the weights on to dropout.
+# for the test; asks its Trainer how long it trains; draws from the weights on to dropout.
 IMAGES = """\
 import torch
 import torchmetrics
@@ -74,7 +74,8 @@ class Net(LightningModule):
         rest = [p for n, p in self.named_parameters() if not n.startswith("head")]
         groups = [{"params": heads, "lr": 0.05}, {"params": rest, "weight_decay": 0.01}]
         made = torch.optim.SGD(groups, lr=0.02, momentum=0.9)
-        return {"optimizer": made, "lr_scheduler": torch.optim.lr_scheduler.LinearLR(made, 0.1)}
+        steps = self.trainer.estimated_stepping_batches
+        return {"optimizer": made, "lr_scheduler": torch.optim.lr_scheduler.LinearLR(made, 0.1, 1.0, steps)}
 
 
 def narrow():

@@ -1,0 +1,63 @@
+"""What stands in for Lightning's Trainer while a module and its data are set up: how long the training is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class StandIn:
+    """A Trainer's numbers, as of one process whose batches are those of all ranks; no steps are taken through it.
+
+    Attributes:
+        model: the module, `lightning_module` too.
+        max_epochs: counted epochs.
+    """
+
+    accumulate_grad_batches = world_size = num_devices = num_nodes = 1
+    global_rank = local_rank = node_rank = 0
+    max_steps = -1
+    is_global_zero = True
+    logger, loggers = None, ()
+    model = lightning_module = None
+    max_epochs = 1
+
+    def __init__(self, model: Any, epochs: int, steps: Callable[[], int], data: Callable[[], tuple[Any, Any]]) -> None:
+        """Takes what counts the steps of an epoch, and what gives the LightningDataModule and its training loader."""
+        self.model = self.lightning_module = model
+        self.max_epochs, self._steps, self._data = epochs, steps, data
+
+    @property
+    def num_training_batches(self) -> int:
+        """Steps of an epoch."""
+        return self._steps()
+
+    @property
+    def estimated_stepping_batches(self) -> int:
+        """Steps of the whole training."""
+        return self.max_epochs * self._steps()
+
+    @property
+    def datamodule(self) -> Any:
+        """The LightningDataModule; None where the module has loaders of its own."""
+        return self._data()[0]
+
+    @property
+    def train_dataloader(self) -> Any:
+        """The loader to train, as the user's code makes it."""
+        return self._data()[1]
+
+    def __getattr__(self, name: str) -> Any:
+        """Tells that a name is not there; raises AttributeError."""
+        raise AttributeError(f"only Lightning's own Trainer has {name!r}")
+
+
+@contextmanager
+def attached(owner: Any, trainer: StandIn) -> Iterator[Any]:
+    """Within it a module or its data find a Trainer; behind it there is none again, as steps are refused that ask."""
+    owner.trainer = trainer
+    try:
+        yield owner
+    finally:
+        owner.trainer = None
