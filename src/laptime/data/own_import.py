@@ -62,7 +62,8 @@ def modules_beside(file: Path, known: Collection[str]) -> tuple[str, ...]:
     """
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     installed |= {*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])}
-    new = [module for name, module in list(sys.modules.items()) if name not in known]
+    # Part of a package that was there before is what torch's compiler writes into its cache, say.
+    new = [module for name, module in list(sys.modules.items()) if not {name, name.partition(".")[0]} & set(known)]
     named = {Path(str(getattr(module, "__dict__", {}).get("__file__"))) for module in new} - {file}
     mine = [p for p in named if p.suffix == ".py" and p.is_absolute() and installed.isdisjoint(map(str, p.parents))]
     inside = sorted(str(p.relative_to(file.parent)) for p in mine if file.parent in p.parents)
@@ -78,10 +79,8 @@ def refuse_arguments(maker: Any, file: Path) -> None:
         return
     asked = [repr(p.name) for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if asked:
-        name, function = (
-            getattr(maker, "__name__", "it"),
-            getattr(maker, "__init__" if isinstance(maker, type) else "", maker),
-        )
+        name = getattr(maker, "__name__", "it")
+        function = maker.__init__ if isinstance(maker, type) else maker  # type: ignore[misc]
         raise UsageError(
             f"{name}() of {file.name} wants {' and '.join(asked)}{place_in(file, (), (function,))}, and is called with "
             f"nothing: give defaults, or name a function that makes it (def make(): return {name}(...))."

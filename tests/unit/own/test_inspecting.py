@@ -219,7 +219,10 @@ def test_what_it_prints_stays_its_own_affair(file, capsys):
 def test_modules_beside_the_file_are_found(file):
     beside = file.with_name(f"{file.stem}_beside.py")
     beside.write_text("WIDTH = 256\n")
-    assert inspect(write(file, f"from {beside.stem} import WIDTH\n" + TUPLE, ("Linear(256", "Linear(WIDTH"))).own
+    kept = "import sys, types\nsys.modules['torch.kept'] = m = types.ModuleType('kept')\nm.__file__ = '/of/torch.py'\n"
+    text = f"{kept}from {beside.stem} import WIDTH\n" + TUPLE
+    assert inspect(write(file, text, ("Linear(256", "Linear(WIDTH"))).own.beside == (beside.name,)
+    del sys.modules["torch.kept"]
 
 
 def test_a_function_or_an_object_is_a_workload_too(file):

@@ -123,7 +123,7 @@ def test_a_module_that_was_changed_ends_the_runs_that_follow_as_the_file_itself_
     (tmp_path / "mine_sizes.py").write_text("WIDTH = 256\n")
     data = inspect(write(tmp_path / "mine_train.py", "from mine_sizes import WIDTH\n" + TUPLE, _WIDTH))
     assert data.own.beside == ("mine_sizes.py",)
-    assert len(open_run(data, 8, 8).train) == 8
+    assert len(open_run(data, 8, 8, 1).train) == 8
     (tmp_path / "mine_sizes.py").write_text("WIDTH = 128 * 2\n")
     with pytest.raises(LaptimeError, match=r"mine_train\.py or a module that it imports was changed"):
-        open_run(data, 8, 8)
+        open_run(data, 8, 8, 1)
