@@ -13,6 +13,7 @@ from laptime.errors import DataError, TrackingError, shorten
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus
 from laptime.tracking.fetch import download, read_kind
 from laptime.tracking.files_place import FilesPlace
+from laptime.tracking.first_opening import opened_whole
 from laptime.tracking.gates import PastGate, read_gates
 from laptime.tracking.logged import load_model, log_model, without_lightning
 from laptime.tracking.models import log_models_aside
@@ -271,11 +272,15 @@ def _client(uri: str) -> MlflowClient:
     require_port(uri)
     set_switches()
     require_file(uri)
+    with alone(uri):
+        return opened_whole(uri, _opened)
+
+
+def _opened(uri: str) -> MlflowClient:
     from mlflow.tracking import MlflowClient
 
-    with alone(uri):
-        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-        client.search_experiments(max_results=1)
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client.search_experiments(max_results=1)
     return client
 
 
