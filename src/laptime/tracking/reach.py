@@ -40,11 +40,17 @@ _LONGEST = 240
 # Bad request, too large, not to be processed: asked again, the same comes back.
 _FOR_GOOD = (400, 413, 422)
 _EMPTYING = (301, 302, 303)
+# What is told of a store that is written to, and in its place of one that is only asked.
+_WRITING, _READING = "right to write to the experiment (EDIT)", "right to read the experiment (READ)"
+_KEPT, _UNREAD = (
+    "everything is kept in the journal, and laptime sync sends it when the store is back.",
+    "nothing was read from it.",
+)
 # Answers that are about who asks, with the remedy; their own words name neither.
 _WHO = {
     401: "it does not know who asks (HTTP 401): set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
     "MLFLOW_TRACKING_TOKEN, to what it knows",
-    403: "it forbids this to who asks (HTTP 403): have the right to write to the experiment given (EDIT), or set "
+    403: f"it forbids this to who asks (HTTP 403): have the {_WRITING} given, or set "
     "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, to somebody's who has it",
 }
 # What MLflow says of a run that was deleted, and of one that mlflow gc has taken away afterwards.
@@ -206,6 +212,19 @@ def explained(uri: str) -> Iterator[None]:
         raise refusal(uri, error) or TrackingError(_failed(uri, error)) from error
 
 
+@contextmanager
+def read_from(uri: str) -> Iterator[None]:
+    """As `explained`, where a store is only asked: nothing of it waits in a journal, and reading is another right."""
+    try:
+        with explained(uri):
+            yield
+    except TrackingError as error:
+        told = str(error).replace(_KEPT, _UNREAD).replace(_WRITING, _READING)
+        if isinstance(error, RefusedError):
+            raise RefusedError(told, error.reason, error.deleted) from error
+        raise TrackingError(told) from error
+
+
 def refusal(uri: str, error: Exception) -> RefusedError | None:
     """The error for what a store refuses for good; None for an error that the next try may not meet."""
     deleted = _DELETED.search(str(error)) is not None
@@ -231,7 +250,7 @@ def unreachable(uri: str, reason: str) -> str:
     first = last_cause(reason).replace(uri, masked(uri))
     return (
         f"the tracking store {masked(uri)} does not answer or refuses ({shorten(_no_credentials(first), _LONGEST)}): "
-        "everything is kept in the journal, and laptime sync sends it when the store is back."
+        f"{_KEPT}"
     )
 
 
