@@ -14,7 +14,7 @@ from laptime.errors import TrackingError, UsageError
 from laptime.ladder.plan import Plan, make_plan, unfit, with_refusals
 from laptime.ladder.probing import probe_slow_rungs
 from laptime.ladder.ranks import with_parallel
-from laptime.ladder.request import LadderRequest, fitted_preset, kept_request, tracking_uri
+from laptime.ladder.request import LadderRequest, claim_out, fitted_preset, kept_request, tracking_uri
 from laptime.ladder.run import Ladder, Say
 from laptime.ladder.surroundings import commit, run_probe
 from laptime.launchers import ranks_there
@@ -71,6 +71,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
         started_at=time.time(),
     )
     ladder = Ladder(request, record, plan, places)
+    claim_out(request, "ladder.json")
     ladder.start()
     return attended(ladder, say)
 

@@ -228,3 +228,19 @@ def check_out(request: LadderRequest, name: str) -> None:
         raise UsageError(f"--out {shorten(request.out)!r} can be no folder, since {there} is a file: give another.")
     if not os.access(there, os.W_OK):
         raise UsageError(f"--out {shorten(request.out)!r} can't be made: {there} may not be written to; give another.")
+
+
+def claim_out(request: LadderRequest, name: str) -> None:
+    """Takes an output folder that was free when it was looked at: of two ladders that looked, the later one is refused.
+
+    Raises:
+        UsageError: another one has taken it since.
+    """
+    if not request.out:
+        return
+    path = Path(request.out).resolve() / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        check_out(request, name)

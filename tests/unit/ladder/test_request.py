@@ -4,7 +4,7 @@ import pytest
 
 from laptime.catalogue import find_preset, find_workload
 from laptime.errors import UsageError
-from laptime.ladder.request import check_out, check_variant, make_request, make_spec
+from laptime.ladder.request import check_out, check_variant, claim_out, make_request, make_spec
 from laptime.spec import DataSpec
 from laptime.variants import resolve
 
@@ -57,6 +57,16 @@ def test_an_output_that_can_be_no_folder_is_refused_before_anything_is_fetched(o
     check_out(make_request(out=str(tmp_path / "new/ladder")), "ladder.json")
     with pytest.raises(UsageError, match="file is a file: give another"):
         check_out(make_request(out=str(tmp_path / out)), "ladder.json")
+
+
+def test_of_two_ladders_that_found_an_output_free_the_later_one_is_refused(tmp_path):
+    request = make_request(out=str(tmp_path / "new/ladder"))
+    check_out(request, "ladder.json")
+    check_out(request, "ladder.json")
+    claim_out(request, "ladder.json")
+    with pytest.raises(UsageError, match=r"holds a ladder\.json already: give another folder or remove it"):
+        claim_out(request, "ladder.json")
+    claim_out(make_request(), "ladder.json")
 
 
 def test_an_output_whose_name_no_file_of_json_could_hold_is_refused(tmp_path):
