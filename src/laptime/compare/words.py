@@ -75,11 +75,16 @@ def points(value: float | None) -> str:
     return "0.0" if float(text) == 0 else text.replace("-", "−")
 
 
+def wide(low: float, high: float) -> bool:
+    """Whether an interval of a ratio or of a time is so wide that its ends mean nothing, as two rounds may give it."""
+    return high > low * UNKNOWN
+
+
 def span(low: float | None, high: float | None, write: Callable[[float | None], str]) -> str:
     """An interval; `n=1` where there is none, and `unknown` where it is so wide that its ends mean nothing."""
     if low is None or high is None:
         return "n=1"
-    if write is not points and high > low * UNKNOWN:
+    if write is not points and wide(low, high):
         return "unknown"
     between = " to " if write is points else "–"
     return f"{write(low)}{between}{write(high)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from laptime.compare.model import Comparison, VariantRow
+from laptime.compare.words import wide
 
 
 def variant_figures(row: VariantRow) -> dict[str, float]:
@@ -10,11 +11,9 @@ def variant_figures(row: VariantRow) -> dict[str, float]:
     return _known(
         {
             "epoch_s_median": row.epoch_s,
-            "epoch_s_ci_low": row.epoch_s_low,
-            "epoch_s_ci_high": row.epoch_s_high,
+            **_interval("epoch_s", row.epoch_s_low, row.epoch_s_high),
             "speedup": row.speedup,
-            "speedup_ci_low": row.speedup_low,
-            "speedup_ci_high": row.speedup_high,
+            **_interval("speedup", row.speedup_low, row.speedup_high),
             "time_to_accuracy_s": row.time_to_accuracy_s,
             "mfu": row.ceiling_share,
             "break_even_epochs": row.break_even_epochs,
@@ -38,6 +37,13 @@ def headline_figures(comparison: Comparison) -> dict[str, float]:
         if headline and headline.speedup is not None:
             figures[f"speedup_{kind}"] = headline.speedup
     return figures
+
+
+def _interval(name: str, low: float | None, high: float | None) -> dict[str, float | None]:
+    """The ends of an interval; none where reports say `unknown`, since a chart would show them as if they meant it."""
+    if low is None or high is None or wide(low, high):
+        return {}
+    return {f"{name}_ci_low": low, f"{name}_ci_high": high}
 
 
 def _known(figures: dict[str, float | None]) -> dict[str, float]:

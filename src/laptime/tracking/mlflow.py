@@ -18,18 +18,8 @@ from laptime.tracking.gates import PastGate, read_gates
 from laptime.tracking.logged import load_model, log_model, without_lightning
 from laptime.tracking.models import log_models_aside
 from laptime.tracking.owner import OpenRun, open_run
-from laptime.tracking.reach import (
-    Held,
-    alone,
-    explained,
-    refusal,
-    require_answer,
-    require_file,
-    require_port,
-    send_files,
-    set_switches,
-    waiting_for_files,
-)
+from laptime.tracking.patience import Held, send_files, set_switches, waiting_for_files
+from laptime.tracking.reach import alone, explained, read_from, refusal, require_answer, require_file, require_port
 from laptime.tracking.uri import check_uri, masked, sqlite_file, without_credentials
 from laptime.tracking.whereabouts import Whereabouts, quoted, run_or_none
 
@@ -196,7 +186,7 @@ def fetch_runs(run_id: str, uri: str) -> Path:
     Raises:
         DataError: there is no such run, or it was not written by laptime; TrackingError where nothing answers.
     """
-    with explained(uri):
+    with read_from(uri):
         client = _client(check_uri(uri))
         return download(client, _run(client, run_id, uri))
 
@@ -208,7 +198,7 @@ def load_logged_model(run_id: str, uri: str, folder: Path) -> tuple[Any, dict[st
         DataError: there is no such run, it has no model, or its model is none of laptime's.
         TrackingError: the server does not answer.
     """
-    with explained(uri):
+    with read_from(uri):
         client = _client(uri := check_uri(uri))
         with without_lightning():
             import mlflow.pytorch
@@ -229,19 +219,19 @@ def _run(client: MlflowClient, run_id: str, uri: str) -> Run:
 def past_gates(place: tuple[str, str], since: float, fingerprint: str = "") -> list[PastGate]:
     """Earlier gates at a tracking URI and workload, see `read_gates`; raises TrackingError."""
     uri, workload = place
-    with explained(uri):
+    with read_from(uri):
         return read_gates(_client(check_uri(uri)), workload, since, fingerprint)
 
 
 def runs_of_kind(kind: str, uri: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
     """Labels and last metrics, see `read_kind`; raises TrackingError."""
-    with explained(uri):
+    with read_from(uri):
         return read_kind(_client(check_uri(uri)), kind, most)
 
 
 def run_page(run_id: str, uri: str, shown: str) -> str:
     """The page of a run on the server at `shown`, which may show the store at `uri` without being it."""
-    with explained(uri):
+    with read_from(uri):
         experiment = _client(check_uri(uri)).get_run(run_id).info.experiment_id
     # Without the view's name MLflow opens the one for language models, in which a training's pages are elsewhere.
     page = f"{without_credentials(shown).rstrip('/')}/#/experiments/{experiment}/runs/{run_id}"

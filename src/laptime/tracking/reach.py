@@ -1,21 +1,17 @@
-"""Reaching a tracking store: switches that MLflow reads, a quick question to a server, one sentence when it fails."""
+"""Reaching a tracking store: a quick question to it, and one sentence when something fails."""
 
 from __future__ import annotations
 
 import fcntl
 import gc
 import http.client
-import logging
-import os
 import re
 import socket
 import sqlite3
-import time
 import traceback
 import urllib.error
 import urllib.request
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,65 +22,32 @@ from laptime.tracking.uri import is_http, masked, sqlite_file, without_credentia
 _ANSWER_S = 3.0
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
-_TIMEOUT, _TIMEOUT_S, _FILE_TIMEOUT_S = "MLFLOW_HTTP_REQUEST_TIMEOUT", "10", "120"
-_RETRIES, _RETRIES_OF_FILES, _PAUSE_S = "MLFLOW_HTTP_REQUEST_MAX_RETRIES", 2, 2.0
-# MLflow tries for minutes by default, and where a server names a time to come back (429, 503) it sleeps for so long, be
-# it hours. All of it is in the journal, so short tries are enough, at once and after 2 s; what the user set stays.
-_SHORT = {
-    _RETRIES: str(_RETRIES_OF_FILES),
-    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
-    _TIMEOUT: _TIMEOUT_S,
-    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
-}
 # Of a reason, in a sentence.
 _LONGEST = 240
 # Bad request, too large, not to be processed: asked again, the same comes back.
 _FOR_GOOD = (400, 413, 422)
 _EMPTYING = (301, 302, 303)
-# From here on an answer is about the server itself.
-_SERVERS_OWN = 500
+# What is told of a store that is written to, and in its place of one that is only asked.
+_WRITING, _READING = "right to write to the experiment (EDIT)", "right to read the experiment (READ)"
+_KEPT, _UNREAD = (
+    "everything is kept in the journal, and laptime sync sends it when the store is back.",
+    "nothing was read from it.",
+)
 # Answers that are about who asks, with the remedy; their own words name neither.
 _WHO = {
     401: "it does not know who asks (HTTP 401): set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
     "MLFLOW_TRACKING_TOKEN, to what it knows",
-    403: "it forbids this to who asks (HTTP 403): have the right to write to the experiment given (EDIT), or set "
+    403: f"it forbids this to who asks (HTTP 403): have the {_WRITING} given, or set "
     "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, to somebody's who has it",
 }
 # What MLflow says of a run that was deleted, and of one that mlflow gc has taken away afterwards.
 _DELETED = re.compile(r"must be in the 'active' state|\bRun with id=\w+ not found")
-_QUIET = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "GIT_PYTHON_REFRESH": "quiet",
-    # A server's client prints the address of each run that ends, into the JSON that a machine reads.
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    # A bar for each small file of a run that is fetched, in a log, too.
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-}
-# MLflow would hang each of our metrics on the model that is named there.
-_FOREIGN = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")
 # What stands before the reason when a request was tried several times: an address, and words that are always the same.
 _TRIED = re.compile(r"^.*Max retries exceeded with url: .*\(Caused by (.+)\)$")
 # What boto3 says before the reason for which a bucket did not take a file: two paths.
 _UPLOADED = re.compile(r"Failed to upload .* to (\S+?)/\S*: (?=An error occurred)")
 # SQLAlchemy's first line, of how it came to write; the database's own words are in the next one.
 _FLUSHED = re.compile(r"\(raised as a result of Query-invoked autoflush;[^\n]*\n")
-
-
-def set_switches() -> None:
-    """Quiet and short tries; to be called before MLflow is imported, since it reads some of them then."""
-    os.environ.update(_QUIET)
-    for name, value in _SHORT.items():
-        os.environ.setdefault(name, value)
-    for name in _FOREIGN:
-        os.environ.pop(name, None)
-    # Of each request, where the user has said that a server's certificate is not to be looked at.
-    warnings.filterwarnings("ignore", message="Unverified HTTPS request")
-    for name in ("alembic", "mlflow.tracking.fluent"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    # It logs the traceback of what it raises then: a database that is locked or full is one sentence of ours.
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
 def let_go(error: BaseException | None) -> None:
@@ -95,64 +58,6 @@ def let_go(error: BaseException | None) -> None:
         traceback.clear_frames(error.__traceback__)
         error = error.__context__
     gc.collect()  # a connection of sqlite3 refers to itself
-
-
-@contextmanager
-def waiting_for_files() -> Iterator[None]:
-    """Gives a server longer to answer: one that passes a file on to a bucket answers when that has all of it.
-
-    MLflow does not try again then, which `send_files` does. What the user or a `Courier` set stays.
-    """
-    ours = {_TIMEOUT: (_TIMEOUT_S, _FILE_TIMEOUT_S), _RETRIES: (_SHORT[_RETRIES], "0")}
-    ours = {name: values for name, values in ours.items() if os.environ.get(name) == values[0]}
-    os.environ.update({name: longer for name, (_, longer) in ours.items()})
-    try:
-        yield
-    finally:
-        os.environ.update({name: before for name, (before, _) in ours.items()})
-
-
-class Held:
-    """Whether a server has held what was sent for as long as it may: asked again, it would do so again.
-
-    Attributes:
-        limit_s: what a file may take it.
-    """
-
-    def __init__(self) -> None:
-        with waiting_for_files():
-            self.limit_s = float(os.environ.get(_TIMEOUT, _FILE_TIMEOUT_S))
-        self._begin = time.monotonic()
-
-    def __bool__(self) -> bool:
-        return time.monotonic() - self._begin >= self.limit_s
-
-
-def send_files(send: Callable[[], None]) -> None:
-    """Sends files with that patience, and again after some seconds, as other requests are, where a line was cut.
-
-    What a server has held for all that time is given up at once: three times two minutes would be spent on it.
-    """
-    left = _RETRIES_OF_FILES if os.environ.get(_RETRIES) == _SHORT[_RETRIES] else 0
-    while True:
-        held = Held()
-        try:
-            with waiting_for_files():
-                send()
-            return
-        except Exception as error:
-            if not left or held or not _passing(error):
-                raise
-        left -= 1
-        time.sleep(_PAUSE_S)
-
-
-def _passing(error: Exception) -> bool:
-    """Whether the next try may not meet it: of a server, and no answer about what was asked or who asks."""
-    status = _status(error)
-    if status is not None:
-        return status >= _SERVERS_OWN
-    return isinstance(error, OSError) and getattr(error, "errno", None) is None
 
 
 def require_port(uri: str, limit_s: float = _ANSWER_S) -> None:
@@ -252,21 +157,34 @@ def explained(uri: str) -> Iterator[None]:
         raise refusal(uri, error) or TrackingError(_failed(uri, error)) from error
 
 
+@contextmanager
+def read_from(uri: str) -> Iterator[None]:
+    """As `explained`, where a store is only asked: nothing of it waits in a journal, and reading is another right."""
+    try:
+        with explained(uri):
+            yield
+    except TrackingError as error:
+        told = str(error).replace(_KEPT, _UNREAD).replace(_WRITING, _READING)
+        if isinstance(error, RefusedError):
+            raise RefusedError(told, error.reason, error.deleted) from error
+        raise TrackingError(told) from error
+
+
 def refusal(uri: str, error: Exception) -> RefusedError | None:
     """The error for what a store refuses for good; None for an error that the next try may not meet."""
     deleted = _DELETED.search(str(error)) is not None
-    if _status(error) not in _FOR_GOOD and not deleted:
+    if status_of(error) not in _FOR_GOOD and not deleted:
         return None
     said = shorten(_no_credentials(str(error).strip().partition("\n")[0].replace(uri, masked(uri))), 160)
     return RefusedError(_failed(uri, error), said, deleted)
 
 
 def _failed(uri: str, error: Exception) -> str:
-    who = _WHO.get(_status(error) or 0)
+    who = _WHO.get(status_of(error) or 0)
     return unreachable(uri, who or f"{type(error).__name__}: {error}")
 
 
-def _status(error: Exception) -> int | None:
+def status_of(error: Exception) -> int | None:
     """The HTTP status that MLflow's own errors and those of requests carry."""
     ask = getattr(error, "get_http_status_code", None)
     status = ask() if callable(ask) else getattr(getattr(error, "response", None), "status_code", None)
@@ -277,7 +195,7 @@ def unreachable(uri: str, reason: str) -> str:
     first = last_cause(reason).replace(uri, masked(uri))
     return (
         f"the tracking store {masked(uri)} does not answer or refuses ({shorten(_no_credentials(first), _LONGEST)}): "
-        "everything is kept in the journal, and laptime sync sends it when the store is back."
+        f"{_KEPT}"
     )
 
 

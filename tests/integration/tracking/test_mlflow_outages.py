@@ -15,7 +15,7 @@ from proxy import Proxy, a_proxy
 
 from laptime.errors import RefusedError, TrackingError
 from laptime.places import Places
-from laptime.tracking import Journal, reach
+from laptime.tracking import Journal, patience
 from laptime.tracking.base import RunStart
 from laptime.tracking.journal import read_state
 from laptime.tracking.mlflow import MlflowTracker, log_pytorch_model
@@ -143,7 +143,7 @@ def test_what_an_outage_stops_arrives_later_and_once(
 def test_a_file_may_take_a_server_longer_than_other_requests(
     tmp_path: Path, running_server: MlflowServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "_TIMEOUT_S", "1")
+    monkeypatch.setattr(patience, "_TIMEOUT_S", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     file = tmp_path / "table.txt"
@@ -164,10 +164,10 @@ def test_a_file_may_take_a_server_longer_than_other_requests(
 @pytest.fixture
 def ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow's settings as laptime makes them, with a second for a file and none between two tries."""
-    for name, value in reach._SHORT.items():
+    for name, value in patience._SHORT.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(reach, "_FILE_TIMEOUT_S", "1")
-    monkeypatch.setattr(reach, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(patience, "_FILE_TIMEOUT_S", "1")
+    monkeypatch.setattr(patience, "_PAUSE_S", 0.0)
 
 
 @pytest.mark.usefixtures("ours")
@@ -222,7 +222,7 @@ def test_only_our_own_patience_is_longer_for_files(
     monkeypatch.delenv(name, raising=False)
     if before is not None:
         monkeypatch.setenv(name, before)
-    with reach.waiting_for_files():
+    with patience.waiting_for_files():
         assert os.environ.get(name) == inside
     assert os.environ.get(name) == before
 

@@ -12,6 +12,7 @@ from laptime.compare.comparison import compare, compare_records
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.quality import has_learnt, rules_of
+from laptime.ladder.figures import variant_figures
 from laptime.records import LadderRecord, Rung, RunRecord
 
 WHOLE = ("cpu-baseline", "cpu-optimized", "cpu-optimized-without-ema")
@@ -97,6 +98,9 @@ def test_an_interval_that_is_not_known_is_said_so_everywhere() -> None:
         assert "95 % interval unknown, n = 2" in text
         assert "a gain is not shown" in text
         assert "to 250" not in text
+    figures = variant_figures(found.row("cpu-x"))
+    assert figures["speedup"] > 1
+    assert not any("_ci_" in name for name in figures)  # in MLflow's charts
 
 
 def test_the_page_says_on_how_many_ranks() -> None:

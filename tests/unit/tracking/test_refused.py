@@ -18,7 +18,7 @@ from laptime.records import Rung
 from laptime.tracking import Journal
 from laptime.tracking.journal import is_settled, replay
 from laptime.tracking.publish import ladder_finished, ladder_started, variant_recorded
-from laptime.tracking.reach import explained
+from laptime.tracking.reach import explained, read_from
 
 
 class Refusing(MemoryStore):
@@ -110,6 +110,15 @@ def test_which_answers_are_for_good(status: int, for_good: bool) -> None:
     assert ("MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD" in str(caught.value)) == (status in (401, 403))
     if isinstance(caught.value, RefusedError):
         assert "word" not in caught.value.reason
+    with pytest.raises(type(caught.value)) as asked, read_from("http://there"):
+        raise requests.HTTPError(f"{status} for url http://there/x", response=reply)
+    ways = (
+        (str(caught.value), "(EDIT)", "laptime sync sends it"),
+        (str(asked.value), "(READ)", "nothing was read from it"),
+    )
+    for text, right, end in ways:  # what was only asked for waits in no journal
+        assert (right in text, end in text) == (status == 403, True)
+    assert "journal" not in str(asked.value)
 
 
 @pytest.mark.parametrize("below", ["", "deeper/home"])
