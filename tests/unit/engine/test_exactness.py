@@ -158,6 +158,19 @@ def test_the_loss_has_the_same_share_of_it_whichever_asks(error):
     assert found.loss == pytest.approx(3e-2 * 1.8 / 0.48)
 
 
+@pytest.mark.parametrize(
+    ("errors", "worst"),
+    [
+        ({"blurred": 0.15, "sharp": 0.05}, ("blurred", 0.15, 0.25)),
+        ({"blurred": 0.15, "sharp": 0.12}, ("sharp", 0.12, 0.1)),
+        ({"blurred": 0.30, "sharp": 0.05}, ("blurred", 0.30, 0.25)),
+        ({"another": float("inf")}, ("another", float("inf"), 0.1)),
+    ],
+)
+def test_a_layer_that_autocast_rounds_far_off_may_be_as_far_from_autocast(errors, worst):
+    assert check._beside_rounding(errors, {"blurred": 0.2, "sharp": 0.02}) == check.Sharp(*worst)
+
+
 def test_a_gradient_that_is_not_finite_is_the_worst():
     good, bad = {"a": torch.ones(2), "b": torch.ones(2)}, {"a": 9 * torch.ones(2), "b": torch.tensor([1.0, torch.nan])}
     assert worst_layer(bad, good)[0] == "b"
