@@ -23,6 +23,7 @@ from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
 from laptime.data import own_refused
 from laptime.data.lightning_module import LightningWorkload
+from laptime.data.lightning_schedule import FollowedSchedule
 from laptime.data.own import OwnData, OwnSplit, open_own
 from laptime.data.own_import import digest_of, modules_beside, told_with_line
 from laptime.data.own_workers import item_makers, refused_workers
@@ -256,15 +257,16 @@ def _schedule(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[
     if schedule is None:
         return {}
     optimizer = probe_optimizer(data.workload, list(model.parameters()), rate)
-    fixed = _beside_the_rate(optimizer)
-    with told_with_line("schedule()", data.file, schedule):
+    fixed, maker = _beside_the_rate(optimizer), getattr(data.workload, "configuring", schedule)  # of a LightningModule
+    with told_with_line(f"{maker.__name__}()", data.file, maker):
         made: Any = schedule(optimizer, steps, 1)
         check_stepped(made, "schedule", f"{data.file.name}{place_in(data.file, (), (schedule,))}")
         for _ in range(min(_STEPS, steps)):
             optimizer.step()
             made.step()
     refused = dict.fromkeys(("onecycle", "linear-decay"), "its own schedule settles the learning rate")
-    if not isinstance(made, LRScheduler) or _beside_the_rate(optimizer) != fixed:
+    known = isinstance(made, LRScheduler) or (isinstance(made, FollowedSchedule) and not made.cycles)
+    if not known or _beside_the_rate(optimizer) != fixed:
         refused["graph"] = "its schedule changes more than the learning rate, or in ways of its own"
     return refused
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import re
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from laptime.errors import lacking, shorten
 
@@ -37,6 +39,15 @@ def complaint(
     kind, text = _what(error)
     said = f"{kind}: {shorten(text, _LONGEST)}" if text else kind
     return f"{said}{place_in(path, _of(path, _places(error)) or blamed, makers)}"
+
+
+def wanted(function: Callable[..., Any]) -> list[str]:
+    """The arguments that a function can't do without; none where Python does not know."""
+    try:
+        given = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def place_in(path: Path, places: Sequence[tuple[Path, int]], makers: Iterable[object] = ()) -> str:

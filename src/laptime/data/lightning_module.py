@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from laptime.data.lightning_loaders import batches_of, loader_of, not_taken
 from laptime.data.lightning_optimizer import again, made_like, optimizer_of, rated
 from laptime.data.lightning_refused import is_lightning, left_out, line_of, overridden, refuse_what_needs_a_trainer
+from laptime.data.lightning_schedule import FollowedSchedule, apart, left_behind
 from laptime.data.lightning_steps import Steps
 from laptime.data.lightning_trainer import StandIn, attached
 from laptime.data.own_import import refuse_arguments
@@ -86,9 +87,9 @@ class LightningWorkload:
         """What of the user's is left out."""
         said = [*left_out(self._first), *(left_out(self._loads) if self._loads is not self._first else ())]
         said += not_taken(self._loaders[0])
-        schedule = self._configured[1]
-        if schedule is not None:
-            said.append(f"its schedule ({schedule}) is left out: laptime's own rungs have theirs")
+        for schedule in self._configured[1]:
+            if reason := left_behind(schedule):
+                said.append(f"its schedule ({type(schedule['scheduler']).__name__}) is left out: {reason}")
         return tuple(said)
 
     def data(self) -> tuple[Any, Any]:
@@ -151,6 +152,19 @@ class LightningWorkload:
             return again(own, [{**options[0], "params": given}])
         return made_like(own, plain, given, lr)
 
+    @property
+    def schedule(self) -> Callable[[Optimizer, int, int], FollowedSchedule] | None:
+        """See `laptime.Workload`; None where configure_optimizers() gives none that can be followed."""
+        return None if all(map(left_behind, self._configured[1])) else self._followed
+
+    def _followed(self, optimizer: Optimizer, steps: int, epochs: int) -> FollowedSchedule:
+        """What moves an optimizer's rates as the module's own are: its schedules are made anew, for so many steps."""
+        trainer = StandIn(self._first, epochs, lambda: steps, self._data_of_trainer)
+        with torch.random.fork_rng(devices=[]), attached(self._ready, trainer) as module:
+            own, schedules = apart(module.configure_optimizers())
+        followed = [s for s in schedules if not left_behind(s)]
+        return FollowedSchedule(optimizer, own, self._configured[0], followed, steps)
+
     def _made(self) -> Any:
         """A fresh module."""
         ready = is_lightning(self._given, MODULE) and not isinstance(self._given, type)
@@ -168,8 +182,8 @@ class LightningWorkload:
         return self._first
 
     @cached_property
-    def _configured(self) -> tuple[Optimizer, str | None]:
-        """The module's optimizer, and the name of its schedule where it has one."""
+    def _configured(self) -> tuple[Optimizer, list[dict[str, Any]]]:
+        """The module's optimizer as it is before its schedules, and these."""
         with torch.random.fork_rng(devices=[]), attached(self._ready, self._trainer(self._first)) as module:
             return optimizer_of(module)
 
@@ -196,11 +210,11 @@ class LightningWorkload:
             whole, rest = divmod(min(self._limit or count, count), size)
             return max(1, whole + (rest > 1))  # a single sample joins the batch before it
 
-        def data() -> tuple[Any, Any]:
-            train = self._loaders[0]
-            return None if self._loads is self._first else self._loads, train
+        return StandIn(module, self._epochs, steps, self._data_of_trainer)
 
-        return StandIn(module, self._epochs, steps, data)
+    def _data_of_trainer(self) -> tuple[Any, Any]:
+        """The LightningDataModule, None where the module has loaders of its own, and the loader to train."""
+        return None if self._loads is self._first else self._loads, self._loaders[0]
 
     @cached_property
     def _loaders(self) -> tuple[DataLoader[Any], DataLoader[Any]]:

@@ -10,38 +10,33 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from laptime.data.lightning_refused import line_of, overridden
+from laptime.data.lightning_schedule import apart
 from laptime.errors import UsageError, shorten
 
 # What torch's schedules write into the groups.
 _WRITTEN = ("initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum")
 
 
-def optimizer_of(module: Any) -> tuple[Optimizer, str | None]:
-    """What configure_optimizers() gives: one optimizer, and the name of its schedule where there is one.
+def optimizer_of(module: Any) -> tuple[Optimizer, list[dict[str, Any]]]:
+    """What configure_optimizers() gives: one optimizer at the rates before its schedules, and these, see `apart`.
 
     Raises:
-        UsageError: there is none, or there are several.
+        UsageError: there is none, there are several, or a schedule moves on at other times than Lightning has.
     """
     function = overridden(module, "configure_optimizers")
     if function is None:
         raise UsageError(f"{type(module).__name__} has no configure_optimizers(): return one optimizer from it.")
-    given = module.configure_optimizers()
-    schedules: Any = ()
-    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], list | tuple):
-        given, schedules = given
-    if isinstance(given, tuple | list) and len(given) == 1:
-        given = given[0]
-    if isinstance(given, dict):
-        schedules = given.get("lr_scheduler")
-        given = given.get("optimizer")
+    given, schedules = apart(module.configure_optimizers())
     if not isinstance(given, Optimizer):
         many = f"{len(given)} optimizers" if isinstance(given, tuple | list) else f"a {type(given).__name__}"
         raise UsageError(
             f"configure_optimizers() ({line_of(function)}) gives {many}: laptime steps one, so give one of torch.optim."
         )
+    for schedule in schedules:
+        _refuse_other_times(schedule, line_of(function))
     _undo_schedule(given)
     _refuse_what_is_not_made_again(given, module, line_of(function))
-    return given, _schedule_in(schedules)
+    return given, schedules
 
 
 def forgotten(own: object, made: object) -> list[str]:
@@ -96,13 +91,17 @@ def made_like(own: Optimizer, plain: Sequence[Tensor], given: Sequence[Tensor], 
     return again(own, [{**o, "params": [given[place[id(p)]] for p in group["params"]]} for group, o in pairs])
 
 
-def _schedule_in(given: Any) -> str | None:
-    """The name of the first schedule in what configure_optimizers() gives beside the optimizer."""
-    if isinstance(given, dict):
-        return _schedule_in(given.get("scheduler"))
-    if isinstance(given, list | tuple):
-        return _schedule_in(given[0]) if given else None
-    return None if given is None else type(given).__name__
+def _refuse_other_times(schedule: dict[str, Any], line: str) -> None:
+    """Raises UsageError for an interval or a frequency that Lightning has not, or what is no schedule at all."""
+    kind = type(schedule["scheduler"]).__name__
+    told, interval = f"configure_optimizers() ({line}) gives {kind}", schedule.get("interval", "epoch")
+    every = schedule.get("frequency", 1)
+    if not callable(getattr(schedule["scheduler"], "step", None)):
+        raise UsageError(f"{told} as a schedule, which has no step(): give one of torch.optim.lr_scheduler.")
+    if interval not in ("step", "epoch"):
+        raise UsageError(f"{told} with interval {shorten(repr(interval))}: give 'step' or 'epoch'.")
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise UsageError(f"{told} with frequency {shorten(repr(every))}: give a whole number, at least 1.")
 
 
 def _undo_schedule(optimizer: Optimizer) -> None:

@@ -44,7 +44,7 @@ _STEPPED = "leave it out where it does what Lightning does; another step needs a
 _STEP_HOOKS = {
     **dict.fromkeys(("backward", "optimizer_step", "optimizer_zero_grad"), _STEPPED),
     "configure_gradient_clipping": _CLIPPED,
-    "lr_scheduler_step": "leave it out, as its schedule is",
+    "lr_scheduler_step": "leave it out where it only calls scheduler.step(), and give a schedule that needs no more",
     **dict.fromkeys(("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"), _BATCH),
     **dict.fromkeys(("on_train_batch_start", "on_train_batch_end"), "do its work in training_step(), or leave it out"),
     "on_before_zero_grad": "leave it out; a moving average of the weights is the rung ema",

@@ -6,7 +6,6 @@ import ast
 import hashlib
 import importlib
 import importlib.util
-import inspect
 import site
 import sys
 import sysconfig
@@ -17,7 +16,7 @@ from typing import Any
 
 from laptime.errors import LaptimeError, RunError, UsageError
 from laptime.places import is_text
-from laptime.user_code import complaint, place_in
+from laptime.user_code import complaint, place_in, wanted
 
 # A spec is handed on as a word of a command, which holds 128 KiB.
 _MOST_MODULES = 500
@@ -73,17 +72,13 @@ def modules_beside(file: Path, known: Collection[str]) -> tuple[str, ...]:
 
 def refuse_arguments(maker: Any, file: Path) -> None:
     """Raises UsageError where a class or function of the user's, which is called with nothing, wants something."""
-    try:
-        given = inspect.signature(maker).parameters.values()
-    except (TypeError, ValueError):  # it has none that Python knows
-        return
-    asked = [repr(p.name) for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    asked = wanted(maker)
     if asked:
         name = getattr(maker, "__name__", "it")
         function = maker.__init__ if isinstance(maker, type) else maker  # type: ignore[misc]
         raise UsageError(
-            f"{name}() of {file.name} wants {' and '.join(asked)}{place_in(file, (), (function,))}, and is called with "
-            f"nothing: give defaults, or name a function that makes it (def make(): return {name}(...))."
+            f"{name}() of {file.name} wants {' and '.join(map(repr, asked))}{place_in(file, (), (function,))}, and is "
+            f"called with nothing: give defaults, or name a function that makes it (def make(): return {name}(...))."
         )
 
 

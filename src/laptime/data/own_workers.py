@@ -172,7 +172,7 @@ def makers_behind(data: OwnData, error: BaseException) -> tuple[object, ...]:
     """
     frames = [f.filename for f in traceback.extract_tb(error.__traceback__)]
     if any(_SCHEDULE in name for name in frames):
-        return (getattr(data.workload, "schedule", None),)
+        return (getattr(data.workload, "configuring", None) or getattr(data.workload, "schedule", None),)
     if not any(_COLLATE in name for name in (*frames, str(error))):  # a loader worker tells its frames as text
         return ()
     return (*item_makers(data.train), *item_makers(data.test), data.workload.data)

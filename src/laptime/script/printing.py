@@ -121,6 +121,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "rate": lines.learning_rate(o, base),
         "own": _own(subject.data),
         "lightning": base.lightning,
+        "followed": base.schedule,
         "judged": base.judged,
         "collate": "workload.collate_fn" if base.lightning else "COLLATE",
         **_module(subject.data),

@@ -21,7 +21,7 @@ from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
 from laptime.tallies import numbers_of, put_back_numbers, untouched
 from laptime.trees import mapped, tensors
-from laptime.user_code import place_in
+from laptime.user_code import place_in, wanted
 from laptime.workloads.base import Batch, Output
 
 Kind = Literal["score", "error"]
@@ -215,9 +215,7 @@ def check_stepped(made: object, function: str, told: str) -> None:
     what = "schedule" if function == "schedule" else "optimizer"
     if not callable(step):
         raise UsageError(f"{function}() of {told} gave {kind}, which has no step(): return the {what} itself.")
-    given = inspect.signature(step).parameters.values()
-    asked = [p.name for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if asked:
+    if asked := wanted(step):
         raise UsageError(
             f"{function}() of {told} gave {kind}, whose step() wants {asked[0]!r}, and nothing is given after a batch: "
             f"return one that needs none, such as {_STEPPED[what]}."

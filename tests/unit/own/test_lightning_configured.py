@@ -78,7 +78,7 @@ def test_what_is_set_up_is_told_how_long_the_training_is(file, limit, size, epoc
     name = lit(file, (own, _ASKED), ("batch_size=32", f"batch_size={size}"), (_MODULE, f"ASKED = []\n\n\n{_MODULE}"))
     data = open_own(*place_of(name), (limit, None), epochs)
     assert tuple(sys.modules[file.stem].ASKED) == (asked,)
-    assert data.notes == ("its schedule (OneCycleLR) is left out: laptime's own rungs have theirs",)
+    assert data.notes == ()
     assert data.workload.learning_rate == 0.1
     found = data.workload.model().module
     assert found.steps == asked[0]

@@ -151,16 +151,6 @@ def test_the_gradient_is_bounded_where_the_module_says_so(file):
     assert float(norm) == pytest.approx(1e-4, rel=1e-3)
 
 
-def test_a_schedule_and_hooks_between_epochs_are_left_out_with_a_note(file):
-    two = f"made = {ADAMW[7:]}\n        return [made], [torch.optim.lr_scheduler.StepLR(made, 1)]"
-    hook = "    def on_train_epoch_end(self):\n        raise ValueError\n\n"
-    _, _, recipe, _ = trained(lit(file, (ADAMW, two), (STEP, hook + STEP)))
-    assert recipe.notes == (
-        "not called: on_train_epoch_end of Lit",
-        "its schedule (StepLR) is left out: laptime's own rungs have theirs",
-    )
-
-
 def test_loaders_may_be_the_modules_own_and_data_may_be_named(file):
     loader = "return DataLoader(TensorDataset(torch.ones(8, 20), torch.ones(8).long()), 4)"
     loaders = f"    def train_dataloader(self):\n        {loader}\n\n    val_dataloader = train_dataloader\n\n"

@@ -21,19 +21,20 @@ EPOCHS = 2
 
 
 class Lap:
-    def __init__(self, parts):
-        self.parts, self.losses, self.rates = parts, [], []
+    def __init__(self, parts, seen):
+        self.parts, self.losses, self.rates, self.see, self.seen = parts, [], [], seen, []
 
     def begin(self): ...
 
     def step(self, counts):
         self.losses.append(float(counts.loss_sum) / counts.count)
         self.rates.append(float(self.parts.optimizer.param_groups[0]["lr"]))
+        self.seen.append(self.see(self.parts.optimizer))
 
     def end(self): ...
 
 
-def trained(name, *optimizations, **changes):
+def trained(name, *optimizations, seen=lambda _: None, **changes):
     data = inspect(name)
     chosen = tuple(OptimizationSpec(name=n, options=changes.pop("options", {})) for n in optimizations)
     fields = {"batch_size": data.own.batch_size, "learning_rate": data.own.learning_rate, "epochs": EPOCHS, **changes}
@@ -42,7 +43,7 @@ def trained(name, *optimizations, **changes):
     recipe = make_recipe(spec, opened, chosen)
     parts = build(recipe, mark=lambda _: None)
     reset(parts, recipe, snapshot(parts))
-    lap = Lap(parts)
+    lap = Lap(parts, seen)
     for epoch in range(EPOCHS):
         drive(parts, epoch, lap)
     return lap, spec, opened, recipe

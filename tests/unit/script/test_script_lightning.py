@@ -85,11 +85,17 @@ def narrow():
 ready = Net(3)
 """
 EXACT = "cpu-baseline+resident+no-reads+channels-last+fused-optimizer+dead-taps"
+# Moves the rate on in each step, the momentum too.
+ADAMW = "torch.optim.AdamW(self.parameters(), lr=1e-3)"
+ONE_CYCLE = "torch.optim.lr_scheduler.OneCycleLR(made, 0.01, self.trainer.estimated_stepping_batches)"
+MADE = f'made = {ADAMW}\n        return [made], [{{"scheduler": {ONE_CYCLE}, "interval": "step"}}]'
+CYCLE = LIT.replace(f"return {ADAMW}", MADE)
 SCRIPTS = {
     "points": (LIT, "Lit", ("cpu-baseline", "cpu-baseline+resident+no-reads+fused-optimizer+ema:every=1")),
     "named": (LIT, "Lit,Points", ("cpu-baseline+workers:count=1",)),
     "images": (IMAGES, "Net", ("cpu-baseline", EXACT, "cpu-baseline+products:layers=all+large-batch:size=16")),
-    "makers": (IMAGES, "narrow", ("cpu-baseline+onecycle",)),
+    "makers": (IMAGES, "narrow", ("cpu-baseline+large-batch:size=24",)),
+    "cycle": (CYCLE, "Lit", ("cpu-baseline", "cpu-baseline+large-batch:size=64")),
     "objects": (IMAGES, "ready", ("cpu-baseline",)),
 }
 CASES = [(kind, name) for kind, (*_, names) in SCRIPTS.items() for name in names]
@@ -129,7 +135,12 @@ def test_it_steps_the_users_module_without_laptime_and_its_trainer(found):
 
 
 def test_what_is_printed_is_tidy(found, tmp_path):
-    for kind, name in [*CASES, ("points", "cpu-baseline+bf16"), ("points", "cuda-baseline+pinned+evaluate-on-cpu")]:
+    for kind, name in [
+        *CASES,
+        ("points", "cpu-baseline+bf16"),
+        ("points", "cpu-baseline+onecycle"),
+        ("points", "cuda-baseline+pinned+evaluate-on-cpu"),
+    ]:
         file = tmp_path / f"{kind}_{name}.py"
         file.write_text(print_script(resolve(name), "own", found[kind]), encoding="utf-8")
     ruff = [str(Path(sys.executable).parent / "ruff")]
