@@ -49,6 +49,7 @@ def gate(
     limit_test: Positive | None = None,
     data: str = "auto",
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0,
+    link: list[str] | None = None,
 ) -> Any:
     """Trains base and head by turns and fails when, and only when, head's epochs are slower, or nothing was shown.
 
@@ -65,8 +66,9 @@ def gate(
         limit_test: Test images at most; empty for a fifth of the training images.
         data: auto, official, synthetic, a folder or archive, s3://… or http(s)://….
         seed: Seed of the first processes; each pair takes the next.
+        link: Files and folders of the checkout that git ignores, seen from both commits.
     """
-    given = dict(locals())
+    given = dict(locals()) | {"link": tuple(link or ())}
     # `prefect deployment run` reads 0.2, 900 and a commit of digits alone as numbers.
     texts = {name: str(given[name]) for name in ("base", "max_slowdown", "budget") if given[name] is not None}
     end_with_worker()

@@ -43,6 +43,9 @@ def gate(
     ] = "auto",
     seed: SEED = 0,
     timeout: TIMEOUT = 3600.0,
+    link: Annotated[
+        list[str] | None, typer.Option(help="A file or folder that git ignores, data say, seen from both commits.")
+    ] = None,
     aa: Annotated[int, typer.Option(help="So many pairs of base against itself: measures the noise.")] = 0,
     replay: Annotated[PATH, typer.Option(help="Says the verdict of a written gate again; nothing runs.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Earlier gates, base's trend and its changes.")] = False,
@@ -56,7 +59,7 @@ def gate(
     """Is head slower than base? 0 no, 1 yes, 2 usage, 3 inconclusive, 4 invalid, 5 head crashes, 6 quality lost."""
     given = dict(locals())
     own = ("replay", "history", "json", "junit", "markdown", "tracking_uri", "tracked", "github")
-    asked = {name: value for name, value in given.items() if name not in own}
+    asked = {name: value for name, value in given.items() if name not in own} | {"link": tuple(link or ())}
     from laptime.gate.reports import check_places
     from laptime.gate.request import make_gate_request
     from laptime.gate.track import track

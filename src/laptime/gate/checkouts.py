@@ -9,6 +9,7 @@ from pathlib import Path
 from laptime.catalogue.own import is_own
 from laptime.errors import RunError, UsageError
 from laptime.gate.git import commit_of, find_base, is_dirty, no_checkout, top_of, worktree
+from laptime.gate.links import link, places_of
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
 from laptime.gate.sides import Say, SideError
@@ -47,7 +48,7 @@ def _commits(request: GateRequest, here: Path, room: Path, say: Say) -> Iterator
             f"--base {ref!r} leads to {base[:12]}, which is head itself: commit the change first, give another base, "
             "or measure the noise with --aa 20."
         )
-    inside = _inside(request, here, top)
+    inside, links = _inside(request, here, top), places_of(request.link, here, top)
     with contextlib.ExitStack() as stack:
         try:
             base_folder = stack.enter_context(worktree(top, base, room / "base"))
@@ -56,6 +57,8 @@ def _commits(request: GateRequest, here: Path, room: Path, say: Say) -> Iterator
         head_folder = base_folder if request.aa else top
         if not dirty and not request.aa:
             head_folder = stack.enter_context(worktree(top, head, room / "head"))
+        for folder in {base_folder, head_folder} - {top}:
+            link(links, top, folder)
         if dirty and not request.aa:
             say(f"{top} has changes that are not committed: head is gated as it is.")
         yield (

@@ -33,6 +33,7 @@ class GateRequest(Frozen):
         budget_s: seconds for all measured pairs; making ready costs none of it.
         epochs: kept epochs of each process, after one that is not kept.
         aa: pairs of base against itself, 0 for a gate.
+        link: files and folders of the checkout that both commits find at their places, though they are in neither.
     """
 
     workload: str
@@ -53,6 +54,7 @@ class GateRequest(Frozen):
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     device: str = "cpu"
     aa: Annotated[int, Field(ge=0)] = 0
+    link: tuple[str, ...] = ()
 
     def policy(self) -> PolicyRecord:
         """The rule; raises UsageError where it promises nothing."""
@@ -120,6 +122,8 @@ def _check(request: GateRequest) -> None:
         raise UsageError("--aa measures base against itself, and two sides are given: give one side twice.")
     if request.base and request.base_dir:
         raise UsageError("--base and --base-dir exclude each other: give a ref, or two folders.")
+    if request.link and (request.base_dir or (request.command_base != request.command_head and not request.base)):
+        raise UsageError("--link is for commits, which are checked out anew, and no commit is: leave it out.")
     if is_own(request.workload) and not request.command_base and Path(request.workload).expanduser().is_absolute():
         raise UsageError(
             f"{shorten(request.workload)!r} is one file for both sides: give its path inside the checkout."

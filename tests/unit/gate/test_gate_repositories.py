@@ -191,3 +191,39 @@ def test_the_innermost_checkout_is_the_one_that_modules_are_of(tmp_path: Path) -
         folder.mkdir(parents=True)
     found = (inner / "src", tmp_path / "repo" / "lib", side / "src", tmp_path / "repo" / "gone", tmp_path / "else")
     assert own_places(side, (inner.parent, side, inner), found) == (side / "src", side / "lib")
+
+
+def test_what_git_ignores_is_seen_from_both_commits_and_stays(tmp_path):
+    top, elsewhere = tmp_path / "top", tmp_path / "disk"
+    for folder in (top / "train" / "data", elsewhere):
+        folder.mkdir(parents=True)
+        (folder / "a.bin").write_text("a", encoding="utf-8")
+    git = in_repository(top)
+    (top / ".gitignore").write_text("*.bin\nraw\n.env\n", encoding="utf-8")
+    (top / "train" / "data" / "README").write_text("one", encoding="utf-8")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    git("switch", "-q", "-c", "change")
+    (top / "train" / "data" / "README").write_text("two", encoding="utf-8")
+    git("commit", "-q", "-am", "two")
+    (top / "raw").symlink_to(elsewhere)
+    (top / ".env").write_text("KEY=1", encoding="utf-8")
+    asked = make_gate_request(workload="any", command="python train.py", link=("data", "../raw", str(top / ".env")))
+    with checkouts(asked, top / "train", tmp_path, print) as sides:
+        for side, text in zip(sides, ("one", "two"), strict=True):
+            found = Path(side.folder)
+            assert found != top
+            assert (found / "train" / "data" / "README").read_text(encoding="utf-8") == text
+            assert [(found / p).read_text(encoding="utf-8") for p in ("train/data/a.bin", "raw/a.bin")] == ["a", "a"]
+            assert (found / ".env").read_text(encoding="utf-8") == "KEY=1"
+            assert not is_dirty(found)
+            (found / "raw" / "cache.bin").touch()
+    assert [p.name for p in elsewhere.iterdir()] == ["a.bin"]
+    assert (top / "train" / "data" / "a.bin").read_text(encoding="utf-8") == "a"
+    no_link = {"gone": "is not there", "../..": "outside of", "..": "itself", "data/README": "is part of a commit"}
+    for name, said in no_link.items():
+        wrong = make_gate_request(workload="any", command="python train.py", link=(name,))
+        with pytest.raises(UsageError, match=f"--link .*{said}"), checkouts(wrong, top / "train", tmp_path, print):
+            pass
+    with pytest.raises(UsageError, match="--link is for commits"):
+        make_gate_request(workload="any", link=("data",), base_dir="a", head_dir="b")
