@@ -87,7 +87,7 @@ def inspect(name: str) -> DataSpec:
         **layout_refusals(data, step.model, batch),
         **own_refused.shapes(batch, others),
         **own_refused.gathering(step.outputs, samples(batch)),
-        **own_refused.of_step(step.uncopied, step.summed),
+        **own_refused.of_step(step.uncopied, step.summed, step.counted),
         **_optimizer(data, step.model, rate),
         **_schedule(data, step.model, rate, -(-len(data.train) // batch_size)),
         **refused_workers(data),

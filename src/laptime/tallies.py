@@ -44,6 +44,13 @@ def put_back_numbers(kept: Numbers) -> None:
         owner.__dict__.update(numbers)
 
 
+def changed(kept: Numbers) -> tuple[str, ...]:
+    """The names of numbers that are others now, each once."""
+    found = [(numbers, plain_numbers(owner)) for owner, numbers in kept]
+    names = (name for was, now in found for name in now if repr(was.get(name)) != repr(now[name]))  # nan is itself
+    return tuple(dict.fromkeys(names))
+
+
 @contextlib.contextmanager
 def untouched(owner: Any) -> Iterator[None]:
     """Within it an object may get other attributes and more in its lists; behind it it has what it had before.

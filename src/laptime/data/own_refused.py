@@ -104,13 +104,16 @@ def gathering(outputs: Sequence[Tree], count: int) -> dict[str, str]:
     return {}
 
 
-def of_step(uncopied: str, summed: bool) -> dict[str, str]:
-    """What works on a copy of the net, where there can be none for a reason; and on other parts of a batch as if each
-    loss were a mean, where it is a sum: a batch twice as large would have a gradient twice as large.
+def of_step(uncopied: str, summed: bool, counted: Sequence[str] = ()) -> dict[str, str]:
+    """What works on a copy of the net, where there can be none for a reason; on other parts of a batch as if each
+    loss were a mean, where it is a sum: a batch twice as large would have a gradient twice as large; and what runs none
+    of the user's code in most steps, which counts in it.
     """
+    held = f"a replayed step runs none of your code, which changes {', '.join(counted)} in each step"
     why = f"its net can't be copied ({uncopied})"
     sums = "its loss is a sum over the samples of a batch: divide it by their number"
-    return dict.fromkeys(_SHARING if summed else (), sums) | dict.fromkeys(_COPYING if uncopied else (), why)
+    copying = dict.fromkeys(_COPYING if uncopied else (), why)
+    return dict.fromkeys(_SHARING if summed else (), sums) | copying | ({"graph": held} if counted else {})
 
 
 def moving(names: Sequence[str]) -> str:

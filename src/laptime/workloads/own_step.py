@@ -19,7 +19,7 @@ from laptime.data.own import OwnData
 from laptime.data.own_import import told_with_line
 from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, shorten
-from laptime.tallies import untouched
+from laptime.tallies import changed, numbers_of, untouched
 from laptime.trees import Tree, cut, mapped, samples
 from laptime.user_code import complaint, place_in, stack_in
 from laptime.workloads.base import Batch
@@ -40,6 +40,7 @@ class Stepped:
         uncopied: why the net can't be copied, as optimizations do that change it; empty where it can.
         summed: whether the loss is a sum over the samples, not their mean.
         moved: attributes of the user's object whose tensors the steps have changed.
+        counted: attributes of the net and of the user's object whose numbers each step changes.
     """
 
     model: nn.Module
@@ -48,6 +49,7 @@ class Stepped:
     uncopied: str
     summed: bool
     moved: tuple[str, ...]
+    counted: tuple[str, ...]
 
 
 def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
@@ -83,15 +85,17 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
         raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
     _backward(data, model, batch, loss)
     _check_trained(model, line)
+    numbers = numbers_of(user, model)
     with told_with_line("loss() of a second step", file, user.loss):
         loss, _ = answered(user, model, Batch(mapped(batch, torch.clone)), file)
     _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
+    counted = changed(numbers)
     moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
     with told_with_line("loss() on the test data", file, user.loss), torch.no_grad():
         _, judged = answered(user, model.eval(), Batch(test_batch), file)
     _check_share(judged, f"{line} on the test data", data)
     summed = _summed(data, model, batch)
-    return Stepped(model.train(), outputs, judged is not None, uncopied, summed, moved)
+    return Stepped(model.train(), outputs, judged is not None, uncopied, summed, moved, counted)
 
 
 def _versions(user: object, model: nn.Module) -> dict[str, list[tuple[int, int]]]:

@@ -65,6 +65,12 @@ def test_the_warm_up_leaves_no_trace_and_both_sides_are_compared_at_the_same_cou
     assert with_one.check.passed
 
 
+@pytest.mark.parametrize(("changes", "refused"), [(_BY_WORKLOAD, True), (_BY_NET, True), (_FROZEN, True), ((), False)])
+def test_a_step_that_counts_is_not_recorded_since_a_replay_would_not_count(file, changes, refused):
+    found = inspect(write(file, TUPLE, *changes)).own.refused
+    assert ("changes steps in each step" in found.get("graph", "")) == refused
+
+
 @pytest.mark.parametrize("changes", [_BY_WORKLOAD, _BY_NET, _FROZEN])
 def test_a_resumed_run_goes_on_counting(file, tmp_path, changes):
     data = inspect(write(file, TUPLE, *changes))
