@@ -15,18 +15,23 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from laptime.data.lightning_loaders import batches_of, loader_of, not_taken
+from laptime.data.lightning_made import made_of
 from laptime.data.lightning_optimizer import again, made_like, optimizer_of, rated
-from laptime.data.lightning_refused import is_lightning, left_out, line_of, overridden, refuse_what_needs_a_trainer
+from laptime.data.lightning_refused import (
+    is_lightning,
+    left_out,
+    line_of,
+    overridden,
+    reads_progress,
+    refuse_what_needs_a_trainer,
+)
 from laptime.data.lightning_schedule import FollowedSchedule, apart, left_behind
 from laptime.data.lightning_steps import Steps
-from laptime.data.lightning_trainer import StandIn, attached
-from laptime.data.own_import import refuse_arguments
-from laptime.errors import RunError, UsageError, shorten
+from laptime.data.lightning_trainer import StandIn, attached, following
+from laptime.errors import RunError, UsageError
 from laptime.world import once
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
-# A class, a function that gives it: as for other workloads.
-_MOST_CALLS = 3
 
 
 class LightningWorkload:
@@ -40,14 +45,17 @@ class LightningWorkload:
     def __init__(self, module: Any, file: Path) -> None:
         self._given, self.file = module, file
         self._epochs, self._limit, self._is_set_up = 1, 0, False
+        # What a step reads of its Trainer: numbers of a workload, so they begin anew and stand in checkpoints.
+        self.global_step, self.current_epoch, self._pace = 0, 0, (0, 1)
         with torch.random.fork_rng(devices=[]):  # the weights of the run are drawn from its seed alone
             self._first = self._loads = self._made()
             refuse_what_needs_a_trainer(self._first, file)
+        self._counts = reads_progress(self._first)
 
     def loading_from(self, data: Any) -> LightningWorkload:
         """Takes the loaders of a LightningDataModule, of its class or of a function that makes it."""
         with torch.random.fork_rng(devices=[]):
-            self._loads = _called(data, DATA, self.file)
+            self._loads = made_of(data, DATA, self.file)
         refuse_what_needs_a_trainer(self._loads, self.file)
         return self
 
@@ -57,6 +65,10 @@ class LightningWorkload:
         To be called before the data are asked for.
         """
         self._epochs, self._limit = epochs, limit or 0
+
+    def paced(self, steps: int, epochs: int) -> None:
+        """Notes the steps of an epoch and the epochs, for what asks its Trainer where it is."""
+        self._pace = (steps, epochs)
 
     def configure(self) -> None:
         """Has the module make its optimizer; raises UsageError for one that can't be followed."""
@@ -121,11 +133,18 @@ class LightningWorkload:
 
     def model(self) -> nn.Module:
         """See `laptime.Workload`: a fresh module, its steps behind `forward`."""
-        return Steps(self._set_up(self._made(), again=True))
+        module = self._set_up(self._made(), again=True)
+        if self._counts:
+            module.__class__ = following(type(module), self)
+        return Steps(module)
 
     def loss(self, model: nn.Module, batch: Any) -> Any:
         """See `laptime.Workload`; raises RunError where the step gives no loss."""
+        counts, (steps, epochs) = self._counts and model.training, self._pace
+        if counts and steps:  # behind the last counted epoch a profile repeats its steps
+            self.current_epoch = min(self.global_step // steps, epochs - 1)
         loss, accuracy = model(batch)
+        self.global_step += counts
         if loss is None:
             raise RunError(
                 f"training_step() ({line_of(self.step)}) gave no loss: return it, a "
@@ -168,7 +187,7 @@ class LightningWorkload:
     def _made(self) -> Any:
         """A fresh module."""
         ready = is_lightning(self._given, MODULE) and not isinstance(self._given, type)
-        module = copy.deepcopy(self._given) if ready else _called(self._given, MODULE, self.file)
+        module = copy.deepcopy(self._given) if ready else made_of(self._given, MODULE, self.file)
         module.print = print  # Lightning's own asks the Trainer
         return module
 
@@ -240,48 +259,3 @@ class LightningWorkload:
         if train.collate_fn != test.collate_fn:
             raise UsageError(f"the loaders of {self.file.name} have different collate_fn: give both the same one.")
         return train, test
-
-
-def of_lightning(given: Any, data_name: str, module: Any, file: Path) -> LightningWorkload:
-    """The workload of a LightningModule.
-
-    Args:
-        given: the module, its class, or a function that makes it.
-        data_name: the file's name for its LightningDataModule; empty where the user gave none.
-        module: the user's file, imported.
-        file: the user's.
-
-    Raises:
-        UsageError: there is no data for it, or it is more than laptime's loop can do.
-    """
-    if data_name and not hasattr(module, data_name):
-        raise UsageError(f"{file.name} has no {shorten(data_name)!r}: name its {DATA} behind the comma.")
-    workload = LightningWorkload(given, file)
-    if data_name:
-        return workload.loading_from(getattr(module, data_name))
-    if workload.has_loaders:
-        return workload
-    mine = {n: v for n, v in vars(module).items() if is_lightning(v, DATA) and _of(v) == module.__name__}
-    if len(mine) != 1:
-        said = f"has {len(mine)} ({', '.join(sorted(mine))})" if mine else "has none"
-        raise UsageError(
-            f"{workload.title} has no train_dataloader(), so its data come from a {DATA}, of which {file.name} {said}: "
-            f"name one behind a comma, {file.name}:NAME,DATA."
-        )
-    return workload.loading_from(next(iter(mine.values())))
-
-
-def _of(value: object) -> str:
-    return value.__module__ if isinstance(value, type) else type(value).__module__
-
-
-def _called(given: Any, name: str, file: Path) -> Any:
-    """An object of Lightning's class `name`, out of it, its class or a function that makes it; raises UsageError."""
-    found = given
-    for _ in range(_MOST_CALLS):
-        if isinstance(found, type) or (callable(found) and not is_lightning(found, name)):
-            refuse_arguments(found, file)
-            found = found()
-    if not is_lightning(found, name):
-        raise UsageError(f"{shorten(repr(given))} is no {name} and makes none: name its class.")
-    return found

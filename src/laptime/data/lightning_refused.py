@@ -18,8 +18,6 @@ _TRAINER = "outside of Lightning's Trainer there is none"
 # Attributes of a module that only a Trainer fills, each with what is told of it.
 _TOUCHED = {
     "trainer": _TRAINER,
-    "current_epoch": _TRAINER,
-    "global_step": _TRAINER,
     "fabric": _TRAINER,
     "all_gather": _TRAINER,
     "optimizers": _OPTIMIZERS,
@@ -32,7 +30,9 @@ _TOUCHED = {
 _OWNER = "trainer"
 _STEPS = ("training_step", "validation_step", "forward")
 # What is as often logged as it is needed.
-_ONLY_TOLD = ("optimizers", "lr_schedulers", "current_epoch", "global_step", "trainer")
+_ONLY_TOLD = ("optimizers", "lr_schedulers", "trainer")
+# What a step may read, since steps are counted where one does.
+_PROGRESS = ("current_epoch", "global_step")
 # None without a Trainer, for which a step may ask before it writes there.
 _LOGGER = "logger"
 # Hooks that change a step or a batch, each with what does their work here; those at other places are left out with a
@@ -89,6 +89,14 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
         raise UsageError(f"{name} uses self.{attribute} ({place}), but {_TOUCHED.get(attribute, _TRAINER)}: {remedy}.")
     if not getattr(value, "automatic_optimization", True):
         raise UsageError(f"{name} of {file.name} switches automatic optimization off, so {_MANUAL}: laptime steps one.")
+
+
+def reads_progress(value: object) -> bool:
+    """Whether a module's steps, or what they call of it, read how far the training is."""
+    methods = [method for _, method in _methods(value)]
+    stepping = _reached(methods)
+    nodes = ((node, _names_of_self(m)) for m in methods if m.name in stepping for node in ast.walk(m))
+    return any(_of_self(node, own) in _PROGRESS for node, own in nodes)
 
 
 def left_out(value: object) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ class StandIn:
     logger, loggers = None, ()
     model = lightning_module = None
     max_epochs = 1
+    current_epoch = global_step = 0
 
     def __init__(self, model: Any, epochs: int, steps: Callable[[], int], data: Callable[[], tuple[Any, Any]]) -> None:
         """Takes what counts the steps of an epoch, and what gives the LightningDataModule and its training loader."""
@@ -51,6 +52,19 @@ class StandIn:
     def __getattr__(self, name: str) -> Any:
         """Tells that a name is not there; raises AttributeError."""
         raise AttributeError(f"only Lightning's own Trainer has {name!r}")
+
+
+def following(kind: type, progress: Any) -> type:
+    """A module's class with `current_epoch` and `global_step` of another object, since it has no Trainer to ask.
+
+    A class, so that a copy of a module counts with it.
+    """
+    names = ("current_epoch", "global_step")
+    return type(kind.__name__, (kind,), {"__module__": kind.__module__} | {n: _read(progress, n) for n in names})
+
+
+def _read(progress: Any, name: str) -> property:
+    return property(lambda _: getattr(progress, name))
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
 
-from laptime.data.lightning_module import MODULE, LightningWorkload, of_lightning
+from laptime.data.lightning_found import of_lightning
+from laptime.data.lightning_module import MODULE, LightningWorkload
 from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
 from laptime.data.own_import import digest_of, imported, refuse_arguments, told_with_line

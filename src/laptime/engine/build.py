@@ -154,6 +154,8 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         loader = Augmented(loader, recipe)
     if recipe.selection is not None:
         loader = Selecting(loader, recipe.selection)
+    if isinstance(recipe.workload, OwnWorkload):
+        recipe.workload.paced(len(loader), recipe.epochs)
     return Parts(
         model=model,
         net=net,

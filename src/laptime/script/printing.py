@@ -144,7 +144,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "autocast": autocast,
         "loader": loader,
         "wrapped": bool(nets),
-        "steps_needed": bool(schedule),
+        "steps_needed": bool(schedule) or base.lightning,
         "needs_size": not own and any(o[n] is not None for n in ("dead_taps", "products", "progressive_resizing")),
         "rate_lines": rates,
         "schedule_lines": schedule,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
 from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, UsageError
@@ -46,6 +47,11 @@ class OwnWorkload:
             raise RunError(f"model() of {self.file.name} gave {type(model).__name__}: return a torch.nn.Module.")
         spread(model)
         return model
+
+    def paced(self, steps: int, epochs: int) -> None:
+        """Tells a LightningModule how many steps an epoch has, and how many epochs there are."""
+        if isinstance(self.user, LightningWorkload):
+            self.user.paced(steps, epochs)
 
     def restart(self) -> None:
         """Takes back what the user's object has counted in the steps since its net was made."""

@@ -96,11 +96,11 @@ def test_a_step_may_take_more_by_name(file):
 def test_what_a_base_class_asks_of_the_trainer_is_refused_wherever_it_stands(file, nested):
     base = file.with_name(f"base_of_{file.name}")
     step = "def training_step(self, batch, batch_idx):"
-    text = LIT.replace(step, f"{step}\n        self.current_epoch")
+    text = LIT.replace(step, f"{step}\n        self.trainer")
     here = "\n".join(f"    {line}" for line in text.splitlines()) if nested else text
     base.write_text(f"if True:\n{here}" if nested else here, encoding="utf-8")
     file.write_text(f"from {base.stem} import Lit as Base, Points\n\n\nclass Lit(Base):\n    pass\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=rf"Lit uses self\.current_epoch \({base.name}, line 2\d\)"):
+    with pytest.raises(UsageError, match=rf"Lit uses self\.trainer \({base.name}, line 2\d\)"):
         open_own(*place_of(f"{file}:Lit,Points"))
     replaced = f"class Lit(Base):\n    {step}\n        return self.net(batch[0]).mean()\n"
     file.write_text(
@@ -114,7 +114,7 @@ def test_what_a_base_class_asks_of_the_trainer_is_refused_wherever_it_stands(fil
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [
-        ("module = self\n        module.current_epoch", True),
+        ("module = self\n        module.trainer", True),
         ("me = mine = self\n        [me.trainer for _ in batch]", True),
         ("module = self.net\n        module.global_step = 1", False),
     ],
@@ -122,7 +122,7 @@ def test_what_a_base_class_asks_of_the_trainer_is_refused_wherever_it_stands(fil
 def test_a_module_by_another_name_is_the_module(file, said, wrong):
     changes = ("self.log_dict", f"{said}\n        self.log_dict")
     if wrong:
-        with pytest.raises(UsageError, match=r"Lit uses self\.(current_epoch|trainer) \("):
+        with pytest.raises(UsageError, match=r"Lit uses self\.trainer \("):
             answer(file, changes)
     else:
         assert answer(file, changes)[0].requires_grad

@@ -20,7 +20,7 @@ from laptime.script import print_script
 from laptime.variants import resolve
 
 # Its loaders are its own; two groups of parameters, a schedule, a bound of the gradient; a step and metrics of its own
-# for the test; asks its Trainer how long it trains; draws from the weights on to dropout.
+# for the test; asks its Trainer how long it trains and where it is; draws from the weights on to dropout.
 IMAGES = """\
 import torch
 import torchmetrics
@@ -61,7 +61,8 @@ class Net(LightningModule):
         x, y = batch
         scores = self.scores(x)
         self.train_acc(scores, y)
-        return {"loss": F.cross_entropy(scores, y, label_smoothing=0.1)}
+        warm = min(1.0, (1 + self.global_step) / 8) / (1 + self.current_epoch)
+        return {"loss": warm * F.cross_entropy(scores, y, label_smoothing=0.1)}
 
     def validation_step(self, batch, batch_idx):
         x, y = batch
