@@ -226,6 +226,7 @@ def test_without_a_cluster_there_is_one_sentence(data, tmp_path, monkeypatch):
     monkeypatch.setenv("LAPTIME_KUBERNETES_IMAGE", "trainer:1")
     monkeypatch.setenv("LAPTIME_RUN_STORE", str(tmp_path))
     monkeypatch.setenv("LAPTIME_KUBERNETES_STORE_PVC", "runs")
+    monkeypatch.setattr(kubernetes, "AWAY_S", 2.0)
     for config, kind in ((tmp_path / "none", UsageError), (tmp_path / "away", RunError)):
         where = {"clusters": [{"name": "t", "cluster": {"server": "http://127.0.0.1:9"}}], "users": []}
         context = [{"name": "t", "context": {"cluster": "t", "user": "t"}}]
