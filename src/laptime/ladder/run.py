@@ -188,9 +188,8 @@ class Ladder:
     def _tell(self, record: RunRecord) -> None:
         """Puts a process into the journal as soon as it has ended: whatever ends the ladder, that is not lost."""
         if self.journal is not None and record.spec is not None:
-            rung = next(r for r in self.record.rungs if r.variant == record.spec.variant)
-            mine, again = mine_of(self.runs, rung.variant), self.before is not None
-            self.record = process_told(self.journal, self.record, rung, mine, self.folder, again)
+            mine = mine_of(self.runs, record.spec.variant)
+            self.record = process_told(self.journal, self.record, mine, self.folder, self.before is not None)
 
     def _launched(self, process: Process, records: list[RunRecord], hooks: Hooks) -> RunRecord:
         begin = time.time()
