@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,7 +189,10 @@ def fetch_runs(run_id: str, uri: str) -> Path:
     """
     with read_from(uri):
         client = _client(check_uri(uri))
-        return download(client, _run(client, run_id, uri))
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        place = partial(get_artifact_repository, tracking_uri=uri)
+        return download(client, _run(client, run_id, uri), lambda run: place(run.info.artifact_uri))
 
 
 def load_logged_model(run_id: str, uri: str, folder: Path) -> tuple[Any, dict[str, Any]]:
