@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from laptime.errors import DataError, shorten
-from laptime.tracking.whereabouts import run_or_none
+from laptime.tracking.whereabouts import all_experiments, run_or_none
 
 
 def download(client: Any, run: Any, files_of: Callable[[Any], Any]) -> Path:
@@ -36,14 +36,21 @@ def download(client: Any, run: Any, files_of: Callable[[Any], Any]) -> Path:
         if ladder is not None:  # mlflow gc may have taken it away
             _fetch(files_of(ladder), ("ladder.json",), folder)
         if not any(folder.rglob("record.json")):
-            raise DataError(
-                f"the run {shorten(run.info.run_id)!r} holds no record.json: give the id of a ladder's or a variant's "
-                "run."
-            )
+            raise DataError(_without_records(run))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return folder
+
+
+def _without_records(run: Any) -> str:
+    named = shorten(run.info.run_id)
+    if run.data.tags.get("laptime.kind") == "ladder":
+        return (
+            f"the ladder's run {named!r} has no variant's run with a record.json (any more): restore those that were "
+            "deleted (mlflow runs restore --run-id ID), or give the ladder's folder."
+        )
+    return f"the run {named!r} holds no record.json: give the id of a ladder's or a variant's run."
 
 
 def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
@@ -56,7 +63,7 @@ def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], d
         kind: a word of ours.
         most: how many at most.
     """
-    experiments = [e.experiment_id for e in client.search_experiments()]
+    experiments = all_experiments(client)
     newest = ["attributes.start_time DESC"]
     query = f"tags.`laptime.kind` = '{kind}'"
     found = client.search_runs(experiments, query, max_results=most, order_by=newest) if experiments else []

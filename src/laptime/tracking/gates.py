@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from laptime.tracking.whereabouts import all_experiments, quoted
+
 # A gate's noise needs the newest 200 pairs; a trend wants all gates that a busy main branch sees in 60 days.
 _MOST_RUNS, _ALL_RUNS = 100, 2000
 # A tag with a gate's pairs: a history of metrics is a question for each of them in each gate.
@@ -46,20 +48,19 @@ def read_gates(client: Any, workload: str, since: float, fingerprint: str = "") 
 
     Args:
         client: an MlflowClient.
-        workload: name of the experiment.
+        workload: that was gated, whatever its experiment is called by now.
         since: seconds since 1970.
         fingerprint: only the newest gates of this one, for their noise; empty for all. Each gate of a version without
             the tag `PAIRS` costs three queries.
     """
-    experiment = client.get_experiment_by_name(workload)
-    if experiment is None:
-        return []
-    query = f"tags.`laptime.kind` = 'gate' and attributes.start_time >= {int(since * 1000)}"
+    place = all_experiments(client)  # whatever people call it by now, and where none is, there is no page
+    query = f"tags.`laptime.kind` = 'gate' and tags.`laptime.workload` = '{quoted(workload)}'"
+    query += f" and attributes.start_time >= {int(since * 1000)}"
     query += f" and tags.`laptime.fingerprint` = '{fingerprint}'" if fingerprint.isalnum() else ""
     most = _MOST_RUNS if fingerprint else _ALL_RUNS
-    place, newest, token = [experiment.experiment_id], ["attributes.start_time DESC"], None
+    newest, token = ["attributes.start_time DESC"], None
     runs: list[Any] = []
-    while token or not runs:
+    while place and (token or not runs):
         page = client.search_runs(place, query, max_results=_MOST_RUNS, order_by=newest, page_token=token)
         runs += page
         token = page.token if len(runs) < most else None

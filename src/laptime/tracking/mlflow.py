@@ -22,7 +22,7 @@ from laptime.tracking.owner import OpenRun, open_run
 from laptime.tracking.patience import Held, send_files, set_switches, waiting_for_files
 from laptime.tracking.reach import alone, explained, read_from, refusal, require_answer, require_file, require_port
 from laptime.tracking.uri import check_uri, masked, sqlite_file, without_credentials
-from laptime.tracking.whereabouts import Whereabouts, quoted, run_or_none
+from laptime.tracking.whereabouts import Whereabouts, all_experiments, quoted, run_or_none
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -148,7 +148,7 @@ class MlflowTracker:
         """Runs at RUNNING with an owner's tag."""
         query = f"attributes.status = 'RUNNING' and tags.`{tag}` = '{quoted(value)}'"
         with explained(self._uri):
-            experiments = [e.experiment_id for e in self._client.search_experiments()]
+            experiments = all_experiments(self._client)
             found = self._client.search_runs(experiments, query, max_results=1000) if experiments else []
         return [open_run(run.info.run_id, run.data.tags) for run in found]
 

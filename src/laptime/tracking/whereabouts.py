@@ -87,6 +87,19 @@ class Whereabouts:
             return found
 
 
+def all_experiments(client: Any, most: int = 1000) -> list[str]:
+    """The ids of all experiments that are not deleted, of which a client gives `most` at a time."""
+    found: list[str] = []
+    token = None
+    while token or not found:
+        page = client.search_experiments(max_results=most, page_token=token)
+        found += [str(experiment.experiment_id) for experiment in page]
+        token = page.token
+        if not page:
+            break
+    return found
+
+
 def run_or_none(client: Any, run_id: str) -> Any | None:
     """A run by the store's id, a deleted one too; None where there is none of this id."""
     try:

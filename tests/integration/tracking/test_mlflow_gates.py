@@ -17,6 +17,7 @@ from laptime.gate.track import stored_gates, track
 from laptime.places import Places
 from laptime.tracking import gates
 from laptime.tracking.mlflow import past_gates
+from laptime.tracking.whereabouts import all_experiments
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -60,6 +61,11 @@ def test_what_a_gate_stores_is_what_later_ones_read(
     first = next(g for g in past_gates((sqlite_uri, "gated"), 0.0) if g.id == "gates-0")
     assert len(first.log_ratios) == 3
     assert past_gates((sqlite_uri, "never gated"), 0.0) == []
+    client, experiment = client_of(sqlite_uri), client_of(sqlite_uri).get_experiment_by_name("gated").experiment_id
+    client.rename_experiment(experiment, "gated last year")
+    assert len(past_gates((sqlite_uri, "gated"), 0.0)) == 6
+    client.rename_experiment(experiment, "gated")
+    assert sorted(all_experiments(client, 1)) == sorted(e.experiment_id for e in client.search_experiments())
     before = past_gates((sqlite_uri, "gated"), 0.0)
     asked: list[str] = []
     monkeypatch.setattr(gates, "_by_pair", lambda _client, run, _name: asked.append(run) or {})

@@ -11,6 +11,7 @@ from mlflow_helpers import VARIANTS, client_of, everything, quiet, write_ladder
 from tracking_samples import a_ladder
 
 from laptime.cli.advise import read_subject
+from laptime.cli.compare import compare_runs
 from laptime.compare.load import load
 from laptime.errors import DataError, TrackingError, UsageError
 from laptime.places import Places
@@ -74,6 +75,13 @@ def test_the_comparison_gets_its_records_back(
     assert {r.spec.variant for r in one if r.spec} == {"cpu-a"}
     client.set_tag(ids[variant_key(ladder, "cpu-a")], "mlflow.parentRunId", "0" * 32)  # as after mlflow gc
     assert load(fetch_runs(ids[variant_key(ladder, "cpu-a")], sqlite_uri)) == (None, one)
+    baseline = client.get_run(ids[variant_key(ladder, "cpu-baseline")])
+    Path(baseline.info.artifact_uri.removeprefix("file://"), "record.json").write_text("{")
+    with pytest.raises(DataError, match=f"of 2 records below MLflow's run {baseline.info.run_id} are unusable"):
+        compare_runs([baseline.info.run_id])
+    client.delete_run(baseline.info.run_id)
+    with pytest.raises(DataError, match=r"the ladder's run .* has no variant's run .*: restore those"):
+        fetch_runs(ids[ladder.id], sqlite_uri)
     assert run_page(ids[ladder.id], sqlite_uri, "http://127.0.0.1:5000/") == (
         f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{ids[ladder.id]}?workflowType=machine_learning"
     )
