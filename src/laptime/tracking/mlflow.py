@@ -94,13 +94,13 @@ class MlflowTracker:
         from mlflow.entities import Metric
 
         metrics = [Metric(_name(r.name), r.value, _ms(r.at), r.step) for r in rows]
-        with explained(self._uri):
+        with self._where.holding(self._id(key)), explained(self._uri):
             for start in range(0, len(metrics), _ROWS):
                 self._client.log_batch(self._id(key), metrics=metrics[start : start + _ROWS], synchronous=True)
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
         """See `Tracker.set_tags`."""
-        with explained(self._uri):
+        with self._where.holding(self._id(key)), explained(self._uri):
             self.set_tags_of(self._id(key), _tags(tags))
 
     def set_tags_of(self, run_id: str, tags: Mapping[str, str]) -> None:
@@ -137,7 +137,8 @@ class MlflowTracker:
 
     def end_run(self, key: str, status: RunStatus, ended_at: float) -> None:
         """See `Tracker.end_run`."""
-        self.end(self._id(key), status, ended_at)
+        with self._where.holding(self._id(key)):
+            self.end(self._id(key), status, ended_at)
 
     def end(self, run_id: str, status: RunStatus, ended_at: float) -> None:
         """Ends a run by MLflow's id."""

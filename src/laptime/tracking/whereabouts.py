@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,22 @@ class Whereabouts:
     def knows(self, run_ids: Iterable[str]) -> bool:
         """Whether one of these runs is there, a deleted one too."""
         return any(run_or_none(self._client, run_id) is not None for run_id in run_ids)
+
+    @contextmanager
+    def holding(self, run_id: str) -> Iterator[None]:
+        """Tells a run that somebody has deleted, which is refused, from a whole experiment, which can be restored.
+
+        Raises:
+            RefusedError: as the block has raised it.
+            TrackingError: the experiment is deleted, and the run with it.
+        """
+        try:
+            yield
+        except RefusedError as refusal:
+            run = run_or_none(self._client, run_id) if refusal.deleted else None
+            if run is not None:
+                self._active(self._client.get_experiment(run.info.experiment_id))
+            raise
 
     def _beside(self, start: RunStart, parent: str | None) -> str | None:
         if start.experiment not in self._experiments and parent is not None:
