@@ -15,7 +15,7 @@ from pydantic import Field
 
 from flows.deployed import end_with_worker
 from laptime.catalogue import find_workload
-from laptime.errors import LaptimeError
+from laptime.errors import LaptimeError, UsageError
 from laptime.gate.reports import to_markdown
 from laptime.gate.request import make_gate_request
 from laptime.gate.track import stored_gates, track
@@ -34,12 +34,21 @@ def _named() -> str:
     return f"{given['workload']} against {base}"
 
 
+def _require_text(base: object) -> None:
+    """Refuses a commit that has become a float, as `12345e7` does: what was typed can't be told from it any more."""
+    if isinstance(base, float):
+        raise UsageError(
+            f"base was read as the number {base!r}, as Prefect's command line reads digits around an e or a point: put "
+            "it into quotes (--param 'base=\"12345e7\"'), or give more of the commit."
+        )
+
+
 @flow(name="gate", flow_run_name=_named, validate_parameters=True)
 def gate(
     *,
     workload: str = "cifar",
     variant: str | None = None,
-    base: str | int | None = None,
+    base: str | int | float | None = None,
     base_dir: str | None = None,
     head_dir: str | None = None,
     max_slowdown: str | float = "10%",
@@ -74,6 +83,7 @@ def gate(
     end_with_worker()
     logger = get_run_logger()
     try:
+        _require_text(base)
         request = make_gate_request(**(given | texts))
         find_workload(request.workload)
         resolve(request.variant, workload=request.workload)

@@ -98,7 +98,7 @@ def optimize(
     workload: Workload = "cifar",
     preset: Literal["quick", "full"] = "quick",
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    variants: str | None = None,
+    variants: str | list[str] | None = None,
     epochs: Positive | None = None,
     warmup_epochs: Annotated[int, Field(ge=0)] | None = None,
     repeats: Positive | None = None,
@@ -124,7 +124,7 @@ def optimize(
         workload: What is trained; laptime list workloads shows the names; path/to/train.py:workload is one of your own.
         preset: quick takes a few variants and little data, full takes all of both.
         device: cpu, cuda, or auto for the fastest that is there.
-        variants: Names separated by commas, instead of the ladder; laptime list variants shows them.
+        variants: Names separated by commas, or a list of them, instead of the ladder; laptime list variants shows them.
         epochs: Counted epochs of each process; empty for the preset's.
         warmup_epochs: Epochs before them that do not count; empty for the preset's.
         repeats: Rounds, each of which takes every variant once; empty for the preset's.

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from laptime.processes import free_port
+from tests.integration.ports import free_port
 
 _PYTHON_PATH = os.pathsep.join(str(Path(__file__).parents[1] / part) for part in ("src", "."))
 _RANKS = 2

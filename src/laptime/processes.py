@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import socket
 import sys
 import threading
 import time
@@ -268,13 +267,6 @@ def _end_one(pid: int, grace_s: float) -> None:
             if found is not None:
                 return
             time.sleep(_LOOK_EVERY_S)
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def allowed_cores() -> int:

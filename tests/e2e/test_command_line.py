@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.ports import free_port
 from tests.samples import write_folder
 
 from laptime.devices import cuda_devices, hopeless_here
-from laptime.processes import free_port
 
 
 @pytest.fixture(scope="module")

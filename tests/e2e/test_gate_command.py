@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.gate_project import COMMAND, LOOP, TRAINER, commit, gate, git, own_laptime, told
+from tests.integration.ports import free_port
 from tests.samples import write_folder
 
 from laptime.gate.records import SideInfo
 from laptime.gate.sides import Ready
 from laptime.gate.trainer import Trainer
-from laptime.processes import free_port
 from laptime.tracking.journal import is_settled
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from ports import free_port
 
 from laptime.cli.servers import HOST, answers
-from laptime.processes import end_tree, free_port
+from laptime.processes import end_tree
 
 _READY_S = 120.0
 

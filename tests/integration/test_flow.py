@@ -97,7 +97,14 @@ def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_pa
                 optimize.validate_parameters({name: value})
             except ParameterTypeError:
                 print(name)
-        for wrong in ({"workload": "cifr"}, {"variants": "cpu-baseline, cpu-flp"}):  # no types: the flow's own sentence
+        from flows.gate import _require_text, gate
+        from laptime.errors import UsageError
+        try:
+            _require_text(gate.validate_parameters({"base": 12345e7})["base"])
+        except UsageError as refused:
+            print(str(refused)[:45])
+        named = optimize.validate_parameters({"variants": ["cpu-baseline", "cpu-flp"]})
+        for wrong in ({"workload": "cifr"}, {"variants": "cpu-baseline, cpu-flp"}, named):  # the flow's own sentence
             print(optimize.fn(**wrong).message)
         """
     done = run(["-c", code], tmp_path)
@@ -109,8 +116,9 @@ def test_the_form_describes_every_parameter_and_the_types_refuse_nonsense(tmp_pa
         "preset",
         "seed",
         "timeout",
+        "base was read as the number 123450000000.0, a",
         "unknown workload 'cifr': did you mean cifar?",
-        "unknown variant 'cpu-flp': did you mean cpu-flip or cuda-flip or cpu-crop?",
+        *["unknown variant 'cpu-flp': did you mean cpu-flip or cuda-flip or cpu-crop?"] * 2,
     ], done.stderr
 
 

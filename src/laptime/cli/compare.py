@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from laptime.errors import UsageError, shorten
+from laptime.errors import DataError, UsageError, shorten
 
 if TYPE_CHECKING:
     from laptime.compare.model import Comparison
@@ -105,6 +105,8 @@ def _fetch(run: str) -> Loaded:
     folder = fetch_runs(run, find_places().mlflow_uri)
     try:
         return (run[:8], *load(folder), load_sides(folder))
+    except DataError as error:  # the folder is gone when this is read
+        raise DataError(str(error).replace(str(folder), f"MLflow's run {run}")) from error
     finally:
         if Path(tempfile.gettempdir()) in folder.parents:
             shutil.rmtree(folder, ignore_errors=True)

@@ -28,6 +28,7 @@ from laptime.engine.checkpoint_pointer import (
     Pointer,
     Written,
     parse_pointer,
+    this_start,
 )
 from laptime.engine.state import State, put_back, state_of
 from laptime.errors import DataError, RunError, UnreachableError, shorten
@@ -112,14 +113,11 @@ class Checkpoints:
         body, self._pointer = self._world.agreed((body, self._pointer))
         found = None if body is None else self._unpacked(body)
         self._check_batch(found)
-        start = StartRecord(
-            epoch=len(found.epochs) if found else 0,
-            ranks=self._world.size,
-            nodes=self._world.nodes,
-            started_at=time.time(),
-        )
+        start = this_start(len(found.epochs) if found else 0, self._world)
         # One of which no epoch is left has timed nothing, as where it was ended in its warm-up.
         before = tuple(s for s in self._pointer.starts if s.epoch < start.epoch)
+        if changed := dict.fromkeys(difference for s in before for difference in s.differences(start)):
+            self._note(f"{'; '.join(changed)}: losses since the break may differ from those of a run without one")
         self._pointer = self._pointer.model_copy(update={"starts": (*before, start)})
         if self._world.first and not self._unseen:
             try:

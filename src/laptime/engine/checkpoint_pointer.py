@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Annotated, Literal
 
+import torch
 from pydantic import Field, ValidationError
 
 from laptime.data.objects import Objects
+from laptime.devices import host
 from laptime.errors import DataError, RunError, UnreachableError
 from laptime.parsing import other_schema, parse_json
 from laptime.records import Readable, StartRecord
 from laptime.spec import explain
+from laptime.world import World
 
 CHECKPOINT_SCHEMA: Literal["laptime.checkpoint/1"] = "laptime.checkpoint/1"
 POINTER = "latest.json"
@@ -94,6 +98,20 @@ class Claim:
         if not self._place.swap(body, POINTER, mark):
             self.check()
             raise UnreachableError(f"{self._place.url}/{POINTER} was being written by an earlier try.")
+
+
+def this_start(epoch: int, world: World) -> StartRecord:
+    """This process's start, from an epoch on, with what may round sums otherwise than in another start."""
+    here = host()
+    return StartRecord(
+        epoch=epoch,
+        ranks=world.size,
+        nodes=world.nodes,
+        started_at=time.time(),
+        torch=torch.__version__,
+        cpu=here.cpu,
+        cores=here.cores,
+    )
 
 
 def parse_pointer(text: bytes, place: str) -> Pointer:

@@ -16,7 +16,7 @@ from laptime.gate.reports import write_reports
 from laptime.places import Places
 from laptime.tracking import Journal
 from laptime.tracking.base import MetricRow, RunStart, Tracker
-from laptime.tracking.gates import PastGate
+from laptime.tracking.gates import PAIRS, PastGate, pairs_text
 from laptime.tracking.owner import this_process
 from laptime.tracking.sync import sync, target_of
 from laptime.tracking.uri import sqlite_file
@@ -79,6 +79,7 @@ def tell(tracker: Tracker, record: GateRecord, files: list[Path]) -> None:
         "laptime.fingerprint": record.fingerprint,
         "laptime.commit": record.head.sha[:12],
         "laptime.verdict": outcome.kind,
+        PAIRS: pairs_text((math.exp(p.log_ratio), math.exp(p.base.z)) for p in record.counted),
         **this_process().tags(),
     }
     parameters = {

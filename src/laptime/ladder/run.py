@@ -30,13 +30,13 @@ from laptime.tracking.courier import Courier
 from laptime.tracking.publish import (
     ladder_finished,
     ladder_started,
-    process_recorded,
     variant_compared,
     variant_recorded,
     variant_retracted,
 )
 from laptime.tracking.rule_history import advice_verified
 from laptime.tracking.sync import sync, target_of
+from laptime.tracking.tries import process_told
 from laptime.variants import Variant
 
 Say = Callable[[str], None]
@@ -188,8 +188,8 @@ class Ladder:
     def _tell(self, record: RunRecord) -> None:
         """Puts a process into the journal as soon as it has ended: whatever ends the ladder, that is not lost."""
         if self.journal is not None and record.spec is not None:
-            rung = next(r for r in self.record.rungs if r.variant == record.spec.variant)
-            process_recorded(self.journal, self.record, rung, mine_of(self.runs, rung.variant), self.folder)
+            mine = mine_of(self.runs, record.spec.variant)
+            self.record = process_told(self.journal, self.record, mine, self.folder, self.before is not None)
 
     def _launched(self, process: Process, records: list[RunRecord], hooks: Hooks) -> RunRecord:
         begin = time.time()

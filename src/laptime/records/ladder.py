@@ -98,6 +98,8 @@ class LadderRecord(Readable):
         worths: seconds of an epoch of the optimized variant without a part over those with all, of each pair of
             processes that trained by turns, by the name of the variant without.
         retracted: how often a variant was taken back, by its name: each time its run in the tracking store is another.
+        retried: how often a process of a variant was tried again whose epochs were told already, by its name: each time
+            the variant's run is another, too.
     """
 
     schema_: str = Field(default=LADDER_SCHEMA, alias="schema")
@@ -126,6 +128,7 @@ class LadderRecord(Readable):
     request: dict[str, Any] | None = None
     turns: int = 0
     retracted: dict[str, int] = Field(default_factory=dict)
+    retried: dict[str, int] = Field(default_factory=dict)
 
     @property
     def real_data(self) -> bool:

@@ -170,12 +170,21 @@ class StartRecord(Readable):
         epoch: the first epoch that it trained.
         ranks, nodes: processes, and the machines that they stood on.
         started_at: seconds since 1970.
+        torch, cpu, cores: of the first rank's process; empty and 0 in a start of a version that did not note them.
     """
 
     epoch: int
     ranks: int
     nodes: int = 1
     started_at: Moment
+    torch: str = ""
+    cpu: str = ""
+    cores: int = 0
+
+    def differences(self, now: StartRecord) -> list[str]:
+        """What decides how sums are rounded and is another in a later start, in words."""
+        pairs = [(name, getattr(self, name), getattr(now, name)) for name in ("torch", "cpu", "cores")]
+        return [f"{name} was {then} and is {here}" for name, then, here in pairs if then and then != here]
 
 
 class RunRecord(Readable):

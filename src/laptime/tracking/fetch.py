@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from laptime.errors import DataError, shorten
+from laptime.tracking.whereabouts import all_experiments, run_or_none
 
 
-def download(client: Any, run: Any) -> Path:
+def download(client: Any, run: Any, files_of: Callable[[Any], Any]) -> Path:
     """Downloads the records of a ladder's run, or of one variant's, to a temporary folder.
 
     The folder is laid out as a ladder's own: `ladder.json` and `<variant>-<repeat>/record.json`.
@@ -19,21 +21,36 @@ def download(client: Any, run: Any) -> Path:
     Args:
         client: an MlflowClient.
         run: the run, of either kind.
+        files_of: gives a run's files, an ArtifactRepository. The client's own methods ask for the run and for its
+            models before each file, and a server with logins hashes a password at each question, for most of a second.
 
     Raises:
         DataError: the run was not written by laptime.
     """
     parent = run.data.tags.get("mlflow.parentRunId")
     folder = Path(tempfile.mkdtemp(prefix="laptime-"))
-    for child in [run] if parent else [run, *variant_runs(client, run)]:
-        _fetch_records(client, child, folder)
-    _fetch(client, parent or run.info.run_id, "ladder.json", folder)
-    if not any(folder.rglob("record.json")):
+    try:
+        for child in [run] if parent else [run, *variant_runs(client, run)]:
+            _fetch_records(files_of(child), child, folder)
+        ladder = run_or_none(client, parent) if parent else run
+        if ladder is not None:  # mlflow gc may have taken it away
+            _fetch(files_of(ladder), ("ladder.json",), folder)
+        if not any(folder.rglob("record.json")):
+            raise DataError(_without_records(run))
+    except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
-        raise DataError(
-            f"the run {shorten(run.info.run_id)!r} holds no record.json: give the id of a ladder's or a variant's run."
-        )
+        raise
     return folder
+
+
+def _without_records(run: Any) -> str:
+    named = shorten(run.info.run_id)
+    if run.data.tags.get("laptime.kind") == "ladder":
+        return (
+            f"the ladder's run {named!r} has no variant's run with a record.json (any more): restore those that were "
+            "deleted (mlflow runs restore --run-id ID), or give the ladder's folder."
+        )
+    return f"the run {named!r} holds no record.json: give the id of a ladder's or a variant's run."
 
 
 def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
@@ -46,7 +63,7 @@ def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], d
         kind: a word of ours.
         most: how many at most.
     """
-    experiments = [e.experiment_id for e in client.search_experiments()]
+    experiments = all_experiments(client)
     newest = ["attributes.start_time DESC"]
     query = f"tags.`laptime.kind` = '{kind}'"
     found = client.search_runs(experiments, query, max_results=most, order_by=newest) if experiments else []
@@ -65,21 +82,22 @@ def variant_runs(client: Any, run: Any) -> list[Any]:
     return [child for child in found if child.data.tags.get("laptime.kind") == "variant"]
 
 
-def _fetch_records(client: Any, run: Any, folder: Path) -> None:
+def _fetch_records(files: Any, run: Any, folder: Path) -> None:
     name = re.sub(r"[^\w.=-]", "_", run.data.tags.get("laptime.variant", run.info.run_id))
-    _fetch(client, run.info.run_id, "record.json", folder / f"{name}-0")
-    _fetch(client, run.info.run_id, "advice.json", folder / f"{name}-0")
-    _fetch(client, run.info.run_id, "profile/breakdown.json", folder / f"{name}-0" / "profile")
-    for entry in client.list_artifacts(run.info.run_id, "repeats"):
+    there = _fetch(files, ("record.json", "advice.json"), folder / f"{name}-0")
+    if "profile" in there:
+        _fetch(files, ("profile/breakdown.json",), folder / f"{name}-0" / "profile")
+    for entry in files.list_artifacts("repeats") if "repeats" in there else ():
         repeat = entry.path.rpartition("/")[2]
-        _fetch(client, run.info.run_id, f"{entry.path}/record.json", folder / f"{name}-{repeat}")
+        _fetch(files, (f"{entry.path}/record.json",), folder / f"{name}-{repeat}")
 
 
-def _fetch(client: Any, run_id: str, path: str, folder: Path) -> None:
-    parent = path.rpartition("/")[0]
-    if path not in {f.path for f in client.list_artifacts(run_id, parent or None)}:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        found = client.download_artifacts(run_id, path, scratch)
-        shutil.copyfile(found, folder / Path(path).name)
+def _fetch(files: Any, wanted: tuple[str, ...], folder: Path) -> set[str]:
+    """Fetches those of some files beside each other that are there; what else is there."""
+    there = {entry.path for entry in files.list_artifacts(wanted[0].rpartition("/")[0] or None)}
+    for path in there.intersection(wanted):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            found = files.download_artifacts(path, scratch)
+            shutil.copyfile(found, folder / Path(path).name)
+    return there

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
+
+from laptime.tracking.whereabouts import all_experiments, quoted
 
 # A gate's noise needs the newest 200 pairs; a trend wants all gates that a busy main branch sees in 60 days.
 _MOST_RUNS, _ALL_RUNS = 100, 2000
+# A tag with a gate's pairs: a history of metrics is a question for each of them in each gate.
+PAIRS = "laptime.pairs"
+# MLflow's tags are cut there.
+_LONGEST = 8000
 
 
 @dataclass(frozen=True)
@@ -40,19 +48,19 @@ def read_gates(client: Any, workload: str, since: float, fingerprint: str = "") 
 
     Args:
         client: an MlflowClient.
-        workload: name of the experiment.
+        workload: that was gated, whatever its experiment is called by now.
         since: seconds since 1970.
-        fingerprint: only the newest gates of this one, for their noise; empty for all. Each gate costs three queries.
+        fingerprint: only the newest gates of this one, for their noise; empty for all. Each gate of a version without
+            the tag `PAIRS` costs three queries.
     """
-    experiment = client.get_experiment_by_name(workload)
-    if experiment is None:
-        return []
-    query = f"tags.`laptime.kind` = 'gate' and attributes.start_time >= {int(since * 1000)}"
+    place = all_experiments(client)  # whatever people call it by now, and where none is, there is no page
+    query = f"tags.`laptime.kind` = 'gate' and tags.`laptime.workload` = '{quoted(workload)}'"
+    query += f" and attributes.start_time >= {int(since * 1000)}"
     query += f" and tags.`laptime.fingerprint` = '{fingerprint}'" if fingerprint.isalnum() else ""
     most = _MOST_RUNS if fingerprint else _ALL_RUNS
-    place, newest, token = [experiment.experiment_id], ["attributes.start_time DESC"], None
+    newest, token = ["attributes.start_time DESC"], None
     runs: list[Any] = []
-    while token or not runs:
+    while place and (token or not runs):
         page = client.search_runs(place, query, max_results=_MOST_RUNS, order_by=newest, page_token=token)
         runs += page
         token = page.token if len(runs) < most else None
@@ -63,8 +71,7 @@ def read_gates(client: Any, workload: str, since: float, fingerprint: str = "") 
 
 def _past(client: Any, run: Any) -> PastGate:
     tags, params = run.data.tags, run.data.params
-    rows = {name: _by_pair(client, run.info.run_id, name) for name in ("pair_counted", "pair_ratio", "base_epoch_s")}
-    counted = [number for number, value in sorted(rows["pair_counted"].items()) if value]
+    pairs = _told(tags.get(PAIRS, "")) or _measured(client, run.info.run_id)
     return PastGate(
         id=tags.get("laptime.key", run.info.run_name),
         started_at=run.info.start_time / 1000,
@@ -74,9 +81,29 @@ def _past(client: Any, run: Any) -> PastGate:
         fingerprint=tags.get("laptime.fingerprint", ""),
         base=params.get("base", ""),
         head=params.get("head", ""),
-        base_epoch_s=tuple(rows["base_epoch_s"][n] for n in counted if n in rows["base_epoch_s"]),
-        log_ratios=tuple(math.log(rows["pair_ratio"][n]) for n in counted if rows["pair_ratio"].get(n, 0.0) > 0),
+        base_epoch_s=tuple(seconds for _, seconds in pairs if seconds > 0),
+        log_ratios=tuple(math.log(ratio) for ratio, _ in pairs if ratio > 0),
     )
+
+
+def pairs_text(pairs: Iterable[tuple[float, float]]) -> str:
+    """The tag `PAIRS`: of each counted pair head's epoch over base's, and base's in seconds. 24 take 600 characters."""
+    return " ".join(f"{ratio:.12g}:{seconds:.8g}" for ratio, seconds in pairs)
+
+
+def _told(text: str) -> list[tuple[float, float]]:
+    """What the tag says; nothing where it is not there, was cut off or edited."""
+    try:
+        pairs = [(float(ratio), float(seconds)) for ratio, seconds in (pair.split(":") for pair in text.split())]
+    except ValueError:
+        return []
+    return pairs if len(text) < _LONGEST and all(map(math.isfinite, chain.from_iterable(pairs))) else []
+
+
+def _measured(client: Any, run_id: str) -> list[tuple[float, float]]:
+    """The same from the metrics; 0 for what is missing."""
+    counted, ratios, base = (_by_pair(client, run_id, n) for n in ("pair_counted", "pair_ratio", "base_epoch_s"))
+    return [(ratios.get(n, 0.0), base.get(n, 0.0)) for n, value in sorted(counted.items()) if value]
 
 
 def _by_pair(client: Any, run_id: str, name: str) -> dict[int, float]:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from laptime.tracking.owner import OpenRun, open_run
 from laptime.tracking.patience import Held, send_files, set_switches, waiting_for_files
 from laptime.tracking.reach import alone, explained, read_from, refusal, require_answer, require_file, require_port
 from laptime.tracking.uri import check_uri, masked, sqlite_file, without_credentials
-from laptime.tracking.whereabouts import Whereabouts, quoted, run_or_none
+from laptime.tracking.whereabouts import Whereabouts, all_experiments, quoted, run_or_none
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -93,13 +94,13 @@ class MlflowTracker:
         from mlflow.entities import Metric
 
         metrics = [Metric(_name(r.name), r.value, _ms(r.at), r.step) for r in rows]
-        with explained(self._uri):
+        with self._where.holding(self._id(key)), explained(self._uri):
             for start in range(0, len(metrics), _ROWS):
                 self._client.log_batch(self._id(key), metrics=metrics[start : start + _ROWS], synchronous=True)
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
         """See `Tracker.set_tags`."""
-        with explained(self._uri):
+        with self._where.holding(self._id(key)), explained(self._uri):
             self.set_tags_of(self._id(key), _tags(tags))
 
     def set_tags_of(self, run_id: str, tags: Mapping[str, str]) -> None:
@@ -136,7 +137,8 @@ class MlflowTracker:
 
     def end_run(self, key: str, status: RunStatus, ended_at: float) -> None:
         """See `Tracker.end_run`."""
-        self.end(self._id(key), status, ended_at)
+        with self._where.holding(self._id(key)):
+            self.end(self._id(key), status, ended_at)
 
     def end(self, run_id: str, status: RunStatus, ended_at: float) -> None:
         """Ends a run by MLflow's id."""
@@ -147,7 +149,7 @@ class MlflowTracker:
         """Runs at RUNNING with an owner's tag."""
         query = f"attributes.status = 'RUNNING' and tags.`{tag}` = '{quoted(value)}'"
         with explained(self._uri):
-            experiments = [e.experiment_id for e in self._client.search_experiments()]
+            experiments = all_experiments(self._client)
             found = self._client.search_runs(experiments, query, max_results=1000) if experiments else []
         return [open_run(run.info.run_id, run.data.tags) for run in found]
 
@@ -188,7 +190,10 @@ def fetch_runs(run_id: str, uri: str) -> Path:
     """
     with read_from(uri):
         client = _client(check_uri(uri))
-        return download(client, _run(client, run_id, uri))
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        place = partial(get_artifact_repository, tracking_uri=uri)
+        return download(client, _run(client, run_id, uri), lambda run: place(run.info.artifact_uri))
 
 
 def load_logged_model(run_id: str, uri: str, folder: Path) -> tuple[Any, dict[str, Any]]:

@@ -35,8 +35,8 @@ def ladder_key(ladder: LadderRecord) -> str:
 
 
 def variant_key(ladder: LadderRecord, variant: str) -> str:
-    """Key of a variant's run; of one that was retracted and runs again a new one, since a run's params stay."""
-    again = ladder.retracted.get(variant, 0)
+    """Key of a variant's run; of one that runs again, retracted or tried again, a new one: params and curves stay."""
+    again = ladder.retracted.get(variant, 0) + ladder.retried.get(variant, 0)
     return f"{ladder.id}/{variant}" + (f"/again-{again}" if again else "")
 
 

@@ -17,6 +17,8 @@ QUALITY = (
 )
 # Times of all repeats stand behind one another, so that a slow process can be seen.
 TIMING = ("epoch_s", "samples_per_s", "data_wait_s", "evaluate_s", "checkpoint_s", "peak_memory_mib")
+# What every epoch has.
+TIMED = "epoch_s"
 # Figures of a run that its records hold; the others come from the comparison.
 SUMMARY = ("warmup_s", "compile_s", "startup_s", "peak_memory_mib")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,22 @@ class Whereabouts:
         """Whether one of these runs is there, a deleted one too."""
         return any(run_or_none(self._client, run_id) is not None for run_id in run_ids)
 
+    @contextmanager
+    def holding(self, run_id: str) -> Iterator[None]:
+        """Tells a run that somebody has deleted, which is refused, from a whole experiment, which can be restored.
+
+        Raises:
+            RefusedError: as the block has raised it.
+            TrackingError: the experiment is deleted, and the run with it.
+        """
+        try:
+            yield
+        except RefusedError as refusal:
+            run = run_or_none(self._client, run_id) if refusal.deleted else None
+            if run is not None:
+                self._active(self._client.get_experiment(run.info.experiment_id))
+            raise
+
     def _beside(self, start: RunStart, parent: str | None) -> str | None:
         if start.experiment not in self._experiments and parent is not None:
             run = run_or_none(self._client, parent)
@@ -85,6 +102,19 @@ class Whereabouts:
             if found is None:
                 raise
             return found
+
+
+def all_experiments(client: Any, most: int = 1000) -> list[str]:
+    """The ids of all experiments that are not deleted, of which a client gives `most` at a time."""
+    found: list[str] = []
+    token = None
+    while token or not found:
+        page = client.search_experiments(max_results=most, page_token=token)
+        found += [str(experiment.experiment_id) for experiment in page]
+        token = page.token
+        if not page:
+            break
+    return found
 
 
 def run_or_none(client: Any, run_id: str) -> Any | None:

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from laptime.processes import end_tree, free_port, kept_command
+from ports import free_port
+
+from laptime.processes import end_tree, kept_command
 
 _READY_S = 60.0
 _SUPERUSER = "postgres"

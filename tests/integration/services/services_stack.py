@@ -17,12 +17,12 @@ from typing import Any
 
 import psutil
 import pytest
+from ports import free_port
 from s3_server import S3Server, run_s3_server
 from services_postgres import a_postgres, missing
 
 from laptime.cli.servers import HOST, Stack, environment, stack
 from laptime.places import Places
-from laptime.processes import free_port
 
 ROOT = Path(__file__).parents[3]
 DEPLOYMENT = "optimize/cifar"

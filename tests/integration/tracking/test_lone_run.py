@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from mlflow_helpers import client_of
+from ports import free_port
 from tests.own_files import TUPLE, write
 
 from laptime.places import Places
-from laptime.processes import free_port
 from laptime.records import read_record
 from laptime.tracking.sync import waiting
 

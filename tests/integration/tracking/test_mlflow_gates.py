@@ -10,17 +10,26 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "gate"))
 
 from gate_examples import WORKED, gate
+from mlflow_helpers import client_of
 
 from laptime.gate.history import History, past_of
 from laptime.gate.track import stored_gates, track
 from laptime.places import Places
+from laptime.tracking import gates
 from laptime.tracking.mlflow import past_gates
+from laptime.tracking.whereabouts import all_experiments
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
+
+
+def run_of(uri: str, gate_id: str) -> str:
+    experiment = client_of(uri).get_experiment_by_name("gated").experiment_id
+    (run,) = client_of(uri).search_runs([experiment], f"tags.`laptime.key` = '{gate_id}'")
+    return str(run.info.run_id)
 
 
 def test_what_a_gate_stores_is_what_later_ones_read(
@@ -52,6 +61,22 @@ def test_what_a_gate_stores_is_what_later_ones_read(
     first = next(g for g in past_gates((sqlite_uri, "gated"), 0.0) if g.id == "gates-0")
     assert len(first.log_ratios) == 3
     assert past_gates((sqlite_uri, "never gated"), 0.0) == []
+    client, experiment = client_of(sqlite_uri), client_of(sqlite_uri).get_experiment_by_name("gated").experiment_id
+    client.rename_experiment(experiment, "gated last year")
+    assert len(past_gates((sqlite_uri, "gated"), 0.0)) == 6
+    client.rename_experiment(experiment, "gated")
+    assert sorted(all_experiments(client, 1)) == sorted(e.experiment_id for e in client.search_experiments())
+    before = past_gates((sqlite_uri, "gated"), 0.0)
+    asked: list[str] = []
+    monkeypatch.setattr(gates, "_by_pair", lambda _client, run, _name: asked.append(run) or {})
+    assert past_gates((sqlite_uri, "gated"), 0.0) == before
+    assert not asked  # once for each metric of each gate, as of versions that wrote no such tag
+    monkeypatch.undo()
+    for text in ("", "1.0:2.0 1.", "nan:1.0"):
+        client_of(sqlite_uri).set_tag(run_of(sqlite_uri, "gates-5"), gates.PAIRS, text)
+        found = past_gates((sqlite_uri, "gated"), 0.0)[0]
+        assert found.log_ratios == pytest.approx(before[0].log_ratios)
+        assert found.base_epoch_s == pytest.approx(before[0].base_epoch_s)
     monkeypatch.setattr("laptime.tracking.gates._MOST_RUNS", 2)  # a page of the store's
     assert [g.id for g in past_gates((sqlite_uri, "gated"), 0.0)] == [f"gates-{n}" for n in (5, 4, 3, 2, 1, 0)]
     assert [g.id for g in past_gates((sqlite_uri, "gated"), 0.0, "f" * 16)] == ["gates-5", "gates-4"]

@@ -16,7 +16,7 @@ from proxy import Proxy, a_proxy
 from laptime.errors import RefusedError, TrackingError
 from laptime.places import Places
 from laptime.tracking import Journal, patience
-from laptime.tracking.base import RunStart
+from laptime.tracking.base import MetricRow, RunStart
 from laptime.tracking.journal import read_state
 from laptime.tracking.mlflow import MlflowTracker, log_pytorch_model
 from laptime.tracking.sync import sync, target_of, waiting
@@ -102,8 +102,15 @@ def test_a_deleted_experiment_holds_its_ladder_up_until_it_is_restored(tmp_path:
     client = client_of(sqlite_uri)
     experiment = client.get_run(tracker.run_ids["kept/a"]).info.experiment_id
     client.delete_experiment(experiment)
-    with pytest.raises(TrackingError, match=f"restore it with mlflow experiments restore --experiment-id {experiment}"):
-        tracker.start_run(start)
+    for write in (
+        lambda: tracker.start_run(start),
+        lambda: tracker.log_metrics(start.key, [MetricRow("epoch_s", 1.0, 0, 1.0)]),
+        lambda: tracker.set_tags(start.key, {"late": "yes"}),
+        lambda: tracker.end_run(start.key, "FINISHED", 2.0),
+    ):  # a RefusedError would be passed over, and the rest of the run with it
+        with pytest.raises(TrackingError, match=rf"restore --experiment-id {experiment}\.$") as caught:
+            write()
+        assert not isinstance(caught.value, RefusedError)
     client.restore_experiment(experiment)
     tracker.start_run(start)
 

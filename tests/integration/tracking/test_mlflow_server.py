@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from mlflow_helpers import everything, quiet, write_ladder
 from mlflow_server import MlflowServer
 from proxy import a_proxy
 from tests.samples import write_folder
 
+from laptime.compare.load import load
 from laptime.errors import TrackingError
 from laptime.launchers.base import PROGRESS, ProgressReader
 from laptime.places import Places
 from laptime.processes import end_tree
 from laptime.tracking.base import MetricRow
-from laptime.tracking.journal import replay
-from laptime.tracking.mlflow import MlflowTracker
+from laptime.tracking.journal import read_state, replay
+from laptime.tracking.mlflow import MlflowTracker, fetch_runs
 from laptime.tracking.sync import sync, target_of, waiting
 
 pytestmark = [
@@ -88,10 +90,19 @@ def test_nobody_calls_the_server_while_a_process_trains(tmp_path: Path, running_
         assert line.calls > called[0]
 
 
-def test_a_remote_experiment_leaves_its_artifacts_to_the_server(tmp_path: Path, running_server: MlflowServer) -> None:
+def test_a_remote_experiment_leaves_its_artifacts_to_the_server(
+    tmp_path: Path, running_server: MlflowServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     places = Places(tmp_path)
     ladder = write_ladder(places, "remote", target_of(running_server.uri, places))
     sync(places, running_server.uri, quiet)
     assert sorted(everything(running_server.uri, ladder)) == ["remote", "remote/cpu-a", "remote/cpu-baseline"]
     assert list((running_server.folder / "artifacts").rglob("record.json"))
     assert not places.artifacts.exists()
+    asked: list[str] = []
+    send = requests.Session.send
+    monkeypatch.setattr(requests.Session, "send", lambda s, r, **how: asked.append(r.url) or send(s, r, **how))
+    ladder_run = read_state(places.journal / "remote.jsonl").runs["remote"]
+    assert len(load(fetch_runs(ladder_run, running_server.uri))[1]) == 4
+    # Of each run one list, of each repeat one, and of each of nine files two: a server with logins hashes at each.
+    assert len(asked) < 30, asked

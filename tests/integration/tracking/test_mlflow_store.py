@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from mlflow_helpers import VARIANTS, client_of, everything, quiet, write_ladder
 from tracking_samples import a_ladder
 
 from laptime.cli.advise import read_subject
+from laptime.cli.compare import compare_runs
 from laptime.compare.load import load
 from laptime.errors import DataError, TrackingError, UsageError
 from laptime.places import Places
@@ -71,6 +73,15 @@ def test_the_comparison_gets_its_records_back(
     ]
     _, one = load(fetch_runs(ids[variant_key(ladder, "cpu-a")], sqlite_uri))
     assert {r.spec.variant for r in one if r.spec} == {"cpu-a"}
+    client.set_tag(ids[variant_key(ladder, "cpu-a")], "mlflow.parentRunId", "0" * 32)  # as after mlflow gc
+    assert load(fetch_runs(ids[variant_key(ladder, "cpu-a")], sqlite_uri)) == (None, one)
+    baseline = client.get_run(ids[variant_key(ladder, "cpu-baseline")])
+    Path(baseline.info.artifact_uri.removeprefix("file://"), "record.json").write_text("{")
+    with pytest.raises(DataError, match=f"of 2 records below MLflow's run {baseline.info.run_id} are unusable"):
+        compare_runs([baseline.info.run_id])
+    client.delete_run(baseline.info.run_id)
+    with pytest.raises(DataError, match=r"the ladder's run .* has no variant's run .*: restore those"):
+        fetch_runs(ids[ladder.id], sqlite_uri)
     assert run_page(ids[ladder.id], sqlite_uri, "http://127.0.0.1:5000/") == (
         f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{ids[ladder.id]}?workflowType=machine_learning"
     )
@@ -191,7 +202,8 @@ def test_a_store_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
         MlflowTracker(f"sqlite:///{tmp_path / 'folder.db'}", tmp_path)
 
 
-def test_refused_addresses_and_unknown_runs(tmp_path: Path, sqlite_uri: str) -> None:
+def test_refused_addresses_and_unknown_runs(tmp_path: Path, sqlite_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(UsageError, match="names a folder"):
         MlflowTracker(f"file://{tmp_path}", tmp_path)
     for run_id in ("no-such-run", "../../etc", "f" * 32):
@@ -201,6 +213,7 @@ def test_refused_addresses_and_unknown_runs(tmp_path: Path, sqlite_uri: str) -> 
     tracker.start_run(RunStart("foreign", "foreign", "foreign", 1.0))
     with pytest.raises(DataError, match=r"holds no record\.json"):
         fetch_runs(tracker.run_ids["foreign"], sqlite_uri)
+    assert not list(tmp_path.glob("laptime-*"))
 
 
 def test_no_active_run_leaks_and_what_the_user_set_stays(

@@ -104,6 +104,17 @@ def test_a_resumed_run_equals_the_uninterrupted_one(case, warmup_epochs, tmp_pat
     assert resumed.epochs[-1].train_s_so_far == pytest.approx(sum(e.epoch_s for e in resumed.epochs))
 
 
+def test_a_run_that_goes_on_with_another_torch_says_so(tmp_path, monkeypatch):
+    spec = spec_of(epochs=2, checkpoints=str(tmp_path / "kept"))
+    with monkeypatch.context() as before:
+        before.setattr("laptime.engine.checkpoint_pointer.torch.__version__", "2.0.0")
+        broken_off(spec, tmp_path / "run", after=1)
+    record = worker.run(spec, tmp_path / "run")
+    said = f"torch was 2.0.0 and is {torch.__version__}: losses since the break may differ from those of a run without"
+    assert [note for note in record.notes if note.startswith(said)]
+    assert [start.torch for start in record.starts] == ["2.0.0", torch.__version__]
+
+
 def test_what_was_chosen_by_timing_is_chosen_once(tmp_path):
     chosen = (*map(parse_optimization, ("resident", "products")),)
     spec = spec_of(optimizations=chosen, checkpoints=str(tmp_path / "kept"))

@@ -39,8 +39,8 @@ class Cut(BaseException):
 class Runs:
     """The processes of a ladder; the one of a number is cut off."""
 
-    def __init__(self, cut: int | None = None, failing: str = "") -> None:
-        self.cut, self.failing, self.started = cut, failing, []
+    def __init__(self, cut: int | None = None, failing: str = "", at: float = 1000.0) -> None:
+        self.cut, self.failing, self.at, self.started = cut, failing, at, []
 
     def __call__(self, _launcher, spec, folder, _hooks) -> RunRecord:
         if len(self.started) == self.cut:
@@ -49,7 +49,7 @@ class Runs:
         (folder / "checkpoints").mkdir(parents=True)
         names = frozenset(o.name for o in spec.optimizations)
         epochs = tuple(
-            EpochRecord(index=i, epoch_s=seconds_of(names), samples=100, test_accuracy=0.8, ended_at=1000.0 + i)
+            EpochRecord(index=i, epoch_s=seconds_of(names), samples=100, test_accuracy=0.8, ended_at=self.at + i)
             for i in range(spec.epochs)
         )
         broken = bool(self.failing) and spec.variant.endswith(self.failing)
@@ -58,8 +58,8 @@ class Runs:
             error="it broke" if broken else None,
             spec=spec,
             epochs=epochs,
-            started_at=1000.0,
-            ended_at=1009.0,
+            started_at=self.at,
+            ended_at=self.at + 9.0,
         )
         write_json(folder / "record.json", record)
         return record
