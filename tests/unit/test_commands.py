@@ -71,6 +71,8 @@ def test_a_plan_has_its_figures_below_each_other_however_long_a_name():
         (("gate", "cifar", "--max-slowdown", "10"), "write 10% or 0.1"),
         (("run", "cifar", "--variant", "cpu-baseline", "--checkpoints", __file__), "is a file: give a folder or s3://"),
         (("gate", "cifar", "--replay", "nothing.json"), "--replay 'nothing.json' is no file: give one"),
+        (("optimize", "cifar", "--device=cpu", "--weights=gone.pt", "--dry-run"), "--weights 'gone.pt' is neither"),
+        (("optimize", "cifar", "--device=cpu", "--tracking-uri=foo://x", "--dry-run"), "tracking URI 'foo://x'"),
         (("gate", "cifar", "--aa", "-3"), r"^--aa: .* \(given '-3'\)"),
     ],
 )
@@ -80,9 +82,20 @@ def test_a_mistake_is_told_with_its_option_and_the_remedy(arguments, sentence):
 
 
 @pytest.mark.skipif(bool(cuda_devices()), reason="there is a GPU")
-def test_a_variant_of_a_gpu_that_is_not_there_is_told_what_run_takes_instead():
-    with pytest.raises(UsageError, match="take a variant of the CPU"):
-        typed("run", "cifar", "--variant", "cuda-baseline")
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("run", "cifar", "--variant", "cuda-baseline"), "take a variant of the CPU"),
+        (("optimize", "cifar", "--variants", "cpu-bf16,ddp-plain"), "name another variant than ddp-plain"),
+    ],
+)
+def test_a_variant_of_a_gpu_that_is_not_there_is_told_before_data_and_with_what_is_taken_instead(
+    arguments, remedy, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("LAPTIME_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match=f"no NVIDIA driver .*: {remedy}"):
+        typed(*arguments)
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize("option", [("--epochs", "three"), ("--timeout=10m",), ("--seed", "1.5")])
