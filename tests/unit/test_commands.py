@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import sys
@@ -38,6 +39,28 @@ def test_the_list_of_commands_is_cut_nowhere(arguments):
 
 def test_a_command_needs_no_words_behind_it():
     assert "cpu-optimized" in typed("list")
+
+
+def test_each_optimization_says_what_it_needs():
+    rows = {row["name"]: row["needs"] for row in json.loads(typed("list", "optimizations", "--json"))["optimizations"]}
+    some = ("resident", "graph", "gathered-rois", "ddp", "lightning", "bf16")
+    assert [", ".join(rows[name]) for name in some] == [
+        "",
+        "a GPU",
+        "a CPU, workload detection",
+        "several GPUs or cores",
+        "extra lightning",
+        "a probe's gain",
+    ]
+    assert "a GPU" in typed("list", "optimizations")
+
+
+def test_every_command_speaks_to_machines(tmp_path):
+    for command in app.registered_commands:
+        assert "--json" in typed(command.name or command.callback.__name__, "--help")
+    said = json.loads(typed("new", str(tmp_path / "mine.py"), "--json"))
+    assert said["file"] == str(tmp_path / "mine.py")
+    assert said["next"].endswith(f"optimize {said['file']}:workload --limit-train 2000")
 
 
 def test_the_version_is_told():
