@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import sys
@@ -40,6 +41,28 @@ def test_a_command_needs_no_words_behind_it():
     assert "cpu-optimized" in typed("list")
 
 
+def test_each_optimization_says_what_it_needs():
+    rows = {row["name"]: row["needs"] for row in json.loads(typed("list", "optimizations", "--json"))["optimizations"]}
+    some = ("resident", "graph", "gathered-rois", "ddp", "lightning", "bf16")
+    assert [", ".join(rows[name]) for name in some] == [
+        "",
+        "a GPU",
+        "a CPU, workload detection",
+        "several GPUs or cores",
+        "extra lightning",
+        "a probe's gain",
+    ]
+    assert "a GPU" in typed("list", "optimizations")
+
+
+def test_every_command_speaks_to_machines(tmp_path):
+    for command in app.registered_commands:
+        assert "--json" in typed(command.name or command.callback.__name__, "--help")
+    said = json.loads(typed("new", str(tmp_path / "mine.py"), "--json"))
+    assert said["file"] == str(tmp_path / "mine.py")
+    assert said["next"].endswith(f"optimize {said['file']}:workload --limit-train 2000")
+
+
 def test_the_version_is_told():
     assert typed("--version").startswith("laptime 0.")
 
@@ -71,6 +94,8 @@ def test_a_plan_has_its_figures_below_each_other_however_long_a_name():
         (("gate", "cifar", "--max-slowdown", "10"), "write 10% or 0.1"),
         (("run", "cifar", "--variant", "cpu-baseline", "--checkpoints", __file__), "is a file: give a folder or s3://"),
         (("gate", "cifar", "--replay", "nothing.json"), "--replay 'nothing.json' is no file: give one"),
+        (("optimize", "cifar", "--device=cpu", "--weights=gone.pt", "--dry-run"), "--weights 'gone.pt' is neither"),
+        (("optimize", "cifar", "--device=cpu", "--tracking-uri=foo://x", "--dry-run"), "tracking URI 'foo://x'"),
         (("gate", "cifar", "--aa", "-3"), r"^--aa: .* \(given '-3'\)"),
     ],
 )
@@ -80,9 +105,20 @@ def test_a_mistake_is_told_with_its_option_and_the_remedy(arguments, sentence):
 
 
 @pytest.mark.skipif(bool(cuda_devices()), reason="there is a GPU")
-def test_a_variant_of_a_gpu_that_is_not_there_is_told_what_run_takes_instead():
-    with pytest.raises(UsageError, match="take a variant of the CPU"):
-        typed("run", "cifar", "--variant", "cuda-baseline")
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("run", "cifar", "--variant", "cuda-baseline"), "take a variant of the CPU"),
+        (("optimize", "cifar", "--variants", "cpu-bf16,ddp-plain"), "name another variant than ddp-plain"),
+    ],
+)
+def test_a_variant_of_a_gpu_that_is_not_there_is_told_before_data_and_with_what_is_taken_instead(
+    arguments, remedy, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("LAPTIME_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match=f"no NVIDIA driver .*: {remedy}"):
+        typed(*arguments)
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize("option", [("--epochs", "three"), ("--timeout=10m",), ("--seed", "1.5")])

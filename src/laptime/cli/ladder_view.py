@@ -18,7 +18,16 @@ from laptime.compare.terminal import print_comparison
 from laptime.compare.words import count, seconds
 from laptime.devices import choose_device
 from laptime.errors import LaptimeError, TrackingError
-from laptime.ladder import Ladder, LadderRequest, Turn, open_ladder, prepare_data, resume_ladder, settled_preset
+from laptime.ladder import (
+    Ladder,
+    LadderRequest,
+    Turn,
+    check_request,
+    open_ladder,
+    prepare_data,
+    resume_ladder,
+    settled_preset,
+)
 from laptime.ladder.estimate import Expected, expected
 from laptime.ladder.pairs import told
 from laptime.ladder.request import tracking_uri
@@ -199,8 +208,9 @@ def closing_words(ladder: Ladder) -> str:
 
 
 def plan_only(request: LadderRequest, as_json: bool) -> None:
-    """Shows what a ladder would run and how long that should take."""
+    """Shows what a ladder would run and how long that should take; what could not begin is refused as it would be."""
     places = find_places()
+    check_request(request, places)
     found = expected(request, choose_device(request.device), places)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from laptime.cli.options import JSON
+
+if TYPE_CHECKING:
+    from laptime.entries import OptimizationEntry
 
 _LOG_WIDTH = 160
 # What a narrower terminal has no room for; --json has all of it.
@@ -21,7 +24,7 @@ def show(
     ] = "",
     as_json: JSON = False,
 ) -> None:
-    """Lists workloads, optimizations and variants, with classes, options and where each variant last ran."""
+    """Lists workloads, optimizations and variants, with classes, needs, options and where each variant last ran."""
     from laptime.errors import unknown
 
     if kind and kind not in KINDS:
@@ -50,10 +53,24 @@ def _optimizations() -> list[dict[str, Any]]:
             "devices": list(o.devices),
             "what": o.explanation,
             "probed": o.probe is not None,
+            "needs": _needs(o),
             "options": [{"name": p.name, "default": p.default, "what": p.help} for p in o.options],
         }
         for o in OPTIMIZATIONS
     ]
+
+
+def _needs(entry: OptimizationEntry) -> list[str]:
+    """What a machine, an installation or a training must have for it; empty where any will do."""
+    several = any(option.name == "ranks" for option in entry.options)
+    alone = {"cpu": "a CPU", "cuda": "a GPU"}.get("".join(entry.devices))
+    found = (
+        "several GPUs or cores" if several else alone,
+        entry.workload and f"workload {entry.workload}",
+        entry.extra and f"extra {entry.extra}",
+        entry.probe and "a probe's gain",
+    )
+    return [need for need in found if need]
 
 
 def _variants() -> list[dict[str, Any]]:
@@ -88,7 +105,7 @@ def _print(rows: dict[str, list[dict[str, Any]]]) -> None:
 
     headings = {
         "workloads": ("workload", "what", "presets"),
-        "optimizations": ("optimization", "class", "stage", "what", "options"),
+        "optimizations": ("optimization", "class", "stage", "what", "needs", "options"),
         "variants": ("variant", "classes", "last ran on", "commit", "date", "n", "epoch", "images"),
     }
     cells = {"workloads": _workload_cells, "optimizations": _optimization_cells, "variants": _variant_cells}
@@ -112,8 +129,7 @@ def _workload_cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _optimization_cells(row: dict[str, Any]) -> tuple[str, ...]:
     options = ", ".join(f"{o['name']}={o['default']}" for o in row["options"])
-    probed = " Enters only after a probe has shown a gain." if row["probed"] else ""
-    return row["name"], row["class"], row["stage"], row["what"] + probed, options
+    return row["name"], row["class"], row["stage"], row["what"], ", ".join(row["needs"]), options
 
 
 def _variant_cells(row: dict[str, Any]) -> tuple[str, ...]:

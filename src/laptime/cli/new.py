@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from laptime.cli.options import JSON
 from laptime.cli.words import command
 
 
-def new(file: Annotated[Path, typer.Argument(help="The Python file to write.", metavar="FILE")]) -> None:
+def new(
+    file: Annotated[Path, typer.Argument(help="The Python file to write.", metavar="FILE")], as_json: JSON = False
+) -> None:
     """Writes a commented training of your own, which laptime optimize runs as it is."""
     from laptime.errors import UsageError, shorten
 
@@ -22,4 +26,5 @@ def new(file: Annotated[Path, typer.Argument(help="The Python file to write.", m
             out.write(files("laptime.cli").joinpath("own_workload.py.txt").read_text(encoding="utf-8"))
     except FileExistsError:
         raise UsageError(f"{shorten(str(file))!r} exists already: give another name or remove it.") from None
-    typer.echo(f"Wrote {file}. Next: {command('laptime')} optimize {file}:workload --limit-train 2000")
+    following = f"{command('laptime')} optimize {file}:workload --limit-train 2000"
+    typer.echo(json.dumps({"file": str(file), "next": following}) if as_json else f"Wrote {file}. Next: {following}")

@@ -11,6 +11,11 @@ from laptime.records import OperatorRow, TraceSummary
 
 TITLE = "Operators"
 SHOWN = 15
+# Named and no link, since the page reaches nothing.
+WHOLE = (
+    "All of a variant’s recorded steps are in its profile/trace.json.gz, in its folder and among its run’s artifacts: "
+    "open it in ui.perfetto.dev or chrome://tracing."
+)
 # A wrapper whose own time is below this share of its total only passes the call on.
 _PASSES_ON = 0.005
 

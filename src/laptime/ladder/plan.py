@@ -18,7 +18,7 @@ from laptime.catalogue import (
     rung_spec,
 )
 from laptime.catalogue.workloads import ONLY_OWN
-from laptime.devices import missing_extra
+from laptime.devices import choose_device, missing_extra
 from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError
 from laptime.records import LeftOut, ProbeRecord, Rung
@@ -79,16 +79,23 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
 
 
 def _named(device: str, chosen: Sequence[Variant], refused: tuple[str, ...], left_out: tuple[LeftOut, ...]) -> Plan:
-    foreign = next((v for v in chosen if DEVICES[v.device] != device), None)
-    if foreign:
-        raise UsageError(
-            f"variant {foreign.name!r} does not run on device {device!r}: give --device {DEVICES[foreign.device]}."
-        )
+    for variant in chosen:
+        require_device(variant, device)
     away = {f"{device}-{name}" for name in refused}
     others = tuple(v for v in chosen if v.name not in away and v.name != baseline_of(device).name)
     names = {v.name for v in chosen}
     named = tuple(left for left in left_out if left.variant in names & away)
     return Plan(device, (), (baseline_of(device), *others), refused, named, named=True)
+
+
+def require_device(variant: Variant, device: str) -> None:
+    """Refuses a variant of the other device than a ladder's; raises UsageError, which says where there is no GPU."""
+    wanted = DEVICES[variant.device]
+    if wanted == device:
+        return
+    if wanted == "cuda":
+        choose_device(wanted, f"name another variant than {variant.name} (laptime list variants)")
+    raise UsageError(f"variant {variant.name!r} does not run on device {device!r}: give --device {wanted}.")
 
 
 def unfit(entry: WorkloadEntry, device: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from laptime.devices import choose_device, lock_name
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.plan import rungs_refused
+from laptime.ladder.plan import require_device, rungs_refused
 from laptime.ladder.request import (
     LadderRequest,
     check_out,
@@ -22,15 +22,27 @@ from laptime.spec import DataSpec
 from laptime.variants import resolve
 
 
-def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], None]) -> DataSpec:
-    """Checks the request as far as that costs nothing, then makes its data stand ready in the local store."""
+def check_request(request: LadderRequest, places: Places) -> None:
+    """Refuses what no ladder could begin with, as far as that costs nothing; a plan alone is held to it, too.
+
+    Raises:
+        LaptimeError: an option, the output folder, a device's lock or a variant that can't be.
+    """
     settled_preset(request)
     check_out(request, "ladder.json")
-    require_lock(lock_name(choose_device(request.device)))
+    device = choose_device(request.device)
+    require_lock(lock_name(device))
     tracking_uri(request, places)
     check_weights(request.weights, request.workload)
     for name in request.variants or ():
-        check_variant(request, resolve(name, workload=request.workload))
+        variant = resolve(name, workload=request.workload)
+        require_device(variant, device)
+        check_variant(request, variant)
+
+
+def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], None]) -> DataSpec:
+    """Checks the request as far as that costs nothing, then makes its data stand ready in the local store."""
+    check_request(request, places)
     data = fetch_data(request.workload, request.data, places, in_words(say))
     fitted_preset(request, data)
     for name in request.variants or ():

@@ -48,7 +48,7 @@ def check_ranks(variant: Variant, entry: WorkloadEntry, there: int | None = None
     if ranks > 1 and not weak and batch < 2 * ranks:
         raise UsageError(
             f"the batch of {batch} of {variant.name} is too small for {ranks} ranks, each of which needs two samples: "
-            f"give a batch of at least {2 * ranks} or at most {batch // 2} ranks."
+            f"give a batch of at least {2 * ranks}{f', or at most {batch // 2} ranks' if batch > 3 else ''}."
         )
     return ranks
 

@@ -266,6 +266,14 @@ def test_no_variant_is_proposed_for_reads_that_the_step_has_not():
         assert found.lines == ("train.py:40",)
 
 
+def test_a_step_without_reads_lacks_no_time_of_them():
+    assert answer("reads", cpu(reads=False, read_ms=None)) is None
+
+
+def test_what_withholds_the_compiler_names_the_ladder_that_probes_it():
+    assert "--preset full" in answer("compile", cpu(compile_gain=None)).reason
+
+
 def test_the_compiler_is_expected_to_help_forward_and_backward_alone():
     found = answer("compile", cpu(compile_gain=1.25, forward_ms=20.0, backward_ms=40.0, optimizer_ms=40.0))
     assert found.gain_ms == pytest.approx((0.7 * 12.0, 1.15 * 12.0))

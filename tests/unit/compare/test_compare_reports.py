@@ -114,6 +114,7 @@ def test_page_is_one_sound_file_that_reaches_nothing(page: str) -> None:
     assert {link[1:] for link in tags.links} <= set(tags.ids)
     assert not re.search(r"url\((?!#)|@import", page)
     assert 'name="viewport"' in page
+    assert "profile/trace.json.gz, in its folder and among its run’s artifacts: open it in ui.perfetto.dev" in page
 
 
 def test_plots_follow_the_scheme_of_the_page(page: str) -> None:

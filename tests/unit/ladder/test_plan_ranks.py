@@ -111,5 +111,5 @@ def test_a_quick_ladder_and_named_variants_get_no_more():
     named = make_plan("cpu", FULL, ["cpu-ddp-plain"], GOOD)
     assert with_parallel(named, FULL, CIFAR, there=8) == named
     assert [v.name for v in named.fixed] == ["cpu-baseline", "cpu-ddp-plain"]
-    with pytest.raises(UsageError, match="--device cuda"):
+    with pytest.raises(UsageError, match=r"--device cuda|no NVIDIA driver .*ddp-plain"):
         make_plan("cpu", FULL, ["ddp-plain"], GOOD)

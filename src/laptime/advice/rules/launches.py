@@ -86,7 +86,8 @@ def compiling(s: Signals) -> Outcome:
         return _probed(s, step, s.compile_gain)
     if s.device == "cpu":
         return Abstain(
-            "on a CPU the compiler can make a step several times slower, so only a probe of it says (laptime optimize)"
+            "on a CPU the compiler can make a step several times slower, so only a probe of it says "
+            "(laptime optimize with --preset full runs one)"
         )
     small = known(s.elementwise_ms, "the time of element-wise operators")
     calls = known(s.elementwise_calls, "the number of element-wise operators")

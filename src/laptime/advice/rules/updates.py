@@ -110,7 +110,7 @@ def zero_grad(s: Signals) -> Outcome:
 
 def reads(s: Signals) -> Outcome:
     """On a CPU the time of reading and logging values in each step; on a GPU see `synchronisation`."""
-    if s.device == "cuda":
+    if s.device == "cuda" or (s.reads is False and s.read_ms is None):  # what it does not do has no time to record
         return None
     step, spent = known(s.step_ms, "the step's time"), known(s.read_ms, "the time of reads")
     if spent < _LEAST_OWN * step:
