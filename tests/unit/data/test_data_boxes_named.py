@@ -107,13 +107,6 @@ def test_boxes_that_are_shares_of_the_image_are_told(photographs: Path, home: Pa
         fetch("detection", str(photographs), home)
 
 
-def test_columns_in_capitals_are_told(photographs: Path, home: Path):
-    head, *lines = read_lines(photographs)
-    write_table(photographs / "boxes.csv", [[str(name).title() for name in head], *lines])
-    with pytest.raises(DataError, match=r"boxes\.csv has the column 'filename' in capitals: write it small"):
-        fetch("detection", str(photographs), home)
-
-
 def test_a_column_that_stands_twice_is_told(photographs: Path, home: Path):
     lines = read_lines(photographs)
     write_table(photographs / "boxes.csv", [[*line, line[3]] for line in lines])
