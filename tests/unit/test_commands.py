@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from laptime.catalogue import OPTIMIZATIONS
 from laptime.cli import app
 from laptime.cli.sweeping import _asked_lately
 from laptime.cli.up import words
@@ -38,6 +39,13 @@ def test_the_list_of_commands_is_cut_nowhere(arguments):
 
 def test_a_command_needs_no_words_behind_it():
     assert "cpu-optimized" in typed("list")
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in OPTIMIZATIONS])
+def test_each_optimization_is_explained_by_its_name(name):
+    said = typed("explain", name)
+    assert said.startswith(f"{name} (") or name == "dp"  # which is a variant's name, too
+    assert next(entry for entry in OPTIMIZATIONS if entry.name == name).explanation in said
 
 
 def test_the_version_is_told():
