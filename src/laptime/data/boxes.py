@@ -285,6 +285,15 @@ def one_sided(images: Sequence[Boxed], test: Sequence[str]) -> list[str]:
     return [f"Classes with boxes on {side} images alone, so {so}: {_listed(some)}." for side, so, some in told if some]
 
 
+def written_twice(classes: Sequence[str]) -> list[str]:
+    """A sentence for classes whose names differ in capitals and blanks alone."""
+    by: dict[str, list[str]] = {}
+    for name in classes:
+        by.setdefault("".join(name.casefold().split()), []).append(name)
+    some = {" and ".join(names) for names in by.values() if len(names) > 1}
+    return [f"Classes whose names differ in capitals or blanks alone, taken for two: {_listed(some)}."] if some else []
+
+
 def _listed(names: set[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(shorten(name, 40) for name in sorted(names)[:_NAMED]) + more
