@@ -92,13 +92,21 @@ def _row(row: VariantRow, comparison: Comparison) -> dict[str, str]:
     return {
         "variant": row.variant,
         "status": words.standing(row, comparison),
-        "epoch, s": f"{words.seconds(row.epoch_s)} ({words.time_span(row)})" if row.epoch_s is not None else "",
-        "speed-up": f"{words.ratio(row.speedup)} ({words.speedup_span(row)})" if row.speedup is not None else "",
-        "samples/s": f"{row.samples_per_s:,.0f}" if row.samples_per_s is not None else "",
+        "s/epoch": f"{words.seconds(row.epoch_s)} ({words.time_span(row)})" if row.epoch_s is not None else "",
+        "speed-up": _speedup(row, comparison),
+        "samples/s": words.count(row.samples_per_s) if row.samples_per_s is not None else "",
         f"test {name_of(comparison.conditions.quality)}": f"{reached} ({beside})" if beside else "",
-        "peak memory, MiB": f"{row.peak_memory_mib:,.0f}" if row.peak_memory_mib is not None else "",
+        "peak MiB": words.count(row.peak_memory_mib) if row.peak_memory_mib is not None else "",
         "remarks": row.error or row.reason,
     }
+
+
+def _speedup(row: VariantRow, comparison: Comparison) -> str:
+    """With its interval, which the baseline's own has none of."""
+    if row.speedup is None:
+        return ""
+    beside = "" if row.variant == comparison.baseline else f" ({words.speedup_span(row)})"
+    return f"{words.ratio(row.speedup)}{beside}"
 
 
 def mlflow_link(ladder: Ladder, places: Places) -> str | None:

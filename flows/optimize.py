@@ -53,6 +53,7 @@ def _worth_retrying(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
 
 @task(
     name="fetch data",
+    task_run_name="fetch data",
     retries=2,
     retry_delay_seconds=[2, 10],
     retry_condition_fn=_worth_retrying,
@@ -82,6 +83,7 @@ def run_variant(ladder: Ladder, turn: Turn) -> Any:
 
 @task(
     name="publish",
+    task_run_name="publish",
     retries=2,
     retry_delay_seconds=[2, 10],
     retry_condition_fn=_worth_retrying,

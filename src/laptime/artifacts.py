@@ -131,15 +131,23 @@ def in_colours(image: NDArray[Any], scale: int) -> NDArray[np.uint8]:
 def write_summary(recipe: Recipe, path: Path) -> None:
     """Writes the layers that hold parameters, with their shapes, counts and the model's size."""
     rows = [
-        (name, type(module).__name__, tuple(p.shape), p.numel())
+        (name, type(module).__name__, " x ".join(map(str, p.shape)), p.numel())
         for name, module in recipe.model.named_modules()
         for p in module.parameters(recurse=False)
     ]
     total = sum(r[3] for r in rows)
-    lines = [f"{'layer':<28}{'module':<18}{'shape':<24}{'parameters':>12}"]
-    lines += [f"{n:<28}{kind:<18}{' x '.join(map(str, shape)):<24}{count:>12,}" for n, kind, shape, count in rows]
-    lines += ["", f"{total:,} parameters, {total * 4 / 2**20:.1f} MiB in fp32", *recipe.notes]
+    head = ("layer", "module", "shape")
+    widths = [max(map(len, column)) + 2 for column in zip(head, *(row[:3] for row in rows), strict=True)]
+    cells = [(*head, "parameters"), *((*row[:3], f"{row[3]:,}") for row in rows)]
+    lines = ["".join(map(str.ljust, row, widths)) + f"{row[3]:>12}" for row in cells]
+    lines += ["", f"{total:,} parameters, {_size(4 * total)} in fp32", *recipe.notes]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _size(count: int) -> str:
+    """Bytes in the largest unit of which there is one."""
+    small = f"{count / 2**10:.1f} KiB" if count >= 2**10 else f"{count} bytes"
+    return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else small
 
 
 def write_model(model: nn.Module, path: Path) -> None:

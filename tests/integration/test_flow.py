@@ -170,8 +170,8 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
         'COMPLETED 1 process compared in /home/runs/mine "/home/runs/mine"',
         'COMPLETED 2 processes compared in /home/runs/mine "/home/runs/mine"',
     ]
-    said = [(row["status"], row["test accuracy"]) for row in json.loads(variants)]
-    assert said == [("baseline", "75.0 % (baseline)"), ("done", "75.0 % (0.0 pp unclear)")]
+    said = [tuple(row[name] for name in ("speed-up", "samples/s", "test accuracy")) for row in json.loads(variants)]
+    assert said == [("1.00x", "4.5", "75.0 % (baseline)"), ("1.00x (n=1)", "4.5", "75.0 % (0.0 pp unclear)")]
     assert none == "[]"
     assert len(json.loads(rows)) == 10
     assert json.loads(rows)[0] == {

@@ -1,13 +1,15 @@
 """What a run shows of its data: photographs with their boxes."""
 
+from collections import OrderedDict
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageColor
 
 from laptime import worker
-from laptime.artifacts import _BOX_CELL, _COLOURS
+from laptime.artifacts import _BOX_CELL, _COLOURS, write_summary
 from laptime.data.box_tensors import Kept, open_boxes
 from laptime.data.fetch import fetch
 
@@ -54,3 +56,13 @@ def test_they_are_shown_as_they_were_opened_whatever_becomes_of_them(data, recip
         worker._write_artifacts(replace(recipe, data=some), data, tmp_path / folder)
     shown = [(tmp_path / folder / "samples.png").read_bytes() for folder in ("plain", "changed")]
     assert shown[0] == shown[1]
+
+
+def test_a_long_layer_s_name_stands_apart_from_its_module_and_a_small_model_has_a_size(recipe, tmp_path):
+    name = "backbone_body_layer1_0_downsample_0"
+    model = torch.nn.Sequential(OrderedDict({name: torch.nn.Linear(3, 2)}))
+    write_summary(replace(recipe, model=model), tmp_path / "summary.txt")
+    head, weight, bias, _, size, *_ = (tmp_path / "summary.txt").read_text().splitlines()
+    assert weight.split() == [name, "Linear", "2", "x", "3", "6"]
+    assert len(head) == len(weight) == len(bias)
+    assert size == "8 parameters, 32 bytes in fp32"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from laptime.catalogue import OPTIMIZATIONS
 from laptime.cli import app
 from laptime.cli.sweeping import _asked_lately
 from laptime.cli.up import words
@@ -61,6 +62,13 @@ def test_every_command_speaks_to_machines(tmp_path):
     said = json.loads(typed("new", str(tmp_path / "mine.py"), "--json"))
     assert said["file"] == str(tmp_path / "mine.py")
     assert said["next"].endswith(f"optimize {said['file']}:workload --limit-train 2000")
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in OPTIMIZATIONS])
+def test_each_optimization_is_explained_by_its_name(name):
+    said = typed("explain", name)
+    assert said.startswith(f"{name} (") or name == "dp"  # which is a variant's name, too
+    assert next(entry for entry in OPTIMIZATIONS if entry.name == name).explanation in said
 
 
 def test_the_version_is_told():

@@ -1,4 +1,4 @@
-"""`laptime explain`: what a variant does, transform by transform, or as a plain PyTorch script."""
+"""`laptime explain`: what a variant does, transform by transform, or as a plain PyTorch script; or an optimization."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from laptime.errors import UsageError
 
 def explain(
     variant: Annotated[
-        str, typer.Argument(metavar="VARIANT", help="A variant's name, also with +optimization:option=value.")
+        str,
+        typer.Argument(metavar="VARIANT", help="A variant, also with +optimization:option=value, or an optimization."),
     ],
     code: Annotated[
         bool,
@@ -35,10 +36,21 @@ def explain(
         return
     if data is not None:
         raise UsageError("--data is for the script alone: give --code, too.")
-    from laptime.catalogue import STAGES, class_of, classes_of, find_optimization, find_workload, options_of
-    from laptime.variants import resolve
+    from laptime.catalogue import OPTIMIZATIONS, find_workload
+    from laptime.variants import all_names
 
     find_workload(workload)  # a misspelt one is refused, not passed over
+    if variant not in all_names() and any(variant == entry.name for entry in OPTIMIZATIONS):
+        _print_optimization(variant, as_json)
+    else:
+        _print_variant(variant, workload, as_json)
+
+
+def _print_variant(variant: str, workload: str, as_json: bool) -> None:
+    """Prints what a variant does, in order."""
+    from laptime.catalogue import STAGES, class_of, classes_of, find_optimization, options_of
+    from laptime.variants import resolve
+
     found = resolve(variant, workload=workload)
     reasons = dict(STAGES)
     rows: list[dict[str, Any]] = []
@@ -72,6 +84,35 @@ def explain(
     typer.echo("\nStages, in order:")
     for stage, reason in STAGES:
         typer.echo(f"  {stage:<10} {reason}")
+
+
+def _print_optimization(name: str, as_json: bool) -> None:
+    """Prints what one optimization does, its options, and the variants that try it."""
+    from laptime.catalogue import STAGES, find_optimization
+    from laptime.variants import all_names
+
+    entry = find_optimization(name)
+    body: dict[str, Any] = {
+        "optimization": name,
+        "class": entry.klass,
+        "stage": entry.stage,
+        "why_here": dict(STAGES)[entry.stage],
+        "devices": list(entry.devices),
+        "what": entry.explanation,
+        "options": [{"name": o.name, "default": o.default, "what": o.help} for o in entry.options],
+        "variants": [n for n in all_names() if n in (f"cpu-{name}", f"cuda-{name}")],
+    }
+    if as_json:
+        typer.echo(json.dumps(body, indent=1))
+        return
+    shifts = "".join(f", {shift.klass} with {shift.option}={shift.value}" for shift in entry.shifts)
+    typer.echo(f"{name} ({entry.klass}{shifts}; on {', '.join(entry.devices)}): {entry.explanation}")
+    typer.echo(f"Stage {entry.stage}: {body['why_here']}.")
+    for option in entry.options:
+        typer.echo(f"  {option.name}={option.default}  {option.help}")
+    rungs = f"{', '.join(body['variants'])} in a ladder; " if body["variants"] else ""
+    devices = " or ".join(f"{device}-baseline+{name}" for device in entry.devices)
+    typer.echo(f"Variants: {rungs}alone as {devices}.")
 
 
 def _print_code(name: str, workload: str, asked: str | None, as_json: bool) -> None:

@@ -218,9 +218,10 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
     preset = settled_preset(request)
     typer.echo(f"{find_workload(request.workload).title}, preset {preset.name}, data {request.data}")
     width = max((len(row.variant) for row in found.rows), default=0)
+    counted = "epochs" if preset.epochs != 1 else "epoch"
     for row in found.rows:
         seconds = f"{row.seconds:6.0f} s" if row.seconds is not None else "unknown"
-        typer.echo(f"  {row.variant:<{width}}  {preset.repeats} x {preset.epochs} epochs   {seconds}")
+        typer.echo(f"  {row.variant:<{width}}  {preset.repeats} x {preset.epochs} {counted}   {seconds}")
     typer.echo(_expectation(found))
     if is_own(request.workload) and not request.variants:
         typer.echo("What is not for your training is found when the ladder begins, and left out with its reason.")

@@ -77,7 +77,8 @@ def measured(found: Measured | None) -> str:
     slower = found.gain < 0
     text = f"{_share(abs(found.gain))} % {'more' if slower else 'less'}"
     if found.gain_low is not None and found.gain_high is not None:
-        text += f" ({_signed(found.gain_low)} to {_signed(found.gain_high)} %)"
+        low, high = (-found.gain_high, -found.gain_low) if slower else (found.gain_low, found.gain_high)
+        text += f" ({_signed(low)} to {_signed(high)} %)"  # signs are those of the word
     if found.step_ms is not None:
         before = "" if found.step_ms_before is None else f" instead of {words.milliseconds(found.step_ms_before)} ms"
         text = f"{words.milliseconds(found.step_ms)} ms{before}, {text}"

@@ -62,7 +62,7 @@ def compare(
         rows=rows,
         headlines=headlines(rows, baseline.rung.variant, conditions),
         scaling=scalings(runs, rows),
-        cautions=tuple(_cautions(context, rows, records)),
+        cautions=(*_broken_off(ladder), *_cautions(context, rows, records)),
         parts=ablation(context, ladder.dropped, ladder.worths),
         steps=step_rows(runs.values()),
         inference=inference_rows(runs.values()),
@@ -211,6 +211,14 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
         commit=ladder.commit or next((r.commit for r in ran if r.commit), None),
         started_at=ladder.started_at,
     )
+
+
+def _broken_off(ladder: LadderRecord) -> list[str]:
+    if ladder.status != "interrupted":
+        return []
+    return [
+        f"The ladder was interrupted, so what was still to run is missing here: --resume {ladder.id} goes on with it."
+    ]
 
 
 def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[RunRecord]) -> list[str]:

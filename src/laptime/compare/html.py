@@ -15,15 +15,33 @@ from laptime.compare import ablation, advising, operators, payback, plots, steps
 from laptime.compare.curves import curves
 from laptime.compare.headlines import certainty, quality_phrase, together
 from laptime.compare.model import Comparison, VariantRow
-from laptime.compare.palette import PARTS, series_of, variables
+from laptime.compare.palette import PARTS, Series, series_of, variables
 from laptime.compare.quality import LOWER_IS_BETTER, name_of
 from laptime.compare.tables import COLUMNS
 from laptime.records import LadderRecord, RunRecord
 
+_UNIT = re.compile(r"(?<=\d) (?=(?:pp|ms|s|MiB)\b|%)")
+
 
 def _without_controls(value: Any) -> Any:
-    """Escaping leaves control characters and marks that turn the writing round as they are."""
-    return words.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    """Escaping leaves control characters and marks that turn the writing round as they are.
+
+    A number and its unit stay on one line.
+    """
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return _UNIT.sub("\N{NO-BREAK SPACE}", words.clean(value))
+
+
+def _kept(name: str, most: int = 28) -> Markup:
+    """A name that does not break at its hyphens, unless it is too long for a phone."""
+    text = words.clean(name)
+    return Markup("<bdi>{}</bdi>").format(text) if len(text) <= most else Markup.escape(text)
+
+
+def _times(text: str) -> str:
+    """A ratio as the page writes it: 1.57×, where a terminal has 1.57x."""
+    return re.sub(r"(?<=\d)x(?![\w])", "×", text)
 
 
 def to_html(
@@ -61,6 +79,7 @@ def to_html(
         together=together,
         optimization=_optimizations(),
     )
+    environment.filters["times"] = _times
     page: str = environment.get_template("comparison.html.j2").render(
         c=comparison,
         quality=name_of(comparison.conditions.quality),
@@ -78,6 +97,9 @@ def to_html(
         troubles=[t for t in words.troubles(comparison) if t[1] != "partly failed"],
         partial=[r for r in comparison.rows if r.error and r.epoch_s is not None],
         phrase=lambda row: _phrase(comparison, row),
+        kept=_kept,
+        verbatim=lambda text: Markup.escape(words.clean(text)),  # to be copied, or in columns
+        marker=lambda variant: _marker(series_of(comparison)[variant]),
         ladders=_widths(comparison, plots.speedup_svg),
         **_figures(comparison, records),
     )
@@ -99,6 +121,27 @@ def inline(svg: str, comparison: Comparison, name: str) -> Markup:
     known = re.compile("|".join(map(re.escape, colours)))
     body = re.sub(r'style="[^"]*"', lambda m: known.sub(lambda c: colours[c.group()], m.group()), body)
     return Markup(body)  # noqa: S704 (made by matplotlib, which escapes every name in it)
+
+
+# The shapes of matplotlib's markers in a square of 10, as the legend of the curves shows them.
+_SHAPES = {
+    "o": "M5 1A4 4 0 1 1 5 9A4 4 0 1 1 5 1Z",
+    "s": "M1 1H9V9H1Z",
+    "^": "M5 1L9 9H1Z",
+    "v": "M5 9L9 1H1Z",
+    "<": "M1 5L9 1V9Z",
+    ">": "M9 5L1 1V9Z",
+    "D": "M5 0L10 5L5 10L0 5Z",
+    "P": "M3.5 0H6.5V3.5H10V6.5H6.5V10H3.5V6.5H0V3.5H3.5Z",
+    "X": "M0 2.5L2.5 0L5 2.5L7.5 0L10 2.5L7.5 5L10 7.5L7.5 10L5 7.5L2.5 10L0 7.5L2.5 5Z",
+    "h": "M5 0L9.3 2.5V7.5L5 10L.7 7.5V2.5Z",
+}
+
+
+def _marker(series: Series) -> Markup:
+    """A variant's marker in its colour."""
+    shape = f'<path d="{_SHAPES[series.marker]}" style="fill: var(--{series.variable})"/>'
+    return Markup(f'<svg viewBox="0 0 10 10" aria-hidden="true">{shape}</svg>')  # noqa: S704 (no text in it)
 
 
 def _figures(comparison: Comparison, records: Sequence[RunRecord]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ HEADER = (
     "samples/s",
     "{quality}",
     "vs. baseline",
-    "memory MiB",
+    "peak MiB",
     "brought",
     "status",
 )

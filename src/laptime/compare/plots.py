@@ -77,7 +77,7 @@ def speedup_svg(comparison: Comparison, width_in: float = WIDE_IN) -> str:
         for place, row in enumerate(rows):
             _bar(axes, (place, row), (series[row.variant], longest), words.standing(row, comparison))
         axes.axvline(1.0, color=MUTED, linewidth=0.9, linestyle=(0, (2, 3)), zorder=1)
-        axes.set_xlim(0, longest * 1.38)
+        axes.set_xlim(0, longest * (1.5 if any(map(_unknown, rows)) else 1.38))
         ticks = MaxNLocator(5, integer=longest >= 3).tick_values(0, longest)
         axes.set_xticks([t for t in ticks if t <= longest])
         over = f" over {words.clean(comparison.baseline)}" if width_in >= WIDE_IN else ""
@@ -164,7 +164,7 @@ def _bar(axes: Axes, placed: tuple[int, VariantRow], look: tuple[Series, float],
         zorder=2,
     )
     end = row.speedup
-    if row.speedup_low is not None and row.speedup_high is not None:
+    if row.speedup_low is not None and row.speedup_high is not None and not _unknown(row):
         high = min(row.speedup_high, longest)
         axes.plot([row.speedup_low, high], [place, place], color=INK, linewidth=1.1, zorder=3)
         for edge in (row.speedup_low, high) if high == row.speedup_high else (row.speedup_low,):
@@ -181,10 +181,21 @@ def _bar(axes: Axes, placed: tuple[int, VariantRow], look: tuple[Series, float],
         weight="bold" if series.strong else "normal",
         bbox=box,
     )
-    extra = "worse quality" if worse else "n=1" if row.speedup_low is None and standing != "baseline" else ""
+    extra = "worse quality" if worse else "" if standing == "baseline" else _doubt(row)
     if extra:
         beside: Any = {"xycoords": text, "textcoords": "offset points", "va": "bottom", "bbox": box}
         axes.annotate(extra, (1, 0), (5, 0), color=MUTED, fontsize=8.5, **beside)
+
+
+def _doubt(row: VariantRow) -> str:
+    """Why a bar has no interval; nothing where it has one."""
+    return "n=1" if row.speedup_low is None else "interval unknown" if _unknown(row) else ""
+
+
+def _unknown(row: VariantRow) -> bool:
+    """Whether a variant has an interval whose ends mean nothing: none is drawn, as none is written."""
+    low, high = row.speedup_low, row.speedup_high
+    return low is not None and high is not None and words.wide(low, high)
 
 
 def _course(axes: Axes, comparison: Comparison, found: Sequence[Curve], what: tuple[Measure, Over]) -> None:

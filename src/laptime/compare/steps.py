@@ -13,12 +13,15 @@ from laptime.compare.statistics import median
 from laptime.records import EpochRecord, Quartiles, RunRecord
 
 TITLE = "Where a step goes"
-LEAD = (
+_LEAD = (
     "Milliseconds of the training process in the middle step, small figures are shares of the mean step. “data” is the "
-    "wait for a batch that nothing hides, “rest” what stands between the parts. On a GPU the host only asks for the "
-    "work and runs ahead: the step is then on the device's clock, the parts are the host's and may add up to less, and "
-    "the device's own stand below. An epoch's first step is left out: it waits for the first batch."
+    "wait for a batch that nothing hides, “rest” what stands between the parts. "
 )
+_LEAD_GPU = (
+    "On a GPU the host only asks for the work and runs ahead: the step is then on the device's clock, the parts are "
+    "the host's and may add up to less, and the device's own stand below. "
+)
+_LEAD_END = "An epoch's first step is left out: it waits for the first batch."
 # Columns and fields of what stands beside the steps.
 BESIDE = {
     "first batch": "first_batch_s",
@@ -47,6 +50,11 @@ ROOF = ("variant", "step ms", "floor ms", "floor's share", "MFU", "recorded", "n
 
 MEMORY_TITLE = "Memory by category"
 MEMORY_LEAD = "MiB; activations are the peak less all that is counted from the tensors."
+
+
+def lead(rows: Sequence[StepRow]) -> str:
+    """What the table of steps says; of a GPU only where one has stepped."""
+    return _LEAD + (_LEAD_GPU if any(row.device_ms for row in rows) else "") + _LEAD_END
 
 
 def step_rows(runs: Iterable[Runs]) -> tuple[StepRow, ...]:

@@ -34,7 +34,13 @@ class Layout:
 
 
 # The first that fits is taken, the last one whatever the width.
-LAYOUTS = (Layout(False, True, 40), Layout(False, True, 20), Layout(True, True, 20), Layout(True, False, 18))
+LAYOUTS = (
+    Layout(False, True, 40),
+    Layout(False, True, 20),
+    Layout(True, True, 20),
+    Layout(True, False, 18),
+    Layout(True, False, 14),
+)
 
 
 _LOG_WIDTH = 130

@@ -13,6 +13,7 @@ from laptime.records import Quartiles
 NONE = "–"
 # Two processes that disagree by half give such an interval: its ends would be read as measured, and are not.
 UNKNOWN = 1000.0
+_BROKEN_OFF = "interrupted"
 
 
 def clean(text: str) -> str:
@@ -104,6 +105,8 @@ def contribution_span(row: VariantRow) -> str:
 
 def standing(row: VariantRow, comparison: Comparison) -> str:
     """What became of a variant, in a word or two."""
+    if row.status == "failed" and (row.error or "").startswith(_BROKEN_OFF):
+        return _BROKEN_OFF
     if row.status != "done":
         return row.status.replace("_", " ")
     if row.variant == comparison.baseline:
@@ -170,7 +173,9 @@ def troubles(comparison: Comparison) -> list[tuple[tuple[str, ...], str, str]]:
     for row in comparison.rows:
         if row.status != "left_out" and row.error:
             partly = row.status == "done" and row.epoch_s is not None
-            found.append(((row.variant,), "partly failed" if partly else standing(row, comparison), row.error))
+            said = standing(row, comparison)
+            why = "it has no time" if row.error == said else row.error
+            found.append(((row.variant,), "partly failed" if partly else said, why))
     return [*found, *((names, "left out", why) for names, why in left_out(comparison) if why)]
 
 

@@ -27,6 +27,7 @@ from laptime.data.boxes import (
     one_sided,
     read_boxes,
     sides,
+    written_twice,
 )
 from laptime.data.decode import read_image
 from laptime.data.disk import check_room, partial_folder, room_for
@@ -208,7 +209,7 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
         files = {n: StoredFile(sha256=_checksum(folder / n), size=(folder / n).stat().st_size) for n in names}
         said = _told_of(matched) + ([_OTHER_SIZE.format(len(resized), resized[0])] if resized else [])
         said += [f"A fifth of the images, {in_words(told.seed)}, is kept for the test."] if told.seed else []
-        said += one_sided(images, test)
+        said += [*one_sided(images, test), *written_twice(classes)]
         meta = BoxMeta(
             digest="0" * 64,
             kind=told.kind,

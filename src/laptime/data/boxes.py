@@ -11,7 +11,7 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -28,6 +28,7 @@ _SIDES = COLUMNS[2:]
 _NAMED = 5
 # Links to folders are followed as far down as those of class folders are.
 _FOLLOWED = 2
+_NO_BOX = "leave all four numbers empty where the image has no box"
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,14 @@ def read_boxes(path: Path) -> list[Box]:
         lines = _lines(path)
         missing = [c for c in COLUMNS if c not in (lines.fieldnames or ())]
         if missing:
-            raise no_column(path, missing[0], lines.fieldnames or ())
+            raise no_column(path, missing, lines.fieldnames or ())
         for name in COLUMNS:
             if (lines.fieldnames or ()).count(name) > 1:
                 raise DataError(f"{path} has several columns {name!r}: keep the one that is meant.")
         begun = lines.line_num + 1
         for row in lines:
+            if _is_empty(row):
+                continue
             if any(value.strip() for value in row.get(None) or ()):
                 raise wrong(path, lines.line_num, "it has more values than there are columns: quote what holds a comma")
             found.append(_box(path, row, lines.line_num))
@@ -128,6 +131,11 @@ def read_boxes(path: Path) -> list[Box]:
         raise wrong(path, begun, f"it is no line of a CSV ({error}): look at its quotes") from error
     _check_pixels(path, found)
     return found
+
+
+def _is_empty(row: Mapping[str | None, str | list[str] | None]) -> bool:
+    """Whether a line is nothing but commas, as a spreadsheet leaves them below its table."""
+    return not any(map(str.strip, ("".join(cell or "") for cell in row.values())))
 
 
 def _check_pixels(path: Path, boxes: Sequence[Box]) -> None:
@@ -181,7 +189,7 @@ def _box(path: Path, row: dict[str, str | None], line: int) -> Box:
     if not any(given):
         return Box(image, "", (), line)
     if not label:
-        raise wrong(path, line, "it names no class: fill in class")
+        raise wrong(path, line, f"it names no class: fill in class, or {_NO_BOX}")
     sides = tuple(_number(path, line, name, text) for name, text in zip(_SIDES, given, strict=True))
     for low, high in ((0, 2), (1, 3)):
         if not _above(sides[high], sides[low]):
@@ -211,7 +219,7 @@ def _number(path: Path, line: int, name: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise wrong(path, line, f"{name} is {shorten(text)!r}: give a number of pixels")
+        raise wrong(path, line, f"{name} is {shorten(text)!r}: give a number of pixels, or {_NO_BOX}")
     return value
 
 
@@ -275,6 +283,15 @@ def one_sided(images: Sequence[Boxed], test: Sequence[str]) -> list[str]:
         ("test", "nothing is learnt of them", judged - learnt),
     )
     return [f"Classes with boxes on {side} images alone, so {so}: {_listed(some)}." for side, so, some in told if some]
+
+
+def written_twice(classes: Sequence[str]) -> list[str]:
+    """A sentence for classes whose names differ in capitals and blanks alone."""
+    by: dict[str, list[str]] = {}
+    for name in classes:
+        by.setdefault("".join(name.casefold().split()), []).append(name)
+    some = {" and ".join(names) for names in by.values() if len(names) > 1}
+    return [f"Classes whose names differ in capitals or blanks alone, taken for two: {_listed(some)}."] if some else []
 
 
 def _listed(names: set[str]) -> str:

@@ -17,7 +17,7 @@ from laptime.errors import UnreachableError
 from laptime.places import expanded
 
 # A folder's images are read differently by another version of these rules; part of the index key.
-_RULES = 4
+_RULES = 5
 _DOWNLOAD_LIMIT = 64 * 2**30
 
 

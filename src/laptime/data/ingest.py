@@ -32,13 +32,13 @@ def ingest(listing: Listing, job: Job, where: str, kind: DataKind = "folder") ->
     side = job.workload.image_size
     small = Shape((side, side), resize=True)
     if job.size:
-        return _store(listing, Shape(job.size, resize=True), job, (kind, where, "images of another size"))
+        return _store(listing, Shape(job.size, resize=True), job, (kind, where, "Images of another size"))
     if max(first.size) > LARGEST_KEPT and not first.bands:
-        return _store(listing, small, job, (kind, where, f"images of more than {LARGEST_KEPT} pixels a side"))
+        return _store(listing, small, job, (kind, where, f"Images of more than {LARGEST_KEPT} pixels a side"))
     try:
         return _store(listing, first, job, (kind, where, ""))
     except MixedSizesError:
-        return _store(listing, small, job, (kind, where, "images of mixed sizes"))
+        return _store(listing, small, job, (kind, where, "Images of mixed sizes"))
 
 
 def _store(listing: Listing, shape: Shape, job: Job, source: tuple[DataKind, str, str]) -> Entry:

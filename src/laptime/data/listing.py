@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from laptime.data.choices import ALL, SEED
 from laptime.data.split import in_words, parted
+from laptime.data.split_folders import holds_both, is_plain, split_folders
 from laptime.errors import DataError, UsageError, shorten
 from laptime.places import is_text
 
-IMAGE_SUFFIXES = frozenset(("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "pnm"))
-# In any case of letters; of several the first is taken.
-_TRAIN_NAMES = ("train", "training")
-_TEST_NAMES = ("test", "testing", "val", "valid", "validation")
-# What stands beside them in a folder's name: training_set, seg_train, test-images.
-_BESIDE = re.compile(r"^(seg|data|images?)[ _-]|[ _-]?(set|data|dataset|split|images?|imgs)$")
+IMAGE_SUFFIXES = frozenset(
+    ("jpg", "jpeg", "jfif", "jpe", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "pnm")
+)
+# Images all the same, of which nothing here reads a pixel.
+_UNREAD = frozenset(("avif", "heic", "heif", "jp2", "jxl", "tga", "svg", "psd", "dng", "cr2", "nef", "arw"))
 _TIFF = (".tif", ".tiff")
 # Folders that are nobody's data: hidden ones, what Finder adds to an archive, and thumbnails of a Synology's station.
 PASSED = (".", "__MACOSX", "@eaDir")
@@ -50,14 +50,16 @@ class Scan:
     """Everything in a folder: image paths by their folders, and a hash that changes when any file does.
 
     Attributes:
-        images: relative paths, sorted.
-        folders: relative paths of all folders.
+        images, folders: relative paths; those of images sorted.
+        ignored: files that are no images.
+        unread: how many images have a form that is not read, by suffix.
     """
 
     root: Path
     images: list[str] = field(default_factory=list)
     folders: set[str] = field(default_factory=set)
     ignored: int = 0
+    unread: Counter[str] = field(default_factory=Counter)
     key: str = ""
 
 
@@ -113,8 +115,11 @@ def _look(found: Scan, prefix: str) -> tuple[list[str], list[str]]:
             if entry.is_dir(follow_symlinks=follow):
                 if not name.startswith(PASSED) and not (entry.is_symlink() and leads_back(Path(entry.path))):
                     inner.append(prefix + name)
-            elif name.rpartition(".")[2].lower() not in IMAGE_SUFFIXES or name.startswith("."):
-                found.ignored += 1
+            elif (suffix := name.rpartition(".")[2].lower()) not in IMAGE_SUFFIXES or name.startswith("."):
+                if suffix in _UNREAD and not name.startswith("."):
+                    found.unread[suffix] += 1
+                else:
+                    found.ignored += 1
             else:
                 found.images.append(prefix + name)
                 states.append(f"{prefix}{name}\0{_state(entry)}\n")
@@ -144,7 +149,7 @@ def arrange(found: Scan, seed: int = 0) -> Listing:
         UsageError: a seed, and the folder holds a split.
         DataError: no class, one class, an empty class, a class in one split only, no test images, ...
     """
-    train, test = _splits(found, _TRAIN_NAMES), _splits(found, _TEST_NAMES)
+    train, test = split_folders(found)
     if train:
         if not test:
             raise DataError(
@@ -162,64 +167,57 @@ def arrange(found: Scan, seed: int = 0) -> Listing:
     return _one_folder(found, seed)
 
 
-def _splits(found: Scan, names: tuple[str, ...]) -> list[str]:
-    """The folders at the top that are splits by their names, the preferred first; those with classes before others.
-
-    One with images and no folders, beside folders of other names, is a class: trains, among other vehicles.
-    """
-    top = [folder for folder in found.folders if "/" not in folder]
-    others = any(_core(folder) not in (*_TRAIN_NAMES, *_TEST_NAMES) for folder in top)
-    holding = {folder.partition("/")[0] for folder in found.folders if "/" in folder}
-    splits = [folder for folder in top if _core(folder) in names and (folder in holding or not others)]
-    order = sorted(splits, key=lambda name: (name not in holding, names.index(_core(name)), len(name), name.swapcase()))
-    return [_unwrapped(found, folder) for folder in order]
-
-
-def _core(folder: str) -> str:
-    """A folder's name without what stands beside the split's: training_set is training."""
-    return _BESIDE.sub("", folder.lower())
-
-
-def _unwrapped(found: Scan, folder: str) -> str:
-    """A split's folder, or the only one in it where that has its name: seg_train/seg_train."""
-    inner, name = f"{folder}/{folder}", f"{folder}/"
-    within = {f for f in found.folders if f.startswith(name) and f.count("/") == 1}
-    loose = any(image.startswith(name) and image.count("/") == 1 for image in found.images)
-    return inner if within == {inner} and not loose else folder
-
-
 def _two_folders(found: Scan, train: list[str], test: list[str]) -> Listing:
     train_by, test_by = _by_class(found, f"{train[0]}/"), _by_class(found, f"{test[0]}/")
     _check_classes(found, train_by, train[0])
+    if not test_by:
+        raise DataError(
+            f"{found.root / test[0]} has no folder for each class: sort its images into {test[0]}/<class>/*, or give "
+            f"{found.root / train[0]} itself, of which a fifth is then kept for the test."
+        )
     for only, here, there in (
         (train_by.keys() - test_by.keys(), train[0], test[0]),
         (test_by.keys() - train_by.keys(), test[0], train[0]),
     ):
         if only:
             name = shorten(min(only))
+            alike = [n for n in train_by.keys() ^ test_by.keys() if n not in only and _plain(n) == _plain(min(only))]
+            remedy = f"rename {there}/{shorten(alike[0])}, if it is that" if alike else f"add {there}/{name}"
             raise DataError(
-                f"the class {name!r} of {found.root} stands in {here} and not in "
-                f"{there}: both need every class, so add {there}/{name} or remove {here}/{name}."
+                f"the class {name!r} of {found.root} stands in {here} and not in {there}: both need every class, so "
+                f"{remedy}, or remove {here}/{name}."
             )
     _check_classes(found, test_by, test[0])
     classes = tuple(sorted(train_by))
     aside = [*train[1:], *test[1:]]
     notice = f"{', '.join(map(shorten, aside))} left aside, {shorten(test[0])} is the test." if aside else ""
+    if not (is_plain(train[0]) and is_plain(test[0])):
+        notice = f"{shorten(train[0])} is taken for the training and {shorten(test[0])} for the test. {notice}".strip()
     sides = (_labelled(classes, train_by), _labelled(classes, test_by))
     loose = _loose(found, sides, tuple(f"{name}/" for name in aside))
     return Listing(found.root, classes, *sides, found.ignored, f"{notice} {loose}".strip())
 
 
+def _plain(name: str) -> str:
+    """A class's name without what two hands write in two ways: capitals, blanks, signs."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
 def _loose(found: Scan, sides: Sequence[Sequence[object]], aside: tuple[str, ...] = ()) -> str:
-    """What is said of images that stand in no class's folder."""
+    """What is said of images that stand in no class's folder, and of those whose form is not read."""
     count = len(found.images) - sum(map(len, sides)) - sum(image.startswith(aside) for image in found.images)
-    return f"{count} image(s) outside of the classes' folders were left out." if count else ""
+    said = [f"{count} image(s) outside of the classes' folders were left out."] if count else []
+    if found.unread:
+        forms = ", ".join(f".{suffix}" for suffix in sorted(found.unread))
+        said.append(f"{found.unread.total()} image(s) of a form that is not read ({forms}) were left out: save as PNG.")
+    return " ".join(said)
 
 
 def _one_folder(found: Scan, seed: int) -> Listing:
     by = _by_class(found, "")
     _check_classes(found, by, "")
     _check_kinds(found, by)
+    _check_splits(found, by)
     classes = tuple(sorted(by))
     train: dict[str, list[str]] = {}
     test: dict[str, list[str]] = {}
@@ -231,7 +229,7 @@ def _one_folder(found: Scan, seed: int) -> Listing:
             )
         train[name], test[name] = parted(images, seed)
     sides = (_labelled(classes, train), _labelled(classes, test))
-    said = (f"a fifth of each class, {in_words(seed)}, is kept for the test.", _deeper(by), _loose(found, sides))
+    said = (f"A fifth of each class, {in_words(seed)}, is kept for the test.", _deeper(by), _loose(found, sides))
     return Listing(found.root, classes, *sides, found.ignored, " ".join(part for part in said if part))
 
 
@@ -247,7 +245,7 @@ def _deeper(by: dict[str, list[str]]) -> str:
 
 
 def _check_kinds(found: Scan, by: dict[str, list[str]]) -> None:
-    """Refuses data sets that lie beside one another: the same folders in each, with TIFFs in some alone."""
+    """Refuses data sets beside one another: the same folders in each, with TIFFs in some alone."""
     tiffs = {name for name, images in by.items() if images and all(i.lower().endswith(_TIFF) for i in images)}
     inner = [{image.split("/")[1] for image in images if image.count("/") > 1} for images in by.values()]
     if _deeper(by) and tiffs and tiffs != by.keys() and all(names == inner[0] for names in inner):
@@ -255,6 +253,16 @@ def _check_kinds(found: Scan, by: dict[str, list[str]]) -> None:
         raise DataError(
             f"{found.root} holds data sets beside one another ({listed}), each with the folders {few} and so on, and "
             f"TIFFs in {shorten(min(tiffs), 40)} alone: give one of them, such as {found.root / min(tiffs)}."
+        )
+
+
+def _check_splits(found: Scan, by: dict[str, list[str]]) -> None:
+    """Refuses classes that are split one by one, whose test would be trained on."""
+    inner = [{image.split("/")[1] for image in images if image.count("/") > 1} for images in by.values()]
+    if all(map(holds_both, inner)):
+        raise DataError(
+            f"each class of {found.root} holds splits of its own ({', '.join(sorted(map(shorten, inner[0])))}), which "
+            "are read at the top alone: bring them into the form train/<class>/* and test/<class>/*."
         )
 
 

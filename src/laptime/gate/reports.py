@@ -16,6 +16,7 @@ from laptime.gate.records import GateRecord, Outcome
 # A pull request's comment is found again by this line, and updated in place.
 MARKER = "<!-- laptime gate: {workload} -->"
 _SIGNS = {"not_regressed": "✅", "improved": "🚀", "regressed": "❌", "inconclusive": "❔", "parity": "❌"}
+_FIRST = {"AB": "base", "BA": "head"}
 _LEVELS = {"not_regressed": "notice", "improved": "notice", "inconclusive": "warning"}
 
 
@@ -149,11 +150,18 @@ def _pairs(record: GateRecord) -> list[str]:
     if not record.pairs:
         return []
     lines = ["", f"<details><summary>{words.pairs(len(record.pairs))}</summary>", ""]
-    lines += ["| pair | order | seed | base, s | head, s | head/base | |", "|---:|---|---:|---:|---:|---:|---|"]
+    lines += ["| pair | first | seed | base, s | head, s | head/base | |", "|---:|---|---:|---:|---:|---:|---|"]
     for pair in record.pairs:
         times = [words.seconds(math.exp(p.z)) for p in (pair.base, pair.head)]
-        remark = "; ".join((*pair.flags, *(() if pair.counted else ("repeated",))))
-        cells = (str(pair.number), pair.order, str(pair.seed), *times, words.percent(words.ratio(pair)), escape(remark))
+        remark = "; ".join((*pair.flags, *(() if pair.counted else ("repeated, not counted",))))
+        cells = (
+            str(pair.number),
+            _FIRST[pair.order],
+            str(pair.seed),
+            *times,
+            words.percent(words.ratio(pair)),
+            escape(remark),
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", "</details>"]
 

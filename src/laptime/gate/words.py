@@ -101,12 +101,15 @@ def conditions(record: GateRecord) -> str:
     decision = record.outcome.decision if record.outcome else None
     scatter = f", {_scatter(decision.state.sd)} as judged" if decision and decision.state else ""
     flagged = sum(1 for p in record.pairs if p.flags)
-    flags = f", {flagged} flagged" if flagged else ""
+    flags = f", {flagged} flagged as disturbed" if flagged else ""
+    again = sum(1 for p in record.pairs if not p.counted)
+    repeats = f", {again} repeated and not counted" if again else ""
     machine = record.machine.cpu or "machine not described"
     gpus = f", {record.machine.gpu_names}" if record.machine.gpus else ""
-    cores = f", {record.machine.cores} cores" if record.machine.cores else ""
+    count = record.machine.cores
+    cores = f", {count} core{'' if count == 1 else 's'}" if count else ""
     turns = ", epochs by turns" if record.by_turns else ""
-    return f"{pairs(len(record.pairs))}{turns}{flags}; {noise}{scatter}; {machine}{cores}{gpus}"
+    return f"{pairs(len(record.pairs))}{turns}{flags}{repeats}; {noise}{scatter}; {machine}{cores}{gpus}"
 
 
 def _scatter(value: float) -> str:

@@ -169,7 +169,7 @@ def test_the_profiler_s_own_tables_of_baseline_and_fastest_are_on_the_page(examp
     assert "name &lt;b&gt; [31m  Self CPU Mem\n" in page
     assert page.count("3 passes of 32 samples") == len(open_ones) == 2
     for title, sentence in tables.COLUMNS:
-        assert f"<dt>{title}</dt><dd>{sentence}</dd>" in page
+        assert f"<dt>{title}</dt><dd>{sentence}</dd>" in page.replace("\N{NO-BREAK SPACE}", " ")
     assert "As torch’s profiler prints them" not in to_html(example, ladder(), inside(records()))
 
 
@@ -181,8 +181,8 @@ def a_finding(**fields: object) -> Finding:
 def test_predicted_stands_beside_measured() -> None:
     found = Measured(step_ms=30.0, step_ms_before=40.0, gain=0.25, gain_low=0.2, gain_high=0.29, n=3)
     assert advising.measured(found) == "30.0 ms instead of 40.0 ms, 25 % less (+20 to +29 %), n = 3, quality not judged"
-    slower = Measured(step_ms=44.0, gain=-0.1, n=1, quality_kept=False)
-    assert advising.measured(slower) == "44.0 ms, 10 % more, n = 1, quality lost"
+    slower = Measured(step_ms=44.0, gain=-0.1, gain_low=-0.12, gain_high=0.02, n=2, quality_kept=False)
+    assert advising.measured(slower) == "44.0 ms, 10 % more (−2 to +12 %), n = 2, quality lost"
     assert advising.measured(Measured(error="it ran out of memory.")) == "not measured: it ran out of memory"
     assert advising.measured(None) == ""
     assert advising.expected(a_finding()) == "28.0–31.0 ms instead of 40.0 ms"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from compare_examples import broken, data, record
 
+from laptime.compare import words
 from laptime.compare.comparison import compare, compare_records
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
@@ -36,7 +37,13 @@ def test_only_what_failed_without_a_part_says_that_it_is_needed() -> None:
         broken(names[0], "failed", "interrupted"),
         broken(names[2], "failed", "RuntimeError: no"),
     ]
-    parts = compare(ladder("cpu-baseline", "cpu-optimized", *names, status="interrupted"), runs).parts
+    found = compare(ladder("cpu-baseline", "cpu-optimized", *names, status="interrupted"), runs)
+    parts = found.parts
+    assert found.cautions[0].startswith(
+        "The ladder was interrupted, so what was still to run is missing here: --resume A"
+    )
+    told = [trouble[1:] for trouble in words.troubles(found)]
+    assert told[:2] == [("interrupted", "it has no time"), ("failed", "RuntimeError: no")]
     assert {p.part: p.worth for p in parts} == {
         "dead-taps": "not measured",
         "bf16": "not measured",

@@ -100,8 +100,26 @@ def test_a_line_that_is_no_box_is_named(photographs: Path, home: Path, column: s
 def test_a_column_that_is_called_otherwise_is_named(photographs: Path, home: Path, column: str, called: str):
     head, *lines = read_lines(photographs)
     write_table(photographs / "boxes.csv", [[called if name == column else name for name in head], *lines])
-    with pytest.raises(DataError, match=rf"has no column '{column}': rename '{called}', if it is that; a CSV of boxes"):
+    with pytest.raises(
+        DataError, match=rf"no column '{column}': rename '{called}' to {column}, if that is meant; a CSV"
+    ):
         fetch("detection", str(photographs), home)
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("image_name,label,xtl,ytl,xbr,ybr", "rename 'image_name' to filename, 'label' to class, 'xtl' to xmin, 'ytl'"),
+        ("Filename,Width,Height,Class,XMin,YMin,XMax,YMax", "rename 'Filename' to filename, 'Class' to class, 'XMin'"),
+        ("filename,class,x,y,width,height", "says a corner, a width and a height: write xmin, ymin and, with these"),
+        ("", "is empty: a CSV of boxes has"),
+    ],
+)
+def test_the_columns_of_other_tools_are_told_at_once(photographs: Path, home: Path, head: str, said: str):
+    (photographs / "boxes.csv").write_text(f"{head}\n")
+    with pytest.raises(DataError) as caught:
+        fetch("detection", str(photographs), home)
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -116,7 +134,7 @@ def test_a_missing_column_is_named(photographs: Path, home: Path, column: str):
 def test_images_without_boxes_are_background(photographs: Path, home: Path):
     lines = read_lines(photographs)
     lines[1][-4:] = [""] * 4  # said by the CSV
-    write_table(photographs / "boxes.csv", lines)
+    write_table(photographs / "boxes.csv", [*lines, [""] * len(lines[0])])  # and below it what a spreadsheet leaves
     Image.new("RGB", (20, 30)).save(photographs / "bare.png")  # not named by it
     found = fetch("detection", str(photographs), home)
     assert "2 image(s) without boxes" in found.notice
@@ -188,11 +206,11 @@ def test_two_images_of_one_name_need_a_path(photographs: Path, home: Path):
 
 def test_an_image_with_a_suffix_that_is_not_read_is_told_as_such(photographs: Path, home: Path):
     image = photographs / "images" / "1.png"
-    image.rename(image.with_suffix(".jfif"))
+    image.rename(image.with_suffix(".avif"))
     lines = read_lines(photographs)
-    lines[2][0] = "images/1.jfif"
+    lines[2][0] = "images/1.avif"
     write_table(photographs / "boxes.csv", lines)
-    with pytest.raises(DataError, match=r"line 3: 'images/1\.jfif' has none of the suffixes .*png.*: rename the file"):
+    with pytest.raises(DataError, match=r"line 3: 'images/1\.avif' has none of the suffixes .*png.*: rename the file"):
         fetch("detection", str(photographs), home)
 
 

@@ -107,18 +107,20 @@ def test_boxes_that_are_shares_of_the_image_are_told(photographs: Path, home: Pa
         fetch("detection", str(photographs), home)
 
 
-def test_columns_in_capitals_are_told(photographs: Path, home: Path):
-    head, *lines = read_lines(photographs)
-    write_table(photographs / "boxes.csv", [[str(name).title() for name in head], *lines])
-    with pytest.raises(DataError, match=r"boxes\.csv has the column 'filename' in capitals: write it small"):
-        fetch("detection", str(photographs), home)
-
-
 def test_a_column_that_stands_twice_is_told(photographs: Path, home: Path):
     lines = read_lines(photographs)
     write_table(photographs / "boxes.csv", [[*line, line[3]] for line in lines])
     with pytest.raises(DataError, match="has several columns 'class'"):
         fetch("detection", str(photographs), home)
+
+
+def test_classes_that_are_written_in_two_ways_are_told(photographs: Path, home: Path):
+    lines = read_lines(photographs)
+    place = lines[0].index("class")
+    lines.append([*lines[1][:place], f"{lines[1][place]}".upper(), *lines[1][place + 1 :]])
+    write_table(photographs / "boxes.csv", lines)
+    notice = fetch("detection", str(photographs), home).notice
+    assert f"blanks alone, taken for two: {f'{lines[1][place]}'.upper()} and {lines[1][place]}." in notice
 
 
 def test_boxes_that_stand_twice_count_once(photographs: Path, home: Path):

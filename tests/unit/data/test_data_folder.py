@@ -70,7 +70,7 @@ def test_one_folder_is_split_in_each_class(make_folder: MakeFolder, home: Path) 
     data = fetch("cifar", str(root), home)
     assert (data.train_count, data.test_count) == (24, 6)
     assert np.load(Path(data.path) / "test_labels.npy").tolist() == [0, 0, 1, 1, 2, 2]
-    assert "a fifth" in data.notice
+    assert "A fifth" in data.notice
 
 
 def test_files_that_are_no_images_are_counted(make_folder: MakeFolder, home: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_size_that_is_asked_for(tmp_path: Path, home: Path, size: str, shape: 
     assert (data.asked, data.train_count, data.test_count) == (asked, 6, 2)
     assert np.load(Path(data.path) / "train_images.npy", mmap_mode="r").shape == (6, *shape, 3)
     assert (
-        f"images of another size were resized to {shape[1]}x{shape[0]}, not keeping their proportions." in data.notice
+        f"Images of another size were resized to {shape[1]}x{shape[0]}, not keeping their proportions." in data.notice
     )
     assert verify("cifar", asked, home) == data
     plain = fetch("cifar", str(root), home)
@@ -56,7 +56,7 @@ def test_large_photographs_become_small(tmp_path: Path, home: Path) -> None:
             write_image(tmp_path / f"i/{name}/{i}.png", i, (300, 200))
     data = fetch("cifar", str(tmp_path / "i"), home)
     assert np.load(Path(data.path) / "train_images.npy", mmap_mode="r").shape == (2, 32, 32, 3)
-    assert "images of more than 256 pixels a side were resized to 32x32" in data.notice
+    assert "Images of more than 256 pixels a side were resized to 32x32" in data.notice
     whole = fetch("cifar", f"{tmp_path / 'i'}#size=300x200", home)
     assert np.load(Path(whole.path) / "train_images.npy", mmap_mode="r").shape == (2, 200, 300, 3)
 

@@ -86,6 +86,9 @@ def test_a_set_of_pictures_beside_one_of_bands_is_refused(make_folder: MakeFolde
         ("Train_Images", "val-images"),
         ("traindata", "testdata"),
         ("train", "test_split"),
+        ("train", "eval"),
+        ("train2017", "val2017"),
+        ("photos_train", "photos_test"),
     ],
 )
 def test_splits_with_a_word_beside_their_names_are_no_classes(
@@ -93,6 +96,46 @@ def test_splits_with_a_word_beside_their_names_are_no_classes(
 ) -> None:
     found = fetch("cifar", str(make_folder(splits=splits)), home)
     assert (found.classes, found.train_count, found.test_count) == (("cat", "dog", "emu"), 12, 12)
+
+
+def test_folders_that_only_sound_like_splits_are_classes(make_folder: MakeFolder, home: Path) -> None:
+    root = make_folder(splits=("bullet_train", "crash_test", "car"))  # cars by the same sub-classes speak against it
+    assert fetch("cifar", str(root), home).classes == ("bullet_train", "car", "crash_test")
+
+
+def test_a_test_of_which_nothing_says_the_classes_is_told(make_folder: MakeFolder, home: Path) -> None:
+    root = make_folder(splits=("train",))
+    write_image(root / "test" / "unknown.png", 1)
+    with pytest.raises(DataError, match=rf"test has no folder for each class: .* give {root / 'train'} itself"):
+        fetch("cifar", str(root), home)
+    shutil.copytree(root / "train", root / "valid")
+    write_image(root / "test" / "unknown" / "1.png", 1)
+    assert "test left aside, valid is the test" in fetch("cifar", str(root), home).notice
+
+
+def test_a_class_that_is_written_in_two_ways_is_told(make_folder: MakeFolder, home: Path) -> None:
+    root = make_folder()
+    (root / "test" / "cat").rename(root / "test" / "C_at")
+    with pytest.raises(DataError, match=r"rename test/C_at, if it is that, or remove train/cat"):
+        fetch("cifar", str(root), home)
+
+
+def test_classes_that_are_split_one_by_one_are_refused(make_folder: MakeFolder, home: Path) -> None:
+    root = make_folder(splits=("cat", "dog"), classes=("train", "test"))
+    with pytest.raises(DataError, match=r"each class of .* holds splits of its own \(test, train\)"):
+        fetch("cifar", str(root), home)
+
+
+def test_images_whose_form_is_not_read_are_told_and_those_of_browsers_are_read(
+    make_folder: MakeFolder, home: Path
+) -> None:
+    root = make_folder(splits=("",))
+    for number, suffix in enumerate(("jfif", "jpe", "heic")):
+        write_image(root / "cat" / "new.jpg", number)
+        (root / "cat" / "new.jpg").rename(root / "cat" / f"new.{suffix}")
+    found = fetch("cifar", str(root), home)
+    assert found.train_count + found.test_count == 12 + 2
+    assert "1 image(s) of a form that is not read (.heic) were left out" in found.notice
 
 
 def test_thumbnails_of_a_station_are_no_images(make_folder: MakeFolder, home: Path) -> None:

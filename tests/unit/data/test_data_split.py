@@ -38,7 +38,7 @@ def test_a_folders_seed_chooses_its_test(make_folder: MakeFolder, home: Path) ->
     assert (other.train_count, other.test_count) == (plain.train_count, plain.test_count) == (12, 3)
     assert other.digest != plain.digest
     assert "always the same (#seed=1 behind the place of the data chooses another)" in plain.notice
-    assert "a fifth of each class, by seed 3, is kept for the test." in other.notice
+    assert "A fifth of each class, by seed 3, is kept for the test." in other.notice
     assert fetch("eurosat", f"{root}#seed=0", home).digest == plain.digest
     small = fetch("eurosat", f"{root}#seed=3#size=16", home)
     assert verify("eurosat", f"{root}#size=16#seed=3", home).digest == small.digest != other.digest

@@ -8,7 +8,8 @@ from gate_examples import WORKED, gate, pairs, process
 from laptime.errors import DataError
 from laptime.gate.conclude import conclude
 from laptime.gate.records import EXIT_CODES, Trouble, read_gate
-from laptime.gate.reports import to_json
+from laptime.gate.reports import to_json, to_markdown
+from laptime.gate.words import conditions
 
 SAME = (0.01, -0.01, 0.005, -0.004)
 
@@ -158,6 +159,9 @@ def test_pairs_that_were_repeated_do_not_count():
     record = gate(pairs=(flagged, *wild[1:]))
     assert record.outcome.kind == "not_regressed"
     assert record.outcome.decision.pairs == 4
+    assert "5 pairs, 1 flagged as disturbed, 1 repeated and not counted;" in conditions(record)
+    assert "| 1 | base | 0 |" in to_markdown(record)
+    assert "swap; repeated, not counted |" in to_markdown(record)
 
 
 @pytest.mark.parametrize("log_ratios", [WORKED, SAME, WORKED[:3], (0.3, -0.3) * 12])
