@@ -214,11 +214,6 @@ def test_a_detectors_stricter_figure_stands_beside_the_judged_one() -> None:
     assert ">test<br>mAP@0.5</th>" in page
 
 
-def test_names_break_at_their_hyphens_where_the_terminal_is_narrow(example: Comparison) -> None:
-    text = printed(example, 80)
-    assert re.search(r"^cpu-channels- .*\nlast ", text, re.MULTILINE)
-
-
 @pytest.mark.parametrize("width", [80, 110, 160])
 def test_table_fits_the_terminal(example: Comparison, width: int) -> None:
     text = printed(example, width)
