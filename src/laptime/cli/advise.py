@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from laptime.cli.fetched import fetched_run
 from laptime.errors import DataError, RunError, UsageError, shorten
 
 if TYPE_CHECKING:
@@ -178,12 +177,5 @@ def _read_folder(folder: Path, named: str = "") -> Subject:
 
 
 def _fetch(run: str) -> Subject:
-    from laptime.places import find_places
-    from laptime.tracking.mlflow import fetch_runs
-
-    folder = fetch_runs(run, find_places().mlflow_uri)
-    try:
+    with fetched_run(run) as folder:
         return _read_folder(folder, f"the run {run}")
-    finally:
-        if Path(tempfile.gettempdir()) in folder.parents:
-            shutil.rmtree(folder, ignore_errors=True)

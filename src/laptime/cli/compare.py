@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from laptime.errors import DataError, UsageError, shorten
+from laptime.cli.fetched import fetched_run, of_run
+from laptime.errors import UsageError, shorten
 
 if TYPE_CHECKING:
     from laptime.compare.model import Comparison
@@ -99,17 +98,11 @@ def _load(run: str) -> Loaded:
 def _fetch(run: str) -> Loaded:
     from laptime.compare.load import load
     from laptime.compare.sides import load_sides
-    from laptime.places import find_places
-    from laptime.tracking.mlflow import fetch_runs
 
-    folder = fetch_runs(run, find_places().mlflow_uri)
-    try:
-        return (run[:8], *load(folder), load_sides(folder))
-    except DataError as error:  # the folder is gone when this is read
-        raise DataError(str(error).replace(str(folder), f"MLflow's run {run}")) from error
-    finally:
-        if Path(tempfile.gettempdir()) in folder.parents:
-            shutil.rmtree(folder, ignore_errors=True)
+    with fetched_run(run) as folder:
+        sides = load_sides(folder)
+        sides.unreadable = [of_run(text, folder, run) for text in sides.unreadable]
+        return (run[:8], *load(folder), sides)
 
 
 def _apart(loaded: list[Loaded]) -> tuple[list[RunRecord], Sides]:

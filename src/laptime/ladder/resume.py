@@ -68,8 +68,8 @@ def resume_ladder(
         if record.status == "done":
             journal.close()
             return _finished(asked, record, places)
+        catch_up(tracking_uri(asked, places), places, say)  # first: what is refused has ended, in MLflow too
         check_code(record, commit(), say)
-        catch_up(tracking_uri(asked, places), places, say)
         data = _data_again(asked, record, places, say)
         _check_machine(record, data, places, say)
     except BaseException:
