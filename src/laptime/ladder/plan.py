@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from laptime.catalogue import (
@@ -182,8 +182,13 @@ def gains_of(name: str, probe: ProbeRecord) -> dict[str, float]:
 
 def rungs_refused(device: str, workload: str, data: DataSpec | None) -> tuple[str, ...]:
     """Rungs that are not for a workload: by the catalogue, or by a look into a user's own."""
-    refused = data.own.refused if data and data.own else find_workload(workload).refused
+    refused = reasons_against(workload, data)
     return tuple(r for r in LADDERS.get(DEVICES[device], ()) if rung_spec(r).name in refused)
+
+
+def reasons_against(workload: str, data: DataSpec | None) -> Mapping[str, str]:
+    """Optimizations that are not for a workload, with the reasons: by the catalogue, or by a look into a user's own."""
+    return data.own.refused if data and data.own else find_workload(workload).refused
 
 
 def with_refusals(probe: ProbeRecord, data: DataSpec) -> ProbeRecord:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from laptime.catalogue import DEVICES, find_preset, find_workload
+from laptime.catalogue import DEVICES, find_optimization, find_preset, find_workload
 from laptime.catalogue.own import is_own, resolved, with_findings
 from laptime.data.limits import check_limits
 from laptime.devices import cuda_devices, require_scoring
@@ -165,7 +165,7 @@ def profile_of(request: LadderRequest, preset: Preset, variant: str) -> ProfileM
 
 
 def check_variant(request: LadderRequest, variant: Variant, data: DataSpec | None = None) -> None:
-    """Refuses a variant whose ranks this machine, its batch or the asked launcher can't hold.
+    """Refuses a variant whose ranks this machine, its batch or the asked launcher can't hold, or of another device.
 
     Args:
         request: of the ladder.
@@ -175,6 +175,7 @@ def check_variant(request: LadderRequest, variant: Variant, data: DataSpec | Non
     Raises:
         UsageError: it is refused.
     """
+    _require_its_device(variant)
     if is_own(request.workload) and request.launcher == "kubernetes":
         raise UsageError(f"--launcher kubernetes is not for {shorten(request.workload)!r}: pods have no such file.")
     entry = find_workload(request.workload)
@@ -188,6 +189,15 @@ def check_variant(request: LadderRequest, variant: Variant, data: DataSpec | Non
     else:
         ranks = check_ranks(variant, entry if data is None else with_findings(entry, data), there)
     launcher_of(request.launcher, variant.name, ranks)
+
+
+def _require_its_device(variant: Variant) -> None:
+    """Refuses what does nothing on a variant's device, whose time would be told as if it did; raises UsageError."""
+    for name in (o.name for o in variant.optimizations):
+        meant = find_optimization(name).devices
+        if DEVICES[variant.device] not in meant:
+            other = "a GPU" if "cuda" in meant else "a CPU"
+            raise UsageError(f"{name} is for {other}, and {variant.name} does not run on one: leave it out.")
 
 
 def check_weights(weights: str, workload: str) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from laptime.catalogue import DEVICES
+from laptime.catalogue import DEVICES, LADDERS, rung_spec
 from laptime.devices import EMULATED, choose_device, hopeless_here, lock_name
 from laptime.errors import DataError, UsageError, shorten
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.plan import rungs_refused
+from laptime.ladder.plan import reasons_against, rungs_refused
 from laptime.ladder.request import LadderRequest, check_out, check_variant, check_weights, make_spec
 from laptime.launchers import launch, ranks_there
 from laptime.launchers.base import RECORD, Hooks
@@ -103,11 +103,31 @@ def plan_single(
     if hopeless:
         say(f"{variant.name} runs without {' and '.join(hopeless)}: {EMULATED}.")
     if away or hopeless:
-        variant = with_options(resolve(variant_name(request), (*away, *hopeless), request.workload), settings)
+        whole, name = variant, variant_name(request)
+        variant = with_options(resolve(name, (*away, *hopeless), request.workload), settings)
+        _tell_unfit(whole, variant, reasons_against(request.workload, data), say)
     spec = make_spec(request, variant, data, 0).model_copy(update={"checkpoints": checkpoints})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"
     folder = Path(request.out).resolve() if request.out else places.runs / name
     return Single(name, variant, spec, folder, request.launcher)
+
+
+def _tell_unfit(whole: Variant, fitting: Variant, reasons: Mapping[str, str], say: Say) -> None:
+    """Says what a variant's name stands for and its training can't have; never silently.
+
+    Raises:
+        UsageError: it is the very rung that the variant is named after, so that nothing of it would be run.
+    """
+    gone = {o.name for o in whole.optimizations} - {o.name for o in fitting.optimizations}
+    unfit = {name: why for name, why in reasons.items() if name in gone}
+    named = whole.name.partition("+")[0].removeprefix(f"{whole.device}-")
+    own = rung_spec(named).name if named in LADDERS[DEVICES[whole.device]] else ""
+    if own in unfit:
+        raise UsageError(
+            f"{whole.name} is not for this training: {unfit[own]}; name another variant (laptime list variants)."
+        )
+    for why in dict.fromkeys(unfit.values()):
+        say(f"{whole.name} runs without {' and '.join(n for n in unfit if unfit[n] == why)}: {why}.")
 
 
 def _broken_off(out: str | None) -> bool:

@@ -1,6 +1,7 @@
 """Which optimizations `laptime run` hands to a worker."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 from tests.unit.conftest import make_data_spec
@@ -14,6 +15,7 @@ from laptime.launchers.base import Hooks
 from laptime.launchers.lock import folder_alone
 from laptime.places import Places
 from laptime.records import RunRecord, write_json
+from laptime.spec import OwnSpec
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,30 @@ def test_what_this_cpu_emulates_is_left_out_unless_others_train(
     spec = single.plan_single(request, (), Places(tmp_path), said.append).spec
     assert ("bf16" in [o.name for o in spec.optimizations]) == short
     assert any(text.startswith(f"{variant} runs without bf16: this CPU") for text in said) != short
+
+
+@pytest.mark.parametrize(
+    ("variant", "told"),
+    [
+        ("cpu-resident", []),
+        ("cpu-optimized", ["cpu-optimized runs without channels-last and products: no convolutions."]),
+        ("cpu-products", "cpu-products is not for this training: no convolutions; name another variant"),
+        ("cpu-baseline+graph", r"graph is for a GPU, and cpu-baseline\+graph does not run on one: leave it out"),
+    ],
+)
+def test_what_a_training_or_a_device_can_not_have_is_never_left_out_silently(tmp_path, monkeypatch, variant, told):
+    refused = {"channels-last": "no convolutions", "products": "no convolutions", "crop": "no images"}
+    own = OwnSpec(
+        attribute="workload", name="train", batch_size=32, learning_rate=1e-3, quality="loss", refused=refused
+    )
+    data = make_data_spec(train=1000, test=500).model_copy(update={"own": own})
+    monkeypatch.setattr(single, "fetch_data", lambda *_: data)
+    monkeypatch.setattr(single, "hopeless_here", lambda *_: ())
+    said: list[str] = []
+    begin = partial(single.plan_single, LadderRequest(variants=(variant,)), (), Places(tmp_path), said.append)
+    with pytest.raises(UsageError, match=told) if isinstance(told, str) else nullcontext():
+        assert not refused.keys() & {o.name for o in begin().spec.optimizations}
+        assert said == told
 
 
 def test_bare_leaves_out_all_but_the_times(tmp_path, monkeypatch):
