@@ -182,7 +182,7 @@ class LightningWorkload:
         with torch.random.fork_rng(devices=[]), attached(self._ready, trainer) as module:
             own, schedules = apart(module.configure_optimizers())
         followed = [s for s in schedules if not left_behind(s)]
-        return FollowedSchedule(optimizer, own, self._configured[0], followed, steps)
+        return FollowedSchedule(optimizer, own, self._configured[0], followed, trainer)
 
     def _made(self) -> Any:
         """A fresh module."""

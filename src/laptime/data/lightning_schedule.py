@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
+from laptime.data.lightning_trainer import StandIn, attached
 from laptime.user_code import wanted
 
 # What schedules write into a group beside its rate.
@@ -49,33 +50,42 @@ class FollowedSchedule:
         own: the one of the module that its schedules were made with.
         before: that one as it was before.
         schedules: see `apart`.
-        steps: of an epoch.
+        trainer: what they ask of the module's Trainer; it counts the steps for them.
     """
 
     def __init__(
-        self, optimizer: Optimizer, own: Optimizer, before: Optimizer, schedules: Sequence[dict[str, Any]], steps: int
+        self,
+        optimizer: Optimizer,
+        own: Optimizer,
+        before: Optimizer,
+        schedules: Sequence[dict[str, Any]],
+        trainer: StandIn,
     ) -> None:
-        self.schedules, self.steps, self.taken = schedules, steps, 0
+        # Those by epoch come last, as under Lightning's Trainer.
+        self.schedules = sorted(schedules, key=lambda s: s.get("interval", "epoch") == "epoch")
+        self.trainer, self.steps = trainer, trainer.num_training_batches
         own._opt_called = True  # type: ignore[attr-defined]  # a schedule warns of an optimizer that takes no steps
         last = len(own.param_groups) - 1
         places = [min(place, last) for place in range(len(optimizer.param_groups))]
         self.groups = [(g, own.param_groups[p]) for g, p in zip(optimizer.param_groups, places, strict=True)]
         starts = [before.param_groups[p] for p in places]
-        self.ratios = [
-            float(g["lr"]) / float(s["lr"]) if s["lr"] else 0.0 for (g, _), s in zip(self.groups, starts, strict=True)
-        ]
+        pairs = [(float(g["lr"]), float(s["lr"])) for (g, _), s in zip(self.groups, starts, strict=True)]
+        first = next((rate / start for rate, start in pairs if start), 1.0)
+        self.ratios = [rate / start if start else first for rate, start in pairs]
         self.written = [{name: s[name] for name in _BESIDE if name in s} for s in starts]
         self.cycles = any("max_momentum" in group for group in own.param_groups)  # the momentum, as OneCycleLR does
         self._write()
 
     def step(self) -> None:
         """Moves on those whose turn it is after a step of the optimizer, and writes what they say."""
-        self.taken += 1
-        epoch, batch = divmod(self.taken, self.steps)
+        self.trainer.current_epoch = self.trainer.global_step // self.steps
+        self.trainer.global_step += 1
+        epoch, batch = divmod(self.trainer.global_step, self.steps)
         due = [s for s in self.schedules if self._is_due(s, epoch, batch)]
-        for schedule in due:
-            schedule["scheduler"].step()
         if due:
+            with attached(self.trainer.model, self.trainer):
+                for schedule in due:
+                    schedule["scheduler"].step()
             self._write()
 
     def _is_due(self, schedule: dict[str, Any], epoch: int, batch: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -199,7 +200,7 @@ def test_what_git_ignores_is_seen_from_both_commits_and_stays(tmp_path):
         folder.mkdir(parents=True)
         (folder / "a.bin").write_text("a", encoding="utf-8")
     git = in_repository(top)
-    (top / ".gitignore").write_text("*.bin\nraw\n.env\n", encoding="utf-8")
+    (top / ".gitignore").write_text("*.bin\nraw\n.env\nimages/\n", encoding="utf-8")
     (top / "train" / "data" / "README").write_text("one", encoding="utf-8")
     git("add", ".")
     git("commit", "-q", "-m", "one")
@@ -208,7 +209,12 @@ def test_what_git_ignores_is_seen_from_both_commits_and_stays(tmp_path):
     git("commit", "-q", "-am", "two")
     (top / "raw").symlink_to(elsewhere)
     (top / ".env").write_text("KEY=1", encoding="utf-8")
-    asked = make_gate_request(workload="any", command="python train.py", link=("data", "../raw", str(top / ".env")))
+    for name in ("x y", "ü"):  # ignored as folders alone
+        (top / "train" / "data" / name / "images").mkdir(parents=True)
+        (top / "train" / "data" / name / "images" / "a.jpg").touch()
+    (tmp_path / "alias").symlink_to(top)
+    links = ("data", "data", "data/a.bin", "../raw", str(tmp_path / "alias" / ".env"))
+    asked = make_gate_request(workload="any", command="python train.py", link=links)
     with checkouts(asked, top / "train", tmp_path, print) as sides:
         for side, text in zip(sides, ("one", "two"), strict=True):
             found = Path(side.folder)
@@ -216,14 +222,75 @@ def test_what_git_ignores_is_seen_from_both_commits_and_stays(tmp_path):
             assert (found / "train" / "data" / "README").read_text(encoding="utf-8") == text
             assert [(found / p).read_text(encoding="utf-8") for p in ("train/data/a.bin", "raw/a.bin")] == ["a", "a"]
             assert (found / ".env").read_text(encoding="utf-8") == "KEY=1"
+            assert all((found / "train" / "data" / name / "images" / "a.jpg").is_file() for name in ("x y", "ü"))
             assert not is_dirty(found)
             (found / "raw" / "cache.bin").touch()
     assert [p.name for p in elsewhere.iterdir()] == ["a.bin"]
     assert (top / "train" / "data" / "a.bin").read_text(encoding="utf-8") == "a"
-    no_link = {"gone": "is not there", "../..": "outside of", "..": "itself", "data/README": "is part of a commit"}
+    no_link = {
+        "gone": "is not there",
+        "../.git/hooks": "is git's own",
+        "~nobody-here/x": "not known here",
+        "../..": "outside of",
+        "..": "itself",
+        "data/README": "is part of a commit",
+    }
     for name, said in no_link.items():
         wrong = make_gate_request(workload="any", command="python train.py", link=(name,))
-        with pytest.raises(UsageError, match=f"--link .*{said}"), checkouts(wrong, top / "train", tmp_path, print):
+        with pytest.raises(UsageError, match=said), checkouts(wrong, top / "train", tmp_path, print):
             pass
     with pytest.raises(UsageError, match="--link is for commits"):
         make_gate_request(workload="any", link=("data",), base_dir="a", head_dir="b")
+
+
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        ("link", "stands behind the link 'data' of a commit"),
+        ("file", "has no place in a commit .*, where 'data' is a file"),
+        ("inner", None),
+        ("dangling", None),
+    ],
+)
+def test_nothing_is_written_through_a_link_that_a_commit_has_in_the_place_of_data(tmp_path, base, said):
+    top, elsewhere = tmp_path / "top", tmp_path / "disk"
+    for folder in (top, elsewhere):
+        folder.mkdir()
+    git, data = in_repository(top), top / "data"
+    if base == "link":
+        data.symlink_to(elsewhere)
+    elif base == "file":
+        data.touch()
+    else:
+        data.mkdir()
+        (data / "raw").symlink_to(elsewhere if base == "inner" else "none")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    git("switch", "-q", "-c", "change")
+    ((data / "raw") if base in ("inner", "dangling") else data).unlink()
+    (data / "raw").mkdir(parents=True)
+    (data / "raw" / "a.bin").touch()
+    (top / ".gitignore").write_text("data\n", encoding="utf-8")
+    git("rm", "-rq", "--cached", "data")
+    git("add", ".")
+    git("commit", "-q", "-m", "two")
+    asked = make_gate_request(workload="any", command="python train.py", link=("data/raw" if said else "data",))
+    refused = pytest.raises(UsageError, match=said) if said else contextlib.nullcontext()
+    with refused, checkouts(asked, top, tmp_path, print) as sides:
+        assert (Path(sides[1].folder) / "data" / "raw" / "a.bin").is_file()
+    assert list(elsewhere.iterdir()) == []
+    assert (data / "raw" / "a.bin").is_file()
+
+
+def test_a_link_that_both_commits_have_may_lead_to_what_is_linked(tmp_path):
+    git = in_repository(tmp_path)
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "a.bin").touch()
+    (tmp_path / "data").symlink_to("store")
+    (tmp_path / ".gitignore").write_text("store\n", encoding="utf-8")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    for links in (("store", "data"), ("store",)):
+        asked = make_gate_request(workload="any", command="python train.py", link=links, aa=1)
+        with checkouts(asked, tmp_path, tmp_path.parent / f"{tmp_path.name}-room", print) as sides:
+            assert (Path(sides[0].folder) / "data" / "a.bin").is_file()

@@ -24,6 +24,8 @@ BY_STEP = '{"scheduler": SCHEDULE, "interval": "step"}'
 ONE_CYCLE = BY_STEP.replace("SCHEDULE", "lrs.OneCycleLR(made, [0.2, 0.02], whole)")
 WARM = "lrs.SequentialLR(made, [lrs.LinearLR(made, 0.1, 1.0, 4), lrs.CosineAnnealingLR(made, whole - 4)], [4])"
 OWN = "lrs.LambdaLR(made, [lambda step: 0.9**step, lambda step: 1 / (1 + step)])"
+ASKS = "lrs.LambdaLR(made, lambda _: (1 + self.global_step) / self.trainer.estimated_stepping_batches)"
+FROM_ZERO = 'type("Own", (lrs.LRScheduler,), {"get_lr": lambda s: [0.1, s.last_epoch / 100]})(made)'
 SCHEDULES = {
     "by epoch": f"[made], [{LINEAR}]",
     "one alone": f"[made], {LINEAR}",
@@ -32,6 +34,9 @@ SCHEDULES = {
     "each third step": f"[made], [{BY_STEP.replace('SCHEDULE', OWN)[:-1]}, 'frequency': 3}}]",
     "each second epoch": f'{{"optimizer": made, "lr_scheduler": {{"scheduler": {LINEAR}, "frequency": 2}}}}',
     "two": f"[made], [{BY_STEP.replace('SCHEDULE', OWN)}, lrs.StepLR(made, 1)]",
+    "by epoch before by step": f"[made], [lrs.StepLR(made, 1), {BY_STEP.replace('SCHEDULE', OWN)}]",
+    "asks its Trainer": f"[made], [{BY_STEP.replace('SCHEDULE', ASKS)}]",
+    "from zero": f"[made.param_groups[1].update(lr=0.0) or made], [{BY_STEP.replace('SCHEDULE', FROM_ZERO)}]",
     "in a list": f'[{{"optimizer": made, "lr_scheduler": {{"scheduler": {OWN}}}}}]',
 }
 
