@@ -22,19 +22,6 @@ def test_a_loss_is_explained_in_percent_and_no_interval_is_named_where_there_is_
     assert "95 % interval" in speedup_svg(compare(ladder(), records()))
 
 
-def test_what_is_said_of_the_fastest_is_said_once_and_no_unknown_interval_is_drawn() -> None:
-    runs = [r for r in records() if r.spec and r.spec.variant in ("cpu-baseline", "cpu-resident")]
-    found = compare(ladder(), runs)
-    assert to_html(found, None, runs).count('<p class="said">cpu-resident too.</p>') == 2
-    assert "interval unknown" not in speedup_svg(found)
-    rows = [
-        row if row.variant == "cpu-baseline" else row.model_copy(update={"speedup_low": 1e-3, "speedup_high": 2.0})
-        for row in found.rows
-    ]
-    doubtful = found.model_copy(update={"rows": tuple(rows)})
-    assert "interval unknown" in speedup_svg(doubtful)
-
-
 def test_a_variant_that_is_the_fastest_of_several_kinds_is_described_once() -> None:
     runs = [record("cpu-baseline", 85, 0.66, r) for r in range(3)] + [record("cpu-x", 40, 0.66, r) for r in range(3)]
     fastest, again, _ = compare_records(runs).headlines
