@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from laptime.catalogue import (
     DEVICES,
@@ -71,7 +71,9 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
     left_out = tuple(LeftOut(variant=f"{device}-{name}", reason=why) for name, why in (refused | untried).items())
     if names:
         chosen = [resolve(name, tuple(refused), workload) for name in dict.fromkeys(names)]
-        return _named(device, chosen, tuple(refused), left_out)
+        plan = _named(device, chosen, tuple(refused), left_out)
+        gone = _missed(plan, workload) - {left.variant for left in plan.left_out}
+        return replace(plan, left_out=(*plan.left_out, *(left for left in left_out if left.variant in gone)))
     left_out = tuple(left for left in left_out if left.reason != ONLY_OWN)  # news to nobody who has not named it
     entering = tuple(r for r in tried if r not in refused)
     groups = grouped(gains_at_last(device, entering, probe), preset.rungs)
@@ -86,6 +88,13 @@ def _named(device: str, chosen: Sequence[Variant], refused: tuple[str, ...], lef
     names = {v.name for v in chosen}
     named = tuple(left for left in left_out if left.variant in names & away)
     return Plan(device, (), (baseline_of(device), *others), refused, named, named=True)
+
+
+def _missed(plan: Plan, workload: str) -> set[str]:
+    """The refused rungs that what is run of the named variants would else stand for: told, as in a whole ladder."""
+    pairs = ((resolve(v.name, (), workload), v) for v in plan.fixed)
+    gone = {o.name for whole, v in pairs for o in whole.optimizations if o not in v.optimizations}
+    return {f"{plan.device}-{rung}" for rung in plan.refused if rung in gone}
 
 
 def require_device(variant: Variant, device: str) -> None:

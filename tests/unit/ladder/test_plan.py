@@ -136,6 +136,12 @@ def test_rungs_that_are_only_shown_stay_out_of_a_short_ladder():
     assert "evaluate-on-cpu" not in {name for group in short.rungs for name in group}
 
 
+def test_what_a_named_variant_lacks_here_is_told_and_only_that():
+    probe = ProbeRecord(refusals={"bf16": "it is slower", "dead-taps": "no convolutions", "crop": "no images"})
+    for named, told in {"cpu-optimized": {"cpu-bf16", "cpu-dead-taps"}, "cpu-resident+bf16": set()}.items():
+        assert {left.variant for left in make_plan("cpu", QUICK, [named], probe).left_out} == told
+
+
 def test_a_ladder_of_named_variants_none_of_which_can_run_is_refused_with_the_reasons():
     probe = ProbeRecord(refusals={"bf16": "it has no instructions for it"})
     for named, alone in ((("cpu-bf16",), True), (("cpu-bf16", "cpu-resident"), False), (("cpu-baseline",), False)):
