@@ -77,7 +77,7 @@ def gate(
         seed: Seed of the first processes; each pair takes the next.
         link: Files and folders of the checkout that git ignores, seen from both commits.
     """
-    given = dict(locals()) | {"link": tuple(link or ())}
+    given = dict(locals())
     # `prefect deployment run` reads 0.2, 900 and a commit of digits alone as numbers.
     texts = {name: str(given[name]) for name in ("base", "max_slowdown", "budget") if given[name] is not None}
     end_with_worker()

@@ -59,7 +59,7 @@ def gate(
     """Is head slower than base? 0 no, 1 yes, 2 usage, 3 inconclusive, 4 invalid, 5 head crashes, 6 quality lost."""
     given = dict(locals())
     own = ("replay", "history", "json", "junit", "markdown", "tracking_uri", "tracked", "github")
-    asked = {name: value for name, value in given.items() if name not in own} | {"link": tuple(link or ())}
+    asked = {name: value for name, value in given.items() if name not in own}
     from laptime.gate.reports import check_places
     from laptime.gate.request import make_gate_request
     from laptime.gate.track import track

@@ -99,6 +99,7 @@ def make_gate_request(**options: Any) -> GateRequest:
         options["budget_s"] = seconds(options.pop("budget"))
     options["device"] = _device(options.get("device", "auto"), bool(command or options.get("command_base")))
     options["variant"] = options.get("variant") or f"{options['device']}-optimized"
+    options["link"] = tuple(options.get("link") or ())
     for side in ("command_base", "command_head"):
         options[side] = options.get(side) or command
     try:
