@@ -261,9 +261,11 @@ def _schedule(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[
     with told_with_line(f"{maker.__name__}()", data.file, maker):
         made: Any = schedule(optimizer, steps, 1)
         check_stepped(made, "schedule", f"{data.file.name}{place_in(data.file, (), (schedule,))}")
-        for _ in range(min(_STEPS, steps)):
+        for _ in range(min(_STEPS, max(1, steps - 1))):
             optimizer.step()
             made.step()
+        if isinstance(made, FollowedSchedule):
+            made.end_epoch()
     refused = dict.fromkeys(("onecycle", "linear-decay"), "its own schedule settles the learning rate")
     known = isinstance(made, LRScheduler) or (isinstance(made, FollowedSchedule) and not made.cycles)
     if not known or _beside_the_rate(optimizer) != fixed:

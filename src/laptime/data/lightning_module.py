@@ -22,12 +22,11 @@ from laptime.data.lightning_refused import (
     left_out,
     line_of,
     overridden,
-    reads_progress,
     refuse_what_needs_a_trainer,
 )
 from laptime.data.lightning_schedule import FollowedSchedule, apart, left_behind
 from laptime.data.lightning_steps import Steps
-from laptime.data.lightning_trainer import StandIn, attached, following
+from laptime.data.lightning_trainer import Asked, StandIn, attached, following
 from laptime.errors import RunError, UsageError
 from laptime.world import once
 
@@ -47,10 +46,10 @@ class LightningWorkload:
         self._epochs, self._limit, self._is_set_up = 1, 0, False
         # What a step reads of its Trainer: numbers of a workload, so they begin anew and stand in checkpoints.
         self.global_step, self.current_epoch, self._pace = 0, 0, (0, 1)
+        self._asked = Asked(self)
         with torch.random.fork_rng(devices=[]):  # the weights of the run are drawn from its seed alone
             self._first = self._loads = self._made()
             refuse_what_needs_a_trainer(self._first, file)
-        self._counts = reads_progress(self._first)
 
     def loading_from(self, data: Any) -> LightningWorkload:
         """Takes the loaders of a LightningDataModule, of its class or of a function that makes it."""
@@ -69,6 +68,11 @@ class LightningWorkload:
     def paced(self, steps: int, epochs: int) -> None:
         """Notes the steps of an epoch and the epochs, for what asks its Trainer where it is."""
         self._pace = (steps, epochs)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Numbers that are counted though no step has read one."""
+        return () if self._asked.names else ("global_step", "current_epoch")
 
     def configure(self) -> None:
         """Has the module make its optimizer; raises UsageError for one that can't be followed."""
@@ -134,17 +138,16 @@ class LightningWorkload:
     def model(self) -> nn.Module:
         """See `laptime.Workload`: a fresh module, its steps behind `forward`."""
         module = self._set_up(self._made(), again=True)
-        if self._counts:
-            module.__class__ = following(type(module), self)
+        module.__class__ = following(type(module), self._asked)
         return Steps(module)
 
     def loss(self, model: nn.Module, batch: Any) -> Any:
         """See `laptime.Workload`; raises RunError where the step gives no loss."""
-        counts, (steps, epochs) = self._counts and model.training, self._pace
-        if counts and steps:  # behind the last counted epoch a profile repeats its steps
+        steps, epochs = self._pace
+        if model.training and steps:  # behind the last counted epoch a profile repeats its steps
             self.current_epoch = min(self.global_step // steps, epochs - 1)
         loss, accuracy = model(batch)
-        self.global_step += counts
+        self.global_step += model.training
         if loss is None:
             raise RunError(
                 f"training_step() ({line_of(self.step)}) gave no loss: return it, a "

@@ -31,8 +31,6 @@ _OWNER = "trainer"
 _STEPS = ("training_step", "validation_step", "forward")
 # What is as often logged as it is needed.
 _ONLY_TOLD = ("optimizers", "lr_schedulers", "trainer")
-# What a step may read, since steps are counted where one does.
-_PROGRESS = ("current_epoch", "global_step")
 # None without a Trainer, for which a step may ask before it writes there.
 _LOGGER = "logger"
 # Hooks that change a step or a batch, each with what does their work here; those at other places are left out with a
@@ -89,14 +87,6 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
         raise UsageError(f"{name} uses self.{attribute} ({place}), but {_TOUCHED.get(attribute, _TRAINER)}: {remedy}.")
     if not getattr(value, "automatic_optimization", True):
         raise UsageError(f"{name} of {file.name} switches automatic optimization off, so {_MANUAL}: laptime steps one.")
-
-
-def reads_progress(value: object) -> bool:
-    """Whether a module's steps, or what they call of it, read how far the training is."""
-    methods = [method for _, method in _methods(value)]
-    stepping = _reached(methods)
-    nodes = ((node, _names_of_self(m)) for m in methods if m.name in stepping for node in ast.walk(m))
-    return any(_of_self(node, own) in _PROGRESS for node, own in nodes)
 
 
 def left_out(value: object) -> tuple[str, ...]:

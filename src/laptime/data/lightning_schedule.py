@@ -88,6 +88,11 @@ class FollowedSchedule:
                     schedule["scheduler"].step()
             self._write()
 
+    def end_epoch(self) -> None:
+        """Leaves out the steps before the last one of an epoch, and takes that, for a look at what moves on then."""
+        self.trainer.global_step = max(self.trainer.global_step, self.steps - 1)
+        self.step()
+
     def _is_due(self, schedule: dict[str, Any], epoch: int, batch: int) -> bool:
         """Whether it is a schedule's turn, by whole epochs behind it and batches of the next one."""
         every = schedule.get("frequency", 1)

@@ -57,14 +57,35 @@ class StandIn:
 def following(kind: type, progress: Any) -> type:
     """A module's class with `current_epoch` and `global_step` of another object, since it has no Trainer to ask.
 
-    A class, so that a copy of a module counts with it.
+    A class, so that a copy of a module counts with it; one of which base classes that note those below them hear
+    nothing, as they may want to be told more.
     """
-    names = ("current_epoch", "global_step")
-    return type(kind.__name__, (kind,), {"__module__": kind.__module__} | {n: _read(progress, n) for n in names})
+    read = {name: _read(progress, name) for name in ("current_epoch", "global_step")}
+    own = vars(kind).get("__init_subclass__")
+    type.__setattr__(kind, "__init_subclass__", classmethod(lambda _: None))
+    try:
+        return type(kind.__name__, (kind,), {"__module__": kind.__module__} | read)
+    finally:
+        if own is None:
+            type.__delattr__(kind, "__init_subclass__")
+        else:
+            type.__setattr__(kind, "__init_subclass__", own)
 
 
 def _read(progress: Any, name: str) -> property:
     return property(lambda _: getattr(progress, name))
+
+
+class Asked:
+    """Gives what another object has, and notes the names."""
+
+    def __init__(self, owner: Any) -> None:
+        self._owner, self.names = owner, set[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        """Of the other object."""
+        self.names.add(name)
+        return getattr(self._owner, name)
 
 
 @contextmanager

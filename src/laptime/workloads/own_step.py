@@ -89,11 +89,12 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     with told_with_line("loss() of a second step", file, user.loss):
         loss, _ = answered(user, model, Batch(mapped(batch, torch.clone)), file)
     _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
-    counted = changed(numbers)
+    found = changed(numbers)
     moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
     with told_with_line("loss() on the test data", file, user.loss), torch.no_grad():
         _, judged = answered(user, model.eval(), Batch(test_batch), file)
     _check_share(judged, f"{line} on the test data", data)
+    counted = tuple(name for name in found if name not in getattr(user, "unread", ()))
     summed = _summed(data, model, batch)
     return Stepped(model.train(), outputs, judged is not None, uncopied, summed, moved, counted)
 

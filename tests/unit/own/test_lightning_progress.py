@@ -20,13 +20,39 @@ NOTE = """\
 _MODULE = "class Lit(LightningModule)"
 
 
-def asking(file):
-    return lit(file, (LOSS, ASKING), (STEP, NOTE + STEP), (_MODULE, f"SEEN = []\n\n\n{_MODULE}"))
+# By a function beside the class, which no look at its methods finds.
+OUTSIDE = """\
+def note(self, labels):
+    SEEN.append((self.training, self.current_epoch, getattr(self, "global_step")))
 
 
-@pytest.mark.parametrize("optimization", ["no-reads", "resident", "lightning"])
-def test_steps_are_counted_as_by_lightnings_trainer(file, optimization):
-    name = asking(file)
+"""
+# A base class that keeps a list of those below it, and wants to know more of each.
+LISTED = """\
+class Base(LightningModule):
+    def __init_subclass__(cls, *, known):
+        assert known
+
+
+class Lit(Base, known=True)"""
+
+
+def asking(file, *changes):
+    return lit(file, (LOSS, ASKING), (STEP, NOTE + STEP), (_MODULE, f"SEEN = []\n\n\n{_MODULE}"), *changes)
+
+
+def asking_outside(file):
+    return lit(
+        file, (LOSS, ASKING.replace("self.note(", "note(self, ")), (_MODULE, f"SEEN = []\n\n\n{OUTSIDE}{LISTED}")
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "optimization"),
+    [(asking, "no-reads"), (asking, "resident"), (asking, "lightning"), (asking_outside, "no-reads")],
+)
+def test_steps_are_counted_as_by_lightnings_trainer(file, made, optimization):
+    name = made(file)
     *_, spec, opened, recipe = trained(name, optimization)
     module = sys.modules[file.stem]
     found = module.SEEN[-16:]
@@ -43,5 +69,6 @@ def test_a_larger_batch_has_fewer_steps_an_epoch(file):
     assert sys.modules[file.stem].SEEN[-8:] == [(True, step // 4, step) for step in range(8)]
 
 
-def test_what_is_recorded_would_not_count(file):
-    assert "changes global_step in each step" in inspect(asking(file)).own.refused["graph"]
+@pytest.mark.parametrize("made", [asking, asking_outside])
+def test_what_is_recorded_would_not_count(file, made):
+    assert "changes global_step in each step" in inspect(made(file)).own.refused["graph"]

@@ -87,11 +87,17 @@ def test_rates_of_a_larger_batch_keep_the_ratio_to_its_peak_over_fewer_steps(fil
     assert [numbers[0] for numbers in lap.seen] == pytest.approx(rates)
 
 
+# Moves the weight decay too, with each epoch.
+DECAY = "[made.param_groups[0].update(weight_decay=0.1 * s.last_epoch) or 0.1, 0.1]"
+DECAYING = f'type("Own", (lrs.LRScheduler,), {{"get_lr": lambda s: {DECAY}}})'
+
+
 @pytest.mark.parametrize(
     ("given", "refused"),
     [
         (SCHEDULES["by epoch"], {"onecycle", "linear-decay"}),
         (SCHEDULES["one cycle"], {"onecycle", "linear-decay", "graph"}),
+        (f"[made], [{DECAYING}(made)]", {"onecycle", "linear-decay", "graph"}),
         ("made", set()),
     ],
 )
