@@ -1,5 +1,6 @@
 """A LightningModule's schedule: rates and momentum step by step beside Lightning's own Trainer."""
 
+import copy
 import logging
 import sys
 import warnings
@@ -8,8 +9,12 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 from tests.unit.own.test_lightning_module import ADAMW, STEP, lit
-from tests.unit.own.test_own_pieces import trained
+from tests.unit.own.test_own_pieces import Lap, trained
 
+from laptime.engine.build import build
+from laptime.engine.loop import drive
+from laptime.engine.reset import reset, snapshot
+from laptime.engine.state import put_back, state_of
 from laptime.errors import UsageError
 from laptime.inspecting import inspect
 
@@ -90,6 +95,18 @@ def test_rates_of_a_larger_batch_keep_the_ratio_to_its_peak_over_fewer_steps(fil
 # Moves the weight decay too, with each epoch.
 DECAY = "[made.param_groups[0].update(weight_decay=0.1 * s.last_epoch) or 0.1, 0.1]"
 DECAYING = f'type("Own", (lrs.LRScheduler,), {{"get_lr": lambda s: {DECAY}}})'
+
+
+def test_a_run_without_a_warm_up_goes_on_in_the_middle_of_a_schedule(file):
+    lap, *_, recipe = trained(lit(file, (ADAMW, f"{MADE}return {SCHEDULES['one cycle']}")), seen=noted)
+    half, rest = (build(recipe, mark=lambda _: None) for _ in range(2))
+    for parts in (half, rest):
+        reset(parts, recipe, snapshot(parts))
+    drive(half, 0, Lap(half, noted))
+    put_back(rest, copy.deepcopy(state_of(half)), STEPS)
+    again = Lap(rest, noted)
+    drive(rest, 1, again)
+    assert again.seen == lap.seen[STEPS:]
 
 
 @pytest.mark.parametrize(
