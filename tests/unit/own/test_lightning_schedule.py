@@ -31,6 +31,13 @@ WARM = "lrs.SequentialLR(made, [lrs.LinearLR(made, 0.1, 1.0, 4), lrs.CosineAnnea
 OWN = "lrs.LambdaLR(made, [lambda step: 0.9**step, lambda step: 1 / (1 + step)])"
 ASKS = "lrs.LambdaLR(made, lambda _: (1 + self.global_step) / self.trainer.estimated_stepping_batches)"
 FROM_ZERO = 'type("Own", (lrs.LRScheduler,), {"get_lr": lambda s: [0.1, s.last_epoch / 100]})(made)'
+CHANGED = """\
+    def changed(self, made):
+        self.scale = 2 * getattr(self, "scale", 1)
+        made.param_groups[0]["lr"] *= self.scale
+        return made
+
+"""
 SCHEDULES = {
     "by epoch": f"[made], [{LINEAR}]",
     "one alone": f"[made], {LINEAR}",
@@ -41,6 +48,7 @@ SCHEDULES = {
     "two": f"[made], [{BY_STEP.replace('SCHEDULE', OWN)}, lrs.StepLR(made, 1)]",
     "by epoch before by step": f"[made], [lrs.StepLR(made, 1), {BY_STEP.replace('SCHEDULE', OWN)}]",
     "asks its Trainer": f"[made], [{BY_STEP.replace('SCHEDULE', ASKS)}]",
+    "from what it changes": f"[self.changed(made)], [{LINEAR}]",
     "from zero": f"[made.param_groups[1].update(lr=0.0) or made], [{BY_STEP.replace('SCHEDULE', FROM_ZERO)}]",
     "in a list": f'[{{"optimizer": made, "lr_scheduler": {{"scheduler": {OWN}}}}}]',
 }
@@ -71,7 +79,7 @@ def by_lightning(module):
 
 @pytest.mark.parametrize("given", SCHEDULES.values(), ids=SCHEDULES)
 def test_rates_are_those_of_lightnings_trainer(file, given):
-    name = lit(file, (ADAMW, f"{MADE}return {given}"))
+    name = lit(file, (ADAMW, f"{MADE}return {given}"), (STEP, CHANGED + STEP))
     lap, _, _, recipe = trained(name, seen=noted)
     expected = by_lightning(sys.modules[file.stem])
     assert len(expected) == STEPS * EPOCHS
