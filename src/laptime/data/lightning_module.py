@@ -26,7 +26,7 @@ from laptime.data.lightning_refused import (
 )
 from laptime.data.lightning_schedule import FollowedSchedule, apart, left_behind
 from laptime.data.lightning_steps import Steps
-from laptime.data.lightning_trainer import Asked, StandIn, attached, following
+from laptime.data.lightning_trainer import Asked, StandIn, attached, attributes, following, put_back_attributes
 from laptime.errors import RunError, UsageError
 from laptime.world import once
 
@@ -47,6 +47,7 @@ class LightningWorkload:
         # What a step reads of its Trainer: numbers of a workload, so they begin anew and stand in checkpoints.
         self.global_step, self.current_epoch, self._pace = 0, 0, (0, 1)
         self._asked = Asked(self)
+        self._before: dict[str, Any] = {}
         with torch.random.fork_rng(devices=[]):  # the weights of the run are drawn from its seed alone
             self._first = self._loads = self._made()
             refuse_what_needs_a_trainer(self._first, file)
@@ -182,6 +183,8 @@ class LightningWorkload:
     def _followed(self, optimizer: Optimizer, steps: int, epochs: int) -> FollowedSchedule:
         """What moves an optimizer's rates as the module's own are: its schedules are made anew, for so many steps."""
         trainer = StandIn(self._first, epochs, lambda: steps, self._data_of_trainer)
+        _ = self._configured
+        put_back_attributes(self._first, self._before)
         with torch.random.fork_rng(devices=[]), attached(self._ready, trainer) as module:
             own, schedules = apart(module.configure_optimizers())
         followed = [s for s in schedules if not left_behind(s)]
@@ -206,6 +209,7 @@ class LightningWorkload:
     @cached_property
     def _configured(self) -> tuple[Optimizer, list[dict[str, Any]]]:
         """The module's optimizer as it is before its schedules, and these."""
+        self._before = attributes(self._ready)
         with torch.random.fork_rng(devices=[]), attached(self._ready, self._trainer(self._first)) as module:
             return optimizer_of(module)
 

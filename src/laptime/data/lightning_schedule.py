@@ -67,9 +67,10 @@ class FollowedSchedule:
         own._opt_called = True  # type: ignore[attr-defined]  # a schedule warns of an optimizer that takes no steps
         last = len(own.param_groups) - 1
         places = [min(place, last) for place in range(len(optimizer.param_groups))]
-        self.groups = [(g, own.param_groups[p]) for g, p in zip(optimizer.param_groups, places, strict=True)]
+        # Not its groups: what loads an optimizer's state gives it others.
+        self.optimizer, self.own = optimizer, [own.param_groups[p] for p in places]
         starts = [before.param_groups[p] for p in places]
-        pairs = [(float(g["lr"]), float(s["lr"])) for (g, _), s in zip(self.groups, starts, strict=True)]
+        pairs = [(float(g["lr"]), float(s["lr"])) for g, s in zip(optimizer.param_groups, starts, strict=True)]
         first = next((rate / start for rate, start in pairs if start), 1.0)
         self.ratios = [rate / start if start else first for rate, start in pairs]
         self.written = [{name: s[name] for name in _BESIDE if name in s} for s in starts]
@@ -101,7 +102,8 @@ class FollowedSchedule:
         return bool(batch == 0 and epoch % every == 0)
 
     def _write(self) -> None:
-        for (group, own), ratio, written in zip(self.groups, self.ratios, self.written, strict=True):
+        groups = self.optimizer.param_groups
+        for group, own, ratio, written in zip(groups, self.own, self.ratios, self.written, strict=True):
             rate = float(own["lr"]) * ratio
             group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], Tensor) else rate
             for name in written:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -86,6 +87,17 @@ class Asked:
         """Of the other object."""
         self.names.add(name)
         return getattr(self._owner, name)
+
+
+def attributes(owner: Any) -> dict[str, Any]:
+    """An object's own attributes as they are now; lists and dictionaries among them are copies."""
+    return {n: copy.copy(v) if isinstance(v, list | dict | set) else v for n, v in vars(owner).items()}
+
+
+def put_back_attributes(owner: Any, kept: dict[str, Any]) -> None:
+    """Gives an object the attributes that it had, and no others: a second call of its own begins from the same."""
+    vars(owner).clear()
+    vars(owner).update({n: copy.copy(v) if isinstance(v, list | dict | set) else v for n, v in kept.items()})
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A LightningModule's schedule: rates and momentum step by step beside Lightning's own Trainer."""
 
+import copy
 import logging
 import sys
 import warnings
@@ -8,8 +9,12 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 from tests.unit.own.test_lightning_module import ADAMW, STEP, lit
-from tests.unit.own.test_own_pieces import trained
+from tests.unit.own.test_own_pieces import Lap, trained
 
+from laptime.engine.build import build
+from laptime.engine.loop import drive
+from laptime.engine.reset import reset, snapshot
+from laptime.engine.state import put_back, state_of
 from laptime.errors import UsageError
 from laptime.inspecting import inspect
 
@@ -26,6 +31,13 @@ WARM = "lrs.SequentialLR(made, [lrs.LinearLR(made, 0.1, 1.0, 4), lrs.CosineAnnea
 OWN = "lrs.LambdaLR(made, [lambda step: 0.9**step, lambda step: 1 / (1 + step)])"
 ASKS = "lrs.LambdaLR(made, lambda _: (1 + self.global_step) / self.trainer.estimated_stepping_batches)"
 FROM_ZERO = 'type("Own", (lrs.LRScheduler,), {"get_lr": lambda s: [0.1, s.last_epoch / 100]})(made)'
+CHANGED = """\
+    def changed(self, made):
+        self.scale = 2 * getattr(self, "scale", 1)
+        made.param_groups[0]["lr"] *= self.scale
+        return made
+
+"""
 SCHEDULES = {
     "by epoch": f"[made], [{LINEAR}]",
     "one alone": f"[made], {LINEAR}",
@@ -36,6 +48,7 @@ SCHEDULES = {
     "two": f"[made], [{BY_STEP.replace('SCHEDULE', OWN)}, lrs.StepLR(made, 1)]",
     "by epoch before by step": f"[made], [lrs.StepLR(made, 1), {BY_STEP.replace('SCHEDULE', OWN)}]",
     "asks its Trainer": f"[made], [{BY_STEP.replace('SCHEDULE', ASKS)}]",
+    "from what it changes": f"[self.changed(made)], [{LINEAR}]",
     "from zero": f"[made.param_groups[1].update(lr=0.0) or made], [{BY_STEP.replace('SCHEDULE', FROM_ZERO)}]",
     "in a list": f'[{{"optimizer": made, "lr_scheduler": {{"scheduler": {OWN}}}}}]',
 }
@@ -66,7 +79,7 @@ def by_lightning(module):
 
 @pytest.mark.parametrize("given", SCHEDULES.values(), ids=SCHEDULES)
 def test_rates_are_those_of_lightnings_trainer(file, given):
-    name = lit(file, (ADAMW, f"{MADE}return {given}"))
+    name = lit(file, (ADAMW, f"{MADE}return {given}"), (STEP, CHANGED + STEP))
     lap, _, _, recipe = trained(name, seen=noted)
     expected = by_lightning(sys.modules[file.stem])
     assert len(expected) == STEPS * EPOCHS
@@ -90,6 +103,18 @@ def test_rates_of_a_larger_batch_keep_the_ratio_to_its_peak_over_fewer_steps(fil
 # Moves the weight decay too, with each epoch.
 DECAY = "[made.param_groups[0].update(weight_decay=0.1 * s.last_epoch) or 0.1, 0.1]"
 DECAYING = f'type("Own", (lrs.LRScheduler,), {{"get_lr": lambda s: {DECAY}}})'
+
+
+def test_a_run_without_a_warm_up_goes_on_in_the_middle_of_a_schedule(file):
+    lap, *_, recipe = trained(lit(file, (ADAMW, f"{MADE}return {SCHEDULES['one cycle']}")), seen=noted)
+    half, rest = (build(recipe, mark=lambda _: None) for _ in range(2))
+    for parts in (half, rest):
+        reset(parts, recipe, snapshot(parts))
+    drive(half, 0, Lap(half, noted))
+    put_back(rest, copy.deepcopy(state_of(half)), STEPS)
+    again = Lap(rest, noted)
+    drive(rest, 1, again)
+    assert again.seen == lap.seen[STEPS:]
 
 
 @pytest.mark.parametrize(
