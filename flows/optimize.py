@@ -32,6 +32,7 @@ from laptime.launchers.base import Hooks
 from laptime.places import Places, find_places
 from laptime.spec import DataSpec
 from laptime.tracking.reach import let_go
+from laptime.tune import led
 from laptime.variants import resolve
 
 # The names reach the form as examples, since a file of the user's own is a workload too. Whether they are known is
@@ -116,6 +117,7 @@ def optimize(
     verify_advice: bool = False,
     verify_most: Positive | Literal["all"] | None = None,
     launcher: Literal["auto", "process", "torchrun", "kubernetes", "inline"] = "auto",
+    budget: Annotated[float, Field(gt=0)] | str | None = None,
     tracking_uri: str | None = None,
     out: str | None = None,
     resume: str | None = None,
@@ -142,6 +144,7 @@ def optimize(
         verify_advice: Whether the first three remedies of the baseline and of the fastest variant run beside it.
         verify_most: Remedies of every variant to run so, a number for each or all; empty for what verify_advice says.
         launcher: How processes are started - auto (torchrun for several), process, torchrun, kubernetes or inline.
+        budget: Time for a search in place of the ladder's rungs, as 20m or in seconds; empty for none.
         tracking_uri: MLflow's tracking URI; empty for MLFLOW_TRACKING_URI, else the embedded store.
         out: Folder for the ladder's files; empty for one under LAPTIME_HOME.
         resume: Folder, id or MLflow run id of a ladder that was broken off, to go on with it.
@@ -205,8 +208,8 @@ def _known(request: LadderRequest) -> LadderRequest:
 def _opened(request: LadderRequest, places: Places) -> Ladder:
     say = get_run_logger().info
     if request.resume:
-        return resume_ladder(request, places, say)
-    return open_ladder(request, fetch_data(request, places), places, say)
+        return led(resume_ladder(request, places, say))
+    return led(open_ladder(request, fetch_data(request, places), places, say))
 
 
 def _shown(ladder: Ladder, places: Places) -> Ladder:

@@ -46,12 +46,14 @@ class OptionEntry:
 
     Attributes:
         kind: what it may hold, as an annotation that pydantic reads; None where any text will do, or true and false.
+        tried: values among which a search for the fastest variant looks, from one to the next; none for no search.
     """
 
     name: str
     default: Option
     help: str
     kind: Any = None
+    tried: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class OptimizationEntry:
         shifts: values of options that make the class a weaker one.
         alone: holds the place of the whole loop, so a variant that has it is the baseline and this, and nothing else.
         extra: the optional extra that it needs, called as the package that it brings.
+        for_quality: it is there for what is learnt, and makes no epoch faster.
         workload: the only one that it is for, in whose presets its rung is named; empty for all.
         probe_limit_s: seconds after which its probe is ended. Such a probe runs in a process of its own, only for a
             ladder that tries the rung, and its result is kept; 0 for one that runs within the few seconds before all.
@@ -104,6 +107,7 @@ class OptimizationEntry:
     alone: bool = False
     extra: str | None = None
     workload: str = ""
+    for_quality: bool = False
 
 
 @dataclass(frozen=True)

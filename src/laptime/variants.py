@@ -22,6 +22,8 @@ from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec
 
 BASELINE, OPTIMIZED = "baseline", "optimized"
+# What a search within a budget has found, in its ladder alone.
+TUNED = "tuned"
 _WITHOUT = f"{OPTIMIZED}-without-"
 
 

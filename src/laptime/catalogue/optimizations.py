@@ -10,6 +10,8 @@ from laptime.catalogue.shared_options import COMPILER, RANKS, RANKS_SHIFTS
 from laptime.catalogue.trajectory import TRAJECTORY
 from laptime.entries import ANYWHERE, Count, CountOrAny, CountOrZero, OptimizationEntry, OptionEntry
 
+_DOUBLES = tuple(2**power for power in range(8))
+
 OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
     OptimizationEntry(
         "threads",
@@ -18,7 +20,9 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "threads and number modes",
         "Sets the threads to the cores that affinity and quota allow, and flushes denormal numbers to zero.",
         devices=("cpu",),
-        options=(OptionEntry("count", 0, "threads; 0 for the cores that this process may use", CountOrZero),),
+        options=(
+            OptionEntry("count", 0, "threads; 0 for the cores that this process may use", CountOrZero, _DOUBLES[:8]),
+        ),
     ),
     OptimizationEntry(
         "keep-pages",
@@ -43,7 +47,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "photographs of one size",
         "All images become one size, whatever their proportions, so that a step takes several without padding.",
         options=(
-            OptionEntry("batch", 4, "images a step", Count),
+            OptionEntry("batch", 4, "images a step", Count, _DOUBLES[:6]),
             OptionEntry("aspect", 1.3333, "width over height", Annotated[float, Field(ge=0.2, le=5)]),
         ),
         workload="detection",
@@ -118,7 +122,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "small maps as matrix products",
         "Convolutions on maps of 8x8 and less become matrix products (depthwise: the weights' gradient), by layer.",
         options=(
-            OptionEntry("largest", 8, "largest side of a map that is computed as a product", Count),
+            OptionEntry("largest", 8, "largest side of a map that is computed as a product", Count, (4, 8, 16)),
             OptionEntry("layers", "probe", "probe (each layer is timed both ways), all, or names joined by /"),
         ),
     ),

@@ -47,6 +47,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
                 0,
                 "samples a step; 0 for 512 on a CPU, 2048 on a GPU, or the baseline's where that is larger",
                 CountOrZero,
+                tuple(2**power for power in range(4, 14)),
             ),
             OptionEntry(
                 "max_lr",
@@ -68,6 +69,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
         options=(OptionEntry("factor", 1.0, "peak as a multiple of the learning rate it finds", Positive),),
         excludes=("linear-decay",),
         earned=ANYWHERE,
+        for_quality=True,
     ),
     OptimizationEntry(
         "linear-decay",
@@ -81,6 +83,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
         ),
         excludes=("onecycle",),
         earned=ANYWHERE,
+        for_quality=True,
     ),
     OptimizationEntry(
         "decay",
@@ -93,6 +96,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
             OptionEntry("norms", False, "whether norms and biases are decayed too"),
         ),
         earned=ANYWHERE,
+        for_quality=True,
     ),
     OptimizationEntry(
         "label-smoothing",
@@ -102,6 +106,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
         "A share of each label is spread over all classes, in the training loss alone.",
         options=(OptionEntry("amount", 0.1, "share of a label that is spread", FromZero),),
         earned=ANYWHERE,
+        for_quality=True,
     ),
     OptimizationEntry(
         "selective-backprop",
@@ -134,6 +139,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
             ),
         ),
         earned=ANYWHERE,
+        for_quality=True,
     ),
     OptimizationEntry(
         "crop",
@@ -151,6 +157,7 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
             ),
         ),
         earned=ANYWHERE,
+        for_quality=True,
     ),
     OptimizationEntry(
         "progressive-resizing",
@@ -177,5 +184,6 @@ TRAJECTORY: tuple[OptimizationEntry, ...] = (
             OptionEntry("every", 4, "steps between two updates", Count),
         ),
         earned=ANYWHERE,
+        for_quality=True,
     ),
 )

@@ -23,6 +23,7 @@ from laptime.cli import (
     predict,
     run,
     sync,
+    tune,
     ui,
     up,
 )
@@ -80,6 +81,7 @@ def _end_as_by_ctrl_c() -> None:
 # The third is the command's line in `laptime --help`, which 80 columns hold whole; a docstring's first line is longer.
 COMMANDS = (
     ("optimize", optimize.optimize, "Trains the ladder of variants, compares them, records the runs."),
+    ("tune", tune.tune, "Searches for the fastest variant within a budget."),
     ("run", run.run, "Trains one variant, records it and says what to change next."),
     ("list", listing.show, "Lists workloads, optimizations and variants."),
     ("explain", explain.explain, "Says what a variant does, in order; --code: as a script."),

@@ -38,6 +38,7 @@ from laptime.processes import undisturbed
 from laptime.records import EpochRecord, RunRecord
 from laptime.tracking.reach import let_go
 from laptime.tracking.uri import masked
+from laptime.tune import led
 
 Say = Callable[[str], None]
 
@@ -143,8 +144,8 @@ def run_ladder(request: LadderRequest, as_json: bool, given: Collection[str]) ->
 def _opened(request: LadderRequest, places: Places, say: Say, given: Collection[str]) -> Ladder:
     try:
         if request.resume:
-            return resume_ladder(request, places, say, given)
-        return open_ladder(request, prepare_data(request, places, say), places, say)
+            return led(resume_ladder(request, places, say, given))
+        return led(open_ladder(request, prepare_data(request, places, say), places, say))
     except KeyboardInterrupt as stop:
         stop.add_note("No process of the ladder had begun: to begin it, give the same command again.")
         raise
@@ -181,7 +182,8 @@ def _through(ladder: Ladder, shown: View) -> int:
 
 
 def _to_go_on(ladder: Ladder) -> str:
-    return f"To go on: {command('laptime')} optimize {ladder.request.workload} --resume {ladder.folder}"
+    what = "tune" if ladder.request.budget is not None else "optimize"
+    return f"To go on: {command('laptime')} {what} {ladder.request.workload} --resume {ladder.folder}"
 
 
 def _publish(ladder: Ladder, say: Say) -> int:

@@ -68,6 +68,7 @@ def compare(
         inference=inference_rows(runs.values()),
         roof=roof_rows(runs.values()),
         advice={v: a for v, a in (advice or {}).items() if v in runs},
+        search=ladder.search,
     )
     return with_operators(found, traces or {})
 

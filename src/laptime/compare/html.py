@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from laptime.catalogue import OPTIMIZATIONS
-from laptime.compare import ablation, advising, operators, payback, plots, steps, words
+from laptime.compare import ablation, advising, operators, payback, plots, searching, steps, words
 from laptime.compare.curves import curves
 from laptime.compare.headlines import certainty, quality_phrase, together
 from laptime.compare.model import Comparison, VariantRow
@@ -71,6 +71,7 @@ def to_html(
         w=words,
         worth=ablation,
         payback=payback,
+        looked=searching,
         inside=steps,
         ops=operators,
         adv=advising,

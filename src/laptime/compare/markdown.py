@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from laptime.compare import ablation, advising, payback, steps, words
+from laptime.compare import ablation, advising, payback, searching, steps, words
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.quality import LOWER_IS_BETTER, name_of
 
@@ -43,7 +43,8 @@ def to_markdown(comparison: Comparison) -> str:
     if comparison.scaling:
         lines += ["", "**Scaling**", "", _line(list(words.SCALING)), _line(["---"] * len(words.SCALING))]
         lines += [_line([escape(c) for c in words.scaling_cells(found)]) for found in comparison.scaling]
-    lines += [*_parts(comparison), *_compilations(comparison), *_steps(comparison), *_advice(comparison)]
+    for part in (_search, _parts, _compilations, _steps, _advice):
+        lines += part(comparison)
     troubles = words.troubles(comparison)
     if troubles:
         lines += ["", "**Without a time, or with a failure**", ""]
@@ -64,6 +65,19 @@ def _parts(comparison: Comparison) -> list[str]:
     rows = [[f"`{_code(part.part)}`", *map(escape, ablation.cells(part)[1:])] for part in comparison.parts]
     lines = [_line(header), _line(["---", *["---:"] * 3, "---"]), *map(_line, rows)]
     return ["", f"**{ablation.TITLE}**", "", *lines, "", ablation.LEAD]
+
+
+def _search(comparison: Comparison) -> list[str]:
+    """What a search tried, where one led the ladder."""
+    found = comparison.search
+    if found is None:
+        return []
+    lines = ["", f"**{searching.TITLE}**", "", *(f"- {escape(text)}" for text in searching.sentences(found))]
+    if not found.moves:
+        return lines
+    rows = [[f"`{_code(move.change)}`", *map(escape, searching.cells(move)[1:])] for move in found.moves]
+    table = [_line(list(searching.HEADER)), _line(["---", "---", *["---:"] * 3, "---"]), *map(_line, rows)]
+    return [*lines, "", *table, "", searching.LEAD]
 
 
 def _compilations(comparison: Comparison) -> list[str]:

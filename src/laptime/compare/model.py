@@ -8,7 +8,7 @@ from pydantic import Field
 
 from laptime.compare.anatomy import InferenceRow, OperatorTable, RoofRow, StepRow
 from laptime.compare.quality import Verdict
-from laptime.records import Advice, CheckRecord, CompileRecord, Readable, Status
+from laptime.records import Advice, CheckRecord, CompileRecord, Readable, SearchRecord, Status
 
 Worth = Literal["earns its place", "within noise", "costs", "left", "needed", "not measured"]
 HeadlineKind = Literal["fastest", "without_dead_taps", "exact_and_numeric"]
@@ -199,6 +199,7 @@ class Comparison(Readable):
         roof: how far from the machine's ceilings, by profiled variant.
         operators: by traced variant, the baseline's and the fastest's first.
         advice: what to try next, by variant.
+        search: what a search within a budget tried; None where none led the ladder.
     """
 
     schema_: Literal["laptime.comparison/1"] = Field(default="laptime.comparison/1", alias="schema")
@@ -215,6 +216,7 @@ class Comparison(Readable):
     roof: tuple[RoofRow, ...] = ()
     operators: tuple[OperatorTable, ...] = ()
     advice: dict[str, Advice] = Field(default_factory=dict)
+    search: SearchRecord | None = None
 
     def row(self, variant: str) -> VariantRow | None:
         """The row of a variant, None where there is none."""

@@ -11,9 +11,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from laptime.compare import ablation, advising, payback, words
+from laptime.compare import ablation, advising, payback, searching, words
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.quality import name_of
+from laptime.records import SearchRecord
 
 STYLES = {"fastest": "bold green", "worse": "red", "failed": "red", "wrong": "bold red", "left out": "yellow"}
 
@@ -70,6 +71,8 @@ def to_terminal(comparison: Comparison, width: int) -> RenderableType:
         parts += [_scaling(comparison), Text()]
     if comparison.parts:
         parts += [_text(ablation.TITLE, "bold"), _worths(comparison), Text()]
+    if comparison.search is not None:
+        parts += [_text(searching.TITLE, "bold"), *_searched(comparison.search), Text()]
     told = [
         Text.assemble(
             (words.clean(", ".join(variants)), "bold"),
@@ -131,6 +134,17 @@ def _worths(comparison: Comparison) -> Table:
         style = "yellow" if part.worth in ("costs", "left") else ""
         table.add_row(*(Text(words.clean(cell), style=style) for cell in ablation.cells(part)))
     return table
+
+
+def _searched(search: SearchRecord) -> list[RenderableType]:
+    """What a search tried and what came of it; its verdicts fold where the terminal is narrow."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for place, name in enumerate(searching.HEADER):
+        table.add_column(name, justify="right" if place in (2, 3, 4) else "left", overflow="fold")
+    for move in search.moves:
+        style = "bold" if move.adopted else ""
+        table.add_row(*(Text(words.clean(cell), style=style) for cell in searching.cells(move)))
+    return [*([table] if search.moves else []), *(_text(text, "") for text in searching.sentences(search))]
 
 
 def _cells(row: VariantRow, comparison: Comparison, layout: Layout) -> list[Text]:

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 from laptime.catalogue.own import is_own
 from laptime.data.choices import split_choices
 from laptime.devices import choose_device
+from laptime.durations import duration_s
 from laptime.errors import UsageError, shorten
 from laptime.gate.policy import make_policy
 from laptime.gate.records import PolicyRecord
@@ -22,7 +23,6 @@ from laptime.spec import Frozen, explain
 NO_DEVICE = "none"
 _OF_A_SHELL = ("cd", "export", "source", ".", "set", "ulimit", "unset")
 _BETWEEN = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1", "2>")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 class GateRequest(Frozen):
@@ -172,10 +172,10 @@ def _from_anywhere(data: str) -> str:
 
 def seconds(text: str) -> float:
     """Reads `90`, `90s`, `15m` or `1.5h` as seconds; raises UsageError."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", text.strip())
-    if not found or not 0 < float(found[1]) < math.inf:
-        raise UsageError(f"--budget {shorten(text)!r} is no duration above 0: give 15m, 900s or 1h.")
-    return float(found[1]) * _UNITS[found[2]]
+    try:
+        return duration_s(text)
+    except ValueError as error:
+        raise UsageError(f"--budget {shorten(text)!r} {error}.") from None
 
 
 def share(text: str) -> float:

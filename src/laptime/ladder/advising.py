@@ -128,7 +128,7 @@ class Counsel:
             record = first_done(ladder.runs, name)
             if record is None:
                 continue
-            trace = self._trace(name)
+            trace = self.trace_of(name)
             if trace is not None:
                 self.traces[name] = trace
             with self._guarded(f"no advice can be given on {name}"):
@@ -143,7 +143,7 @@ class Counsel:
         known = (best.variant if best else None, self.ladder.plan.fixed[0].name, *self.advice)
         return next((name for name in known if name in self.advice), None)
 
-    def _trace(self, name: str) -> TraceSummary | None:
+    def trace_of(self, name: str) -> TraceSummary | None:
         path = run_folder(self.ladder.folder, name, 0) / TRACE
         if not path.is_file():
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from importlib.metadata import version
 
 from laptime.catalogue import find_workload
@@ -47,7 +48,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     probe = with_refusals(run_probe((what, device), places, say, wanted), data)
     probe = probe.model_copy(update={"refusals": probe.refusals | no_use})
     if not request.variants:
-        probe = probe_slow_rungs(probe, (what, device, preset), places, say)
+        probe = probe_slow_rungs(probe, (what, device, preset), places, say, request.budget)
     plan = plan_of(request, data, device, probe)
     require_contender(request, plan)
     record = LadderRecord(
@@ -99,7 +100,11 @@ def plan_of(request: LadderRequest, data: DataSpec, device: str, probe: ProbeRec
     """What a ladder tries on this machine, as far as a probe has shown; raises UsageError for unknown names."""
     entry, preset = with_findings(find_workload(request.workload), data), fitted_preset(request, data)
     there = ranks_there(request.launcher) or device_count(device)
-    return with_parallel(make_plan(device, preset, request.variants, probe, entry.name), preset, entry, there)
+    plan = with_parallel(make_plan(device, preset, request.variants, probe, entry.name), preset, entry, there)
+    if request.budget is None:
+        return plan
+    # What no rung tries a search may: all that is left out of one is what can't be had.
+    return replace(plan, left_out=tuple(o for o in plan.left_out if o.variant.partition("-")[2] in plan.refused))
 
 
 def slug(name: str) -> str:

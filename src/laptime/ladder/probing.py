@@ -10,11 +10,12 @@ import json
 import secrets
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from laptime.catalogue import LADDERS, find_optimization, large_batch_of, rung_spec
 from laptime.devices import lock_name, missing_compiler
-from laptime.entries import Preset
+from laptime.entries import OptimizationEntry, Preset
 from laptime.errors import DataError
 from laptime.ladder.plan import LEAST_GAIN, tried_rungs
 from laptime.launchers.lock import device_lock
@@ -27,7 +28,11 @@ Say = Callable[[str], None]
 
 
 def probe_slow_rungs(
-    probe: ProbeRecord, ladder: tuple[str, str, Preset], places: Places, say: Say = lambda _: None
+    probe: ProbeRecord,
+    ladder: tuple[str, str, Preset],
+    places: Places,
+    say: Say = lambda _: None,
+    budget_s: float | None = None,
 ) -> ProbeRecord:
     """Adds to a probe what the rungs that a ladder will try need to know, from an earlier ladder where there was one.
 
@@ -36,20 +41,32 @@ def probe_slow_rungs(
         ladder: workload, device and preset.
         places: where results are kept.
         say: takes sentences.
+        budget_s: of a search, which may try all rungs, and waits for a new probe that takes up to half of it.
     """
     workload, device, preset = ladder
-    for rung in tried_rungs(device, preset):
+    for rung in tried_rungs(device, preset if budget_s is None else replace(preset, rungs=None)):
         entry = find_optimization(rung_spec(rung).name)
         missing = missing_compiler(device) if entry.stage == "compile" else None
         if missing:
             found = ProbeRecord(refusals={entry.name: f"it can't run here: {missing}"})
         elif device == "cpu" and entry.probe_limit_s and entry.probe not in {k.partition("@")[0] for k in probe.gains}:
-            found = _kept_or_new(probe, (workload, device, rung), places, say)
+            what = (workload, device, rung)
+            known = read_kept(_place(probe, what, places)[0])
+            if known is None and budget_s is not None and 2 * entry.probe_limit_s > budget_s:
+                known = _too_long(entry, budget_s)
+            found = known or _kept_or_new(probe, what, places, say)
         else:
             # A GPU's rungs need no slow probe: its compiler takes tens of seconds, and the climb times the rung itself.
             continue
         probe = _with(probe, found)
     return probe
+
+
+def _too_long(entry: OptimizationEntry, budget_s: float) -> ProbeRecord:
+    """The refusal of what a search has no time to probe."""
+    limit, given = (f"{seconds / 60:g} minutes" for seconds in (entry.probe_limit_s, budget_s))
+    why = f"its probe takes up to {limit}, more than half of the budget of {given}: give a larger one"
+    return ProbeRecord(refusals={entry.name: why})
 
 
 def known_probe(record: RunRecord, places: Places) -> ProbeRecord | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from laptime.errors import DataError
 from laptime.ladder.request import make_spec
 from laptime.launchers.base import RECORD
-from laptime.records import TRIALS, VERIFY, RunRecord, read_record
+from laptime.records import SEARCH, TRIALS, VERIFY, RunRecord, read_record
 from laptime.runstore import CHECKPOINTS
 from laptime.spec import RunSpec
 from laptime.tracking import Journal
@@ -71,11 +71,12 @@ def process_of(ladder: Ladder, turn: Turn, variant: Variant) -> Process:
     ceilings = ladder.record.probe.machine.ceilings.model_dump(exclude_none=True)
     spec, folder = spec.model_copy(update={"ceilings": ceilings}), run_folder(ladder.folder, turn.variant, turn.repeat)
     if turn.kind != "round":
-        # A remedy that no turn of the ladder has checked against the baseline is checked in its first round.
-        new = turn.kind == "verify" and turn.repeat == 0 and turn.variant not in ladder.variants
+        # What no turn of the ladder has checked against the baseline is checked in its first round.
+        new = turn.kind in ("verify", "search") and turn.repeat == 0 and turn.variant not in ladder.variants
         short = {"check": new, "save_model": False, "epochs": _epochs(turn, spec), "profile": "none"}
         spec = spec.model_copy(update=short)
-        folder = run_folder(ladder.folder / (TRIALS if turn.kind == "trial" else VERIFY), turn.variant, turn.number)
+        aside = {"trial": TRIALS, "search": SEARCH}.get(turn.kind, VERIFY)
+        folder = run_folder(ladder.folder / aside, turn.variant, turn.number)
     # Pods have theirs in the run store; a pair that was broken off begins anew, since its epochs belong together.
     if ladder.request.launcher != "kubernetes" and not turn.beside:
         kept = {"checkpoints": str(folder / CHECKPOINTS), "checkpoint_share": _SHARE}
@@ -91,7 +92,7 @@ def _epochs(turn: Turn, spec: RunSpec) -> int:
     """Few tell a time, except where they differ by design; by turns each side is once the first. Quality takes all."""
     if turn.kind == "training" or any(spec.option(name) is not None for name in _UNEVEN):
         return spec.epochs
-    return SHORT if turn.beside else min(spec.epochs, SHORT)
+    return turn.epochs or (SHORT if turn.beside else min(spec.epochs, SHORT))
 
 
 def retracted(ladder: Path, variant: str, number: int | None = None) -> list[Path]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from laptime.catalogue import DEVICES, find_optimization, find_preset, find_workload
 from laptime.catalogue.own import is_own, resolved, with_findings
 from laptime.data.limits import check_limits
 from laptime.devices import cuda_devices, require_scoring
+from laptime.durations import duration_s
 from laptime.entries import Preset
 from laptime.errors import UsageError, shorten, without_secrets
 from laptime.ladder.ranks import check_ranks, ranks_of
@@ -21,7 +22,7 @@ from laptime.places import Places, expanded, is_text
 from laptime.records import LadderRecord, write_json
 from laptime.spec import DataSpec, Frozen, ProfileMode, RunSpec, ScheduleText, explain
 from laptime.tracking.uri import check_uri, without_credentials
-from laptime.variants import BASELINE, OPTIMIZED, Variant
+from laptime.variants import BASELINE, OPTIMIZED, TUNED, Variant
 
 _RESULTS = ("ladder.json", "record.json")
 
@@ -29,7 +30,12 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class LadderRequest(Frozen):
-    """The request; None takes the preset's value."""
+    """The request; None takes the preset's value.
+
+    Attributes:
+        budget: seconds for a search that leads the ladder in place of rungs, as a number or as text (`20m`); None for
+            rungs.
+    """
 
     workload: str = "cifar"
     preset: Literal["quick", "full"] = "quick"
@@ -50,6 +56,7 @@ class LadderRequest(Frozen):
     verify_advice: bool = False
     verify_most: Positive | Literal["all"] | None = None
     launcher: str = AUTO
+    budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     tracking_uri: str | None = None
     out: str | None = None
     resume: str | None = None
@@ -73,6 +80,25 @@ class LadderRequest(Frozen):
         if value not in (None, "all") and not (digits.isascii() and digits.isdigit() and int(digits) > 0):
             raise ValueError("must be all or a number from 1")
         return value
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _as_seconds(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return duration_s(value)
+        except ValueError:
+            raise ValueError("must be a duration above 0, as 15m, 900s or 1h") from None
+
+    @model_validator(mode="after")
+    def _searches_alone(self) -> Self:
+        if self.budget is not None and (self.variants or self.ablation or self.verifies):
+            raise ValueError(
+                "--budget has a search find what to try, so it goes neither with --variants nor with --ablation, "
+                "--verify-advice and --verify-most: leave these out."
+            )
+        return self
 
     @field_validator("out")
     @classmethod
@@ -104,6 +130,8 @@ def make_request(**options: Any) -> LadderRequest:
 def settled_preset(request: LadderRequest) -> Preset:
     """The preset with the request's own values in it; raises UsageError for unknown names."""
     preset = find_preset(find_workload(request.workload), request.preset)
+    if request.budget is not None:
+        preset = replace(preset, rungs=(), ablation=False, parallel=False)
     on_gpu = request.device == "cuda" or (request.device == "auto" and bool(cuda_devices()))
     return replace(
         preset,
@@ -159,7 +187,7 @@ def make_spec(request: LadderRequest, variant: Variant, data: DataSpec, repeat: 
 
 def profile_of(request: LadderRequest, preset: Preset, variant: str) -> ProfileMode:
     """What is asked for, or nothing for what a preset leaves out; variants that are named are all profiled."""
-    if preset.profiled_rungs or request.variants or variant.partition("-")[2] in (BASELINE, OPTIMIZED):
+    if preset.profiled_rungs or request.variants or variant.partition("-")[2] in (BASELINE, OPTIMIZED, TUNED):
         return request.profile
     return "none"
 

@@ -217,6 +217,7 @@ def _opened(asked: LadderRequest, record: LadderRecord, places: Places, say: Say
         "dropped": (),
         "worths": {},
         "left_out": plan.left_out,
+        "search": None,
         "retracted": {},
         "status": "running",
         "ended_at": None,

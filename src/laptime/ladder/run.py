@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from laptime.compare.comparison import compare
-from laptime.compare.markdown import to_markdown
 from laptime.compare.model import Comparison
 from laptime.compare.write import write_comparison
 from laptime.ladder.advising import Counsel, mine_of
-from laptime.ladder.figures import headline_figures, variant_figures
+from laptime.ladder.ending import ended_in_journal
 from laptime.ladder.first_round import first_round, what_failed
 from laptime.ladder.pairs import run_pair, worths
 from laptime.ladder.plan import Plan
@@ -27,14 +26,7 @@ from laptime.places import Places
 from laptime.records import Dropped, LadderRecord, LeftOut, Rung, RunRecord, write_json
 from laptime.tracking import Journal
 from laptime.tracking.courier import Courier
-from laptime.tracking.publish import (
-    ladder_finished,
-    ladder_started,
-    variant_compared,
-    variant_recorded,
-    variant_retracted,
-)
-from laptime.tracking.rule_history import advice_verified
+from laptime.tracking.publish import ladder_started, variant_retracted
 from laptime.tracking.sync import sync, target_of
 from laptime.tracking.tries import process_told
 from laptime.variants import Variant
@@ -53,6 +45,8 @@ class Ladder:
             itself has failed.
         no_turns: whether two processes have failed to take turns, so that no two are asked to any more.
         courier: sends the journal between processes; None where only the end sends it.
+        lead: what the first round is made of, up to the variants that later rounds repeat.
+        clock: seconds, by which it notes what its turns took.
     """
 
     def __init__(self, request: LadderRequest, record: LadderRecord, plan: Plan, places: Places) -> None:
@@ -67,6 +61,8 @@ class Ladder:
         self.no_turns = False
         self.before: int | None = None
         self.courier: Courier | None = None
+        self.lead: Callable[[Ladder], Iterator[Turn]] = first_round
+        self.clock: Callable[[], float] = time.monotonic
         self._told: list[RunRecord] = []
         self._trying: tuple[Variant, ...] = ()
         self.journal: Journal | None = None
@@ -88,7 +84,7 @@ class Ladder:
     def turns(self) -> Iterator[Turn]:
         """Yields what to run next, one at a time; `run` must have been called before the next is asked for."""
         self.deliver()  # takes seconds, in which whoever interrupts interrupts a ladder
-        yield from first_round(self)
+        yield from self.lead(self)
         waiting = [(r, name) for r in range(1, self.preset.repeats) for name in self.variants]
         total = self.number + len(waiting)
         for repeat, name in waiting:
@@ -130,6 +126,21 @@ class Ladder:
         same = {o.name for o in known.optimizations} == {o.name for o in variant.optimizations}
         return known if same else variant
 
+    def search(self, variant: Variant, place: tuple[int, int], epochs: int, beside: Variant | None = None) -> Turn:
+        """One process that tells what a change of a search brings, or a pair of them.
+
+        Args:
+            variant: with the change.
+            place: how many its pairs were before this one, and about how many turns are still to come.
+            epochs: that are counted.
+            beside: what it is measured against, in the same turn.
+        """
+        self._trying = (beside, variant) if beside else (variant,)
+        self.number += 1
+        (repeat, left), name = place, beside.name if beside else ""
+        total = self.number + left
+        return Turn(variant.name, repeat, self.number, total, self.preset.repeats, "search", name, epochs)
+
     def verify(self, variant: Variant, place: tuple[int, int] | None, left: int, beside: Variant | None = None) -> Turn:
         """One process that tells what a finding's remedy brings, or a pair of them.
 
@@ -151,8 +162,13 @@ class Ladder:
 
     def run(self, turn: Turn, hooks: Hooks) -> RunRecord:
         """Runs one turn to its record, whatever becomes of it; of a pair to both, and gives the second's."""
+        begun = self.clock()
         record = run_pair(self, turn, self._trying, hooks) if turn.beside else self._run_one(turn, hooks)
-        self.record = self.record.model_copy(update={"turns": max(self.record.turns, turn.number)})
+        took = self.record.turns_s
+        if len(took) < turn.number:  # of one that is taken from its record it stands there already
+            took = (*took, self.clock() - begun)
+        ended = max(self.record.turns, turn.number)
+        self.record = self.record.model_copy(update={"turns": ended, "turns_s": took})
         self._save()
         self.deliver()
         self.finished = turn.number
@@ -178,7 +194,7 @@ class Ladder:
 
     def records_of(self, turn: Turn) -> list[RunRecord]:
         """Where the records of a turn of this kind are kept, the latest last."""
-        return {"round": self.runs, "trial": self.trials}.get(turn.kind, self.verified)
+        return {"round": self.runs, "trial": self.trials, "search": self.trials}.get(turn.kind, self.verified)
 
     def deliver(self) -> None:
         """Sends what the journal holds, where the store answers at once; nothing is timed meanwhile."""
@@ -245,29 +261,13 @@ class Ladder:
             return
         ended = self.record.model_copy(update={"status": ending, "ended_at": time.time()})
         self.counsel.settle()
-        for rung in ended.rungs:
-            if runs := mine_of(self.runs, rung.variant):
-                variant_recorded(self.journal, ended, rung, runs, self.folder, self._told)
-        for variant, finding in self.counsel.verified():
-            advice_verified(self.journal, ended, variant, finding)
-        self._finish(self.journal, ended)
+        ended_in_journal(self, self.journal, ended, self._told)
         self.record = ended
         self._save()
         self.journal.close()
         if ending == "interrupted" and self.counsel.verified():
             # The report is from before the verification. Last, since whoever interrupts may not wait for it.
             self.compare()
-
-    def _finish(self, journal: Journal, ended: LadderRecord) -> None:
-        own = {"ladder.json": self.folder / "ladder.json"} | self.counsel.files
-        if self.comparison is None:
-            ladder_finished(journal, ended, {}, f"The ladder ended as {ended.status}.", own)
-            return
-        for row in self.comparison.rows:
-            if row.n:
-                variant_compared(journal, ended, row.variant, variant_figures(row))
-        figures = headline_figures(self.comparison)
-        ladder_finished(journal, ended, figures, to_markdown(self.comparison), own | self.files)
 
     def publish(self, say: Say = ignore) -> None:
         """Copies the journal into MLflow; raises TrackingError where it does not answer (the journal keeps all)."""

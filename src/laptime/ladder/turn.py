@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["round", "trial", "verify", "training"]
+Kind = Literal["round", "trial", "search", "verify", "training"]
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,10 @@ class Turn:
     Attributes:
         number: from 1, of `total`, which is an estimate until the first round has settled what stays.
         repeat: the round, from 0, of `repeats`.
-        kind: `round` is part of the comparison; `trial` only helps to decide what joins and stays, `verify` tells what
-            a finding's remedy brings, and `training` at what quality, by all epochs.
+        kind: `round` is part of the comparison; `trial` only helps to decide what joins and stays, `search` what a
+            search adopts; `verify` tells what a finding's remedy brings, and `training` at what quality, by all epochs.
         beside: of two processes, the variant that this one is compared with and that trains by turns with it.
+        epochs: counted epochs of a process of a search; 0 for those that its kind has.
     """
 
     variant: str
@@ -27,12 +28,15 @@ class Turn:
     repeats: int
     kind: Kind = "round"
     beside: str = ""
+    epochs: int = 0
 
     def __str__(self) -> str:
         """What runs, in words."""
         together = f" beside {self.beside}, by turns" if self.beside else ""
         if self.kind == "trial":
             return f"{self.variant}{together or ', trial'}"
+        if self.kind == "search":
+            return f"{self.variant}{together}, search"
         if self.kind == "training":
             return f"{self.variant}, verification, a whole training for its quality"
         what = "verification, " if self.kind == "verify" else ""

@@ -14,7 +14,19 @@ from laptime.records.breakdown import (
     UpdateRecord,
 )
 from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record
-from laptime.records.ladder import TRIALS, VERIFY, Dropped, LadderRecord, LeftOut, ProbeRecord, Rung
+from laptime.records.ladder import (
+    SEARCH,
+    TRIALS,
+    VERIFY,
+    Dropped,
+    LadderRecord,
+    LeftOut,
+    Outcome,
+    ProbeRecord,
+    Rung,
+    SearchMove,
+    SearchRecord,
+)
 from laptime.records.machine import Ceilings, Machine
 from laptime.records.prediction import Found, Guess, Prediction, Predictions, Refused
 from laptime.records.run import (
@@ -42,6 +54,7 @@ from laptime.records.trace import (
 __all__ = [
     "CATEGORIES",
     "PARTIAL",
+    "SEARCH",
     "TRIALS",
     "VERIFY",
     "Advice",
@@ -66,6 +79,7 @@ __all__ = [
     "Machine",
     "Measured",
     "OperatorRow",
+    "Outcome",
     "PassRecord",
     "PrecisionRecord",
     "Prediction",
@@ -79,6 +93,8 @@ __all__ = [
     "RuleHistory",
     "RunRecord",
     "Rung",
+    "SearchMove",
+    "SearchRecord",
     "SetupRecord",
     "StartRecord",
     "Status",

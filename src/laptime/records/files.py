@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from laptime.errors import DataError, shorten
-from laptime.records.ladder import LADDER_SCHEMA, TRIALS, VERIFY, LadderRecord
+from laptime.records.ladder import LADDER_SCHEMA, SEARCH, TRIALS, VERIFY, LadderRecord
 from laptime.records.run import RECORD_SCHEMA, RunRecord
 from laptime.spec import Versioned, read_versioned
 
@@ -50,10 +50,11 @@ LADDER_FILE = Versioned("ladder", LADDER_SCHEMA, "run the ladder again with this
 def record_paths(folder: Path) -> list[Path]:
     """The records below a folder that stand for its variants.
 
-    A ladder's trials only decided what joined, and its verifying turns what advice is worth: neither is among them.
+    A ladder's trials only decided what joined, a search's turns what it adopted, and verifying turns what advice is
+    worth: none is among them.
     """
     ladders = [folder, *(path.parent for path in folder.rglob(LADDER_NAME))]
-    aside = {ladder / name for ladder in ladders for name in (TRIALS, VERIFY)}
+    aside = {ladder / name for ladder in ladders for name in (TRIALS, VERIFY, SEARCH)}
     return [path for path in sorted(folder.rglob("record.json")) if aside.isdisjoint(path.parents)]
 
 

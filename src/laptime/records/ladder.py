@@ -15,6 +15,8 @@ LADDER_SCHEMA = "laptime.ladder/1"
 TRIALS = "trials"
 # The folder of the turns that verified advice.
 VERIFY = "verify"
+# The folder of the turns that tried a search's changes.
+SEARCH = "search"
 
 
 # Seconds, and ratios of them: logarithms are taken of them.
@@ -82,6 +84,66 @@ class Dropped(Readable):
     reason: str
 
 
+Outcome = Literal["faster", "not faster", "not shown", "worse", "failed"]
+
+
+class SearchMove(Readable):
+    """One change that a search tried on the best list so far.
+
+    Attributes:
+        change: `+name:option=value`, `-name`, or `name:option=value` of a part that was there already.
+        klass: the class of what changed.
+        predicted: the share of an epoch that the advice promised, from and to; None where it said nothing.
+        first: seconds of an epoch with the change over those without, of the pair that decided whether and when more
+            were run, and nothing else.
+        ratios: the same of each of those.
+        by_turns: whether the processes of a pair trained by turns.
+        outcome: `faster` is what the search went on from; `not shown` may be faster by less than the noise.
+        reason: of quality, or what went wrong, in words; empty where the ratios say all.
+    """
+
+    change: str
+    klass: str = ""
+    predicted: tuple[float, float] | None = None
+    first: Positive | None = None
+    ratios: tuple[Positive, ...] = ()
+    by_turns: bool = False
+    outcome: Outcome = "failed"
+    reason: str = ""
+
+    @property
+    def adopted(self) -> bool:
+        return self.outcome == "faster"
+
+
+class SearchRecord(Readable):
+    """A search for the fastest variant within a budget.
+
+    Attributes:
+        budget_s: seconds for everything from the first process on.
+        spent_s: seconds that the search itself took, its comparison with where it began with it.
+        start: the variant that it began with.
+        variant: what it found; empty where it adopted nothing.
+        list: what that stands for, as a name that `laptime run` takes anywhere.
+        moves: in the order in which they were tried.
+        untried: changes for which there was no time.
+        unjudged: changes of what is learnt that were not tried, since quality can't be judged here.
+        confirmed: seconds of an epoch of `variant` over those of `start`, of pairs that decided nothing.
+        ended: why it came to an end.
+    """
+
+    budget_s: Positive
+    spent_s: float = 0.0
+    start: str = ""
+    variant: str = ""
+    list: str = ""
+    moves: tuple[SearchMove, ...] = ()
+    untried: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
+    confirmed: tuple[Positive, ...] = ()
+    ended: str = ""
+
+
 class LadderRecord(Readable):
     """A ladder: what was planned and decided; the runs' records stand in folders beside it.
 
@@ -95,6 +157,8 @@ class LadderRecord(Readable):
             a ladder of a version that did not keep them.
         turns: processes that have ended, trials and verifications with them, whatever came of each; one that was
             interrupted has not.
+        turns_s: seconds that each of them took, waiting for its device with it.
+        search: the search within a budget that led it; None for a ladder of rungs.
         worths: seconds of an epoch of the optimized variant without a part over those with all, of each pair of
             processes that trained by turns, by the name of the variant without.
         retracted: how often a variant was taken back, by its name: each time its run in the tracking store is another.
@@ -127,6 +191,8 @@ class LadderRecord(Readable):
     status: Literal["running", "done", "failed", "interrupted"] = "running"
     request: dict[str, Any] | None = None
     turns: int = 0
+    turns_s: tuple[float, ...] = ()
+    search: SearchRecord | None = None
     retracted: dict[str, int] = Field(default_factory=dict)
     retried: dict[str, int] = Field(default_factory=dict)
 

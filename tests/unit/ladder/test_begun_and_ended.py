@@ -7,6 +7,7 @@ from tests.unit.ladder.test_resumed_ladder import Cut, Runs, a_ladder, stored
 from tests.unit.ladder.turning import through, turned
 
 from laptime.errors import UsageError
+from laptime.ladder import ending
 from laptime.ladder import run as ladder_module
 from laptime.records import read_ladder
 from laptime.tracking.events import Ended, read_journal
@@ -24,18 +25,18 @@ def test_of_two_ladders_that_begin_in_one_folder_the_second_is_refused(tmp_path)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard.*")
 def test_a_ladder_that_is_interrupted_while_it_is_told_has_not_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(ladder_module, "launch", Runs())
-    ladder, finished = a_ladder(tmp_path), ladder_module.ladder_finished
+    ladder, finished = a_ladder(tmp_path), ending.ladder_finished
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     turned(ladder)
     ladder.compare()
-    monkeypatch.setattr(ladder_module, "ladder_finished", interrupted)
+    monkeypatch.setattr(ending, "ladder_finished", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ladder.close("done")
     assert read_ladder(tmp_path / "ladder" / "ladder.json").status == "running"
-    monkeypatch.setattr(ladder_module, "ladder_finished", finished)
+    monkeypatch.setattr(ending, "ladder_finished", finished)
     ladder.close("interrupted")
     assert read_ladder(tmp_path / "ladder" / "ladder.json").status == "interrupted"
     ended = [e for e in read_journal(ladder.journal.path)[1] if isinstance(e, Ended)]

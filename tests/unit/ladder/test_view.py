@@ -50,7 +50,7 @@ def test_a_second_ctrl_c_while_a_ladder_is_marked_is_passed_over(tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
         closed.append(ending)
 
-    request = SimpleNamespace(workload="cifar")
+    request = SimpleNamespace(workload="cifar", budget=None)
     ladder = SimpleNamespace(record=SimpleNamespace(status="running"), folder=tmp_path, request=request)
     ladder.turns, ladder.run, ladder.close, ladder.publish = lambda: iter(["turn"]), run, close, lambda _: None
     view = SimpleNamespace(say=lambda _: None, turn=lambda _: None, event=None, result=None)
@@ -64,7 +64,7 @@ def test_a_ladder_that_a_full_disk_ends_says_how_to_go_on(tmp_path):
     def run(*_: object) -> None:
         raise OSError("no room")
 
-    said, request = [], SimpleNamespace(workload="cifar")
+    said, request = [], SimpleNamespace(workload="cifar", budget=None)
     ladder = SimpleNamespace(record=SimpleNamespace(status="running"), folder=tmp_path, request=request, run=run)
     ladder.turns, ladder.close, ladder.publish = lambda: iter(["turn"]), lambda _: None, lambda _: None
     with pytest.raises(OSError, match="no room"):
@@ -85,7 +85,7 @@ def test_an_interruption_in_the_middle_of_a_write_locks_no_store_that_is_publish
     ladder = SimpleNamespace(
         record=SimpleNamespace(status="running"),
         folder=tmp_path,
-        request=SimpleNamespace(workload="cifar"),
+        request=SimpleNamespace(workload="cifar", budget=None),
         turns=lambda: iter(["turn"]),
         run=lambda *_: written(stopped=True),
         close=lambda _: None,

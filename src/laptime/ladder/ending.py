@@ -1,0 +1,42 @@
+"""A ladder's end in the journal: each variant with all its processes, what advice brought, the parent run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from laptime.compare.markdown import to_markdown
+from laptime.ladder.advising import mine_of
+from laptime.ladder.figures import headline_figures, variant_figures
+from laptime.records import LadderRecord, RunRecord
+from laptime.tracking import Journal
+from laptime.tracking.publish import ladder_finished, variant_compared, variant_recorded
+from laptime.tracking.rule_history import advice_verified
+
+if TYPE_CHECKING:
+    from laptime.ladder.run import Ladder
+
+
+def ended_in_journal(ladder: Ladder, journal: Journal, ended: LadderRecord, told: Sequence[RunRecord]) -> None:
+    """Tells how a ladder has ended; safe to repeat.
+
+    Args:
+        ladder: it.
+        journal: of it.
+        ended: its record, with its status.
+        told: the processes that the journal holds already.
+    """
+    for rung in ended.rungs:
+        if runs := mine_of(ladder.runs, rung.variant):
+            variant_recorded(journal, ended, rung, runs, ladder.folder, told)
+    for variant, finding in ladder.counsel.verified():
+        advice_verified(journal, ended, variant, finding)
+    own = {"ladder.json": ladder.folder / "ladder.json"} | ladder.counsel.files
+    if ladder.comparison is None:
+        ladder_finished(journal, ended, {}, f"The ladder ended as {ended.status}.", own)
+        return
+    for row in ladder.comparison.rows:
+        if row.n:
+            variant_compared(journal, ended, row.variant, variant_figures(row))
+    figures = headline_figures(ladder.comparison)
+    ladder_finished(journal, ended, figures, to_markdown(ladder.comparison), own | ladder.files)

@@ -1,0 +1,15 @@
+"""The search for the fastest variant within a budget; a ladder that has one is led by it. Never reaches torch."""
+
+from __future__ import annotations
+
+from laptime.ladder.run import Ladder
+from laptime.tune.search import Search
+
+__all__ = ["Search", "led"]
+
+
+def led(ladder: Ladder) -> Ladder:
+    """A ladder whose first round is a search where its request has a budget; any other as it is."""
+    if ladder.request.budget is not None:
+        ladder.lead = lambda it: Search(it).turns()
+    return ladder

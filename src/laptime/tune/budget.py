@@ -1,0 +1,73 @@
+"""How much of a search's budget is left, by what its turns took: one that is gone on with decides alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laptime.compare.statistics import median
+from laptime.ladder.estimate import process_s
+from laptime.tune.verdict import MOST
+
+if TYPE_CHECKING:
+    from laptime.ladder.run import Ladder
+    from laptime.records import RunRecord
+
+
+class Budget:
+    """The seconds of a search, from the ladder's first process on, less what the comparison after it will take.
+
+    Args:
+        ladder: that is led by the search.
+    """
+
+    def __init__(self, ladder: Ladder) -> None:
+        self.ladder, self._after, self._expected = ladder, 0.0, 0.0
+        self._pairs: list[float] = []
+
+    def settle(self, first: RunRecord, epochs: int) -> None:
+        """Reckons what follows the search from the processes that have run: called where it begins.
+
+        Args:
+            first: the process of the variant that it begins with.
+            epochs: that a search's processes count.
+        """
+        ladder = self.ladder
+        # What is found takes about as long as where the search began.
+        whole = [process_s(r, ladder.preset.epochs) for r in (*ladder.runs, first) if r.status == "done"]
+        self._after = (ladder.preset.repeats - 1) * sum(whole) + ladder.record.turns_s[ladder.number - 1]
+        self._expected = 2 * process_s(first, epochs)
+
+    def spent_s(self) -> float:
+        """What the turns so far took."""
+        return sum(self.ladder.record.turns_s[: self.ladder.number])
+
+    def paired(self, begun: int) -> None:
+        """Notes what a pair took, whether one turn or two: all after the turn of number `begun`."""
+        self._pairs.append(sum(self.ladder.record.turns_s[begun : self.ladder.number]))
+
+    def pair_s(self) -> float:
+        """What a pair takes, by those so far."""
+        return median(self._pairs) if self._pairs else self._expected
+
+    def left_s(self) -> float:
+        """What is left for the search."""
+        assert self.ladder.request.budget is not None
+        return self.ladder.request.budget - self.spent_s() - self._after - MOST * self.pair_s()
+
+    def holds(self, pairs: int) -> bool:
+        """Whether there is time for so many pairs more.
+
+        Before the first pair all is reckoned from one process, whose minute may have been a slow one: that is tried
+        where there is time for it and what follows.
+        """
+        if not self._pairs:
+            return self.left_s() + MOST * self._expected >= self._expected
+        return self.left_s() >= pairs * self.pair_s()
+
+    def after_min(self) -> float:
+        """Minutes of what follows the search."""
+        return (self._after + MOST * self.pair_s()) / 60
+
+    def turns_left(self) -> int:
+        """About how many more turns there is time for."""
+        return max(0, int(self.left_s() / self.pair_s())) + MOST
