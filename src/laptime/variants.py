@@ -75,6 +75,11 @@ def resolve(text: str, left_out: tuple[str, ...] = (), workload: str = "") -> Va
         best = _lasting(DEVICES[side], left_out, workload)
         return on_several(Variant(text, side, combine((), *map(rung_spec, best))), name, tuple(added), workload)
     device = max((d for d in LADDERS if name.startswith(f"{d}-")), key=len, default=None)
+    if device is not None and name == f"{device}-{TUNED}":
+        raise UsageError(
+            f"variant {text!r} is what one search found, and another finds another: give its list, --variant "
+            f"{device}-{BASELINE}+…, as its report has it under What the search tried."
+        )
     if device is None or name not in (*variant_names(device), *_ablations(device, workload)):
         raise unknown("variant", name, all_names())
     kept = [rung for rung in _rungs(device, name.removeprefix(f"{device}-"), workload) if rung not in left_out]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from laptime.compare.model import Comparison, VariantRow
+from laptime.compare.statistics import mean_ratio
 from laptime.compare.words import wide
+from laptime.records import SearchRecord
 
 
 def variant_figures(row: VariantRow) -> dict[str, float]:
@@ -36,7 +38,18 @@ def headline_figures(comparison: Comparison) -> dict[str, float]:
         headline = comparison.headline(kind)
         if headline and headline.speedup is not None:
             figures[f"speedup_{kind}"] = headline.speedup
-    return figures
+    return figures | _search_figures(comparison.search)
+
+
+def _search_figures(search: SearchRecord | None) -> dict[str, float]:
+    """What came of a search; nothing of a ladder of rungs."""
+    if search is None:
+        return {}
+    figures = {"changes_tried": len(search.moves), "changes_kept": sum(move.adopted for move in search.moves)}
+    if not search.confirmed:
+        return {name: float(value) for name, value in figures.items()}
+    found = mean_ratio(search.confirmed)
+    return _known({**figures, "tuned_ratio": found.point, **_interval("tuned_ratio", found.low, found.high)})
 
 
 def _interval(name: str, low: float | None, high: float | None) -> dict[str, float | None]:

@@ -60,6 +60,7 @@ def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None =
         "limit_train": ladder.limit_train,
         "limit_test": ladder.limit_test,
         "seed": ladder.seed,
+        "budget_s": (ladder.request or {}).get("budget"),
         **_data_params(ladder.data),
     }
     tags = {

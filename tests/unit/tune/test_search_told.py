@@ -19,7 +19,7 @@ from laptime.compare.searching import cells, sentences
 from laptime.compare.terminal import print_comparison
 from laptime.launchers.base import Hooks
 from laptime.records import SearchMove, SearchRecord
-from laptime.tracking.events import Noted, read_journal
+from laptime.tracking.events import Measured, Noted, read_journal
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard.*")
 
@@ -53,7 +53,13 @@ def test_every_report_holds_the_search(tmp_path, monkeypatch):
     assert found.row("cpu-tuned").on == "cpu-optimized"
     ladder.compare()
     ladder.close("done")
-    notes = [e.markdown for e in read_journal(ladder.journal.path)[1] if isinstance(e, Noted)]
+    events = read_journal(ladder.journal.path)[1]
+    told = (row for e in events if isinstance(e, Measured) and e.key == "l" for row in e.rows)
+    figures = {row[0]: row[1] for row in told}
+    assert figures["tuned_ratio"] == pytest.approx(1 / 1.25 / 1.3)
+    assert figures["changes_kept"] == 2
+    assert figures["changes_tried"] == len(ladder.record.search.moves)
+    notes = [e.markdown for e in events if isinstance(e, Noted)]
     assert any("What the search tried" in text for text in notes), "MLflow's description has it"
 
 

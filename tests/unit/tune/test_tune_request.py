@@ -54,6 +54,13 @@ def test_a_search_has_no_rungs_and_profiles_what_it_compares():
     assert make_spec(slow, tuned, data, 0).profile == "full"
 
 
+def test_what_a_search_found_is_asked_for_by_its_list():
+    with pytest.raises(
+        UsageError, match=r"'cpu-tuned.flip' is what one search found, .* its list, --variant cpu-b"
+    ):
+        resolve("cpu-tuned+flip")
+
+
 def test_a_search_leaves_out_what_can_not_be_had_alone():
     probe = ProbeRecord(machine=Machine(cores=2), gains={"bf16": 0.9}, refusals={"lightning": "not installed"})
     data = make_data_spec(train=1000, test=500)
