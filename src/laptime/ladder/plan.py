@@ -20,7 +20,7 @@ from laptime.catalogue import (
 from laptime.catalogue.workloads import ONLY_OWN
 from laptime.devices import choose_device, missing_extra
 from laptime.entries import Preset, WorkloadEntry
-from laptime.errors import UsageError
+from laptime.errors import UsageError, shorten
 from laptime.records import LeftOut, ProbeRecord, Rung
 from laptime.spec import DataSpec, OptimizationSpec
 from laptime.variants import Variant, baseline_of, joins_by_name, resolve
@@ -198,6 +198,20 @@ def rungs_refused(device: str, workload: str, data: DataSpec | None) -> tuple[st
 def reasons_against(workload: str, data: DataSpec | None) -> Mapping[str, str]:
     """Optimizations that are not for a workload, with the reasons: by the catalogue, or by a look into a user's own."""
     return data.own.refused if data and data.own else find_workload(workload).refused
+
+
+def require_fit(variant: Variant, workload: str, data: DataSpec) -> None:
+    """Refuses what `+name` asks for and a workload can't have; what a rung brings is left out before this.
+
+    Raises:
+        UsageError: there is such an optimization, with the reason.
+    """
+    reasons = reasons_against(workload, data)
+    for name in (o.name for o in variant.optimizations):
+        meant = find_optimization(name).workload
+        other = f"it is for the workload {meant}" if meant not in ("", workload) else ""
+        if reason := reasons.get(name, other):
+            raise UsageError(f"{name} of {variant.name} is not for {shorten(workload)}: {reason}; leave it out.")
 
 
 def with_refusals(probe: ProbeRecord, data: DataSpec) -> ProbeRecord:

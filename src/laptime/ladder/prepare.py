@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from laptime.devices import choose_device, lock_name
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.plan import require_device, rungs_refused
+from laptime.ladder.plan import require_device, require_fit, rungs_refused
 from laptime.ladder.request import (
     LadderRequest,
     check_out,
@@ -47,5 +47,7 @@ def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], No
     fitted_preset(request, data)
     for name in request.variants or ():
         refused = rungs_refused(resolve(name, workload=request.workload).device, request.workload, data)
-        check_variant(request, resolve(name, refused, request.workload), data)
+        variant = resolve(name, refused, request.workload)
+        check_variant(request, variant, data)
+        require_fit(variant, request.workload, data)
     return data

@@ -12,7 +12,7 @@ from laptime.catalogue import DEVICES, LADDERS, rung_spec
 from laptime.devices import EMULATED, choose_device, hopeless_here, lock_name
 from laptime.errors import DataError, UsageError, shorten
 from laptime.ladder.data import fetch_data, in_words
-from laptime.ladder.plan import reasons_against, rungs_refused
+from laptime.ladder.plan import reasons_against, require_fit, rungs_refused
 from laptime.ladder.request import LadderRequest, check_out, check_variant, check_weights, make_spec
 from laptime.launchers import launch, ranks_there
 from laptime.launchers.base import RECORD, Hooks
@@ -106,6 +106,7 @@ def plan_single(
         whole, name = variant, variant_name(request)
         variant = with_options(resolve(name, (*away, *hopeless), request.workload), settings)
         _tell_unfit(whole, variant, reasons_against(request.workload, data), say)
+    require_fit(variant, request.workload, data)
     spec = make_spec(request, variant, data, 0).model_copy(update={"checkpoints": checkpoints})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"
     folder = Path(request.out).resolve() if request.out else places.runs / name

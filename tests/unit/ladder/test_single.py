@@ -48,6 +48,8 @@ def test_what_this_cpu_emulates_is_left_out_unless_others_train(
         ("cpu-resident", []),
         ("cpu-optimized", ["cpu-optimized runs without channels-last and products: no convolutions."]),
         ("cpu-products", "cpu-products is not for this training: no convolutions; name another variant"),
+        ("cpu-baseline+crop", r"crop of cpu-baseline\+crop is not for cifar: no images; leave it out"),
+        ("cpu-optimized+folded-norms", r"folded-norms of .* is not for cifar: it is for the workload detection; leave"),
         ("cpu-baseline+graph", r"graph is for a GPU, and cpu-baseline\+graph does not run on one: leave it out"),
     ],
 )
@@ -64,6 +66,10 @@ def test_what_a_training_or_a_device_can_not_have_is_never_left_out_silently(tmp
     with pytest.raises(UsageError, match=told) if isinstance(told, str) else nullcontext():
         assert not refused.keys() & {o.name for o in begin().spec.optimizations}
         assert said == told
+    if "+" in variant:  # a ladder of it is refused as early
+        monkeypatch.setattr(prepare, "fetch_data", lambda *_: data)
+        with pytest.raises(UsageError, match=told):
+            prepare.prepare_data(LadderRequest(variants=(variant,)), Places(tmp_path), said.append)
 
 
 def test_bare_leaves_out_all_but_the_times(tmp_path, monkeypatch):

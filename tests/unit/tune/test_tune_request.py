@@ -55,9 +55,7 @@ def test_a_search_has_no_rungs_and_profiles_what_it_compares():
 
 
 def test_what_a_search_found_is_asked_for_by_its_list():
-    with pytest.raises(
-        UsageError, match=r"'cpu-tuned.flip' is what one search found, .* its list, --variant cpu-b"
-    ):
+    with pytest.raises(UsageError, match=r"'cpu-tuned.flip' is what one search found, .* its list, --variant cpu-b"):
         resolve("cpu-tuned+flip")
 
 
