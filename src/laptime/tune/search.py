@@ -244,7 +244,11 @@ class Search:
     def _spent(self) -> str:
         after = f"what follows takes about {self.budget.after_min():.1f} minutes"
         tried = self.first or self._record.moves
-        return "the budget was spent" if tried else f"the budget holds no change, since {after}: give a larger one"
+        return (
+            "the rest of the budget is for what follows"
+            if tried
+            else f"the budget holds no change, since {after}: give a larger one"
+        )
 
     def _stop(self, why: str, left: list[Open]) -> None:
         for one in left:

@@ -48,7 +48,7 @@ def test_wherever_a_search_is_cut_off_it_goes_on_to_the_same_end(tmp_path, monke
     whole = the_search(tmp_path / "whole", monkeypatch, by_turns=by_turns)
     all_of_it = counted(monkeypatch)
     told = through(whole)
-    assert whole.record.search.ended == "the budget was spent"
+    assert whole.record.search.ended == "the rest of the budget is for what follows"
     assert len(all_of_it) == len(told)
     for cut in (1, 2, 5, len(told) // 2, len(told) - 3):
         place = tmp_path / f"{cut}"

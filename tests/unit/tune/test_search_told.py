@@ -106,12 +106,17 @@ def test_a_change_in_words(move, expected):
             "The search was broken off before what it had kept ran as a variant of its own.",
         ),
         ({"ended": ""}, "No change tried in 5.0 of 10.0 minutes, 0 kept; it ended since it was broken off."),
-        ({"untried": ("-a", "+b")}, "it ended since the budget was spent; not tried: -a, +b."),
+        ({"untried": ("-a", "+b")}, "it ended since the rest of the budget is for what follows; not tried: -a, +b."),
         ({"unjudged": ("+c",)}, "Not tried, since quality can't be judged here: +c."),
     ],
 )
 def test_what_came_of_a_search_in_words(search, expected):
-    base = {"budget_s": 600.0, "spent_s": 300.0, "start": "cpu-optimized", "ended": "the budget was spent"}
+    base = {
+        "budget_s": 600.0,
+        "spent_s": 300.0,
+        "start": "cpu-optimized",
+        "ended": "the rest of the budget is for what follows",
+    }
     assert any(text.endswith(expected) for text in sentences(SearchRecord(**{**base, **search})))
 
 
