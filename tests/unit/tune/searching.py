@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.unit.conftest import make_data_spec
 
-from laptime.catalogue import find_preset, find_workload, options_of
+from laptime.catalogue import options_of
 from laptime.ladder import pairs
 from laptime.ladder import run as ladder_module
 from laptime.ladder.advising import Rules
@@ -90,7 +90,6 @@ def a_search(
     request = LadderRequest(**{"epochs": 3, "repeats": 2, "budget": "10h", **asked})
     probe = ProbeRecord(machine=Machine(cores=2), gains={"bf16": 1.5}, refusals=dict.fromkeys(refused, "refused"))
     preset = settled_preset(request)
-    assert find_preset(find_workload("cifar"), request.preset)
     plan = make_plan("cpu", preset, None, probe, "cifar")
     record = before or LadderRecord(
         id="l",
