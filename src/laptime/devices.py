@@ -43,7 +43,7 @@ def cuda_devices() -> tuple[str, ...]:
 
 def gpu_limits() -> tuple[str, ...]:
     """What beside its name decides a GPU's speed: the driver's major version and each GPU's power limit in watts."""
-    with _nvml() as nvml:
+    with open_nvml() as nvml:
         if nvml is None:
             return ()
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
@@ -57,7 +57,7 @@ def gpu_limits() -> tuple[str, ...]:
 
 def visible_gpus() -> tuple[Gpu, ...]:
     """The GPUs that the driver reports and CUDA_VISIBLE_DEVICES leaves, the one that `cuda` means first."""
-    with _nvml() as nvml:
+    with open_nvml() as nvml:
         if nvml is None:
             return ()
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
@@ -109,7 +109,7 @@ def others_on(device: str, ranks: int = 1) -> tuple[str, ...]:
     gpus = visible_gpus() if device == "cuda" else ()
     if not gpus:
         return ()
-    with _nvml() as nvml:
+    with open_nvml() as nvml:
         if nvml is None:
             return ()
         found: list[str] = []
@@ -122,7 +122,7 @@ def others_on(device: str, ranks: int = 1) -> tuple[str, ...]:
 
 def slowed_down(gpu: Gpu) -> bool:
     """Whether a GPU is clocked down by heat or power at this moment; False where nobody knows."""
-    with _nvml() as nvml:
+    with open_nvml() as nvml:
         if nvml is not None:
             with contextlib.suppress(nvml.NVMLError):
                 handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
@@ -139,7 +139,7 @@ def _sentence(nvml: Any, gpu: Gpu, process: Any) -> str:
 
 
 @contextlib.contextmanager
-def _nvml() -> Iterator[Any]:
+def open_nvml() -> Iterator[Any]:
     """NVIDIA's management library; None where it is not installed or no driver answers."""
     try:
         import pynvml  # not in a worker's slim image, and never needed there

@@ -28,14 +28,14 @@ from laptime.nodes import Nodes, add_options, read_nodes
 from laptime.parsing import parse_json
 from laptime.places import find_places
 from laptime.processes import ENDPOINT_LOST, RANKS_FILE, child_command, death, rank_log
-from laptime.records import PARTIAL, write_json
+from laptime.records import PARTIAL, SYSTEM, write_json
 from laptime.runstore import CHECKPOINTS, PROFILE, PROFILE_ARCHIVE, data_place, failure_name
 from laptime.spec import DataSpec, RunSpec, read_spec
 
 _UPLOAD_EVERY_S = 1.0
 _AGAIN_S = 2.0
 _PATIENCE_S = 600.0
-_BESIDE = ("model.pt", "samples.png", "model_summary.txt")
+_BESIDE = ("model.pt", "samples.png", "model_summary.txt", SYSTEM)
 
 
 class Pod:
@@ -75,19 +75,19 @@ class Pod:
         write_json(path, spec)
         return spec
 
-    def train(self, ranks: int, nodes: Nodes | None, timeout_s: float) -> int:
+    def train(self, spec: RunSpec, ranks: int, nodes: Nodes | None) -> int:
         """Runs this machine's ranks to their end; returns the exit code of their launcher.
 
         Where node 0 is away, which serves the endpoint, the others wait until it is there again.
         """
         command = child_command("laptime.ranks", str(ranks))
         command += [str(self._folder / SPEC), str(self._folder / RECORD), *(nodes.words() if nodes else [])]
-        until = time.monotonic() + timeout_s
+        until = time.monotonic() + spec.timeout_s
         while True:
             hooks = Hooks(on_line=_say, on_event=lambda _: self._upload_now_and_then())
-            code = supervise(command, self._folder, hooks, (), until - time.monotonic())
+            code = supervise(command, self._folder, hooks, (), until - time.monotonic(), spec.device)
             if code is None:
-                raise RunError(f"ran past its time-out of {timeout_s:g} s and was ended: raise --timeout.")
+                raise RunError(f"ran past its time-out of {spec.timeout_s:g} s and was ended: raise --timeout.")
             if code != ENDPOINT_LOST:
                 return code
             _say("node 0, where the nodes meet, is away: waiting for it")
@@ -191,7 +191,7 @@ def main(arguments: list[str]) -> int:
 def _run(pod: Pod, ranks: int, nodes: Nodes | None, index: int) -> int:
     try:
         spec = pod.bring()
-        code = pod.train(ranks, nodes, spec.timeout_s)
+        code = pod.train(spec, ranks, nodes)
         pod.give_back()
     except (LaptimeError, OSError) as error:
         with contextlib.suppress(DataError):  # the store that is away is the error

@@ -70,7 +70,8 @@ def test_two_pods_train_one_net_and_its_record_comes_back_through_s3(cluster, da
     assert [e.index for e in record.kept] == [0, 1]
     assert all(e.checkpoint_s > 0 for e in record.epochs)
     assert json.loads((tmp_path / "run" / "record.json").read_text())["status"] == "done"
-    assert (tmp_path / "run" / "model.pt").stat().st_size > 0
+    for name in ("model.pt", "system.jsonl"):
+        assert (tmp_path / "run" / name).stat().st_size > 0
     assert any("epoch 1" in line for line in lines)
     assert [e["index"] for e in events if e["event"] == "epoch"] == [0, 1]
     assert nothing_left(cluster)

@@ -66,7 +66,8 @@ def test_a_run_leaves_a_whole_record_and_its_artifacts(data, tmp_path):
     assert all(i.samples_per_s > 0 and i.pass_ms.median > 0 for i in record.inference)
     assert record.profile is None
     assert not (tmp_path / "run" / "profile").exists()
-    for name in ("spec.json", "log.txt", "samples.png", "model_summary.txt", "model.pt", "progress.jsonl"):
+    left = ("spec.json", "log.txt", "samples.png", "model_summary.txt", "model.pt", "progress.jsonl", "system.jsonl")
+    for name in left:
         assert (tmp_path / "run" / name).stat().st_size > 0
     assert [e["event"] for e in events if e["event"] == "epoch"] == ["epoch", "epoch"]
     assert any("epoch 1" in line for line in lines)

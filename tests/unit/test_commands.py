@@ -85,11 +85,26 @@ def test_a_plan_has_its_figures_below_each_other_however_long_a_name():
     assert any(len(row.split()[0]) > 36 for row in rows)
 
 
+def test_a_search_s_plan_names_where_it_begins_and_what_it_would_try():
+    rows, said = typed("tune", "cifar", "--device", "cpu", "--budget", "90m", "--dry-run").split("Expected duration")
+    assert [row.split()[0] for row in rows.splitlines()[1:] if row] == ["cpu-baseline", "cpu-optimized"]
+    assert "of 90 minutes" in said
+    for change in ("products:largest=16", "-channels-last", "+compile"):
+        assert f" {change}" in said
+    found = json.loads(typed("tune", "cifar", "--device", "cpu", "--dry-run", "--json"))
+    assert set(found["changes"]) == set(said.split(": ")[-1].rstrip(".\n").split(", "))
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (("optimize", "cifar", "--resume", ""), "--resume was given nothing"),
         (("optimize", "cifar", "--variants= ", "--dry-run"), "leave --variants out"),
+        (("tune", "cifar", "--dry-run", "--resume", "x"), "--dry-run and --resume contradict each other"),
+        (
+            ("tune", "cifar", "--dry-run", "--budget", "soon"),
+            r"^--budget: must be a duration above 0, as 15m.* \(given .soon.\)",
+        ),
         (
             ("optimize", "cifar", "--variants", ","),
             "--variants: names no variant: see laptime list variants",

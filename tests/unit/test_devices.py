@@ -130,7 +130,7 @@ def test_another_gpu_s_heat_is_no_matter(visible, slow, monkeypatch):
 
 def test_a_gate_on_a_cpu_asks_no_driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)  # an import of it fails
-    monkeypatch.setattr("laptime.devices._nvml", lambda: pytest.fail("a driver was asked"))
+    monkeypatch.setattr("laptime.devices.open_nvml", lambda: pytest.fail("a driver was asked"))
     watch = Watch("cpu")
     watch.sample()
     assert (watch.foreign, watch.hot) == (False, False)

@@ -20,9 +20,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "threads and number modes",
         "Sets the threads to the cores that affinity and quota allow, and flushes denormal numbers to zero.",
         devices=("cpu",),
-        options=(
-            OptionEntry("count", 0, "threads; 0 for the cores that this process may use", CountOrZero, _DOUBLES[:8]),
-        ),
+        options=(OptionEntry("count", 0, "threads; 0 for the cores that this process may use", CountOrZero, _DOUBLES),),
     ),
     OptimizationEntry(
         "keep-pages",

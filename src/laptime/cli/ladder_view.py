@@ -38,7 +38,7 @@ from laptime.processes import undisturbed
 from laptime.records import EpochRecord, RunRecord
 from laptime.tracking.reach import let_go
 from laptime.tracking.uri import masked
-from laptime.tune import led
+from laptime.tune import foreseen, led
 
 Say = Callable[[str], None]
 
@@ -213,7 +213,10 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
     """Shows what a ladder would run and how long that should take; what could not begin is refused as it would be."""
     places = find_places()
     check_request(request, places)
-    found = expected(request, choose_device(request.device), places)
+    device = choose_device(request.device)
+    found = expected(request, device, places)
+    if request.budget is not None:
+        found = found.model_copy(update={"changes": foreseen(request, device)})
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
@@ -229,6 +232,15 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
         typer.echo("What is not for your training is found when the ladder begins, and left out with its reason.")
     if request.verifies:
         typer.echo(_uncounted(request))
+    if request.budget is not None:
+        typer.echo(_searched(request.budget, found.changes))
+
+
+def _searched(budget_s: float, changes: tuple[str, ...]) -> str:
+    return (
+        f"The search has what that leaves of {budget_s / 60:g} minutes. Its changes of the optimized variant, before "
+        f"this machine, the data and the advice have their say: {', '.join(changes)}."
+    )
 
 
 def _uncounted(request: LadderRequest) -> str:

@@ -25,6 +25,7 @@ from laptime.cli.options import (
     chosen_profile,
     typed,
 )
+from laptime.errors import UsageError
 
 
 def tune(
@@ -55,10 +56,11 @@ def tune(
             help="Go on with a search that was broken off: its folder, its id or its MLflow run id; no other options.",
         ),
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show where it begins and what it would try.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Searches for the fastest variant that keeps quality, from the optimized one on, and compares what it finds."""
-    from laptime.cli.ladder_view import run_ladder
+    from laptime.cli.ladder_view import plan_only, run_ladder
     from laptime.ladder import make_request
 
     request = make_request(
@@ -82,4 +84,11 @@ def tune(
         out=str(out) if out else None,
         resume=resume,
     )
+    if dry_run and resume:
+        raise UsageError(
+            "--dry-run and --resume contradict each other: a search that is gone on with is planned already."
+        )
+    if dry_run:
+        plan_only(request, as_json)
+        return
     raise typer.Exit(run_ladder(request, as_json, typed(context, type(request).model_fields)))

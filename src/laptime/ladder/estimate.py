@@ -42,11 +42,13 @@ class Expected(Readable):
     Attributes:
         source: what the estimate rests on.
         seconds: in all; None where a variant is unknown.
+        changes: what a search would try beside these; see `laptime.tune`.
     """
 
     rows: tuple[ExpectedRow, ...]
     source: str
     seconds: float | None = None
+    changes: tuple[str, ...] = ()
 
 
 def expected(request: LadderRequest, device: str, places: Places) -> Expected:

@@ -17,6 +17,7 @@ from laptime.devices import others_on
 from laptime.errors import LaptimeError, shorten
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
+from laptime.launchers.sampling import sampling
 from laptime.processes import child_command, child_environment, end_tree, undisturbed
 from laptime.records import PARTIAL, RunRecord, read_record, write_json, write_record
 from laptime.spec import RunSpec
@@ -33,7 +34,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     command = prepared(spec, folder)
     with run_locks(spec, hooks.say) as locks:
         cautions = others_on(spec.device, len(locks))
-        outcome = supervise(command, folder, hooks, locks, spec.timeout_s)
+        outcome = supervise(command, folder, hooks, locks, spec.timeout_s, spec.device)
     record = with_cautions(record_of(spec, folder, outcome), cautions)
     write_record(folder / RECORD, record)
     return record
@@ -49,13 +50,18 @@ def prepared(spec: RunSpec, folder: Path) -> list[str]:
 
 
 def supervise(
-    command: Sequence[str], folder: Path, hooks: Hooks, locks: tuple[int, ...], timeout_s: float
+    command: Sequence[str], folder: Path, hooks: Hooks, locks: tuple[int, ...], timeout_s: float, device: str
 ) -> int | None:
-    """Runs the command to its end; returns its exit code, None when the time-out ended it."""
+    """Runs the command, which trains on `device`, to its end, and samples the machine into the folder meanwhile.
+
+    Returns:
+        Its exit code, None when the time-out ended it.
+    """
     until = time.monotonic() + timeout_s
-    with running(command, folder, hooks, locks) as run:
+    with running(command, folder, hooks, locks) as run, sampling(folder, device) as sampler:
         while run.process.poll() is None:
             run.look()
+            sampler.look()
             if time.monotonic() > until:
                 return None
             with contextlib.suppress(subprocess.TimeoutExpired):

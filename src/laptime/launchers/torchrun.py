@@ -25,7 +25,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     command = child_command("laptime.ranks", *arguments)
     with run_locks(spec, hooks.say) as locks:
         cautions = others_on(spec.device, spec.ranks)
-        outcome = supervise(command, folder, hooks, locks, spec.timeout_s)
+        outcome = supervise(command, folder, hooks, locks, spec.timeout_s, spec.device)
     record = with_cautions(_record(spec, folder, outcome), cautions)
     write_record(folder / RECORD, record)
     return record

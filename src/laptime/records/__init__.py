@@ -38,6 +38,7 @@ from laptime.records.run import (
     StartRecord,
     Status,
 )
+from laptime.records.system import SYSTEM, SystemSample, add_sample, read_samples
 from laptime.records.trace import (
     CATEGORIES,
     Allocations,
@@ -55,6 +56,7 @@ __all__ = [
     "CATEGORIES",
     "PARTIAL",
     "SEARCH",
+    "SYSTEM",
     "TRIALS",
     "VERIFY",
     "Advice",
@@ -99,12 +101,15 @@ __all__ = [
     "StartRecord",
     "Status",
     "SyncRow",
+    "SystemSample",
     "TraceSummary",
     "UnusedGraph",
     "UpdateRecord",
     "Withheld",
+    "add_sample",
     "read_ladder",
     "read_record",
+    "read_samples",
     "record_paths",
     "write_json",
     "write_record",

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from laptime.records import LadderRecord, RunRecord
+from laptime.records import SYSTEM, LadderRecord, RunRecord, read_samples
 from laptime.tracking.base import RunStatus, Tracker
 from laptime.tracking.publish import FILES, LATE, log_files, log_model, run_status, variant_start
-from laptime.tracking.rows import curves, figure_rows, summaries
+from laptime.tracking.rows import curves, figure_rows, summaries, system_rows
 from laptime.tracking.tensorboard import write_events
 
 
@@ -44,7 +44,8 @@ def lone_recorded(
     """
     tracker.start_run(variant_start(alone, alone.rungs[0], [record], (alone.id, None)))
     rows = [row for row in summaries([record]) if row.name not in figures]
-    tracker.log_metrics(alone.id, [*curves(alone, [record]), *rows, *figure_rows(figures, record.ended_at)])
+    system = system_rows(alone, read_samples(folder / SYSTEM))
+    tracker.log_metrics(alone.id, [*curves(alone, [record]), *system, *rows, *figure_rows(figures, record.ended_at)])
     write_events(record, folder / "tensorboard")
     log_files(tracker, alone.id, record, folder, (*FILES, *LATE))
     log_model(tracker, alone.id, alone, [folder])

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from laptime.catalogue import LARGE_BATCHES, find_workload, options_of
-from laptime.records import LadderRecord, Rung, RunRecord, write_json
+from laptime.records import SYSTEM, LadderRecord, Rung, RunRecord, read_samples, write_json
 from laptime.spec import DataSpec, RunSpec
-from laptime.tracking.base import ModelFiles, RunStart, RunStatus, Tracker
+from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus, Tracker
 from laptime.tracking.owner import this_process
-from laptime.tracking.rows import curves, figure_rows, repeat_of, summaries
+from laptime.tracking.rows import curves, figure_rows, repeat_of, summaries, system_rows
 from laptime.tracking.tensorboard import write_events
 
 # What a process leaves, and what the ladder's end adds to it.
@@ -94,7 +94,8 @@ def process_recorded(
         folder: the ladder's folder; see `run_folder`.
     """
     key = _start_variant(tracker, ladder, rung, records)
-    tracker.log_metrics(key, [*curves(ladder, records[-1:]), *(summaries(records) if len(records) == 1 else ())])
+    figures = summaries(records) if len(records) == 1 else ()
+    tracker.log_metrics(key, [*_curves(ladder, records[-1:], folder), *figures])
     log_files(tracker, key, records[-1], run_folder(folder, rung.variant, repeat_of(records[-1])))
     tracker.end_run(key, run_status(ladder, records), records[-1].ended_at or time.time())
 
@@ -124,13 +125,19 @@ def variant_recorded(
     """
     key = _start_variant(tracker, ladder, rung, records)
     new = [record for record in records if record not in told]
-    tracker.log_metrics(key, [*curves(ladder, new), *summaries(records)])
+    tracker.log_metrics(key, [*_curves(ladder, new, folder), *summaries(records)])
     folders = [run_folder(folder, rung.variant, repeat_of(record)) for record in records]
     for record, place in zip(records, folders, strict=True):
         write_events(record, place / "tensorboard")
         log_files(tracker, key, record, place, (*(FILES if record in new else ()), *LATE))
     log_model(tracker, key, ladder, folders)
     tracker.end_run(key, run_status(ladder, records), records[-1].ended_at or time.time())
+
+
+def _curves(ladder: LadderRecord, records: Sequence[RunRecord], folder: Path) -> list[MetricRow]:
+    named = (run_folder(folder, r.spec.variant, r.spec.repeat) for r in records if r.spec)
+    system = (row for place in named for row in system_rows(ladder, read_samples(place / SYSTEM)))
+    return [*curves(ladder, records), *system]
 
 
 def log_model(tracker: Tracker, key: str, ladder: LadderRecord, folders: Sequence[Path]) -> None:

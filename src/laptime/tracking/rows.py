@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from laptime.records import EpochRecord, LadderRecord, RunRecord
+from laptime.records import EpochRecord, LadderRecord, RunRecord, SystemSample
 from laptime.tracking.base import MetricRow
 from laptime.tracking.steps import inference_metrics, step_metrics
 
@@ -44,6 +44,14 @@ def _rows(epoch: EpochRecord, names: Sequence[str], step: int, at: float) -> Ite
         value = getattr(epoch, name)
         if value is not None:
             yield MetricRow(name, value, step, at)
+
+
+def system_rows(ladder: LadderRecord, samples: Sequence[SystemSample]) -> Iterator[MetricRow]:
+    """The machine while a process trained, as MLflow's system metrics; a step is a second of the ladder."""
+    begin = ladder.started_at or 0.0
+    for sample in samples:
+        for name, value in sample.values.items():
+            yield MetricRow(f"system/{name}", value, max(0, round(sample.at - begin)), sample.at)
 
 
 def summaries(records: Sequence[RunRecord]) -> Iterator[MetricRow]:

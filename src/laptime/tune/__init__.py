@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from laptime.ladder.run import Ladder
+from laptime.tune.foresight import foreseen
 from laptime.tune.search import Search
 
-__all__ = ["Search", "led"]
+__all__ = ["Search", "foreseen", "led"]
 
 
 def led(ladder: Ladder) -> Ladder:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tracking_samples import MemoryStore, a_ladder, a_record, write_run
 
-from laptime.records import Rung, RunRecord
+from laptime.records import SYSTEM, Rung, RunRecord, SystemSample, add_sample
 from laptime.tracking.base import RunStart
 from laptime.tracking.lone import lone_broken_off, lone_recorded, lone_started
 from laptime.tracking.publish import ladder_started, variant_key, variant_recorded
@@ -40,6 +40,7 @@ def test_it_holds_what_a_ladder_s_variant_holds(tmp_path: Path) -> None:
     folder = write_run(tmp_path, record)
     (folder / "model.pt").write_bytes(b"x")
     (folder / "advice.json").write_text("{}")
+    add_sample(folder / SYSTEM, SystemSample(at=1005.0, values={"cpu_utilization_percentage": 97.0}))
     ladder, alone = Starts(), Starts()
     ladder_started(ladder, ALONE)
     variant_recorded(ladder, ALONE, RUNG, [record], tmp_path)
@@ -48,6 +49,7 @@ def test_it_holds_what_a_ladder_s_variant_holds(tmp_path: Path) -> None:
     theirs, mine = ladder.runs[f"id-{variant_key(ALONE, 'cpu-a')}"], alone.runs["id-alone"]
     for what in ("metrics", "files", "status", "ended_at"):
         assert mine[what] == theirs[what]
+    assert ("system/cpu_utilization_percentage", "97.0", 6, 1005.0) in mine["metrics"]
     assert alone.models == ["alone"]
     (first, last), expected = alone.starts, ladder.starts[-1]
     assert (first.parent, last.parent, first.name, first.experiment) == (None, None, "cpu-a", "cifar")

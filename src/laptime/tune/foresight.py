@@ -1,0 +1,27 @@
+"""What a search would try first, as far as that is known before this machine and the data are probed."""
+
+from __future__ import annotations
+
+from laptime.catalogue import find_workload
+from laptime.compare.quality import Rules
+from laptime.ladder.climb import Climb, Standing
+from laptime.ladder.plan import make_plan, unfit
+from laptime.ladder.request import LadderRequest, settled_preset
+from laptime.processes import allowed_cores
+from laptime.records import ProbeRecord
+from laptime.tune.moves import Around, moves_from
+from laptime.variants import baseline_of
+
+
+def foreseen(request: LadderRequest, device: str) -> tuple[str, ...]:
+    """The changes of the optimized list, in the order in which a search tries them where advice says nothing.
+
+    Raises:
+        UsageError: a workload or preset that does not exist.
+    """
+    entry, preset = find_workload(request.workload), settled_preset(request)
+    plan = make_plan(device, preset, None, ProbeRecord(refusals=unfit(entry, device)), entry.name)
+    whole, _ = Climb(plan, Standing(baseline_of(device)), Rules(0.0, False, 0)).optimized()[0]
+    samples = preset.limit_train or entry.train_count
+    around = Around(plan, allowed_cores(), samples, entry.batch_size, entry.name)
+    return tuple(move.text for move in moves_from(whole.optimizations, around))
