@@ -95,6 +95,8 @@ def _broken_off(starts: tuple[StartRecord, ...]) -> tuple[str, ...]:
     if len(starts) < 2:
         return ()
     said = ", ".join(f"from epoch {s.epoch} on {s.ranks} ranks of {s.nodes} nodes" for s in starts)
+    if all(s.ranks == 1 for s in starts):
+        said = f"at epoch {', '.join(str(s.epoch) for s in starts[1:])}"
     return (f"the run was broken off and went on from its last checkpoint ({said})",)
 
 

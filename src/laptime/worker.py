@@ -255,6 +255,8 @@ def main(arguments: list[str]) -> int:
         return LaptimeError.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except Terminated:  # no one kills a worker whose parent has died: the interpreter's own end takes seconds
+        return 128 + signal.SIGTERM
 
 
 def _run_rank(spec: RunSpec, record_path: Path) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCHEMA = re.compile(rb'"schema"\s*:\s*"laptime\.(\w+)/')
 _HEAD = 4096
-LADDER = "ladder.json"
+LADDER, SPEC = "ladder.json", "spec.json"
 
 
 def advise(
@@ -161,9 +161,7 @@ def _read_folder(folder: Path, named: str = "") -> Subject:
 
     paths = record_paths(folder)
     if not paths:
-        traces = sorted(p.name for p in folder.iterdir() if ".json" in p.suffixes)
-        hint = f"give one of its files, such as {shorten(traces[0])}" if traces else "give a run's folder or a trace"
-        raise UsageError(f"no record.json below {shorten(str(folder))}: {hint}.")
+        raise UsageError(f"no record.json below {shorten(str(folder))}{_instead(folder)}.")
     variants = sorted({re.sub(r"-\d+$", "", str(p.parent)) for p in paths})
     if len(variants) > 1:
         names = ", ".join(Path(v).name for v in variants)
@@ -174,6 +172,14 @@ def _read_folder(folder: Path, named: str = "") -> Subject:
         )
     profiled = [p for p in paths if (p.parent / "profile" / "breakdown.json").is_file()]
     return _read_run((profiled or paths)[0])
+
+
+def _instead(folder: Path) -> str:
+    """What to do about a folder without a record, as a sentence's end."""
+    names = sorted(p.name for p in folder.iterdir() if ".json" in p.suffixes)
+    if LADDER in names or SPEC in names:  # its own files are no traces
+        return ", since no process in it has ended: run it to its end (a ladder by --resume)"
+    return f": give one of its files, such as {shorten(names[0])}" if names else ": give a run's folder or a trace"
 
 
 def _fetch(run: str) -> Subject:

@@ -174,6 +174,7 @@ def _through(ladder: Ladder, shown: View) -> int:
             shown.say(f"Interrupted: the run is marked, what was measured is kept in {ladder.folder}")
             shown.say(_to_go_on(ladder))
             ladder.close("interrupted")
+        shown.say("Sending it to MLflow, seconds for each model: Ctrl-C again leaves the rest to laptime sync.")
         raise typer.Exit(130) from None
     finally:
         ladder.close("interrupted")

@@ -37,11 +37,13 @@ def compare(
         advice: by variant.
 
     Raises:
-        UsageError: neither the ladder nor the records name a variant.
+        UsageError: neither the ladder nor the records name a variant that was begun.
     """
     runs = _group(ladder, records)
-    if not runs:
-        raise UsageError(f"the ladder {ladder.id} holds no variant, so there is nothing to compare: give one that ran.")
+    if not any(r.records for r in runs.values()) and not ladder.rungs:  # what was left out is no baseline
+        raise UsageError(
+            f"no process of the ladder {ladder.id} has ended, so there is nothing to compare: go on with it (--resume)."
+        )
     baseline = runs[baseline_of([r.rung for r in runs.values()])]
     ran = [r for r in records if r.spec is not None and r.spec.variant in runs]
     machine = _machine(ran) or ladder.probe.machine

@@ -74,12 +74,19 @@ def find_run(run: str) -> dict[str, str]:
 
 def _with_model(folder: Path) -> Path:
     candidates = [folder]
-    if (folder / "comparison.json").is_file():
+    compared = (folder / "comparison.json").is_file()
+    if compared:
         names = preferred(read_comparison(folder / "comparison.json"))
         candidates += [run_folder(folder, name, 0) for name in names]
     for candidate in candidates:
         if (candidate / "model.pt").is_file() and (candidate / "spec.json").is_file():
             return candidate
+    inside = sorted(path.parent.name for path in folder.glob("*/model.pt"))
+    if inside and not compared:  # nothing says which is the fastest
+        raise UsageError(
+            f"{shorten(str(folder))} has no comparison yet, as of a ladder that was broken off: give the folder of one "
+            f"of its runs, such as {inside[0]}, or go on with it first (--resume)."
+        )
     raise UsageError(
         f"{shorten(str(folder))} holds no model.pt with its spec.json: give the folder of a run that saved its model "
         "(laptime run and the first round of laptime optimize do)."

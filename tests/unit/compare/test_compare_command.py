@@ -80,6 +80,12 @@ def test_a_folder_without_records(tmp_path: Path) -> None:
         compare_runs([str(tmp_path)])
 
 
+def test_a_ladder_that_was_killed_in_its_first_process_has_no_baseline(tmp_path: Path) -> None:
+    write_json(tmp_path / "ladder.json", ladder().model_copy(update={"rungs": ()}))
+    with pytest.raises(UsageError, match=r"no process of the ladder \S+ has ended.*--resume"):
+        compare_runs([str(tmp_path)])
+
+
 def test_unreadable_records_are_named_in_one_sentence(folder: Path) -> None:
     bad = folder / "bad" / "record.json"
     bad.parent.mkdir()

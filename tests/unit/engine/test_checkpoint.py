@@ -97,6 +97,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(case, warmup_epochs, tmp_pat
     assert_alike(resumed, whole, (tmp_path / "whole", tmp_path / "run"))
     assert [(e.interrupted, e.resumed) for e in resumed.epochs] == [(True, False), (False, True), (False, False)]
     assert [s.epoch for s in resumed.starts] == [0, 1]
+    assert any(text.endswith("its last checkpoint (at epoch 1)") for text in resumed.cautions)
     assert resumed.restarts == 1
     assert (whole.restarts, whole.starts) == (0, ())
     assert all(e.kept and e.checkpoint_s > 0 for e in resumed.epochs[1:])

@@ -180,6 +180,9 @@ def test_a_run_is_a_folder_a_ladder_or_an_id(tmp_path: Path) -> None:
     (tmp_path / "comparison.json").write_text("[1]")
     with pytest.raises(UsageError, match=r"holds no model\.pt"):
         find_run(str(tmp_path))
+    (tmp_path / "comparison.json").unlink()
+    with pytest.raises(UsageError, match=r"no comparison yet.*, such as b-0, or go on"):
+        find_run(str(tmp_path))
 
 
 def test_folders_give_their_images_in_order_and_pipes_are_never_opened(tmp_path: Path) -> None:

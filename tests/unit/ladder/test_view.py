@@ -53,10 +53,12 @@ def test_a_second_ctrl_c_while_a_ladder_is_marked_is_passed_over(tmp_path):
     request = SimpleNamespace(workload="cifar", budget=None)
     ladder = SimpleNamespace(record=SimpleNamespace(status="running"), folder=tmp_path, request=request)
     ladder.turns, ladder.run, ladder.close, ladder.publish = lambda: iter(["turn"]), run, close, lambda _: None
-    view = SimpleNamespace(say=lambda _: None, turn=lambda _: None, event=None, result=None)
+    said: list[str] = []
+    view = SimpleNamespace(say=said.append, turn=lambda _: None, event=None, result=None)
     with pytest.raises(typer.Exit) as left:
         _through(ladder, view)
     assert left.value.exit_code == 130
+    assert "Ctrl-C again leaves the rest to laptime sync" in said[-1]
     assert closed == ["interrupted", "interrupted"], "the second on the way that all endings take"
 
 

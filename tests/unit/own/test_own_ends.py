@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import signal
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from laptime.launchers import inline
 from laptime.launchers.base import Hooks
 from laptime.optimizations import data as loading
 from laptime.processes import Terminated
+from laptime.records import write_json
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 
@@ -90,8 +92,16 @@ def test_the_workers_own_end_is_no_failure_of_the_run(file, tmp_path):
     sys.modules.pop(file.stem)
     write(file, "from laptime.processes import Terminated\n" + DICTIONARY, leaves)
     changed = spec.data.own.model_copy(update={"file": ""})
+    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"own": changed})})
     with pytest.raises(Terminated):
-        worker.run(spec.model_copy(update={"data": spec.data.model_copy(update={"own": changed})}), tmp_path / "run")
+        worker.run(spec, tmp_path / "run")
+    # Its command gives a code, with which it leaves at once, where the interpreter's own end takes seconds.
+    files = tmp_path / "spec.json", tmp_path / "record.json"
+    write_json(files[0], spec)
+    before = signal.getsignal(signal.SIGTERM)
+    assert worker.main([*map(str, files)]) == 128 + signal.SIGTERM
+    assert not files[1].exists()
+    signal.signal(signal.SIGTERM, before)
 
 
 def test_a_lock_that_a_worker_meets_in_training_is_told_with_its_line(file, tmp_path, monkeypatch):

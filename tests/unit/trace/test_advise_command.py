@@ -73,6 +73,8 @@ def test_names_that_mean_nothing(tmp_path, trace):
     write_json(tmp_path / "spec.json", {"schema": "laptime.spec/1"})
     with pytest.raises(DataError, match=r"laptime\.spec/1"):
         read_subject(str(tmp_path / "spec.json"))
+    with pytest.raises(UsageError, match=r"no process in it has ended.*--resume"):  # its own files are no traces
+        read_subject(str(tmp_path))
 
 
 def test_a_run_alone_comes_with_what_an_earlier_ladder_probed(tmp_path, monkeypatch):
