@@ -12,7 +12,7 @@ from tests.unit.tune.test_search import adopted, best_at_1024
 from laptime.launchers.base import Hooks
 
 
-@pytest.mark.parametrize(("minutes", "few", "many"), [(12, 1, 4), (17, 2, 10), (600, 13, 20)])
+@pytest.mark.parametrize(("minutes", "few", "many"), [(12, 1, 4), (17, 3, 10), (600, 13, 20)])
 def test_a_search_ends_within_its_budget_or_where_nothing_is_left(tmp_path, monkeypatch, minutes, few, many):
     ladder = a_search(tmp_path, monkeypatch, best_at_1024, budget=f"{minutes}m")
     through(ladder)

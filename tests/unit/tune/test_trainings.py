@@ -36,6 +36,7 @@ def trained(told: list[str], variant: str) -> int:
     ("baseline", "found", "outcome", "reason"),
     [
         # At 10,000 test samples one process tells 1.4 points apart.
+        ((0.60, 0.60, 0.60), (0.601, 0.50, 0.50), "faster", "accuracy 60.1 %, baseline 60.0 %, unclear"),
         ((0.60, 0.60, 0.60), (0.62, 0.60, 0.60), "faster", "accuracy 62.0 %, baseline 60.0 %"),
         ((0.60, 0.60, 0.60), (0.58, 0.60, 0.60), "worse", "accuracy 58.0 %, baseline 60.0 %"),
         (
@@ -79,7 +80,7 @@ def test_where_the_baseline_has_no_second_training_the_first_decides_by_its_mean
 
 @pytest.mark.parametrize(("minutes", "seeds", "outcome"), [(13, 1, "unclear"), (16, 2, "faster"), (19, 3, "faster")])
 def test_a_budget_without_room_for_more_decides_by_the_mean(tmp_path, monkeypatch, minutes, seeds, outcome):
-    accuracy = of_seeds((0.6,) * 3, (0.588, 0.612, 0.612))
+    accuracy = of_seeds((0.6,) * 3, (0.588, 0.606, 0.612))
     ladder = a_search(tmp_path, monkeypatch, best_at_1024, accuracy=accuracy, budget=f"{minutes}m")
     told = through(ladder)
     assert moves(ladder)[BATCH].outcome == outcome
