@@ -12,9 +12,9 @@ LEAD = (
     "an epoch of one and then of the other. Times as long: seconds of an epoch with the change over those without. The "
     "first pair only says what deserves more; a change stays where the whole interval of those is below 1, and where "
     "it changes what is learnt, if a whole training is as good as the baseline's: what seems less good and is unclear "
-    "has more, of up to three seeds, and stays where its mean is not lower by more than a point (of a loss, a percent). "
-    "These figures chose, so the best of them are too good by chance; what was found was measured again "
-    "by pairs that chose nothing."
+    "has more, of up to three seeds, and stays where its mean is not lower by more than a point (of a loss, a "
+    "percent). These figures chose, so the best of them are too good by chance; what was found was measured again by "
+    "pairs that chose nothing."
 )
 HEADER = ("change", "class", "promised", "first pair", "times as long", "verdict")
 

@@ -25,8 +25,8 @@ from laptime.records import Outcome, RunRecord
 from laptime.tune.budget import Budget
 from laptime.variants import Variant, without
 
-# Trainings of each side, where seeds scatter by 1.5 points: of changes that cost three points 12 % stay with up to three
-# of each, 74 % with one (docs/tune.md).
+# Trainings of each side. Where seeds scatter by 1.5 points, 12 % of the changes that cost three points stay with up to
+# three of each, and 74 % with one (docs/tune.md).
 SEEDS = 3
 
 
@@ -50,8 +50,8 @@ class Trainings:
 
     What seems to learn less by one of each, and is unclear by the comparison's rule, gets another, of the same new seed
     on both sides, until the rule decides, the mean is not lower any more, there are three, or the budget has no time.
-    What is unclear then stays where the mean is not lower by more than that rule's margin. The seeds are others than those of the ladder's later rounds, which are to judge
-    what they have not chosen.
+    What is unclear then stays where the mean is not lower by more than that rule's margin. The seeds are others than
+    those of the ladder's later rounds, which are to judge what they have not chosen.
 
     Args:
         ladder: whose turns they are.
