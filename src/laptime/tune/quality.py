@@ -28,6 +28,10 @@ from laptime.variants import Variant, without
 # Trainings of each side. Where seeds scatter by 1.5 points, 12 % of the changes that cost three points stay with up to
 # three of each, and 74 % with one (docs/tune.md).
 SEEDS = 3
+# Where a search begins, more trainings may take this share of what is left: the rest is for changes. And the mean may
+# be lower by this many points: the catalogue's list has kept what is learnt elsewhere, and without it much is lost.
+_START_SHARE = 0.25
+_START_MARGIN = 2 * MARGIN_POINTS
 
 
 @dataclass(frozen=True)
@@ -37,12 +41,10 @@ class Found:
     Attributes:
         outcome: `faster` where quality is as good.
         said: what it came to, in words.
-        seeds: of each side.
     """
 
     outcome: Outcome
     said: str
-    seeds: int = 1
 
 
 class Trainings:
@@ -67,28 +69,40 @@ class Trainings:
     def of(self, candidate: Variant) -> Generator[Turn, None, Found]:
         """Trains what is faster, and says whether it is as good."""
         yield self._training(candidate, 0)
-        return (yield from self.settled(candidate, self._ladder.verified[-1]))
+        return (yield from self._settled(candidate, self._ladder.verified[-1], 1.0, MARGIN_POINTS))
 
-    def settled(self, variant: Variant, first: RunRecord, share: float = 1.0) -> Generator[Turn, None, Found]:
+    def begins(self, variant: Variant, first: RunRecord) -> Generator[Turn, None, tuple[bool, str]]:
+        """Whether a search may begin with what has had its first process, and why, in words.
+
+        What learns alike is trained once, and only refused where that is shown to lose.
+        """
+        alike = learning_alike(variant).name == variant.name
+        found = yield from self._settled(variant, first, 0.0 if alike else _START_SHARE, _START_MARGIN)
+        good = found.outcome == "faster" or (found.outcome == "unclear" and alike)
+        word = "kept" if found.outcome == "faster" else found.outcome
+        return good, f"{variant.name} {word} ({found.said})" if found.said else ""
+
+    def _settled(self, variant: Variant, first: RunRecord, share: float, margin: float) -> Generator[Turn, None, Found]:
         """Judges a whole training, after more of them where need be.
 
         Args:
             variant: the list.
             first: its training of the baseline's first seed.
             share: of what is left of the budget, that more of them may take at most.
+            margin: points by which the mean may be lower where the rule does not decide.
         """
         mine = [first]
         until = self._budget.left_s() * (1 - share)
         while True:
             failed = self._failure(mine[-1])
             if failed:
-                return Found("failed", failed, len(mine))
+                return Found("failed", failed)
             verdict = self._judged(mine)
             doubtful = verdict.verdict == "unclear" and (verdict.diff_points or 0.0) < 0
             if not doubtful or len(mine) >= SEEDS or self._budget.left_s() - self._takes_s(mine) < until:
-                return self._told(verdict, len(mine))
+                return self._told(verdict, len(mine), margin)
             if not (yield from self._has_baseline(len(mine))):
-                return self._told(verdict, len(mine))
+                return self._told(verdict, len(mine), margin)
             yield self._training(variant, len(mine))
             mine.append(self._ladder.verified[-1])
 
@@ -127,18 +141,19 @@ class Trainings:
         before, after = scores_of(self._beside(len(mine)), quality), scores_of(mine, quality)
         return judge(before, after, rules_of(self._ladder.record))
 
-    def _told(self, found: Judgement, seeds: int) -> Found:
+    def _told(self, found: Judgement, seeds: int, margin: float) -> Found:
         quality, beside = self._ladder.record.quality, scores_of(self._beside(seeds), self._ladder.record.quality)
         if found.value is None or found.diff_points is None or beside is None or found.verdict == "not judged":
-            return Found("faster", "", seeds)
+            return Found("faster", "")
         said = f"{name_of(quality)} {shown(found.value, quality)}, baseline {shown(beside.mean, quality)}"
         said += f", {seeds} seeds each" if seeds > 1 else ""
         if found.verdict == "worse":
-            return Found("worse", said, seeds)
+            return Found("worse", said)
         if found.verdict != "unclear":
-            return Found("faster", said, seeds)
-        outcome: Outcome = "faster" if found.diff_points >= -MARGIN_POINTS else "unclear"
-        return Found(outcome, f"{said}, unclear" if outcome == "faster" else said, seeds)
+            return Found("faster", said)
+        if found.diff_points >= -margin:
+            return Found("faster", f"{said}, unclear")
+        return Found("unclear", said)
 
 
 def can_judge(ladder: Ladder) -> bool:

@@ -24,9 +24,6 @@ from laptime.tune.quality import Found, Trainings, can_judge, is_faster, learnin
 from laptime.tune.verdict import CLEAR, GIVEN_UP, MOST, verdict
 from laptime.variants import TUNED, Variant, baseline_of
 
-# More trainings of where it begins may take this share of what is left: the rest is for changes.
-_START_SHARE = 0.25
-
 
 @dataclass(frozen=True)
 class Best:
@@ -130,14 +127,11 @@ class Search:
         if not is_faster(self.ladder, first):
             return
         self.budget.settle(first, epochs_of(first))
-        known, alike = self.ladder.variants[variant.name], learning_alike(variant).name == variant.name
-        found = yield from self.trainings.settled(known, first, 0.0 if alike else _START_SHARE)
-        if found.said:
-            told = f"{variant.name} {'kept' if found.outcome == 'faster' else found.outcome} ({found.said})"
-            before = self._record.start_quality
-            self._note(self._record.model_copy(update={"start_quality": "; ".join(filter(None, (before, told)))}))
-        # What learns alike, and what the budget has no second training for, is only refused where it is shown to lose.
-        if found.outcome == "faster" or (found.outcome == "unclear" and found.seeds == 1):
+        known = self.ladder.variants[variant.name]
+        good, said = yield from self.trainings.begins(known, first)
+        told = "; ".join(filter(None, (self._record.start_quality, said)))
+        self._note(self._record.model_copy(update={"start_quality": told}))
+        if good:
             self.best, self.start = Best(variant.optimizations, known), variant
 
     def _passes(self) -> Iterator[Turn]:
