@@ -70,6 +70,7 @@ class Search:
         self.start = self.base
         self.tried: set[str] = set()
         self.first: dict[str, float] = {}
+        self.took_s: dict[str, float] = {}
         self.checked: set[str] = set()
         self.epochs = SHORT
 
@@ -79,6 +80,7 @@ class Search:
         assert ladder.request.budget is not None
         self._note(SearchRecord(budget_s=ladder.request.budget))
         yield ladder.enter(self.base, rung_of(self.base, on=None))
+        self.took_s[self.base.name] = ladder.record.turns_s[0]
         if ladder.runs[-1].status != "done":
             ladder.leave_out(self.name, NOT_TRIED)
             self._note(self._record.model_copy(update={"ended": NOT_TRIED}))
@@ -119,14 +121,15 @@ class Search:
         self._note(self._record.model_copy(update={"start": self.start.name, "spent_s": self.budget.spent_s()}))
         first = next(r for r in ladder.runs if r.spec and r.spec.variant == self.start.name)
         self.epochs = epochs_of(first)
-        self.budget.settle(first, self.epochs)
+        self.budget.settle(first, self.epochs, self.took_s[self.start.name])
 
     def _begin_with(self, variant: Variant) -> Iterator[Turn]:
         """Begins with a variant whose first process has just ended, where that is better than the baseline's."""
         first = self.ladder.runs[-1]
         if not is_faster(self.ladder, first):
             return
-        self.budget.settle(first, epochs_of(first))
+        self.took_s[variant.name] = self.ladder.record.turns_s[self.ladder.number - 1]
+        self.budget.settle(first, epochs_of(first), self.took_s[variant.name])
         known = self.ladder.variants[variant.name]
         good, said = yield from self.trainings.begins(known, first)
         told = "; ".join(filter(None, (self._record.start_quality, said)))

@@ -10,6 +10,8 @@ from tests.unit.tune.searching import a_search, options
 from tests.unit.tune.test_search import adopted, best_at_1024, moves
 
 from laptime.compare.searching import sentences
+from laptime.launchers.base import Hooks
+from laptime.tune.search import Search
 
 SEEDS = (0, 2, 3)
 BATCH = "large-batch:size=1024"
@@ -134,6 +136,30 @@ def test_where_it_begins_is_judged_alike(tmp_path, monkeypatch, large_batch, res
     search = ladder.record.search
     assert (search.start, search.start_quality) == (start, said)
     assert f"Quality of where it could begin: {said}." in sentences(search)
+
+
+def test_what_follows_is_reckoned_with_the_check_and_the_profile_of_a_first_process(tmp_path, monkeypatch):
+    """Whether or not other trainings came after that process."""
+
+    def seconds(spec) -> float:
+        return best_at_1024(spec) * (6 if spec.check and spec.optimizations else 1)
+
+    after = set()
+    for name, accuracy in (("clear", 0.82), ("doubtful", 0.795)):
+
+        def reached(spec, known=accuracy) -> float:
+            return known if "large-batch" in options(spec) else 0.8
+
+        ladder = a_search(tmp_path / name, monkeypatch, seconds, accuracy=reached)
+        search = Search(ladder)
+        for turn in search.turns():
+            if ladder.record.search.start:
+                break
+            ladder.run(turn, Hooks())
+        ladder.journal.close()
+        assert bool(ladder.verified) == (name == "doubtful")
+        after.add(search.budget.after_min())
+    assert len(after) == 1
 
 
 def test_a_training_that_diverges_is_no_start_and_no_find(tmp_path, monkeypatch):
