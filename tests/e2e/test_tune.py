@@ -26,9 +26,11 @@ def test_a_killed_search_goes_on_and_tells_what_it_tried(tmp_path):
     process.wait()
     assert none_left(tmp_path)
     left = json.loads((out / "ladder.json").read_text())
-    before = left["turns"]  # baseline, optimized, and where that was worse the same without the larger batch
+    # Baseline and optimized, two more trainings of each where one left quality unclear, and the same list without the
+    # larger batch where that was refused.
+    before = left["turns"]
     assert (left["status"], len(left["turns_s"])) == ("running", before)
-    assert before in (2, 3)
+    assert 2 <= before <= 7
     done = laptime(home, "tune", "cifar", "--resume", out)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.count("taken from its record") == before

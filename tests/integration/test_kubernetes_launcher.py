@@ -149,8 +149,12 @@ def ended(**state) -> dict:
 def test_how_pods_ended_without_a_record_is_told(cluster, data, tmp_path, monkeypatch, status, condition, named):
     monkeypatch.setattr(watch, "_LATE_S", 0.0)
     cluster.status, cluster.ended = status, condition
+    earlier = tmp_path / "run" / "system.jsonl"
+    earlier.parent.mkdir()
+    earlier.write_text("{}")
     record = launch("kubernetes", spec_of(data, timeout_s=0.5), tmp_path / "run", Hooks())
     assert record.status == "failed"
+    assert not earlier.exists(), "the samples of an earlier try are none of this one"
     assert all(part in record.error for part in named), record.error
     assert str(tmp_path / "store") in record.error
     assert "\n" not in record.error

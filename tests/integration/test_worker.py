@@ -135,7 +135,8 @@ def test_the_saved_model_is_the_plain_one_and_predicts_the_same(data, tmp_path):
 
 def test_inline_gives_the_same_losses_as_a_process(data, tmp_path):
     spec = spec_of(data, "cpu-resident", epochs=1, limit_train=64, check=False)
-    records = [launch(name, spec, tmp_path / name, Hooks()) for name in ("inline", "process")]
+    records = [launch(name, spec, tmp_path / "run", Hooks()) for name in ("process", "inline")][::-1]
+    assert not (tmp_path / "run" / "system.jsonl").exists(), "of the process; nobody samples inline"
     assert records[0].status == records[1].status == "done"
     assert records[0].inference == records[1].inference == (), "neither checked nor profiled"
     assert records[0].kept[0].train_loss == pytest.approx(records[1].kept[0].train_loss, rel=1e-4)

@@ -93,6 +93,16 @@ def test_a_search_s_plan_names_where_it_begins_and_what_it_would_try():
         assert f" {change}" in said
     found = json.loads(typed("tune", "cifar", "--device", "cpu", "--dry-run", "--json"))
     assert set(found["changes"]) == set(said.split(": ")[-1].rstrip(".\n").split(", "))
+    said = typed("tune", "cifar", "--device", "cpu", "--budget", "1m", "--dry-run")
+    assert "leaves nothing of a budget of 1 minutes, so no change would be tried" in said
+    assert "products" not in said
+
+
+def test_a_plan_for_data_of_unknown_size_leaves_no_batch_out(tmp_path):
+    own = tmp_path / "own.py"
+    typed("new", str(own))
+    said = typed("tune", f"{own}:workload", "--device", "cpu", "--preset", "full", "--dry-run")
+    assert " large-batch:size=1024" in said
 
 
 @pytest.mark.parametrize(

@@ -234,13 +234,16 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
     if request.verifies:
         typer.echo(_uncounted(request))
     if request.budget is not None:
-        typer.echo(_searched(request.budget, found.changes))
+        typer.echo(_searched(request.budget, found))
 
 
-def _searched(budget_s: float, changes: tuple[str, ...]) -> str:
+def _searched(budget_s: float, found: Expected) -> str:
+    given = f"{budget_s / 60:g} minutes"
+    if found.seconds is not None and found.seconds >= budget_s:
+        return f"That leaves nothing of a budget of {given}, so no change would be tried: give a larger one."
     return (
-        f"The search has what that leaves of {budget_s / 60:g} minutes. Its changes of the optimized variant, before "
-        f"this machine, the data and the advice have their say: {', '.join(changes)}."
+        f"The search has what that leaves of {given}. Its changes of the optimized variant, before "
+        f"this machine, the data and the advice have their say: {', '.join(found.changes)}."
     )
 
 

@@ -11,8 +11,10 @@ LEAD = (
     "Each change was measured beside the best list so far, by pairs of processes that ran next to each other, on a CPU "
     "an epoch of one and then of the other. Times as long: seconds of an epoch with the change over those without. The "
     "first pair only says what deserves more; a change stays where the whole interval of those is below 1, and where "
-    "it changes what is learnt, if quality is not worse. These figures chose, so the best of them are too good by "
-    "chance; what was found was measured again by pairs that chose nothing."
+    "it changes what is learnt, if a whole training is as good as the baseline's: what seems less good and is unclear "
+    "has more, of up to three seeds, and stays where its mean is not lower by more than a point (of a loss, a "
+    "percent). These figures chose, so the best of them are too good by chance; what was found was measured again by "
+    "pairs that chose nothing."
 )
 HEADER = ("change", "class", "promised", "first pair", "times as long", "verdict")
 
@@ -72,6 +74,8 @@ def sentences(search: SearchRecord) -> list[str]:
         f"{words.plural(len(search.moves), 'change') or 'No change'} tried in {search.spent_s / 60:.1f} of "
         f"{search.budget_s / 60:.1f} minutes, {kept} kept; it ended since {ended}{left}."
     )
+    if search.start_quality:
+        told.append(f"Quality of where it could begin: {search.start_quality}.")
     if search.unjudged:
         told.append(f"Not tried, since quality can't be judged here: {', '.join(search.unjudged)}.")
     return told

@@ -38,6 +38,7 @@ class Turn:
         if self.kind == "search":
             return f"{self.variant}{together}, search"
         if self.kind == "training":
-            return f"{self.variant}, verification, a whole training for its quality"
+            of = ", of another seed" if self.repeat else ""
+            return f"{self.variant}, verification, a whole training for its quality{of}"
         what = "verification, " if self.kind == "verify" else ""
         return f"{self.variant}{together}, {what}round {self.repeat + 1} of {self.repeats}"

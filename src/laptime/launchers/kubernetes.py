@@ -26,7 +26,7 @@ from laptime.launchers.pods import Object, deaths
 from laptime.launchers.settings import Settings, read_settings
 from laptime.launchers.watch import AWAY_S, LOOK_EVERY_S, AwayError, Watch
 from laptime.processes import undisturbed
-from laptime.records import PARTIAL, RunRecord, read_record, write_json, write_record
+from laptime.records import PARTIAL, SYSTEM, RunRecord, read_record, write_json, write_record
 from laptime.spec import RunSpec
 
 _REQUEST_S = 15.0
@@ -47,7 +47,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     run = f"{_slug(spec.variant)}-{secrets.token_hex(4)}"
     _insistently(lambda: cluster.pods(run), hooks.say)  # whether it answers, before the data is sent
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in (RECORD, PARTIAL, LOG, PROGRESS):
+    for stale in (RECORD, PARTIAL, SYSTEM, LOG, PROGRESS):
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / SPEC, spec)
     place = hand_out(spec, settings.store, run)

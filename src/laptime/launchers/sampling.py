@@ -6,8 +6,9 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from laptime.devices import open_nvml, visible_gpus
 from laptime.records import SYSTEM, SystemSample, add_sample
@@ -17,6 +18,10 @@ EVERY_S = 5.0
 # That what ends within seconds has one.
 FIRST_S = 1.0
 _MB = 1e6
+
+# Values by name; None where they can't be had.
+_Gauge = Callable[[], dict[str, float] | None]
+_Found = TypeVar("_Found")
 
 
 class Sampler:
@@ -31,9 +36,7 @@ class Sampler:
         clock: seconds.
     """
 
-    def __init__(
-        self, path: Path, gauges: tuple[Callable[[], dict[str, float]], ...], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, path: Path, gauges: tuple[_Gauge, ...], clock: Callable[[], float]) -> None:
         self._path, self._gauges, self._clock = path, gauges, clock
         self._next = clock() + FIRST_S
 
@@ -43,7 +46,7 @@ class Sampler:
         if now < self._next:
             return
         self._next = now + EVERY_S
-        values = {name: value for gauge in self._gauges for name, value in gauge().items()}
+        values = {name: value for gauge in self._gauges for name, value in (gauge() or {}).items()}
         with contextlib.suppress(OSError):
             add_sample(self._path, SystemSample(at=time.time(), values=values))
 
@@ -51,18 +54,19 @@ class Sampler:
 @contextlib.contextmanager
 def sampling(folder: Path, device: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Sampler]:
     """A sampler for a process that trains in a folder on `cpu` or `cuda`; what an earlier one left there goes."""
-    (folder / SYSTEM).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # as one that can't be written
+        (folder / SYSTEM).unlink(missing_ok=True)
     with _gpus(device) as gpus:
         yield Sampler(folder / SYSTEM, (*_host(), *gpus), clock)
 
 
-def _host() -> tuple[Callable[[], dict[str, float]], ...]:
+def _host() -> tuple[_Gauge, ...]:
     try:
         import psutil
     except ImportError:  # a machine with torch alone, as scripts/bench gpu may have
         return ()
-    psutil.cpu_percent()  # each tells of the time since the last
-    before = psutil.net_io_counters()
+    _quiet(psutil.cpu_percent)()  # each tells of the time since the last
+    before: Any = _quiet(psutil.net_io_counters)()
 
     def cpu() -> dict[str, float]:
         memory = psutil.virtual_memory()
@@ -88,22 +92,23 @@ def _host() -> tuple[Callable[[], dict[str, float]], ...]:
         }
 
     gauges = (cpu, disk, network) if before else (cpu, disk)  # a container may have no network
-    return tuple(_quiet(gauge, (OSError, psutil.Error)) for gauge in gauges)
+    return tuple(_quiet(gauge) for gauge in gauges)
 
 
 @contextlib.contextmanager
-def _gpus(device: str) -> Iterator[tuple[Callable[[], dict[str, float]], ...]]:
+def _gpus(device: str) -> Iterator[tuple[_Gauge, ...]]:
     """The gauges of the GPUs that this process may use; the driver's library stays open as long as they are read."""
     gpus = visible_gpus() if device == "cuda" else ()
     if not gpus:
         yield ()
         return
     with open_nvml() as driver:
-        handles = [driver.nvmlDeviceGetHandleByUUID(gpu.uuid) for gpu in gpus] if driver else []
-        yield tuple(gauge for number, handle in enumerate(handles) for gauge in _gpu(driver, number, handle))
+        found = [_quiet(partial(driver.nvmlDeviceGetHandleByUUID, gpu.uuid))() for gpu in gpus] if driver else []
+        known = [(number, handle) for number, handle in enumerate(found) if handle is not None]
+        yield tuple(gauge for number, handle in known for gauge in _gpu(driver, number, handle))
 
 
-def _gpu(driver: Any, number: int, handle: Any) -> Iterator[Callable[[], dict[str, float]]]:
+def _gpu(driver: Any, number: int, handle: Any) -> Iterator[_Gauge]:
     def named(**values: float) -> dict[str, float]:
         return {f"gpu_{number}_{name}": value for name, value in values.items()}
 
@@ -120,17 +125,19 @@ def _gpu(driver: Any, number: int, handle: Any) -> Iterator[Callable[[], dict[st
         return named(power_usage_watts=used / 1000, power_usage_percentage=100 * used / limit)
 
     for gauge in (load, memory, power):
-        yield _quiet(gauge, (driver.NVMLError,))  # a card may have no power management, a MIG slice no load
+        yield _quiet(gauge)  # a card may have no power management, a MIG slice no load
 
 
-def _quiet(
-    gauge: Callable[[], dict[str, float]], errors: tuple[type[Exception], ...]
-) -> Callable[[], dict[str, float]]:
-    """A gauge that gives nothing where it can't be read."""
+def _quiet(ask: Callable[[], _Found]) -> Callable[[], _Found | None]:
+    """A question that gives None where there is no answer.
 
-    def read() -> dict[str, float]:
-        with contextlib.suppress(*errors):
-            return gauge()
-        return {}
+    Whatever the error: files of /proc that a sandbox hides, a driver that leaves a card, a limit of 0. A training that
+    runs is not ended for a figure beside it.
+    """
 
-    return read
+    def asked() -> _Found | None:
+        with contextlib.suppress(Exception):
+            return ask()
+        return None
+
+    return asked

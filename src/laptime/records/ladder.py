@@ -84,7 +84,7 @@ class Dropped(Readable):
     reason: str
 
 
-Outcome = Literal["faster", "not faster", "not shown", "worse", "failed"]
+Outcome = Literal["faster", "not faster", "not shown", "worse", "unclear", "failed"]
 
 
 class SearchMove(Readable):
@@ -98,7 +98,8 @@ class SearchMove(Readable):
             were run, and nothing else.
         ratios: the same of each of those.
         by_turns: whether the processes of a pair trained by turns.
-        outcome: `faster` is what the search went on from; `not shown` may be faster by less than the noise.
+        outcome: `faster` is what the search went on from; `not shown` may be faster by less than the noise, and of
+            `unclear` quality is what is faster and seems to learn less.
         reason: of quality, or what went wrong, in words; empty where the ratios say all.
     """
 
@@ -123,6 +124,7 @@ class SearchRecord(Readable):
         budget_s: seconds for everything from the first process on.
         spent_s: seconds that the search itself took, its comparison with where it began with it.
         start: the variant that it began with.
+        start_quality: what each variant that it could begin with learns, in words; empty where that can't be judged.
         variant: what it found; empty where it adopted nothing.
         list: what that stands for, as a name that `laptime run` takes anywhere.
         moves: in the order in which they were tried.
@@ -135,6 +137,7 @@ class SearchRecord(Readable):
     budget_s: Positive
     spent_s: float = 0.0
     start: str = ""
+    start_quality: str = ""
     variant: str = ""
     list: str = ""
     moves: tuple[SearchMove, ...] = ()

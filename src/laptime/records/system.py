@@ -30,10 +30,10 @@ def add_sample(path: Path, sample: SystemSample) -> None:
 
 
 def read_samples(path: Path) -> tuple[SystemSample, ...]:
-    """All samples, in their order; none without a file, and without a line that was cut off."""
+    """All samples, in their order; none without a file that can be read, and without a line that was cut off."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
+    except OSError:  # none, or another's: no run is to fail for want of them
         return ()
     found = []
     for line in lines:

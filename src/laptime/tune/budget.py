@@ -24,17 +24,18 @@ class Budget:
         self.ladder, self._after, self._expected = ladder, 0.0, 0.0
         self._pairs: list[float] = []
 
-    def settle(self, first: RunRecord, epochs: int) -> None:
+    def settle(self, first: RunRecord, epochs: int, took_s: float) -> None:
         """Reckons what follows the search from the processes that have run: called where it begins.
 
         Args:
             first: the process of the variant that it begins with.
             epochs: that a search's processes count.
+            took_s: seconds of that first process's turn, with its check and its profile.
         """
         ladder = self.ladder
         # What is found takes about as long as where the search began.
         whole = [process_s(r, ladder.preset.epochs) for r in (*ladder.runs, first) if r.status == "done"]
-        self._after = (ladder.preset.repeats - 1) * sum(whole) + ladder.record.turns_s[ladder.number - 1]
+        self._after = (ladder.preset.repeats - 1) * sum(whole) + took_s
         self._expected = 2 * process_s(first, epochs)
 
     def spent_s(self) -> float:

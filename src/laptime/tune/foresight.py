@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from laptime.catalogue import find_workload
 from laptime.compare.quality import Rules
 from laptime.ladder.climb import Climb, Standing
@@ -22,6 +24,7 @@ def foreseen(request: LadderRequest, device: str) -> tuple[str, ...]:
     entry, preset = find_workload(request.workload), settled_preset(request)
     plan = make_plan(device, preset, None, ProbeRecord(refusals=unfit(entry, device)), entry.name)
     whole, _ = Climb(plan, Standing(baseline_of(device)), Rules(0.0, False, 0)).optimized()[0]
-    samples = preset.limit_train or entry.train_count
+    # Nobody knows how many samples a workload of the user's own has before a look into its file.
+    samples = preset.limit_train or entry.train_count or sys.maxsize
     around = Around(plan, allowed_cores(), samples, entry.batch_size, entry.name)
     return tuple(move.text for move in moves_from(whole.optimizations, around))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from laptime.compare.statistics import mean_ratio
 from laptime.ladder.advising import first_done, mine_of, over_rounds, the_rules
-from laptime.records import Finding
+from laptime.records import Finding, SearchMove
 from laptime.tune.moves import Around, Chosen, Move, advised_move, same
 
 if TYPE_CHECKING:
@@ -42,6 +43,14 @@ class Order:
         known = [move.after for move, _ in advised.values()]
         rest = [(move, None) for move in moves if not any(same(move.after, after, around) for after in known)]
         return [*advised.values(), *rest]
+
+
+def close_ones(moves: Sequence[SearchMove]) -> set[str]:
+    """The changes that seemed to bring something, and were not shown to before the list was what it is now."""
+    last = {move.change: place for place, move in enumerate(moves)}
+    changed = max((place for place, move in enumerate(moves) if move.adopted), default=0)
+    before = (m for place, m in enumerate(moves) if place == last[m.change] and place < changed)
+    return {m.change for m in before if m.outcome == "not shown" and m.ratios and mean_ratio(m.ratios).point < 1}
 
 
 def _findings(ladder: Ladder, start: str) -> tuple[Finding, ...]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from laptime.compare.quality import rules_of
 from laptime.compare.searching import cells
-from laptime.compare.statistics import mean_ratio
 from laptime.errors import UsageError
 from laptime.ladder.climb import Both, Climb, standing_of
 from laptime.ladder.first_round import NOT_TRIED
@@ -20,8 +19,8 @@ from laptime.records import Outcome, SearchMove, SearchRecord
 from laptime.tune.beside import beside, epochs_of, ratio_between, why_without
 from laptime.tune.budget import Budget
 from laptime.tune.moves import Around, Chosen, Move, moves_from
-from laptime.tune.order import Order
-from laptime.tune.quality import can_judge, is_good, learning_alike, trained
+from laptime.tune.order import Order, close_ones
+from laptime.tune.quality import Found, Trainings, can_judge, is_faster, learning_alike
 from laptime.tune.verdict import CLEAR, GIVEN_UP, MOST, verdict
 from laptime.variants import TUNED, Variant, baseline_of
 
@@ -66,10 +65,12 @@ class Search:
         self.base = baseline_of(device)
         self.name = f"{device}-{TUNED}"
         self.budget = Budget(ladder)
+        self.trainings = Trainings(ladder, self.base, self.budget)
         self.best = Best((), self.base)
         self.start = self.base
         self.tried: set[str] = set()
         self.first: dict[str, float] = {}
+        self.took_s: dict[str, float] = {}
         self.checked: set[str] = set()
         self.epochs = SHORT
 
@@ -79,6 +80,7 @@ class Search:
         assert ladder.request.budget is not None
         self._note(SearchRecord(budget_s=ladder.request.budget))
         yield ladder.enter(self.base, rung_of(self.base, on=None))
+        self.took_s[self.base.name] = ladder.record.turns_s[0]
         if ladder.runs[-1].status != "done":
             ladder.leave_out(self.name, NOT_TRIED)
             self._note(self._record.model_copy(update={"ended": NOT_TRIED}))
@@ -106,7 +108,7 @@ class Search:
             baseline = standing_of(self.base, ladder.runs, ladder.record.quality)
             (whole, rung), *_ = Climb(ladder.plan, baseline, rules_of(ladder.record)).optimized()
             yield ladder.enter(whole, rung)
-            self._begin_with(whole)
+            yield from self._begin_with(whole)
             rest = learning_alike(whole)
             if (
                 self.start is self.base
@@ -115,16 +117,24 @@ class Search:
                 and rest.name != whole.name
             ):
                 yield ladder.enter(rest, rung_of(rest, on=None))
-                self._begin_with(rest)
+                yield from self._begin_with(rest)
         self._note(self._record.model_copy(update={"start": self.start.name, "spent_s": self.budget.spent_s()}))
         first = next(r for r in ladder.runs if r.spec and r.spec.variant == self.start.name)
         self.epochs = epochs_of(first)
-        self.budget.settle(first, self.epochs)
+        self.budget.settle(first, self.epochs, self.took_s[self.start.name])
 
-    def _begin_with(self, variant: Variant) -> None:
+    def _begin_with(self, variant: Variant) -> Iterator[Turn]:
         """Begins with a variant whose first process has just ended, where that is better than the baseline's."""
-        if is_good(self.ladder, self.ladder.runs[-1]):
-            known = self.ladder.variants[variant.name]
+        first = self.ladder.runs[-1]
+        if not is_faster(self.ladder, first):
+            return
+        self.took_s[variant.name] = self.ladder.record.turns_s[self.ladder.number - 1]
+        self.budget.settle(first, epochs_of(first), self.took_s[variant.name])
+        known = self.ladder.variants[variant.name]
+        good, said = yield from self.trainings.begins(known, first)
+        told = "; ".join(filter(None, (self._record.start_quality, said)))
+        self._note(self._record.model_copy(update={"start_quality": told}))
+        if good:
             self.best, self.start = Best(variant.optimizations, known), variant
 
     def _passes(self) -> Iterator[Turn]:
@@ -132,7 +142,7 @@ class Search:
         order = Order(self.ladder, self.start.name)
         while True:
             moves = self._open(order)
-            if not moves and (close := self._close_ones()):
+            if not moves and (close := close_ones(self._record.moves)):
                 self.tried -= close
                 moves = self._open(order)
             if not moves:
@@ -211,8 +221,8 @@ class Search:
             candidate = replace(candidate, optimizations=second.settled or candidate.optimizations)
             outcome = verdict(told.ratios)
         if outcome == "faster" and can_judge(self.ladder) and not move.learns_alike:
-            outcome, reason = yield from trained(self.ladder, candidate)
-            told = told.model_copy(update={"reason": reason})
+            found: Found = yield from self.trainings.of(candidate)
+            outcome, told = found.outcome, told.model_copy(update={"reason": found.said})
         self._told(told.model_copy(update={"outcome": outcome}))
         if outcome == "faster":
             self.best = Best(move.after, replace(candidate, name=self.name))
@@ -232,14 +242,6 @@ class Search:
         told = {"moves": (*self._record.moves, move), "spent_s": self.budget.spent_s()}
         self._note(self._record.model_copy(update=told))
         self.ladder.say("  " + ", ".join(filter(None, cells(move))))
-
-    def _close_ones(self) -> set[str]:
-        """The changes that seemed to bring something, and were not shown to before the list was what it is now."""
-        moves = self._record.moves
-        last = {move.change: place for place, move in enumerate(moves)}
-        changed = max((place for place, move in enumerate(moves) if move.adopted), default=0)
-        before = (m for place, m in enumerate(moves) if place == last[m.change] and place < changed)
-        return {m.change for m in before if m.outcome == "not shown" and m.ratios and mean_ratio(m.ratios).point < 1}
 
     def _spent(self) -> str:
         after = f"what follows takes about {self.budget.after_min():.1f} minutes"

@@ -60,14 +60,23 @@ def test_what_an_earlier_process_left_is_gone(tmp_path):
     assert one_sample(tmp_path).at > first.at
 
 
-def test_a_gauge_that_fails_leaves_the_others(tmp_path, monkeypatch):
-    def fail(_):
-        raise PermissionError("no")
+# A sandbox hides files of /proc, or gives lines of another form.
+@pytest.mark.parametrize(
+    ("asked", "error", "lost"),
+    [
+        ("disk_usage", PermissionError, "disk"),
+        ("net_io_counters", FileNotFoundError, "network"),
+        ("cpu_percent", PermissionError, "cpu"),
+        ("virtual_memory", KeyError, "cpu"),
+    ],
+)
+def test_a_gauge_that_fails_leaves_the_others(tmp_path, monkeypatch, asked, error, lost):
+    def fail(*_):
+        raise error("no")
 
-    monkeypatch.setattr(psutil, "disk_usage", fail)
-    names = one_sample(tmp_path).values.keys()
-    assert "cpu_utilization_percentage" in names
-    assert not any(name.startswith("disk") for name in names)
+    monkeypatch.setattr(psutil, asked, fail)
+    names = {name.partition("_")[0] for name in one_sample(tmp_path).values}
+    assert names == {"cpu", "system", "disk", "network"} - ({"cpu", "system"} if lost == "cpu" else {lost})
 
 
 def test_a_container_without_a_network_has_no_network_s_values(tmp_path, monkeypatch):
@@ -79,10 +88,11 @@ def test_a_container_without_a_network_has_no_network_s_values(tmp_path, monkeyp
 
 def test_a_sample_that_can_t_be_written_is_lost_alone(tmp_path):
     clock = Clock()
+    (tmp_path / SYSTEM).mkdir()
     with sampling(tmp_path, "cpu", clock) as sampler:
-        (tmp_path / SYSTEM).mkdir()
         clock.now += EVERY_S
         sampler.look()
+        assert read_samples(tmp_path / SYSTEM) == ()
         (tmp_path / SYSTEM).rmdir()
         clock.now += EVERY_S
         sampler.look()
@@ -141,6 +151,24 @@ def test_gpus_are_those_that_cuda_sees_in_its_order(tmp_path, monkeypatch):
         "gpu_1_memory_usage_megabytes": 36_000,
         "gpu_1_memory_usage_percentage": 25,
     }
+
+
+def test_a_gpu_that_is_lost_or_has_no_limit_leaves_the_others(tmp_path, monkeypatch):
+    driver = Driver("pynvml")
+
+    def handle(uuid):
+        if uuid == "GPU-0":
+            raise driver.NVMLError("GPU is lost")
+        return uuid
+
+    driver.nvmlDeviceGetHandleByUUID = handle
+    driver.nvmlDeviceGetEnforcedPowerLimit = lambda handle: 0
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    names = {name for name in one_sample(tmp_path, "cuda").values if name.startswith("gpu")}
+    assert {name[:5] for name in names} == {"gpu_1", "gpu_2"}
+    assert "gpu_1_utilization_percentage" in names
+    assert not any("power" in name for name in names)
 
 
 def test_a_gpu_s_names_are_those_of_mlflow(tmp_path, monkeypatch):

@@ -41,6 +41,7 @@ def a_search(
     findings: tuple[Finding, ...] = (),
     refused: tuple[str, ...] = REFUSED,
     before: LadderRecord | None = None,
+    tests: int = 10_000,
     **asked: Any,
 ) -> Ladder:
     """A search on two cores, whose processes take ten seconds each and those of their epochs.
@@ -53,6 +54,7 @@ def a_search(
         findings: what the advice says.
         refused: what the probe refuses.
         before: of a search that is gone on with, what it had come to.
+        tests: samples that quality is measured on.
         asked: options of the request.
     """
 
@@ -96,7 +98,7 @@ def a_search(
         workload="cifar",
         preset=request.preset,
         device="cpu",
-        data=make_data_spec(train=5000, test=10_000),
+        data=make_data_spec(train=5000, test=tests),
         probe=probe,
         epochs=3,
         repeats=2,
