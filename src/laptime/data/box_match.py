@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from laptime.data.boxes import Box, Boxed, files, find_tables, names_of_boxes, wrong
+from laptime.data.box_forms import files, named_by_others
+from laptime.data.boxes import Box, Boxed, refused
 from laptime.data.listing import IMAGE_SUFFIXES
 from laptime.errors import DataError, shorten
 from laptime.places import is_text
@@ -122,11 +123,11 @@ def _plain(name: str) -> str:
 
 def _by_image(finder: _Finder, boxes: Sequence[Box]) -> dict[Path, list[Box]]:
     """The lines of each image; raises DataError."""
-    table, lines = finder.table, dict[Path, list[Box]]()
+    lines = dict[Path, list[Box]]()
     for box in boxes:
         found = finder.found(box.image)
         if len(found) != 1 or finder.leads_out(box.image):
-            raise wrong(table, box.line, _no_image(finder, box.image, len(found)))
+            raise refused(box.place, _no_image(finder, box.image, len(found)))
         lines.setdefault(found[0], []).append(box)
     return lines
 
@@ -152,8 +153,7 @@ def _of_others(root: Path, table: Path, images: Sequence[Path], unnamed: set[Pat
     A name that stands for several leaves all of them out: an image of a test must not be trained on as background.
     """
     found = {}
-    for other in find_tables(root):
-        names = [] if other == table else names_of_boxes(other)
+    for other, names in named_by_others(root, table):
         finder = _Finder(root, other, images, names)
         found[other] = unnamed.intersection(path for name in names for path in finder.found(name))
     return {other: some for other, some in found.items() if some}

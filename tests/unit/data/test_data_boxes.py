@@ -183,7 +183,7 @@ def test_of_several_tables_one_must_be_named(photographs: Path, home: Path):
             fetch("detection", str(photographs), home)
         for name in gone:
             (photographs / f"{name}.csv").unlink()
-    with pytest.raises(DataError, match="holds no CSV of boxes"):
+    with pytest.raises(DataError, match="holds no boxes in a form that is read: add a CSV or COCO's JSON"):
         fetch("detection", str(photographs), home)
 
 

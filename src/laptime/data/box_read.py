@@ -1,0 +1,54 @@
+"""What a file of boxes says, and what of it is left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from laptime.data.boxes import Box, above
+
+# Pixels by which a box may reach beyond its image: tools round corners and sizes apart from each other.
+_ROUNDED = 1
+
+
+@dataclass
+class Annotated:
+    """The boxes of one file, or of the files of one folder, and counts of what was changed or left out.
+
+    Attributes:
+        boxes: as they are trained on; one without sides for each image that is said to have none.
+        crowds: boxes around many things at once.
+        cut: boxes that reached beyond their image by a pixel at most.
+        empty: boxes without an area.
+    """
+
+    boxes: list[Box] = field(default_factory=list)
+    crowds: int = 0
+    cut: int = 0
+    empty: int = 0
+
+    def add(self, image: str, label: str, sides: tuple[float, ...], place: str, size: tuple[float, float]) -> None:
+        """Adds one box, cut to its image of a width and a height in pixels, unless nothing is left of it."""
+        limits = (*size, *size)
+        within = tuple(
+            min(max(value, 0.0), limit) if -_ROUNDED <= value <= limit + _ROUNDED else value
+            for value, limit in zip(sides, limits, strict=True)
+        )
+        if not (above(within[2], within[0]) and above(within[3], within[1])):
+            self.empty += 1
+            self.bare(image, place)
+            return
+        self.cut += any(abs(one - other) > 1e-3 for one, other in zip(within, sides, strict=True))
+        self.boxes.append(Box(image, label, within, place, tuple(f"{side:g}" for side in size)))
+
+    def bare(self, image: str, place: str) -> None:
+        """Adds an image that may have no box."""
+        self.boxes.append(Box(image, "", (), place))
+
+    def said(self) -> list[str]:
+        """A sentence for each kind of box that was changed or left out."""
+        counts = (
+            (self.crowds, "box(es) around a crowd (iscrowd) are left out, as torchvision's reference training does."),
+            (self.empty, "box(es) without an area are left out."),
+            (self.cut, "box(es) that reach beyond the edge by a pixel at most are cut there."),
+        )
+        return [f"{count} {what}" for count, what in counts if count]
