@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -174,7 +175,8 @@ def _key(job: Job, asked: Asked) -> str:
         raise DataError(f"{shorten(place)!r} {wrong}: {_GIVE}.")
     # Other files of boxes say which images are not this one's.
     tables = {*saying(path), *([path / asked.table] if (path / asked.table).is_file() else ())}
-    states = [(str(p), _state(p)) for p in sorted(tables)]
+    told = "".join(f"{p}|{_state(p)}|" for p in sorted(tables)).encode(errors="surrogateescape")
+    states = hashlib.sha256(told).hexdigest()
     return f"boxes/{_RULES}|{path}|{scan(path).key}|{states}|{table}"
 
 
@@ -187,8 +189,10 @@ def _state(path: Path) -> str:
 
 
 def _stored(job: Job, root: Path, asked: Asked) -> Entry:
-    if asked.table and not (root / asked.table).is_file():
-        raise UsageError(f"{shorten(asked.table)!r} behind {BOXES} is no file in {root}: give its path below it.")
+    if asked.table and not (root / asked.table).exists():
+        raise UsageError(
+            f"{shorten(asked.table)!r} behind {BOXES} is no file or folder in {root}: give its path below it."
+        )
     told = Told("folder", shown(asked.place), side=asked.side, seed=asked.seed)
     meta = store_folder(root, asked.table, job.store, told, job.say)
     return Entry(meta.digest, "folder", meta.notice)

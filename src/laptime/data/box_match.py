@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from laptime.data.box_forms import files, named_by_others
+from laptime.data.box_files import images_in
+from laptime.data.box_forms import named_by_others
+from laptime.data.box_read import Annotated
 from laptime.data.boxes import Box, Boxed, refused
 from laptime.data.listing import IMAGE_SUFFIXES
 from laptime.errors import DataError, shorten
@@ -22,38 +24,52 @@ class Matched:
     Attributes:
         others: paths of these CSVs below the folder.
         again: lines that repeat a box of the same image, which counts once.
+        unnamed: images that nothing names and that are left out for it.
     """
 
     images: tuple[Boxed, ...]
     left_out: int = 0
     others: tuple[str, ...] = ()
     again: int = 0
+    unnamed: int = 0
 
 
-def match(root: Path, table: Path, boxes: Sequence[Box]) -> Matched:
+def match(root: Path, table: Path, read: Annotated) -> Matched:
     """Finds the image of each line, by its path below the root or beside the CSV, else by its name alone.
 
     A name with a folder stands for another place only where none of the CSV's folders is there. Images that no line
-    names are background, but for those that another CSV of boxes names: they are another split's.
+    names are what `read.unnamed` says, but for those that another file of boxes names: they are another split's.
 
     Raises:
         DataError: an image isn't there, its name stands for several or leads out of the folder, or can't be written
             to the store's CSV.
     """
-    images = sorted(p for p in files(root) if p.suffix.lower().lstrip(".") in IMAGE_SUFFIXES)
+    images = images_in(root)
     for path in images:
         if not is_text(str(path.relative_to(root))):
             raise DataError(f"the image {path} has a name that is no UTF-8: rename it.")
-    lines = _by_image(_Finder(root, table, images, [b.image for b in boxes]), boxes)
-    other = _of_others(root, table, images, set(images) - set(lines))
-    gone = {path for some in other.values() for path in some}
+    lines = _by_image(_Finder(root, table, images, [b.image for b in read.boxes]), read.boxes)
+    unnamed = set(images) - set(lines)
+    other = _of_others(root, table, images, unnamed)
+    elsewhere = {path for some in other.values() for path in some}
+    unknown = _unknown(read, unnamed - elsewhere, lines)
+    gone = elsewhere | unknown
     kept = tuple(
         Boxed(path, path.relative_to(root).as_posix(), _once(lines.get(path, ())))
         for path in images
         if path not in gone
     )
     again = sum(bool(box.sides) for some in lines.values() for box in some) - sum(len(image.boxes) for image in kept)
-    return Matched(kept, len(gone), tuple(sorted(p.relative_to(root).as_posix() for p in other)), again)
+    others = tuple(sorted(p.relative_to(root).as_posix() for p in other))
+    return Matched(kept, len(elsewhere), others, again, len(unknown))
+
+
+def _unknown(read: Annotated, unnamed: set[Path], named: Iterable[Path]) -> set[Path]:
+    """Those of the images that nothing names of which nobody says that they show nothing."""
+    if read.unnamed == "background":
+        return set()
+    beside = {path.parent for path in named} if read.unnamed == "background beside others" else set()
+    return {path for path in unnamed if path.parent not in beside}
 
 
 def _once(lines: Iterable[Box]) -> tuple[Box, ...]:

@@ -194,8 +194,8 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
         DataError: a box or an image can't be used, or the disk is full.
     """
     path = root / table if table else find_table(root)
-    read = read_table(path)
-    matched = match(root, path, read.boxes)
+    read = read_table(root, path)
+    matched = match(root, path, read)
     images = matched.images
     train, test = sides(images, path, told.seed)
     classes = tuple(sorted({b.label for i in images for b in i.boxes}))
@@ -232,7 +232,8 @@ def _told_of(matched: Matched) -> list[str]:
     by, bare = " and ".join(shorten(name) for name in matched.others), sum(not i.boxes for i in matched.images)
     name = "name" if len(matched.others) > 1 else "names"
     said = [f"{matched.left_out} image(s) that only {by} {name} are left out."] if matched.left_out else []
-    said += [f"{matched.again} line(s) that repeat a box of the same image are passed over."] if matched.again else []
+    said += [f"{matched.unnamed} image(s) that no annotation names are left out."] if matched.unnamed else []
+    said += [f"{matched.again} box(es) that repeat another of the same image are passed over."] if matched.again else []
     return said + ([f"{bare} image(s) without boxes are taken as background."] if bare else [])
 
 

@@ -174,7 +174,7 @@ def test_of_several_tables_one_must_be_named(photographs: Path, home: Path):
     with pytest.raises(DataError, match=r"2 CSV files \(boxes\.csv, more\.csv\): name the one .*#boxes=boxes\.csv"):
         fetch("detection", str(photographs), home)
     assert fetch("detection", f"{photographs}#boxes=more.csv", home).train_count == 4
-    with pytest.raises(UsageError, match=r"'none\.csv' behind #boxes= is no file"):
+    with pytest.raises(UsageError, match=r"'none\.csv' behind #boxes= is no file or folder"):
         fetch("detection", f"{photographs}#boxes=none.csv", home)
     (photographs / "train.csv").write_bytes((photographs / "boxes.csv").read_bytes())
     (photographs / "classes.csv").write_text("id,name\n0,cat\n")
@@ -183,7 +183,7 @@ def test_of_several_tables_one_must_be_named(photographs: Path, home: Path):
             fetch("detection", str(photographs), home)
         for name in gone:
             (photographs / f"{name}.csv").unlink()
-    with pytest.raises(DataError, match="holds no boxes in a form that is read: add a CSV or COCO's JSON"):
+    with pytest.raises(DataError, match="holds no boxes in a form that is read: add a CSV, COCO's JSON"):
         fetch("detection", str(photographs), home)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from box_samples import HEIGHT, WIDTH, read_lines
+from PIL import Image
 
 from laptime.data.box_store import read_box_meta
 from laptime.data.fetch import fetch
@@ -73,12 +74,14 @@ def test_what_is_no_box_to_train_on_is_left_out_and_told(photographs: Path, home
     coco["annotations"] += [first | {"iscrowd": 1, "segmentation": {"counts": [], "size": []}}]
     second["bbox"][2] = 0
     third["bbox"] = [-0.4, 3, WIDTH + 0.8, 20]
+    Image.new("RGB", (20, 30)).save(photographs / "images" / "unlabelled.png")
     found = fetch("detection", str(write(photographs, coco)), home)
     for said in (
         "1 box(es) around a crowd (iscrowd) are left out",
         "1 box(es) without an area are left out.",
         "1 box(es) that reach beyond the edge by a pixel at most are cut there.",
         "1 image(s) without boxes are taken as background.",
+        "1 image(s) that no annotation names are left out.",
     ):
         assert said in found.notice
     lines = {line[0]: line[2:] for line in read_lines(Path(found.path))}

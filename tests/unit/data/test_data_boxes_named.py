@@ -127,7 +127,7 @@ def test_boxes_that_stand_twice_count_once(photographs: Path, home: Path):
     lines = read_lines(photographs)
     write_table(photographs / "boxes.csv", [*lines, *lines[1:3]])
     found = fetch("detection", str(photographs), home)
-    assert "2 line(s) that repeat a box of the same image are passed over." in found.notice
+    assert "2 box(es) that repeat another of the same image are passed over." in found.notice
     assert len((Path(found.path) / "boxes.csv").read_text().splitlines()) == len(lines)
 
 
