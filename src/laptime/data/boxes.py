@@ -23,6 +23,8 @@ from laptime.errors import DataError, shorten
 _SIDES = COLUMNS[2:]
 # Classes that a notice lists.
 _NAMED = 5
+# How .xlsx and .ods begin, and .xls.
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _NO_BOX = "leave all four numbers empty where the image has no box"
 
 
@@ -122,6 +124,10 @@ def _text(path: Path) -> str:
         body = path.read_bytes()
     except OSError as error:
         raise DataError(f"the boxes {path} can't be read ({error}): give a CSV in UTF-8; {HOW}.") from error
+    if body.startswith(_WORKBOOKS):
+        raise DataError(
+            f"{path} is a workbook of a spreadsheet, whatever its name says: export it as CSV in UTF-8; {HOW}."
+        )
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
