@@ -32,7 +32,7 @@ def read_coco(path: Path) -> Annotated:
         DataError: it can't be read, or says something that is no image, class or box; the annotation is named.
     """
     parts = _parts(path)
-    found = Annotated()
+    found = Annotated(f"Boxes are those of {shorten(path.name)} (COCO's form).")
     images: dict[object, Any] = {_id(path, "image", entry): entry for entry in parts["images"]}
     if len(images) < len(parts["images"]):
         raise DataError(f"{path} has two images of one id: give each its own.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -189,7 +190,8 @@ def _state(path: Path) -> str:
 
 
 def _stored(job: Job, root: Path, asked: Asked) -> Entry:
-    if asked.table and not (root / asked.table).exists():
+    path = Path(os.path.normpath(root / asked.table))
+    if asked.table and not (path.is_file() or (path.is_dir() and path.is_relative_to(root))):
         raise UsageError(
             f"{shorten(asked.table)!r} behind {BOXES} is no file or folder in {root}: give its path below it."
         )

@@ -1,4 +1,4 @@
-"""What says the boxes of a folder, and how it is read: a CSV, COCO's JSON, or a folder of Pascal VOC's XML."""
+"""What says the boxes of a folder, and how it is read: a CSV, COCO's JSON, or a folder of VOC's or YOLO's files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from laptime.data.box_columns import HOW
 from laptime.data.box_files import ending
 from laptime.data.box_read import Annotated
 from laptime.data.box_voc import read_voc, voc_names, without_voc
+from laptime.data.box_yolo import read_yolo, without_yolo, yolo_names
 from laptime.data.boxes import names_of_boxes, read_boxes
 from laptime.errors import DataError, shorten
 
-FORMS = "a CSV, COCO's JSON or Pascal VOC's XML"
+FORMS = "a CSV, COCO's JSON, Pascal VOC's XML or YOLO's text files"
 _NONE = (
     "{} holds no boxes in a form that is read: add {}, which CVAT, Label Studio and Roboflow export and "
     "labelme2coco makes of LabelMe's; {}."
@@ -43,7 +44,7 @@ def find_table(root: Path) -> Path:
 
 def _folder(root: Path) -> list[Path]:
     """The folder, where its images have files of their own, as a list."""
-    return [] if without_voc(root) else [root]
+    return [] if without_voc(root) and without_yolo(root, root) else [root]
 
 
 def _likely(root: Path, name: str) -> tuple[bool, bool, bool]:
@@ -59,14 +60,14 @@ def _likely(root: Path, name: str) -> tuple[bool, bool, bool]:
 def read_table(root: Path, table: Path) -> Annotated:
     """Reads what says the boxes of a folder, by the form that its name says; raises DataError with file and place."""
     if table.is_dir():
-        return read_voc(root, table)
-    return read_coco(table) if table.suffix.lower() == ".json" else Annotated(read_boxes(table), "background")
+        return read_yolo(root, table) if without_voc(table) else read_voc(root, table)
+    return read_coco(table) if table.suffix.lower() == ".json" else Annotated("", read_boxes(table), "background")
 
 
 def named_by_others(root: Path, table: Path) -> Iterator[tuple[Path, list[str]]]:
     """What else of the same form a folder holds, and what it calls its images; none of one without boxes."""
     if table.is_dir():
-        yield from voc_names(root, table)
+        yield from yolo_names(root, table) if without_voc(table) else voc_names(root, table)
         return
     is_json = table.suffix.lower() == ".json"
     for other in ending(root, ".json" if is_json else ".csv"):
@@ -76,4 +77,4 @@ def named_by_others(root: Path, table: Path) -> Iterator[tuple[Path, list[str]]]
 
 def saying(root: Path) -> list[Path]:
     """The files in a folder that may say boxes, or whose an image is; raises DataError."""
-    return ending(root, ".csv", ".json", ".xml")
+    return ending(root, ".csv", ".json", ".xml", ".txt", ".yaml", ".yml", ".names", ".labels")

@@ -20,19 +20,23 @@ class Annotated:
     """The boxes of one file, or of the files of one folder, and counts of what was changed or left out.
 
     Attributes:
+        form: a sentence that says what was read; empty for a CSV.
         boxes: as they are trained on; one without sides for each image that is said to have none.
         unnamed: what images are that nothing here names: background, background where they lie in a folder with
             images that are named, or left out, since they may show anything.
         crowds: boxes around many things at once, left out.
         difficult: boxes that are marked as difficult.
+        polygons: boxes around a polygon.
         cut: boxes that reached beyond their image by a pixel at most.
         empty: boxes without an area.
     """
 
+    form: str = ""
     boxes: list[Box] = field(default_factory=list)
     unnamed: Unnamed = "left out"
     crowds: int = 0
     difficult: int = 0
+    polygons: int = 0
     cut: int = 0
     empty: int = 0
 
@@ -63,7 +67,7 @@ class Annotated:
         self.boxes.append(Box(image, "", (), place))
 
     def said(self) -> list[str]:
-        """A sentence for each kind of box that was changed or left out."""
+        """A sentence for the form, and one for each kind of box that was changed or left out."""
         counts = (
             (self.crowds, "box(es) around a crowd (iscrowd) are left out, as torchvision's reference training does."),
             (
@@ -71,7 +75,8 @@ class Annotated:
                 "box(es) marked as difficult are boxes as any other, in the test, too, where Pascal VOC's own score "
                 "passes over them.",
             ),
+            (self.polygons, "polygon(s) are read as the boxes around them."),
             (self.empty, "box(es) without an area are left out."),
             (self.cut, "box(es) that reach beyond the edge by a pixel at most are cut there."),
         )
-        return [f"{count} {what}" for count, what in counts if count]
+        return ([self.form] if self.form else []) + [f"{count} {what}" for count, what in counts if count]

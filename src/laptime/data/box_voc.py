@@ -36,8 +36,9 @@ def read_voc(root: Path, folder: Path) -> Annotated:
     Raises:
         DataError: a file can't be read, is for no image, or says something that is no box; file and object are named.
     """
-    images, found = Beside(root), Annotated()
-    for path in filter(_is_voc, ending(folder, ".xml")):
+    files = list(filter(_is_voc, ending(folder, ".xml")))
+    images, found = Beside(root), Annotated(f"Boxes are those of {len(files)} XML file(s) (Pascal VOC's form).")
+    for path in files:
         whole = _parsed(path)
         name = _text(whole, "filename")
         image = images.of(path, name) or name

@@ -77,7 +77,7 @@ def test_what_is_no_box_to_train_on_is_left_out_and_told(photographs: Path, home
     Image.new("RGB", (20, 30)).save(photographs / "images" / "unlabelled.png")
     found = fetch("detection", str(write(photographs, coco)), home)
     for said in (
-        "1 box(es) around a crowd (iscrowd) are left out",
+        "Boxes are those of boxes.json (COCO's form). 1 box(es) around a crowd (iscrowd) are left out",
         "1 box(es) without an area are left out.",
         "1 box(es) that reach beyond the edge by a pixel at most are cut there.",
         "1 image(s) without boxes are taken as background.",

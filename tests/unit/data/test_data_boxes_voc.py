@@ -72,7 +72,10 @@ def test_what_was_left_out_and_what_is_difficult_is_told(photographs: Path, home
     change(files / "4.xml", "<object>", "<thing>")
     change(files / "4.xml", "</object>", "</thing>")
     notice = fetch("detection", str(photographs), home).notice
-    assert "1 box(es) marked as difficult are boxes as any other" in notice
+    assert (
+        "Boxes are those of 5 XML file(s) (Pascal VOC's form). 1 box(es) marked as difficult are boxes as any other"
+        in notice
+    )
     assert "1 box(es) without an area are left out. 1 box(es) that reach beyond the edge" in notice
     assert "2 image(s) without boxes are taken as background." in notice
 
