@@ -49,7 +49,7 @@ def read_coco(path: Path) -> Annotated:
             part = "images" if image is None else "categories"
             raise refused(
                 place,
-                f"its {name} {shorten(str(entry.get(name)))} is not among {part}: add it or remove the annotation",
+                f"its {name} {shorten(repr(entry.get(name)))} is not among {part}: add it or remove the annotation",
             )
         if entry.get("iscrowd") in (1, True):
             found.crowds += 1
@@ -86,12 +86,12 @@ def _bytes(path: Path) -> bytes:
         raise DataError(f"the boxes {path} can't be read ({error.strerror}): {_FORM}.") from error
 
 
-def _key(value: object) -> str | int | None:
-    """An id, which some tools write as text."""
-    return value if isinstance(value, str | int) else None
+def _key(value: object) -> str | float | None:
+    """An id, which some tools write as text, and pandas with a point."""
+    return value if isinstance(value, str | int | float) else None
 
 
-def _id(path: Path, what: str, entry: Mapping[str, Any]) -> str | int:
+def _id(path: Path, what: str, entry: Mapping[str, Any]) -> str | float:
     key = _key(entry.get("id"))
     if key is None:
         raise DataError(f"{path} has an entry ({what}) without an id ({shorten(str(entry), 60)}): give it one.")

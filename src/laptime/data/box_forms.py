@@ -11,7 +11,7 @@ from laptime.data.box_files import ending
 from laptime.data.box_read import Annotated
 from laptime.data.box_voc import read_voc, voc_names, without_voc
 from laptime.data.box_yolo import read_yolo, without_yolo, yolo_names
-from laptime.data.boxes import names_of_boxes, read_boxes
+from laptime.data.boxes import check_pixels, names_of_boxes, read_boxes
 from laptime.errors import DataError, shorten
 
 FORMS = "a CSV, COCO's JSON, Pascal VOC's XML or YOLO's text files"
@@ -60,8 +60,13 @@ def _likely(root: Path, name: str) -> tuple[bool, bool, bool]:
 def read_table(root: Path, table: Path) -> Annotated:
     """Reads what says the boxes of a folder, by the form that its name says; raises DataError with file and place."""
     if table.is_dir():
-        return read_yolo(root, table) if without_voc(table) else read_voc(root, table)
-    return read_coco(table) if table.suffix.lower() == ".json" else Annotated("", read_boxes(table), "background")
+        found = read_yolo(root, table) if without_voc(table) else read_voc(root, table)
+    elif table.suffix.lower() == ".json":
+        found = read_coco(table)
+    else:
+        found = Annotated("", read_boxes(table), "background")
+    check_pixels(found.boxes)
+    return found
 
 
 def named_by_others(root: Path, table: Path) -> Iterator[tuple[Path, list[str]]]:

@@ -160,7 +160,7 @@ def _no_image(finder: _Finder, name: str, found: int) -> str:
     near = finder.near(name)
     if near is not None:
         return f"no image {called!r} is in {root}, but {shorten(near)!r} is: write the name with the file's own suffix"
-    return f"no image {called!r} is in {root}: add it or remove the line"
+    return f"no image {called!r} is in {root}: add it or remove what names it"
 
 
 def _of_others(root: Path, table: Path, images: Sequence[Path], unnamed: set[Path]) -> dict[Path, set[Path]]:

@@ -80,9 +80,12 @@ def _parsed(path: Path) -> Element:
     if b"<!ENTITY" in body:
         raise DataError(f"{path} declares entities, which may grow without bounds: {_FORM}.")
     try:
-        return ElementTree.fromstring(body)  # noqa: S314 - what is dangerous in XML is refused above
+        whole = ElementTree.fromstring(body)  # noqa: S314 - what is dangerous in XML is refused above
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise DataError(f"{path} is no XML ({shorten(str(error))}): {_FORM}.") from error
+    if whole.tag != "annotation":
+        raise DataError(f"{path} begins with {shorten(whole.tag)!r}: {_FORM}, without a namespace.")
+    return whole
 
 
 def _text(thing: Element, name: str) -> str:

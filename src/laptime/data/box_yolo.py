@@ -42,7 +42,7 @@ def without_yolo(root: Path, folder: Path) -> bool:
 
 
 def read_yolo(root: Path, folder: Path) -> Annotated:
-    """Reads the text files of a folder that say boxes or are empty; an image beside others without one is background.
+    """Reads the text files of a folder that are called as its images; beside these one without a file is background.
 
     Args:
         root: the images' folder, and that of the classes' names.
@@ -55,17 +55,14 @@ def read_yolo(root: Path, folder: Path) -> Annotated:
     said = f"Boxes are those of text files (YOLO's form), the classes' names those of {shorten(names.path.name)}."
     found = Annotated(said, unnamed="background beside others")
     for path in _texts(folder):
-        lines = _lines(path)
-        if not _says_boxes(path) and any(map(str.strip, lines)):
-            continue
         image = images.of(path)
         if image is None:
-            if any(lines):
+            if _says_boxes(path):
                 raise DataError(f"{path} is for no image of {root}: add {path.stem}.jpg, or remove the file.")
             continue
         found.bare(image, str(path))
         height, width = read_image(root / image).shape[:2]
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(_lines(path), start=1):
             if line.strip():
                 label, shares, is_polygon = _box(at(path, number), line.split(), names)
                 found.polygons += is_polygon
@@ -122,7 +119,8 @@ def _names(root: Path) -> _Names:
 
 def _of_yaml(path: Path) -> _Names | None:
     try:
-        fields: Any = yaml.safe_load(_text(path))
+        # Texts alone: YAML's own rules make truth values of classes that are called yes and no.
+        fields: Any = yaml.load(_text(path), Loader=yaml.BaseLoader)  # noqa: S506 - of all loaders the most harmless
         names = fields.get("names") if isinstance(fields, dict) else None
         pairs = enumerate(names) if isinstance(names, list) else names.items() if isinstance(names, dict) else ()
         by_number = {int(number): str(name).strip() for number, name in pairs}

@@ -80,7 +80,6 @@ def read_boxes(path: Path) -> list[Box]:
             begun = lines.line_num + 1
     except csv.Error as error:  # of a quote that is never closed told at the end of the file
         raise wrong(path, begun, f"it is no line of a CSV ({error}): look at its quotes") from error
-    _check_pixels(found)
     return found
 
 
@@ -89,14 +88,18 @@ def _is_empty(row: Mapping[str | None, str | list[str] | None]) -> bool:
     return not any(map(str.strip, ("".join(cell or "") for cell in row.values())))
 
 
-def _check_pixels(boxes: Sequence[Box]) -> None:
-    """Refuses boxes that are shares of the image, as other tools write them: each would be a dot in its corner."""
+def check_pixels(boxes: Sequence[Box]) -> None:
+    """Refuses boxes that are shares of the image, as other tools write them: each would be a dot in its corner.
+
+    Raises:
+        DataError: all are; the first is named.
+    """
     given = [box for box in boxes if box.sides]
     if given and all(max(box.sides) <= 1 for box in given):
         raise refused(
             given[0].place,
-            "all boxes lie between 0 and 1, which are shares of the image: multiply xmin and xmax by its width, ymin "
-            "and ymax by its height",
+            "all boxes lie between 0 and 1, which are shares of the image: multiply those across by its width, those "
+            "down by its height",
         )
 
 

@@ -114,7 +114,7 @@ def test_a_column_that_is_called_otherwise_is_named(photographs: Path, home: Pat
         ("filename,class,x,y,width,height", "says a corner, a width and a height: write xmin, ymin and, with these"),
         (
             "image_id,width,height,bbox,source",
-            "says a box in one column, 'bbox': write each number into a column of its",
+            "says a box in one column, 'bbox': write each number into its own; a",
         ),
         (
             "filename,class_id,xmin,ymin,xmax,ymax",

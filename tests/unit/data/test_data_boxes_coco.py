@@ -46,6 +46,7 @@ def write(root: Path, found: object, name: str = "boxes.json") -> Path:
 def test_boxes_are_those_of_the_csv(photographs: Path, home: Path):
     plain = fetch("detection", str(photographs), home)
     found = coco_of(photographs)
+    found["annotations"][0]["image_id"] = 0.0  # as pandas writes it
     (photographs / "boxes.csv").rename(photographs / "boxes.txt")
     (photographs / "sizes.csv").write_text("filename,width\n1.png,60\n")  # says no boxes
     write(photographs, {"images": [], "annotations": [{"image_id": 1, "caption": "a cat"}]}, "captions.json")
@@ -92,7 +93,7 @@ def test_what_is_no_box_to_train_on_is_left_out_and_told(photographs: Path, home
     ("change", "said"),
     [
         ({"image_id": 99}, "boxes.json, annotation 501: its image_id 99 is not among images"),
-        ({"category_id": "7"}, "boxes.json, annotation 501: its category_id 7 is not among categories"),
+        ({"category_id": "7"}, "boxes.json, annotation 501: its category_id '7' is not among categories"),
         ({"bbox": None}, "annotation 501: its bbox is None: give left, top, width and height in pixels"),
         ({"bbox": [1, 2, "3", 4]}, "annotation 501: its bbox is [1, 2, '3', 4]"),
         ({"bbox": [1, 2, 3, float("nan")]}, "annotation 501: its bbox is [1, 2, 3, nan]"),
@@ -132,6 +133,13 @@ def test_a_file_that_is_named_and_is_not_of_that_form_is_told(photographs: Path,
     (photographs / "a.json").write_bytes(body)
     with pytest.raises(DataError, match=r"a\.json (is no JSON .*|has no list of objects 'images'): give COCO's form"):
         fetch("detection", f"{photographs}#boxes=a.json", home)
+
+
+def test_boxes_that_are_shares_of_the_image_are_told(photographs: Path, home: Path, coco: dict[str, Any]):
+    for entry in coco["annotations"]:
+        entry["bbox"] = [0.1, 0.2, 0.5, 0.5]
+    with pytest.raises(DataError, match=r"annotation 500: all boxes lie between 0 and 1, which are shares"):
+        fetch("detection", str(write(photographs, coco)), home)
 
 
 def test_a_photograph_that_lies_is_told(photographs: Path, home: Path, coco: dict[str, Any]):

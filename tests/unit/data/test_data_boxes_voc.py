@@ -90,6 +90,7 @@ def test_what_was_left_out_and_what_is_difficult_is_told(photographs: Path, home
         ("<xmax>31", "<xmax>62", r"object 1: xmax 62 is outside of images/1\.png, which is 60x40"),
         ("<name>cat", "<name> ", r"object 1: it names no class: fill in name"),
         ("</annotation>", "", r"1\.xml is no XML \(.*\): give Pascal VOC's form"),
+        ("<annotation ", "<annotation xmlns='http://x' ", r"1\.xml begins with '\{http://x\}annotation': give Pascal"),
         ("<annotation ", "<!DOCTYPE a [<!ENTITY b 'c'>]><annotation ", r"1\.xml declares entities"),
         ("<annotation ", "<?xml version='1.0' encoding='none'?><annotation ", r"1\.xml is no XML"),
     ],

@@ -52,6 +52,11 @@ def test_boxes_are_those_of_the_csv(photographs: Path, home: Path):
             assert np.allclose([float(str(s)) for s in sides], [float(str(s)) for s in plain[name][1:]], atol=1e-4)
 
 
+def test_a_class_may_be_called_as_a_truth_value(photographs: Path, home: Path):
+    (as_yolo(photographs) / "data.yaml").write_text(_YAML.format("[no, 007]"))
+    assert fetch("detection", str(photographs), home).classes == ("007", "no")
+
+
 @pytest.mark.parametrize("file", ["classes.txt", "images/classes.txt", "obj.names", "train/_darknet.labels"])
 def test_names_may_be_a_list_beside_the_images(photographs: Path, home: Path, file: str):
     as_yolo(photographs, "images")
@@ -127,10 +132,11 @@ def test_what_is_changed_or_left_out_is_told(photographs: Path, home: Path):
         ("0 0.5 0.5 -0.5 0.5", r"-0\.5 is no share of the image"),
         ("2 0.5 0.5 0.5 0.5", r"class 2 is none of the 2 that .*data\.yaml names: add it there"),
         ("0.5 0.5 0.5 0.5 0.5", r"class 0\.5 is none of the 2"),
+        ("# no box", "'# no box' is no box"),
     ],
 )
 def test_a_line_that_is_no_box_is_named(photographs: Path, home: Path, line: str, said: str):
-    (as_yolo(photographs) / "labels" / "1.txt").write_text(f"0 0.5 0.5 0.5 0.5\n{line}\n")
+    (as_yolo(photographs) / "labels" / "1.txt").write_text(f"\n{line}\n0 0.5 0.5 0.5 0.5\n")
     with pytest.raises(DataError, match=rf"labels/1\.txt, line 2: .*{said}"):
         fetch("detection", str(photographs), home)
 
