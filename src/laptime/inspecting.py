@@ -161,7 +161,7 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
     if samples(found) != len(items):
         raise RunError(
             f"{said} begins with {[tuple(t.shape) for t in tensors(found)][:1]}{_made(data, split)}: let its first "
-            "tensor be [B, ...]."
+            "tensor be [B, ...], torch.arange(len(items)) where all others are in lists."
         )
     return found
 

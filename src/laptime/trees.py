@@ -61,8 +61,26 @@ def tensors(tree: Tree) -> list[Tensor]:
     return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]
 
 
+def listed(tree: Tree) -> int | None:
+    """How many samples a batch holds that is made of lists of them; None of one that is made of tensors [B, ...].
+
+    So torchvision's detectors take it, `(images, targets)`: images of any sizes, and a dictionary for each. A list of
+    dictionaries tells it, beside which no tensor stands.
+    """
+    parts = list(tree.values()) if isinstance(tree, Mapping) else list(tree) if isinstance(tree, tuple | list) else []
+    lists = [part for part in parts if isinstance(part, tuple | list) and part and _all_named(part)]
+    return len(lists[0]) if lists and not any(isinstance(part, Tensor) for part in parts) else None
+
+
+def _all_named(part: tuple[Tree, ...] | list[Tree]) -> bool:
+    return all(isinstance(each, Mapping) for each in part)
+
+
 def samples(tree: Tree) -> int:
-    """How many samples a batch holds: the first dimension of its first tensor, else its length."""
+    """How many samples a batch holds: those of its lists, the first dimension of its first tensor, or its length."""
+    count = listed(tree)
+    if count is not None:
+        return count
     first = next((t for t in tensors(tree) if t.dim()), None)
     return len(tree) if first is None else len(first)
 
@@ -77,12 +95,27 @@ def sent(tree: Tree, device: torch.device, layout: torch.memory_format, non_bloc
     return mapped(tree, move)
 
 
+def by_sample(tree: Tree, held: int, change: Callable[[Any], Any]) -> Tree:
+    """A batch of `held` samples with everything changed that has one entry for each: tensors, or lists of samples."""
+    if listed(tree) is None:
+        return mapped(tree, lambda tensor: change(tensor) if tensor.dim() and len(tensor) == held else tensor)
+
+    def changed(part: Tree) -> Tree:
+        return change(part) if isinstance(part, tuple | list) and len(part) == held else part
+
+    if isinstance(tree, Mapping):
+        fresh = copy.copy(tree)
+        fresh.update({name: changed(part) for name, part in tree.items()})  # type: ignore[attr-defined]
+        return fresh
+    parts = [changed(part) for part in tree]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+
+
 def cut(tree: Tree, held: int, count: int) -> Tree:
     """A batch of `count` samples out of one of `held`, which are repeated where there are too few."""
+    times = -(-count // held)
 
-    def taken(tensor: Tensor) -> Tensor:
-        if not tensor.dim() or len(tensor) != held:
-            return tensor
-        return torch.cat([tensor] * -(-count // held))[:count]
+    def taken(given: Tensor | list[Tree]) -> Tensor | list[Tree]:
+        return torch.cat([given] * times)[:count] if isinstance(given, Tensor) else (given * times)[:count]
 
-    return mapped(tree, taken)
+    return by_sample(tree, held, taken)

@@ -3,10 +3,11 @@
 from collections import UserDict, namedtuple
 from dataclasses import dataclass, field
 
+import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from laptime.trees import cut, leaves, mapped, samples, sent, tensors
+from laptime.trees import by_sample, cut, leaves, mapped, samples, sent, tensors
 
 Pair = namedtuple("Pair", "x y")
 
@@ -70,6 +71,21 @@ def test_a_batch_is_repeated_and_cut_where_it_has_samples():
     assert found["x"].tolist() == [0, 1, 2, 0, 1]
     assert found["scale"].dim() == 0
     assert len(found["table"]) == 7
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_batch_of_lists_has_as_many_samples_as_dictionaries(named: bool):
+    images = [torch.full((3, 4, side), float(side)) for side in (5, 6, 7)]
+    targets = tuple({"boxes": torch.zeros(3, 4), "image_id": number} for number in range(3))
+    given = {"images": images, "targets": targets, "size": 9} if named else Pair(images, targets)
+    assert samples(given) == 3
+    found = list(cut(given, 3, 5).values() if named else cut(given, 3, 5))
+    assert [image.shape[-1] for image in found[0]] == [5, 6, 7, 5, 6]
+    assert [target["image_id"] for target in found[1]] == [0, 1, 2, 0, 1]
+    ended = by_sample(given, 3, lambda part: part[2:])
+    assert type(ended) is type(given)
+    assert (samples(ended), tensors(ended)[0].shape) == (1, (3, 4, 7))
+    assert samples((torch.zeros(5), [{"x": torch.zeros(5)}] * 2)) == 5  # two branches of one batch
 
 
 def test_only_images_take_the_layout():

@@ -24,7 +24,21 @@ _ELSEWHERE = {
         "imagefilename",
         "sourceref",
     ),
-    "class": ("label", "labels", "labelname", "name", "category", "classname", "object", "objectclass", "target"),
+    "class": (
+        "label",
+        "labels",
+        "labelname",
+        "name",
+        "category",
+        "classname",
+        "object",
+        "objectclass",
+        "target",
+        "classid",
+        "categoryid",
+        "labelid",
+        "cls",
+    ),
     "xmin": ("x1", "left", "bboxxmin", "bboxx1", "xleft", "x0", "xtl"),
     "ymin": ("y1", "top", "bboxymin", "bboxy1", "ytop", "y0", "ytl"),
     "xmax": ("x2", "right", "bboxxmax", "bboxx2", "xright", "xbr"),
@@ -45,12 +59,18 @@ def no_column(path: Path, missing: Sequence[str], head: Sequence[str]) -> DataEr
     text = ",".join(head)
     if not text.strip():
         return DataError(f"{path} is empty: {HOW}.")
+    if any(name.strip().replace(".", "", 1).isdigit() for name in head):
+        return DataError(f"{path} begins without names of its columns ({shorten(text, 100)}): write them above; {HOW}.")
     for sign, name in _SEPARATORS.items():
         if {part.strip(' "') for part in text.split(sign)} >= set(COLUMNS):
             return DataError(f"{path} separates its columns by {name}: write commas between them, points in numbers.")
     known = {_plain(name): name for name in reversed(head)}
     others = {name: [known[n] for n in (name, *_ELSEWHERE[name]) if n in known] for name in missing}
     far = [others.get(name, [name]) for name in ("xmax", "ymax")]
+    if "bbox" in known and not any(far):
+        return DataError(
+            f"{path} says a box in one column, {shorten(known['bbox'])!r}: write each number into its own; {HOW}."
+        )
     if not any(far) and any({*c, "width", "height"} <= known.keys() for c in _CORNERS):
         return DataError(
             f"{path} says a corner, a width and a height: write xmin, ymin and, with these added, xmax, ymax; {HOW}."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +13,8 @@ from PIL import Image, ImageDraw
 
 from laptime.data.archive import inner_folder, is_archive, told_of, unpack
 from laptime.data.box_columns import COLUMNS
+from laptime.data.box_forms import FORMS, saying
 from laptime.data.box_store import Told, data_spec, read_box_meta, store_folder, verify_boxes
-from laptime.data.boxes import find_tables
 from laptime.data.choices import BOXES, SEED, SIDE, read_seed, split_choices
 from laptime.data.disk import partial_folder, sweep
 from laptime.data.folder import fetch_anew, is_archive_url
@@ -28,15 +30,15 @@ from laptime.spec import DataSpec
 _DRAWN = ("auto", "synthetic")
 _SIDES = (64, 2048)
 # Folders are read differently by another version of these rules; part of the index key.
-_RULES = 5
+_RULES = 6
 # Shapes are drawn differently by another version of these; part of the generator's seed.
 _DRAWING = 1
 NOTICE = (
     "GENERATED STAND-IN, NOT REAL DATA: shapes drawn by laptime, with their boxes. Times are comparable with those on "
-    "photographs of these sizes; quality is not judged. Real data: --data DIR, a folder of images and a CSV of boxes."
+    "photographs of these sizes; quality is not judged. Real data: --data DIR, a folder of images and their boxes."
 )
 _GIVE = (
-    "give a folder with images and a CSV of boxes, an archive of one (a path, or an address with http(s)://), "
+    f"give a folder with images and their boxes ({FORMS}), an archive of one (a path, or an address with http(s)://), "
     "or synthetic"
 )
 _SHAPES = ("disc", "square")
@@ -49,7 +51,7 @@ class Asked:
     """What `--data` says of boxes: `PLACE#boxes=labels.csv#side=800#seed=1`.
 
     Attributes:
-        table: the CSV's path below the folder; empty to find it.
+        table: the path below the folder of the file of boxes; empty to find it.
         side: pixels that the shorter side of an image becomes; None for the catalogue's.
         seed: of the split into training and test.
     """
@@ -70,7 +72,7 @@ def split_asked(text: str) -> Asked:
     for_boxes = f"images with boxes ({SIDE}800 is for their shorter side)"
     place, given = split_choices(text, (BOXES, SIDE, SEED), for_boxes)
     if given.get(BOXES) == "" or (BOXES in given and place in _DRAWN):
-        raise UsageError(f"{BOXES} in {shorten(text)!r} names no CSV of a folder or an archive: leave it out.")
+        raise UsageError(f"{BOXES} in {shorten(text)!r} names no file of boxes: leave it out.")
     side = given.get(SIDE)
     low, high = _SIDES
     if side is not None and not (side.isascii() and side.isdigit() and len(side) < 6 and low <= int(side) <= high):
@@ -83,7 +85,7 @@ def fetch_boxes(job: Job, asked: str) -> DataSpec:
 
     Raises:
         UsageError: there is no such source for boxes.
-        DataError: the images or the CSV can't be used; the line is named.
+        DataError: the images or their boxes can't be used; the place is named.
     """
     wanted = split_asked(job.asked)
     store = _named_store(wanted)
@@ -115,7 +117,7 @@ def _named_store(asked: Asked) -> Path | None:
     """The store whose folder is given as the place, None for other places.
 
     Raises:
-        UsageError: a CSV, a seed or another side is asked for, which were chosen when the store was written.
+        UsageError: a file of boxes, a seed or another side is asked for, which were chosen when the store was written.
     """
     if "://" in asked.place or asked.place in _DRAWN:
         return None
@@ -172,9 +174,10 @@ def _key(job: Job, asked: Asked) -> str:
     if not path.is_dir():
         wrong = "is no folder and no archive" if path.exists() else "does not exist"
         raise DataError(f"{shorten(place)!r} {wrong}: {_GIVE}.")
-    # Other CSVs say which images are not this one's.
-    tables = {*find_tables(path), *([path / asked.table] if (path / asked.table).is_file() else ())}
-    states = [(str(p), _state(p)) for p in sorted(tables)]
+    # Other files of boxes say which images are not this one's.
+    tables = {*saying(path), *([path / asked.table] if (path / asked.table).is_file() else ())}
+    told = "".join(f"{p}|{_state(p)}|" for p in sorted(tables)).encode(errors="surrogateescape")
+    states = hashlib.sha256(told).hexdigest()
     return f"boxes/{_RULES}|{path}|{scan(path).key}|{states}|{table}"
 
 
@@ -187,8 +190,11 @@ def _state(path: Path) -> str:
 
 
 def _stored(job: Job, root: Path, asked: Asked) -> Entry:
-    if asked.table and not (root / asked.table).is_file():
-        raise UsageError(f"{shorten(asked.table)!r} behind {BOXES} is no file in {root}: give the CSV's path below it.")
+    path = Path(os.path.normpath(root / asked.table))
+    if asked.table and not (path.is_file() or (path.is_dir() and path.is_relative_to(root))):
+        raise UsageError(
+            f"{shorten(asked.table)!r} behind {BOXES} is no file or folder in {root}: give its path below it."
+        )
     told = Told("folder", shown(asked.place), side=asked.side, seed=asked.seed)
     meta = store_folder(root, asked.table, job.store, told, job.say)
     return Entry(meta.digest, "folder", meta.notice)

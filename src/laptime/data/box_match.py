@@ -8,7 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from laptime.data.boxes import Box, Boxed, files, find_tables, names_of_boxes, wrong
+from laptime.data.box_files import images_in
+from laptime.data.box_forms import named_by_others
+from laptime.data.box_read import Annotated
+from laptime.data.boxes import Box, Boxed, refused
 from laptime.data.listing import IMAGE_SUFFIXES
 from laptime.errors import DataError, shorten
 from laptime.places import is_text
@@ -21,38 +24,52 @@ class Matched:
     Attributes:
         others: paths of these CSVs below the folder.
         again: lines that repeat a box of the same image, which counts once.
+        unnamed: images that nothing names and that are left out for it.
     """
 
     images: tuple[Boxed, ...]
     left_out: int = 0
     others: tuple[str, ...] = ()
     again: int = 0
+    unnamed: int = 0
 
 
-def match(root: Path, table: Path, boxes: Sequence[Box]) -> Matched:
+def match(root: Path, table: Path, read: Annotated) -> Matched:
     """Finds the image of each line, by its path below the root or beside the CSV, else by its name alone.
 
     A name with a folder stands for another place only where none of the CSV's folders is there. Images that no line
-    names are background, but for those that another CSV of boxes names: they are another split's.
+    names are what `read.unnamed` says, but for those that another file of boxes names: they are another split's.
 
     Raises:
         DataError: an image isn't there, its name stands for several or leads out of the folder, or can't be written
             to the store's CSV.
     """
-    images = sorted(p for p in files(root) if p.suffix.lower().lstrip(".") in IMAGE_SUFFIXES)
+    images = images_in(root)
     for path in images:
         if not is_text(str(path.relative_to(root))):
             raise DataError(f"the image {path} has a name that is no UTF-8: rename it.")
-    lines = _by_image(_Finder(root, table, images, [b.image for b in boxes]), boxes)
-    other = _of_others(root, table, images, set(images) - set(lines))
-    gone = {path for some in other.values() for path in some}
+    lines = _by_image(_Finder(root, table, images, [b.image for b in read.boxes]), read.boxes)
+    unnamed = set(images) - set(lines)
+    other = _of_others(root, table, images, unnamed)
+    elsewhere = {path for some in other.values() for path in some}
+    unknown = _unknown(read, unnamed - elsewhere, lines)
+    gone = elsewhere | unknown
     kept = tuple(
         Boxed(path, path.relative_to(root).as_posix(), _once(lines.get(path, ())))
         for path in images
         if path not in gone
     )
     again = sum(bool(box.sides) for some in lines.values() for box in some) - sum(len(image.boxes) for image in kept)
-    return Matched(kept, len(gone), tuple(sorted(p.relative_to(root).as_posix() for p in other)), again)
+    others = tuple(sorted(p.relative_to(root).as_posix() for p in other))
+    return Matched(kept, len(elsewhere), others, again, len(unknown))
+
+
+def _unknown(read: Annotated, unnamed: set[Path], named: Iterable[Path]) -> set[Path]:
+    """Those of the images that nothing names of which nobody says that they show nothing."""
+    if read.unnamed == "background":
+        return set()
+    beside = {path.parent for path in named} if read.unnamed == "background beside others" else set()
+    return {path for path in unnamed if path.parent not in beside}
 
 
 def _once(lines: Iterable[Box]) -> tuple[Box, ...]:
@@ -122,11 +139,11 @@ def _plain(name: str) -> str:
 
 def _by_image(finder: _Finder, boxes: Sequence[Box]) -> dict[Path, list[Box]]:
     """The lines of each image; raises DataError."""
-    table, lines = finder.table, dict[Path, list[Box]]()
+    lines = dict[Path, list[Box]]()
     for box in boxes:
         found = finder.found(box.image)
         if len(found) != 1 or finder.leads_out(box.image):
-            raise wrong(table, box.line, _no_image(finder, box.image, len(found)))
+            raise refused(box.place, _no_image(finder, box.image, len(found)))
         lines.setdefault(found[0], []).append(box)
     return lines
 
@@ -143,7 +160,7 @@ def _no_image(finder: _Finder, name: str, found: int) -> str:
     near = finder.near(name)
     if near is not None:
         return f"no image {called!r} is in {root}, but {shorten(near)!r} is: write the name with the file's own suffix"
-    return f"no image {called!r} is in {root}: add it or remove the line"
+    return f"no image {called!r} is in {root}: add it or remove what names it"
 
 
 def _of_others(root: Path, table: Path, images: Sequence[Path], unnamed: set[Path]) -> dict[Path, set[Path]]:
@@ -152,8 +169,7 @@ def _of_others(root: Path, table: Path, images: Sequence[Path], unnamed: set[Pat
     A name that stands for several leaves all of them out: an image of a test must not be trained on as background.
     """
     found = {}
-    for other in find_tables(root):
-        names = [] if other == table else names_of_boxes(other)
+    for other, names in named_by_others(root, table):
         finder = _Finder(root, other, images, names)
         found[other] = unnamed.intersection(path for name in names for path in finder.found(name))
     return {other: some for other, some in found.items() if some}

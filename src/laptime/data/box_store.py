@@ -18,14 +18,13 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from laptime.data.box_columns import COLUMNS
+from laptime.data.box_forms import find_table, read_table
 from laptime.data.box_match import Matched, match
 from laptime.data.boxes import (
     Boxed,
     check_inside,
     digits,
-    find_csv,
     one_sided,
-    read_boxes,
     sides,
     written_twice,
 )
@@ -43,8 +42,8 @@ from laptime.spec import DataKind, DataSpec, Frozen, explain
 SCHEMA: Literal["laptime.boxes/1"] = "laptime.boxes/1"
 TABLE, IMAGES = "boxes.csv", "images"
 _OTHER_SIZE = (
-    "{} image(s) are not as wide and high as the CSV says, {} among them: their boxes are right only where they are in "
-    "pixels of the images that are here, as a viewer shows them."
+    "{} image(s) are not as wide and high as their annotations say, {} among them: their boxes are right only where "
+    "they are in pixels of the images that are here, as a viewer shows them."
 )
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -186,28 +185,28 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
 
     Args:
         root: the folder.
-        table: the CSV's path below it; empty to find it.
+        table: the path below it of the file of boxes; empty to find it.
         store: where it goes.
         told: goes into its meta.
         say: told how far it is.
 
     Raises:
-        DataError: a line of the CSV or an image can't be used, or the disk is full.
+        DataError: a box or an image can't be used, or the disk is full.
     """
-    csv_file = root / table if table else find_csv(root)
-    boxes = read_boxes(csv_file)
-    matched = match(root, csv_file, boxes)
+    path = root / table if table else find_table(root)
+    read = read_table(root, path)
+    matched = match(root, path, read)
     images = matched.images
-    train, test = sides(images, csv_file, told.seed)
+    train, test = sides(images, path, told.seed)
     classes = tuple(sorted({b.label for i in images for b in i.boxes}))
-    size = sum(i.path.stat().st_size for i in images) + csv_file.stat().st_size
+    size = sum(i.path.stat().st_size for i in images) + path.stat().st_size
     with partial_folder(store.root) as folder, room_for(store.root, size):
         check_room(store.root, size)
-        largest, resized = _copied(images, csv_file, folder, say)
+        largest, resized = _copied(images, folder, say)
         _write_table(images, folder / TABLE)
         names = [f"{IMAGES}/{i.name}" for i in images] + [TABLE]
         files = {n: StoredFile(sha256=_checksum(folder / n), size=(folder / n).stat().st_size) for n in names}
-        said = _told_of(matched) + ([_OTHER_SIZE.format(len(resized), resized[0])] if resized else [])
+        said = [*read.said(), *_told_of(matched)] + ([_OTHER_SIZE.format(len(resized), resized[0])] if resized else [])
         said += [f"A fifth of the images, {in_words(told.seed)}, is kept for the test."] if told.seed else []
         said += [*one_sided(images, test), *written_twice(classes)]
         meta = BoxMeta(
@@ -233,22 +232,23 @@ def _told_of(matched: Matched) -> list[str]:
     by, bare = " and ".join(shorten(name) for name in matched.others), sum(not i.boxes for i in matched.images)
     name = "name" if len(matched.others) > 1 else "names"
     said = [f"{matched.left_out} image(s) that only {by} {name} are left out."] if matched.left_out else []
-    said += [f"{matched.again} line(s) that repeat a box of the same image are passed over."] if matched.again else []
+    said += [f"{matched.unnamed} image(s) that no annotation names are left out."] if matched.unnamed else []
+    said += [f"{matched.again} box(es) that repeat another of the same image are passed over."] if matched.again else []
     return said + ([f"{bare} image(s) without boxes are taken as background."] if bare else [])
 
 
-def _copied(images: Sequence[Boxed], table: Path, folder: Path, say: Say) -> tuple[tuple[int, int], list[str]]:
+def _copied(images: Sequence[Boxed], folder: Path, say: Say) -> tuple[tuple[int, int], list[str]]:
     """Copies images after decoding each once: what can't be decoded or holds no such box is told now, by its name.
 
     Returns:
-        Height and width that hold every image; and names of those that are not as large as the CSV says.
+        Height and width that hold every image; and names of those that are not as large as their annotations say.
     """
     height = width = 1
     resized = []
     for done, image in enumerate(images):
         say("reading", done, len(images))
         rows, columns = read_image(image.path).shape[:2]
-        check_inside(table, image, rows, columns)
+        check_inside(image, rows, columns)
         resized += [shorten(image.name)] if _of_another_size(image, rows, columns) else []
         height, width = max(height, rows), max(width, columns)
         to = folder / IMAGES / image.name

@@ -1,4 +1,4 @@
-"""Boxes on images, as the data of detection comes: a folder of images and one CSV with a line for each box.
+"""Boxes on images, and the CSV with a line for each of them.
 
 Every way in which the CSV can be wrong is told by file, line and value before anything is stored. The boxes are in
 pixels of the image as a viewer shows it, from the left and the top; `xmax` and `ymax` may touch the image's edge.
@@ -9,43 +9,40 @@ from __future__ import annotations
 import csv
 import io
 import math
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
 from laptime.data.box_columns import COLUMNS, HOW, no_column
-from laptime.data.listing import PASSED, leads_back
 from laptime.data.split import mixed, parted, tested
 from laptime.errors import DataError, shorten
 
 _SIDES = COLUMNS[2:]
 # Classes that a notice lists.
 _NAMED = 5
-# Links to folders are followed as far down as those of class folders are.
-_FOLLOWED = 2
+# How .xlsx and .ods begin, and .xls.
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _NO_BOX = "leave all four numbers empty where the image has no box"
 
 
 @dataclass(frozen=True)
 class Box:
-    """One line of the CSV.
+    """One line of a CSV, or what stands for one in files of other forms.
 
     Attributes:
-        image: the file's name as the CSV says it.
+        image: the file's name as it is written there.
         sides: xmin, ymin, xmax, ymax in pixels; none where the line says that the image has no box.
-        line: in the CSV, from 1.
+        place: file and line, for messages.
         size: width and height of the image as the line says them; empty where it says none.
     """
 
     image: str
     label: str
     sides: tuple[float, ...]
-    line: int
+    place: str
     size: tuple[str, ...] = ()
 
 
@@ -56,52 +53,6 @@ class Boxed:
     path: Path
     name: str
     boxes: tuple[Box, ...] = ()
-
-
-def find_csv(root: Path) -> Path:
-    """The one CSV in a folder, wherever it lies; raises DataError where there is none or several."""
-    found = find_tables(root)
-    if not found:
-        raise DataError(f"{root} holds no CSV of boxes, which are read from nothing else: add one ({HOW}).")
-    if len(found) > 1:
-        names = ", ".join(shorten(str(p.relative_to(root))) for p in found[:4])
-        raise DataError(
-            f"{root} holds {len(found)} CSV files ({names}): name the one that says the boxes with "
-            f"--data '{root}#boxes={min(found, key=_likely).relative_to(root)}'."
-        )
-    return found[0]
-
-
-def _likely(path: Path) -> tuple[bool, bool]:
-    """Lowest of the CSV that is meant most likely: one with boxes, that of a training."""
-    return not names_of_boxes(path), "train" not in f"{path.parent.name}/{path.name}".lower()
-
-
-def find_tables(root: Path) -> list[Path]:
-    """The CSVs in a folder, wherever they lie; raises DataError."""
-    return sorted(p for p in files(root) if p.suffix.lower() == ".csv")
-
-
-def files(root: Path) -> Iterator[Path]:
-    """The files below a folder, without hidden ones and links that lead nowhere; raises DataError."""
-
-    def refuse(error: OSError) -> NoReturn:
-        raise DataError(f"{error.filename} can't be read ({error.strerror}): check it.") from error
-
-    for folder, folders, names in os.walk(root, onerror=refuse, followlinks=True):
-        deep = len(Path(folder).relative_to(root).parts) >= _FOLLOWED
-        folders[:] = [n for n in folders if not n.startswith(PASSED) and not _left(Path(folder, n), deep)]
-        for path in (Path(folder, name) for name in names if not name.startswith(PASSED)):
-            try:
-                if path.is_file():
-                    yield path
-            except OSError as error:
-                refuse(error)
-
-
-def _left(folder: Path, deep: bool) -> bool:
-    """Whether a link to a folder is not followed."""
-    return folder.is_symlink() and (deep or leads_back(folder))
 
 
 def read_boxes(path: Path) -> list[Box]:
@@ -129,7 +80,6 @@ def read_boxes(path: Path) -> list[Box]:
             begun = lines.line_num + 1
     except csv.Error as error:  # of a quote that is never closed told at the end of the file
         raise wrong(path, begun, f"it is no line of a CSV ({error}): look at its quotes") from error
-    _check_pixels(path, found)
     return found
 
 
@@ -138,15 +88,18 @@ def _is_empty(row: Mapping[str | None, str | list[str] | None]) -> bool:
     return not any(map(str.strip, ("".join(cell or "") for cell in row.values())))
 
 
-def _check_pixels(path: Path, boxes: Sequence[Box]) -> None:
-    """Refuses boxes that are shares of the image, as other tools write them: each would be a dot in its corner."""
+def check_pixels(boxes: Sequence[Box]) -> None:
+    """Refuses boxes that are shares of the image, as other tools write them: each would be a dot in its corner.
+
+    Raises:
+        DataError: all are; the first is named.
+    """
     given = [box for box in boxes if box.sides]
     if given and all(max(box.sides) <= 1 for box in given):
-        raise wrong(
-            path,
-            given[0].line,
-            "all boxes lie between 0 and 1, which are shares of the image: multiply xmin and xmax by its width, ymin "
-            "and ymax by its height",
+        raise refused(
+            given[0].place,
+            "all boxes lie between 0 and 1, which are shares of the image: multiply those across by its width, those "
+            "down by its height",
         )
 
 
@@ -174,6 +127,10 @@ def _text(path: Path) -> str:
         body = path.read_bytes()
     except OSError as error:
         raise DataError(f"the boxes {path} can't be read ({error}): give a CSV in UTF-8; {HOW}.") from error
+    if body.startswith(_WORKBOOKS):
+        raise DataError(
+            f"{path} is a workbook of a spreadsheet, whatever its name says: export it as CSV in UTF-8; {HOW}."
+        )
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -187,19 +144,21 @@ def _box(path: Path, row: dict[str, str | None], line: int) -> Box:
         raise wrong(path, line, "it names no image: fill in filename")
     given = [str(row[name] or "").strip() for name in _SIDES]
     if not any(given):
-        return Box(image, "", (), line)
+        return Box(image, "", (), at(path, line))
     if not label:
         raise wrong(path, line, f"it names no class: fill in class, or {_NO_BOX}")
     sides = tuple(_number(path, line, name, text) for name, text in zip(_SIDES, given, strict=True))
     for low, high in ((0, 2), (1, 3)):
-        if not _above(sides[high], sides[low]):
+        if not above(sides[high], sides[low]):
             raise wrong(
                 path,
                 line,
                 f"{_SIDES[high]} {digits(sides[high])} is not above {_SIDES[low]} {digits(sides[low])}"
                 f"{' in single precision' if sides[high] > sides[low] else ''}: correct or remove the line",
             )
-    return Box(image, label, sides, line, tuple(str(row.get(name) or "").strip() for name in ("width", "height")))
+    return Box(
+        image, label, sides, at(path, line), tuple(str(row.get(name) or "").strip() for name in ("width", "height"))
+    )
 
 
 def digits(value: float) -> str:
@@ -207,7 +166,7 @@ def digits(value: float) -> str:
     return repr(value).removesuffix(".0")
 
 
-def _above(high: float, low: float) -> bool:
+def above(high: float, low: float) -> bool:
     """Whether one number is above the other as training sees them, as float32."""
     with np.errstate(over="ignore"):
         return bool(np.float32(high) > np.float32(low))
@@ -225,19 +184,36 @@ def _number(path: Path, line: int, name: str, text: str) -> float:
 
 def wrong(path: Path, line: int, what: str) -> DataError:
     """The error of one line of a CSV."""
-    return DataError(f"{path}, line {line}: {what}.")
+    return refused(at(path, line), what)
 
 
-def check_inside(table: Path, image: Boxed, height: int, width: int) -> None:
+def at(path: Path, line: int) -> str:
+    """A line of a file, for messages."""
+    return f"{path}, line {line}"
+
+
+def refused(place: str, what: str) -> DataError:
+    """The error of one box, by its place."""
+    return DataError(f"{place}: {what}.")
+
+
+def check_inside(image: Boxed, height: int, width: int) -> None:
     """Refuses boxes that reach out of their image; raises DataError."""
     for box in image.boxes:
         for name, value, limit in zip(_SIDES, box.sides, (width, height, width, height), strict=True):
             if not 0 <= value <= limit:
-                raise wrong(
-                    table,
-                    box.line,
-                    f"{name} {digits(value)} is outside of {image.name}, which is {width}x{height}: correct the line",
+                raise refused(
+                    box.place,
+                    f"{name} {digits(value)} is outside of {image.name}, which is {width}x{height}"
+                    f"{_turned(box.size, height, width)}: correct or remove it",
                 )
+
+
+def _turned(size: tuple[str, ...], height: int, width: int) -> str:
+    """What is said of an image that lies where its annotations stand, or the other way round."""
+    if height == width or size != (str(height), str(width)):
+        return ""
+    return " and not what its annotations say (remove the EXIF orientation, if they are in pixels of the file)"
 
 
 def sides(images: Sequence[Boxed], where: Path, seed: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:

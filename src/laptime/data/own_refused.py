@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from laptime.data.decoded import refusal
 from laptime.data.own import OwnSplit
-from laptime.trees import Tree, leaves, mapped, samples, tensors
+from laptime.trees import Tree, by_sample, leaves, mapped, samples, tensors
 
 # What leaves the net that it was given alone and changes, averages or moves a copy.
 _COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", "ddp")
@@ -128,7 +128,7 @@ def moving(names: Sequence[str]) -> str:
 
 def turned(batch: Tree, count: int) -> Tree:
     """A batch with its samples in the other order."""
-    return mapped(batch, lambda t: t.flip(0) if t.dim() and len(t) == count else t)
+    return by_sample(batch, count, lambda given: given.flip(0) if isinstance(given, Tensor) else given[::-1])
 
 
 def same(a: Tree, b: Tree) -> bool:

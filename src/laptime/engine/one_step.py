@@ -27,7 +27,7 @@ from laptime.engine.still import silence, still
 from laptime.optimizations.base import AnyData, Loading, Parts, Recipe, batches, permutation, shares, unclipped
 from laptime.optimizations.modes import Modes
 from laptime.spec import OptimizationSpec, RunSpec
-from laptime.trees import Tree, mapped, samples, sent, tensors
+from laptime.trees import Tree, listed, mapped, samples, sent, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload
 from laptime.world import ALONE, World
@@ -109,7 +109,7 @@ def _read(data: OwnData, chosen: Sequence[int], ranks: int) -> tuple[Tree, Seque
     """Samples that are read once as a batch, and as the ranks' parts where these can't be cut out of its tensors."""
     items = [data.train.dataset[index] for index in chosen]
     whole = data.train.collate(items)
-    if ranks == 1 or all(t.dim() and len(t) == len(items) for t in tensors(whole)):
+    if ranks == 1 or (listed(whole) is None and all(t.dim() and len(t) == len(items) for t in tensors(whole))):
         return whole, ()
     # The nodes and edges of graphs, targets one behind the other: which belong to a sample only their collate_fn knows.
     parts = torch.arange(len(items)).tensor_split(ranks)

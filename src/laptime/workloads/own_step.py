@@ -20,7 +20,7 @@ from laptime.data.own_import import told_with_line
 from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, shorten
 from laptime.tallies import changed, numbers_of, untouched
-from laptime.trees import Tree, cut, mapped, samples
+from laptime.trees import Tree, by_sample, cut, mapped, samples
 from laptime.user_code import complaint, place_in, stack_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
@@ -145,7 +145,7 @@ def _summed(data: OwnData, model: nn.Module, batch: Tree) -> bool:
 
 
 def _end(batch: Tree, count: int, begin: int) -> Tree:
-    return mapped(batch, lambda tensor: tensor[begin:] if tensor.dim() and len(tensor) == count else tensor)
+    return by_sample(batch, count, lambda given: given[begin:])
 
 
 def _check_model(model: object, data: OwnData, made: str) -> None:

@@ -112,6 +112,16 @@ def test_a_column_that_is_called_otherwise_is_named(photographs: Path, home: Pat
         ("image_name,label,xtl,ytl,xbr,ybr", "rename 'image_name' to filename, 'label' to class, 'xtl' to xmin, 'ytl'"),
         ("Filename,Width,Height,Class,XMin,YMin,XMax,YMax", "rename 'Filename' to filename, 'Class' to class, 'XMin'"),
         ("filename,class,x,y,width,height", "says a corner, a width and a height: write xmin, ymin and, with these"),
+        (
+            "image_id,width,height,bbox,source",
+            "says a box in one column, 'bbox': write each number into its own; a",
+        ),
+        (
+            "filename,class_id,xmin,ymin,xmax,ymax",
+            "has no column 'class': rename 'class_id' to class, if that is meant",
+        ),
+        ("images/1.png,5,4,30,40.5,cat", "begins without names of its columns (images/1.png,5,4,30,40.5,cat): write"),
+        ("PK\x03\x04[Content_Types].xml", "is a workbook of a spreadsheet, whatever its name says: export it as CSV"),
         ("", "is empty: a CSV of boxes has"),
     ],
 )
@@ -174,16 +184,19 @@ def test_of_several_tables_one_must_be_named(photographs: Path, home: Path):
     with pytest.raises(DataError, match=r"2 CSV files \(boxes\.csv, more\.csv\): name the one .*#boxes=boxes\.csv"):
         fetch("detection", str(photographs), home)
     assert fetch("detection", f"{photographs}#boxes=more.csv", home).train_count == 4
-    with pytest.raises(UsageError, match=r"'none\.csv' behind #boxes= is no file"):
+    with pytest.raises(UsageError, match=r"'none\.csv' behind #boxes= is no file or folder"):
         fetch("detection", f"{photographs}#boxes=none.csv", home)
+    with pytest.raises(UsageError, match=r" behind #boxes= is no file or folder"):
+        fetch("detection", f"{photographs}#boxes={home.parent}", home)
     (photographs / "train.csv").write_bytes((photographs / "boxes.csv").read_bytes())
     (photographs / "classes.csv").write_text("id,name\n0,cat\n")
+    photographs = photographs.rename(photographs.parent / "to train on")  # says nothing of the files in it
     for likely, gone in (("train", ("train", "more")), ("boxes", ("boxes", "classes"))):
         with pytest.raises(DataError, match=rf"#boxes={likely}\.csv"):
             fetch("detection", str(photographs), home)
         for name in gone:
             (photographs / f"{name}.csv").unlink()
-    with pytest.raises(DataError, match="holds no CSV of boxes"):
+    with pytest.raises(DataError, match="holds no boxes in a form that is read: add a CSV, COCO's JSON, Pascal"):
         fetch("detection", str(photographs), home)
 
 

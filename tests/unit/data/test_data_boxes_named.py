@@ -127,7 +127,7 @@ def test_boxes_that_stand_twice_count_once(photographs: Path, home: Path):
     lines = read_lines(photographs)
     write_table(photographs / "boxes.csv", [*lines, *lines[1:3]])
     found = fetch("detection", str(photographs), home)
-    assert "2 line(s) that repeat a box of the same image are passed over." in found.notice
+    assert "2 box(es) that repeat another of the same image are passed over." in found.notice
     assert len((Path(found.path) / "boxes.csv").read_text().splitlines()) == len(lines)
 
 
@@ -139,7 +139,7 @@ def test_images_of_another_size_than_the_table_says_are_told(
     lines[2][1:3] = size
     write_table(photographs / "boxes.csv", lines)
     notice = fetch("detection", str(photographs), home).notice
-    assert ("1 image(s) are not as wide and high as the CSV says, images/1.png among them" in notice) is told
+    assert ("1 image(s) are not as wide and high as their annotations say, images/1.png among them" in notice) is told
 
 
 @pytest.mark.parametrize(("sign", "word"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")])

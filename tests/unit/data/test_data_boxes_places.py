@@ -107,8 +107,8 @@ def test_an_address_may_be_long(home: Path):
         ("{photographs}#size=96", "#size= in .* is not for images with boxes .*: leave it out"),
         ("{photographs}#bands=4,3,2", "#bands= in .* is not for images with boxes .*: leave it out"),
         ("{photographs}#side=100#side=200", "#side= stands more than once in .*: give it once"),
-        ("{photographs}#boxes=", "#boxes= in .* names no CSV"),
-        ("synthetic#boxes=a.csv", "#boxes= in .* names no CSV"),
+        ("{photographs}#boxes=", "#boxes= in .* names no file of boxes"),
+        ("synthetic#boxes=a.csv", "#boxes= in .* names no file of boxes"),
         ("{store}#side=900", "was not written with #side=900: give the folder that it was made of"),
         ("{store}#boxes=boxes.csv", "was not written with #boxes=boxes.csv"),
     ],
@@ -171,5 +171,5 @@ def test_a_damaged_store_is_not_taken_for_the_new_one(photographs: Path, home: P
 @pytest.mark.parametrize("do", [fetch, verify])
 def test_what_is_no_folder_is_told_in_words_of_boxes(photographs: Path, home: Path, do: Do):
     for name, said in (("none", "does not exist"), ("boxes.csv", "is no folder and no archive")):
-        with pytest.raises(DataError, match=rf"{name}' {said}: give a folder with images and a CSV of boxes"):
+        with pytest.raises(DataError, match=rf"{name}' {said}: give a folder with images and their boxes"):
             do("detection", str(photographs / name), home)

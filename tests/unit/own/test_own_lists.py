@@ -1,0 +1,72 @@
+"""Batches of lists of samples, as torchvision's detectors take them."""
+
+import pytest
+from tests.own_files import write
+
+from laptime.errors import LaptimeError
+from laptime.inspecting import inspect
+
+DETECTOR = """
+import torch
+from torch import nn
+
+class Things(torch.utils.data.Dataset):
+    def __init__(self, first, last):
+        self.numbers = range(first, last)
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def __getitem__(self, i):
+        number = self.numbers[i]
+        boxes = torch.rand(3, 4, generator=torch.Generator().manual_seed(number))
+        return torch.full((3, 8, 8 + number % 3), 0.5), {"boxes": boxes, "image_id": number}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 1)
+
+    def forward(self, images, targets=None):
+        found = torch.stack([self.layer(image[None]).mean((0, 2, 3)) for image in images])
+        if not self.training:
+            return [{"boxes": each} for each in found]
+        wanted = torch.stack([target["boxes"].mean(0) for target in targets])
+        return {"boxes": (found - wanted).square().mean(), "more": found.square().mean()}
+
+class Workload:
+    batch_size = 3
+    collate_fn = staticmethod(lambda items: tuple(zip(*items)))
+
+    def data(self):
+        return Things(0, 12), Things(12, 18)
+
+    def model(self):
+        return Net()
+
+    def loss(self, model, batch):
+        images, targets = batch
+        if not model.training:
+            return torch.tensor(torch.nan)
+        return sum(model(list(images), list(targets)).values())
+
+    def evaluate(self, model, batches):
+        return float(sum(len(model(list(images))) for images, _ in batches) / 6)
+"""
+
+
+def test_images_and_targets_in_lists_are_a_batch_as_torchvisions_detectors_take_it(file):
+    """Of three images each has three channels and three boxes, so that only the lists tell samples from these."""
+    found = inspect(write(file, DETECTOR))
+    assert found.own.quality == "score"
+    assert "hold something besides tensors" in found.own.refused["resident"]
+    assert "dp" in found.own.refused
+    assert not {"workers", "fused-optimizer", "large-batch"} & set(found.own.refused)
+
+
+def test_lists_without_dictionaries_ask_for_a_tensor_in_front(file):
+    change = ("tuple(zip(*items))", "([x for x, _ in items], [y['boxes'] for _, y in items])")
+    with pytest.raises(
+        LaptimeError, match=r"begins with \[\(3, 8, 8\)\].*\[B, \.\.\.\], torch\.arange\(len\(items\)\)"
+    ):
+        inspect(write(file, DETECTOR, ("batch_size = 3", "batch_size = 2"), change))
