@@ -21,6 +21,7 @@ _NOT_THERE = (
     "scipy",
     "tensorboard",
     "typer",
+    "yaml",
 )
 BLOCKED = "".join(f"sys.modules[{name!r}] = None\n" for name in _NOT_THERE)
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from laptime.data.box_files import Beside, ending
 from laptime.data.box_read import Annotated
 from laptime.data.boxes import at, digits, refused
@@ -118,6 +116,8 @@ def _names(root: Path) -> _Names:
 
 
 def _of_yaml(path: Path) -> _Names | None:
+    import yaml  # workers read a store alone, and may run where there is none
+
     try:
         # Texts alone: YAML's own rules make truth values of classes that are called yes and no.
         fields: Any = yaml.load(_text(path), Loader=yaml.BaseLoader)  # noqa: S506 - of all loaders the most harmless
