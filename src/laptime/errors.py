@@ -97,6 +97,8 @@ _LACKS = {
     "out of shared memory": _FULL,
     "mounted with noexec": "the temporary folder is mounted with noexec, and torch.compile can't load what it builds "
     "there: set TORCHINDUCTOR_CACHE_DIR to another folder",
+    "is killed by signal: Killed": "a loader worker was killed (signal 9), which the system does when memory runs out: "
+    "take fewer workers or make the batch smaller",
     "unable to open shared memory object": f"{_SHARED} can't be written here: mount it anew",
 }
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import multiprocessing
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 # How all their names begin.
 PREFIX = "laptime-scratch-"
+# Bytes of a folder in which a socket still has a name: its path may have about a hundred.
+_LONGEST = 85
 
 
 @contextmanager
@@ -29,6 +33,24 @@ def scratch(what: str) -> Iterator[Path]:
         folder = _locked(what, held)
         held.callback(shutil.rmtree, folder, ignore_errors=True)
         yield folder
+
+
+@contextmanager
+def sockets_in_scratch() -> Iterator[None]:
+    """Has the sockets over which loader workers hand over tensors in one such folder, from here on.
+
+    Python makes a folder for each worker, which stays for ever where the worker is killed. Without room for ours, or
+    with a path that is too long, that is left as it is.
+    """
+    config: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
+    with contextlib.ExitStack() as held:
+        if config.get("tempdir") is None:
+            with contextlib.suppress(OSError):
+                folder = held.enter_context(scratch("sockets"))
+                if len(os.fsencode(folder)) <= _LONGEST:
+                    config["tempdir"] = str(folder)
+                    held.callback(config.pop, "tempdir", None)
+        yield
 
 
 def sweep_scratch() -> None:

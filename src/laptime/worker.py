@@ -53,6 +53,7 @@ from laptime.optimizations.base import AnyData, Recipe
 from laptime.processes import PEER_LOST, Terminated, die_with_parent, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
+from laptime.scratch import sockets_in_scratch
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
 from laptime.turns import NO_TURNS, TurnTaker, turn_taker
 from laptime.user_code import complaint
@@ -263,7 +264,7 @@ def _run_rank(spec: RunSpec, record_path: Path) -> int:
     """Runs a spec as one of its ranks; the first writes the record."""
     if os.environ.get("LOCAL_RANK") == "0":
         record_path.unlink(missing_ok=True)  # of ranks that were started before and lost
-    with turn_taker() as turns, opened(spec.device) as world:
+    with sockets_in_scratch(), turn_taker() as turns, opened(spec.device) as world:
         turns.prepare()  # another training may import at the same time as this one, and do nothing else
         record = run(spec, record_path.parent, world, turns)
         if world.first:

@@ -1,12 +1,13 @@
 """Temporary folders end with their process, or at the next one's start."""
 
+import multiprocessing.util
 import subprocess
 import sys
 import tempfile
 
 import pytest
 
-from laptime.scratch import scratch, sweep_scratch
+from laptime.scratch import scratch, sockets_in_scratch, sweep_scratch
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +48,16 @@ def test_what_is_not_ours_stays(tmp_path):
     (tmp_path / "laptime-scratch-file").write_text("")
     sweep_scratch()
     assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.parametrize("longest", [10, 1000])
+def test_sockets_of_loader_workers_are_in_one_folder_that_is_swept(tmp_path, monkeypatch, longest):
+    monkeypatch.setattr("laptime.scratch._LONGEST", longest)
+    config = multiprocessing.current_process()._config
+    monkeypatch.delitem(config, "tempdir", raising=False)
+    with sockets_in_scratch():
+        (folder,) = tmp_path.iterdir()
+        assert config.get("tempdir") == (str(folder) if longest == 1000 else None)
+        assert longest == 10 or multiprocessing.util.get_temp_dir() == str(folder)
+    assert list(tmp_path.iterdir()) == []
+    assert "tempdir" not in config

@@ -56,6 +56,7 @@ def test_out_of_memory_is_called_by_its_name():
             "out of shared memory. Please try to raise your shared memory limit.",
             "--shm-size=2g",
         ),
+        ("DataLoader worker (pid 7) is killed by signal: Killed. ", "take fewer workers"),
     ],
 )
 def test_what_a_machine_lacks_is_told_with_its_remedy_and_no_line_of_the_user_s(said, remedy):
