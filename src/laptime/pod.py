@@ -107,8 +107,10 @@ class Pod:
         """Tells the launcher why this machine's part failed; the logs go into the store, since pods go with the Job."""
         self._objects.write(json.dumps({"error": why}).encode(), failure_name(index))
         # The log of that name is the first rank's, who alone writes progress.
-        own = LOG if (self._folder / PROGRESS).is_file() else f"log-node-{index}.txt"
-        self._upload(LOG, own)
+        first = (self._folder / PROGRESS).is_file()
+        self._upload(LOG, LOG if first else f"log-node-{index}.txt")
+        if first:  # the memory before it ran out, for one
+            self._upload(SYSTEM)
         for log in sorted(self._folder.glob(rank_log(self._folder, "*").name)):
             self._upload(log.name)
 

@@ -45,6 +45,7 @@ def test_the_rank_that_died_and_its_last_words_outlive_the_pod(tmp_path):
     (folder / "log.txt").write_text("gloo: connection closed by peer\n")
     (folder / "log-rank-1.txt").write_text("RuntimeError: the GPU has fallen off the bus\n")
     (folder / "ranks.json").write_text('{"rank": 1, "exit_code": 1}')
+    (folder / "system.jsonl").write_text("{}")
     one = pod.Pod(str(store), "run", folder)
     assert (
         one.why_failed(7)
@@ -54,10 +55,12 @@ def test_the_rank_that_died_and_its_last_words_outlive_the_pod(tmp_path):
     assert "fallen off" in json.loads((store / "run" / "failed-0.json").read_text())["error"]
     assert "fallen off" in (store / "run" / "log-rank-1.txt").read_text()
     assert "gloo" in (store / "run" / "log-node-0.txt").read_text()
-    assert not (store / "run" / "log.txt").exists()  # that is the first rank's, who writes progress
+    # These are the first rank's, who writes progress.
+    assert not any((store / "run" / name).exists() for name in ("log.txt", "system.jsonl"))
     (folder / "progress.jsonl").touch()
     one.fail("why", 0)
     assert "gloo" in (store / "run" / "log.txt").read_text()
+    assert (store / "run" / "system.jsonl").exists(), "the memory before it ran out, for one"
     (folder / "ranks.json").write_text("no JSON")
     assert one.why_failed(7).startswith("rank 0 ended with exit code 7; its last words: gloo")
 
