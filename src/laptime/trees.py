@@ -68,12 +68,8 @@ def listed(tree: Tree) -> int | None:
     dictionaries tells it, beside which no tensor stands.
     """
     parts = list(tree.values()) if isinstance(tree, Mapping) else list(tree) if isinstance(tree, tuple | list) else []
-    lists = [part for part in parts if isinstance(part, tuple | list) and part and _all_named(part)]
+    lists = [p for p in parts if isinstance(p, tuple | list) and p and all(isinstance(each, Mapping) for each in p)]
     return len(lists[0]) if lists and not any(isinstance(part, Tensor) for part in parts) else None
-
-
-def _all_named(part: tuple[Tree, ...] | list[Tree]) -> bool:
-    return all(isinstance(each, Mapping) for each in part)
 
 
 def samples(tree: Tree) -> int:
