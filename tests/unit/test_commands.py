@@ -94,7 +94,7 @@ def test_a_search_s_plan_names_where_it_begins_and_what_it_would_try():
     found = json.loads(typed("tune", "cifar", "--device", "cpu", "--dry-run", "--json"))
     assert set(found["changes"]) == set(said.split(": ")[-1].rstrip(".\n").split(", "))
     said = typed("tune", "cifar", "--device", "cpu", "--budget", "1m", "--dry-run")
-    assert "leaves nothing of a budget of 1 minutes, so no change would be tried" in said
+    assert "leaves nothing of the budget (1 min), so no change would be tried" in said
     assert "products" not in said
 
 

@@ -238,11 +238,11 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
 
 
 def _searched(budget_s: float, found: Expected) -> str:
-    given = f"{budget_s / 60:g} minutes"
+    given = f"{budget_s / 60:g} min"
     if found.seconds is not None and found.seconds >= budget_s:
-        return f"That leaves nothing of a budget of {given}, so no change would be tried: give a larger one."
+        return f"That leaves nothing of the budget ({given}), so no change would be tried: give a larger one."
     return (
-        f"The search has what that leaves of {given}. Its changes of the optimized variant, before "
+        f"The search has what that leaves of {budget_s / 60:g} minutes. Its changes of the optimized variant, before "
         f"this machine, the data and the advice have their say: {', '.join(found.changes)}."
     )
 

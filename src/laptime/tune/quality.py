@@ -25,8 +25,8 @@ from laptime.records import Outcome, RunRecord
 from laptime.tune.budget import Budget
 from laptime.variants import Variant, without
 
-# Trainings of each side. Where seeds scatter by 1.5 points, 12 % of the changes that cost three points stay with up to
-# three of each, and 74 % with one (docs/tune.md).
+# Trainings of each side. Where seeds scatter by 1.5 points, 2 of 40 changes that cost three points stayed with up to
+# three of each, and 25 with one (docs/tune.md).
 SEEDS = 3
 # Where a search begins, more trainings may take this share of what is left: the rest is for changes. And the mean may
 # be lower by this many points: the catalogue's list has kept what is learnt elsewhere, and without it much is lost.
