@@ -103,7 +103,7 @@ def _bare(asked: Asked, as_json: bool) -> int:
         raise UsageError("--bare and --tracking-uri contradict each other: a bare run is not published.")
     with view() as shown:
         single = plan_single(request, settings, find_places(), shown.say, checkpoints).bare()
-        record = single.run(Hooks(on_event=shown.event, say=shown.say))
+        record = single.run(Hooks(on_event=shown.event, say=shown.say, samples=False))
         shown.result(record)
     typer.echo(_json(record) if as_json else _place(single))
     return _code(record)

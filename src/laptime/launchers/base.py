@@ -27,11 +27,13 @@ class Hooks:
         on_line: each line of the trainer's output.
         on_event: each progress event of the worker: phase, step, epoch.
         say: what the user should know, a sentence.
+        samples: whether the machine is sampled meanwhile.
     """
 
     on_line: Callable[[str], None] = ignore
     on_event: Callable[[dict[str, Any]], None] = ignore
     say: Callable[[str], None] = ignore
+    samples: bool = True
 
 
 def failed(spec: RunSpec, error: str) -> RunRecord:

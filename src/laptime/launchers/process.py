@@ -52,16 +52,18 @@ def prepared(spec: RunSpec, folder: Path) -> list[str]:
 def supervise(
     command: Sequence[str], folder: Path, hooks: Hooks, locks: tuple[int, ...], timeout_s: float, device: str
 ) -> int | None:
-    """Runs the command, which trains on `device`, to its end, and samples the machine into the folder meanwhile.
+    """Runs the command, which trains on `device`, to its end, and where hooks want it samples the machine meanwhile.
 
     Returns:
         Its exit code, None when the time-out ended it.
     """
     until = time.monotonic() + timeout_s
-    with running(command, folder, hooks, locks) as run, sampling(folder, device) as sampler:
+    samples = sampling(folder, device) if hooks.samples else contextlib.nullcontext()
+    with running(command, folder, hooks, locks) as run, samples as sampler:
         while run.process.poll() is None:
             run.look()
-            sampler.look()
+            if sampler is not None:
+                sampler.look()
             if time.monotonic() > until:
                 return None
             with contextlib.suppress(subprocess.TimeoutExpired):
