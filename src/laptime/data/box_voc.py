@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 
 from laptime.data.box_files import Beside, ending
 from laptime.data.box_read import Annotated
-from laptime.data.boxes import refused
+from laptime.data.boxes import finite, refused
 from laptime.errors import DataError, shorten
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
@@ -45,7 +45,7 @@ def read_voc(root: Path, folder: Path) -> Annotated:
         if not image:
             raise DataError(f"{path} is for no image of {root}: add {path.stem}.jpg, or remove the file.")
         found.bare(image, str(path))
-        size = _number(_text(whole, "size/width")), _number(_text(whole, "size/height"))
+        size = finite(_text(whole, "size/width")), finite(_text(whole, "size/height"))
         for number, thing in enumerate(whole.findall("object"), start=1):
             place = f"{path}, object {number}"
             found.add(
@@ -103,16 +103,8 @@ def _box(place: str, thing: Element) -> tuple[float, ...]:
     sides = []
     for name in _SIDES:
         text = _text(thing, f"bndbox/{name}")
-        value = _number(text)
+        value = finite(text)
         if value is None:
             raise refused(place, f"{name} is {shorten(text)!r}: give a number of pixels, or remove the object")
         sides.append(value)
     return tuple(sides)
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None

@@ -5,7 +5,6 @@ A line says the class's number, the box's centre, its width and its height; or t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from laptime.data.box_files import Beside, ending
 from laptime.data.box_read import Annotated
-from laptime.data.boxes import at, digits, refused
+from laptime.data.boxes import at, digits, finite, refused
 from laptime.data.decode import read_image
 from laptime.errors import DataError, shorten
 
@@ -97,7 +96,7 @@ def _text(path: Path) -> str:
 def _says_boxes(path: Path) -> bool:
     """Whether the first line that is not empty holds numbers alone, and enough of them."""
     first = next((line.split() for line in _lines(path) if line.strip()), [])
-    return len(first) >= _VALUES and all(_number(text) is not None for text in first)
+    return len(first) >= _VALUES and all(finite(text) is not None for text in first)
 
 
 def _names(root: Path) -> _Names:
@@ -131,7 +130,7 @@ def _of_yaml(path: Path) -> _Names | None:
 
 def _box(place: str, texts: Sequence[str], names: _Names) -> tuple[str, tuple[float, ...], bool]:
     """Class, sides as shares of the image, and whether they are those around a polygon."""
-    given = [_number(text) for text in texts]
+    given = [finite(text) for text in texts]
     values = [value for value in given if value is not None]
     is_polygon = len(values) > _VALUES and len(values) % 2 == 1 and not names.with_points
     if len(values) < len(given) or not (len(values) == _VALUES or is_polygon or (names.with_points and values[5:])):
@@ -162,11 +161,3 @@ def _sides(x: float, y: float, width: float, height: float) -> tuple[float, ...]
 def _around(corners: Sequence[float]) -> tuple[float, ...]:
     across, down = corners[::2], corners[1::2]
     return min(across), min(down), max(across), max(down)
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None

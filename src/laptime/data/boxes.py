@@ -173,13 +173,19 @@ def above(high: float, low: float) -> bool:
 
 
 def _number(path: Path, line: int, name: str, text: str) -> float:
+    value = finite(text)
+    if value is None:
+        raise wrong(path, line, f"{name} is {shorten(text)!r}: give a number of pixels, or {_NO_BOX}")
+    return value
+
+
+def finite(text: str) -> float | None:
+    """A number as a file writes it; None of what is none, or is not finite."""
     try:
         value = float(text)
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise wrong(path, line, f"{name} is {shorten(text)!r}: give a number of pixels, or {_NO_BOX}")
-    return value
+        return None
+    return value if math.isfinite(value) else None
 
 
 def wrong(path: Path, line: int, what: str) -> DataError:

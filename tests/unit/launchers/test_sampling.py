@@ -1,11 +1,11 @@
 """Samples of the machine: when they are taken, of what, and that nothing depends on one."""
 
 import sys
-import types
 from types import SimpleNamespace as Namespace
 
 import psutil
 import pytest
+from tests.unit import test_devices as devices
 
 from laptime.launchers.sampling import EVERY_S, FIRST_S, sampling
 from laptime.records import SYSTEM, read_samples
@@ -104,27 +104,20 @@ def test_without_psutil_there_are_no_values(tmp_path, monkeypatch):
     assert one_sample(tmp_path).values == {}
 
 
-class Driver(types.ModuleType):
+class Driver(devices.Driver):
     """Three GPUs, the last a slice that tells neither its load nor its power; not a driver's answers, but its form."""
-
-    class NVMLError(Exception):
-        pass
 
     closed = False
 
     def __getattr__(self, name):
         answers = {
             "nvmlDeviceGetCount": lambda: 3,
-            "nvmlDeviceGetHandleByIndex": lambda i: f"GPU-{i}",
-            "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
-            "nvmlDeviceGetUUID": lambda handle: handle,
-            "nvmlDeviceGetName": lambda handle: "H200",
             "nvmlDeviceGetUtilizationRates": lambda handle: Namespace(gpu=self.told(handle, [40, 97, None])),
             "nvmlDeviceGetMemoryInfo": lambda handle: Namespace(used=36e9, total=144e9),
             "nvmlDeviceGetPowerUsage": lambda handle: self.told(handle, [100_000, 350_000, None]),
             "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 700_000,
         }
-        return answers.get(name, lambda: None)
+        return answers.get(name) or super().__getattr__(name)
 
     def told(self, handle, values):
         if self.closed or values[int(handle[-1])] is None:
