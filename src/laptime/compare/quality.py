@@ -155,36 +155,50 @@ def _verdict(baseline: Scores, rules: Rules, found: tuple[float, float | None, f
 def difference(baseline: Scores, contender: Scores, test_count: int) -> tuple[float, float | None]:
     """Contender less baseline, in percentage points, and half the width of its interval.
 
-    Over n common rounds the difference is the mean of the rounds' differences, and its error the larger of
-    two: Student's over the rounds, and the binomial one, sqrt((p(1 - p) + q(1 - q)) / (N n)) for N test
-    samples. The rounds' scatter already holds the binomial error (undecided samples fall anew in each
+    Over n common rounds the difference is the mean of the rounds' differences, and its interval the wider of
+    two: Student's, see `_scatter`, and that of the binomial error, sqrt((p(1 - p) + q(1 - q)) / (N n)) for N
+    test samples. The trainings' scatter already holds the binomial error (undecided samples fall anew in each
     training; what the choice of samples adds cancels, for all variants are scored on the same ones), so the
-    two are not added: the binomial one is a floor for rounds that happen to agree. With one round it is the
+    two are not added: the binomial one is a floor for trainings that happen to agree. With one round it is the
     only one. Without common rounds both samples count by themselves. Of a loss all of it is in percent of the
     baseline's mean, less is more, and the floor is what two seeds differ by.
     """
     shared = sorted(set(baseline.rounds) & set(contender.rounds))
     unique = all(len(set(s.rounds)) == len(s.rounds) for s in (baseline, contender))
-    if shared and unique:
-        p, q = _gains(baseline, _values(baseline, shared), _values(contender, shared))
-        apart = [(b - a) for a, b in zip(p, q, strict=True)]
-        error = variance(apart) / len(apart) if len(apart) > 1 else None
-    else:
-        p, q = _gains(baseline, list(baseline.values), list(contender.values))
-        few = min(len(p), len(q))
-        error = variance(p) / len(p) + variance(q) / len(q) if few > 1 else None
+    common = bool(shared) and unique
+    p, q = (_values(s, shared) if common else list(s.values) for s in (baseline, contender))
+    p, q = _gains(baseline, p, q)
     n = min(len(p), len(q))
     diff = (fmean(q) - fmean(p)) * 100
     if test_count < 1:
         return diff, None
     if baseline.is_loss:
-        half = _LOSS_NOISE / 100 / math.sqrt(n)
+        floor = _LOSS_NOISE / 100 / math.sqrt(n)
     else:
         binomial = math.sqrt((_spread(fmean(p)) + _spread(fmean(q))) / (test_count * n))
-        half = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * binomial
-    if error is not None:
-        half = max(half, student(0.5 + CONFIDENCE / 2, n - 1) * math.sqrt(error))
-    return diff, half * 100
+        floor = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * binomial
+    return diff, max(floor, _scatter(p, q, common)) * 100
+
+
+def _scatter(p: list[float], q: list[float], common: bool) -> float:
+    """Half the width of Student's interval for the difference of two means; 0 where a side has one value.
+
+    The narrower of two where rounds are common: over the rounds' differences, which is the better one where both sides
+    of a round rise and fall together, and over each side by itself, which has twice the degrees of freedom. By the
+    first alone two rounds seldom tell twelve points from none (docs/log.md has what both cover).
+    """
+    n = min(len(p), len(q))
+    if n < 2:
+        return 0.0
+    found = [_half(variance(p) / len(p) + variance(q) / len(q), 2 * (n - 1))]
+    if common:
+        found.append(_half(variance([b - a for a, b in zip(p, q, strict=True)]) / n, n - 1))
+    return min(found)
+
+
+def _half(error: float, degrees: int) -> float:
+    """Half the width of Student's interval, of the square of a standard error and its degrees of freedom."""
+    return student(0.5 + CONFIDENCE / 2, degrees) * math.sqrt(error)
 
 
 def _gains(baseline: Scores, p: list[float], q: list[float]) -> tuple[list[float], list[float]]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import random
+from statistics import variance
 
 import pytest
 from compare_examples import record
@@ -74,7 +76,7 @@ def test_one_round_has_the_binomial_error_alone() -> None:
 
 def test_several_rounds_have_the_larger_of_both_errors() -> None:
     _, scattered = difference(rounds(0.66, 0.66, 0.66), rounds(0.62, 0.66, 0.70), 10_000)
-    assert scattered == pytest.approx(100 * 4.302653 * 0.04 / math.sqrt(3), rel=1e-5)
+    assert scattered == pytest.approx(100 * 2.776445 * 0.04 / math.sqrt(3), rel=1e-5)
     _, agreeing = difference(rounds(0.5, 0.5, 0.5), rounds(0.5, 0.5, 0.5), 10_000)
     assert agreeing == pytest.approx(100 * 1.959964 * math.sqrt(0.5 / 30_000), rel=1e-5)
 
@@ -82,7 +84,37 @@ def test_several_rounds_have_the_larger_of_both_errors() -> None:
 def test_rounds_without_a_partner_are_compared_by_their_means() -> None:
     diff, half = difference(rounds(0.60, 0.62), Scores((7, 8), (0.70, 0.72)), 10_000)
     assert diff == pytest.approx(10)
-    assert half == pytest.approx(100 * 12.7062 * math.sqrt(2 * 0.0002 / 2), rel=1e-4)
+    assert half == pytest.approx(100 * 4.302653 * math.sqrt(2 * 0.0002 / 2), rel=1e-4)
+
+
+def test_rounds_that_rise_and_fall_together_are_compared_by_their_differences() -> None:
+    _, half = difference(rounds(0.60, 0.70, 0.80), rounds(0.50, 0.60, 0.72), 1_000_000)
+    assert half == pytest.approx(100 * 4.302653 * math.sqrt(variance([0.10, 0.10, 0.08]) / 3), rel=1e-4)
+
+
+def test_twelve_points_lost_in_two_rounds_are_worse_and_four_may_be_noise() -> None:
+    tested = Rules(0.3, real_data=True, test_count=1000)
+    assert judge(rounds(0.450, 0.432), rounds(0.310, 0.330), tested).verdict == "worse"
+    assert judge(rounds(0.450, 0.432), rounds(0.390, 0.412), tested).verdict == "unclear"
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize(("scatter", "beside"), [(1.0, 1.0), (1.5, 1.0), (1.0, 3.0)])
+def test_the_interval_covers_the_true_difference(n: int, scatter: float, beside: float) -> None:
+    """Seeds that scatter by as much as the binomial error, or more; of the contender up to three times that."""
+    draw = random.Random(f"{n} {scatter} {beside}")
+    binomial, truth, cases = math.sqrt(0.44 * 0.56 / 1000), -0.03, 1500
+    sizes = scatter * binomial, beside * scatter * binomial
+
+    def case() -> bool:
+        p, q = (
+            rounds(*(draw.gauss(0.44 + at, size) for _ in range(n))) for at, size in zip((0, truth), sizes, strict=True)
+        )
+        diff, half = difference(p, q, 1000)
+        assert half is not None
+        return abs(diff - 100 * truth) <= half
+
+    assert sum(case() for _ in range(cases)) / cases > 0.9
 
 
 def test_final_quality_is_that_of_the_last_epoch_and_missing_ones_are_passed_over() -> None:
