@@ -20,7 +20,8 @@ from laptime.compare.quality import (
     shown,
 )
 from laptime.ladder.plan import Plan, hopeless, rung_of, untried
-from laptime.records import Rung, RunRecord
+from laptime.ladder.seeds import Found
+from laptime.records import Outcome, Rung, RunRecord
 from laptime.variants import OPTIMIZED, Variant, without
 
 # One process against another: on a shared machine both times wander by tens of percent (docs/log.md, "a ladder in a
@@ -31,6 +32,13 @@ CLOSE = 1.25
 CLOSE_BY_TURNS = 1.6
 # A statistical rung within this of the best so far is as fast: what is left to decide it is quality.
 AS_FAST = 1.03
+
+# How a rung is called that does not keep quality.
+_LOST: dict[Outcome, str] = {
+    "worse": "fast, but worse,",
+    "unclear": "fast, but perhaps worse,",
+    "failed": "fast, but not of every seed,",
+}
 
 # Two records of one trial: of what is the best so far, and of what is compared with it.
 Both = tuple[RunRecord, RunRecord]
@@ -95,7 +103,20 @@ class Climb:
             return False
         return best / CLOSE <= seconds <= best * reach
 
-    def judge(self, variant: Variant, rung: Rung, record: RunRecord, trial: Both | None = None) -> Rung:
+    def asks_quality(self, group: tuple[str, ...], record: RunRecord, trial: Both | None = None) -> bool:
+        """Whether a rung changes what is learnt and is as fast as the best so far: quality is to decide."""
+        own, top = Standing(self.best, fastest_s(record)), self._below(group)
+        if not self._by_quality(group) or own.seconds is None or top.seconds is None:
+            return False
+        if trial is not None:
+            top, own, _ = with_trial(top, own, trial)
+        assert own.seconds is not None
+        assert top.seconds is not None
+        return own.seconds <= top.seconds * AS_FAST
+
+    def judge(
+        self, variant: Variant, rung: Rung, record: RunRecord, trial: Both | None = None, found: Found | None = None
+    ) -> Rung:
         """Decides whether the added optimizations stay.
 
         By epochs in turn where a trial had them; else by the fastest kept epoch of each side over its processes: on a
@@ -106,6 +127,7 @@ class Climb:
             rung: its place.
             record: what its process produced.
             trial: one more process of the best so far and one of the variant, run in turn; None where not needed.
+            found: what trainings of several seeds say of its quality; by the one process's where None.
         """
         own = Standing(variant, fastest_s(record), final_quality(record, self.metric))
         if own.seconds is None:
@@ -113,47 +135,53 @@ class Climb:
         top, said = self._below((rung.adds or "").split("+")), "in the first round"
         if trial is not None:
             top, own, said = with_trial(top, own, trial)
-        joined, reason = self._verdict(rung, top, own)
+        joined, reason = self._verdict(rung, top, own, found)
         before = f" after {top.seconds:.3g} s" if top.seconds is not None else ""
         replaced = _replaced(top.variant, variant)
         if joined or trial is not None:
             self.top = own if joined else top
         return _decided(rung, joined, f"{replaced}{reason[0]} {said}: {own.seconds:.3g} s an epoch{before}{reason[1]}")
 
-    def _verdict(self, rung: Rung, top: Standing, own: Standing) -> tuple[bool, tuple[str, str]]:
+    def _verdict(self, rung: Rung, top: Standing, own: Standing, found: Found | None) -> tuple[bool, tuple[str, str]]:
         """Whether it joins, and why: what stands before and behind the times."""
         assert own.seconds is not None
         added = (rung.adds or "").split("+")
         faster = top.seconds is None or own.seconds < top.seconds
         if _only_shown(added):
             return False, (f"kept for comparison, {'faster' if faster else 'slower'}", "")
-        if self._judges_quality() and _statistical(added):
-            return self._by_quality(top, own)
+        if self._by_quality(added):
+            return self._of_quality(top, own, found)
         return faster, ("faster" if faster else "slower", "")
 
-    def _judges_quality(self) -> bool:
-        return has_learnt(self.baseline.quality, self.metric, self.rules)
+    def _by_quality(self, added: Sequence[str]) -> bool:
+        """Whether quality decides: of what changes the trajectory, where the baseline has some to lose."""
+        return has_learnt(self.baseline.quality, self.metric, self.rules) and _statistical(added)
 
-    def _by_quality(self, top: Standing, own: Standing) -> tuple[bool, tuple[str, str]]:
+    def _of_quality(self, top: Standing, own: Standing, found: Found | None) -> tuple[bool, tuple[str, str]]:
         """A statistical rung: faster and not worse than the baseline, or as fast and better than the best so far."""
-        base, found, seconds = self.baseline.quality, own.quality, own.seconds
-        if found is None or base is None or top.seconds is None or seconds is None:
+        base, reached, seconds = self.baseline.quality, own.quality, own.seconds
+        if reached is None or base is None or top.seconds is None or seconds is None:
             return False, ("no quality was measured", "")
-        values = f"{self.metric} {shown(found, self.metric)}, baseline {shown(base, self.metric)}"
-        is_loss = self.metric in LOWER_IS_BETTER
+        values = f"{self.metric} {shown(reached, self.metric)}, baseline {shown(base, self.metric)}"
         if seconds > top.seconds * AS_FAST:
             return False, ("slower", f"; {values}")
-        if judge(Scores((0,), (base,), is_loss), Scores((0,), (found,), is_loss), self.rules).verdict == "worse":
-            return False, ("fast, but worse,", f"; {values}")
+        found = found or self._of_one(base, reached, values)
+        if found.outcome != "faster":
+            return False, (_LOST[found.outcome], f"; {found.said}")
         if seconds * AS_FAST < top.seconds:
-            return True, ("faster", f"; {values}")
+            return True, ("faster", f"; {found.said or values}")
         best = top.quality or base
-        gain = advantage(found, best, self.metric)
+        gain = advantage(reached, best, self.metric)
         noise = noise_points(best, self.rules.test_count, self.metric)
         beside = f"; {self.metric} {gain:+.1f} points beside the best so far, of which {noise:.1f} may be noise"
         if gain > noise:
             return True, ("as fast, and better,", beside)
         return False, ("no faster, and not better,", beside)
+
+    def _of_one(self, base: float, reached: float, values: str) -> Found:
+        """What one training of each side says."""
+        before, after = (Scores((0,), (value,), self.metric in LOWER_IS_BETTER) for value in (base, reached))
+        return Found("worse" if judge(before, after, self.rules).verdict == "worse" else "faster", values)
 
     def optimized(self) -> list[tuple[Variant, Rung]]:
         """The best combination, and the same without the optimizations whose share is shown apart.

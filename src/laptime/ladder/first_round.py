@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from laptime.compare.quality import rules_of
+from laptime.compare.quality import MARGIN_POINTS, rules_of
 from laptime.errors import UsageError
 from laptime.ladder import pairs
 from laptime.ladder.ablation import Ablation
 from laptime.ladder.climb import CLOSE, CLOSE_BY_TURNS, Climb, standing_of
 from laptime.ladder.plan import rung_of
 from laptime.ladder.request import check_variant
+from laptime.ladder.seeds import Trainings
 from laptime.variants import OPTIMIZED, Variant, on_several
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ def first_round(ladder: Ladder) -> Iterator[Turn]:
         return
     quality = ladder.record.quality
     climb = Climb(ladder.plan, standing_of(baseline, ladder.runs, quality), rules_of(ladder.record), quality)
+    trainings = Trainings(ladder, baseline)
     for group in ladder.plan.rungs:
-        yield from _try(ladder, climb, group)
+        yield from _try(ladder, climb, group, trainings)
     (whole, rung), *others = climb.optimized()
     yield ladder.enter(whole, rung)
     if ladder.preset.ablation:
@@ -84,8 +86,12 @@ def _on_several(ladder: Ladder, best: Variant) -> Iterator[Turn]:
             yield ladder.enter(variant, rung_of(variant, on=best.name))
 
 
-def _try(ladder: Ladder, climb: Climb, group: tuple[str, ...]) -> Iterator[Turn]:
-    """Tries one group of optimizations, with one trial of both sides where one process can't tell them apart."""
+def _try(ladder: Ladder, climb: Climb, group: tuple[str, ...], trainings: Trainings) -> Iterator[Turn]:
+    """Tries one group of optimizations, with one trial of both sides where one process can't tell them apart.
+
+    What changes the trajectory and seems to lose more than the margin by one training has others, where the ladder has
+    rounds enough for its own comparison to tell.
+    """
     reason = climb.hopeless(group)
     if reason:
         ladder.leave_out(f"{ladder.plan.device}-{group[-1]}", reason)
@@ -99,4 +105,7 @@ def _try(ladder: Ladder, climb: Climb, group: tuple[str, ...]) -> Iterator[Turn]
     if climb.close(group, first, CLOSE_BY_TURNS if by_turns else CLOSE):
         yield from pairs.trial(ladder, climb.best, variant)
         trial = (ladder.trials[-2], ladder.trials[-1])
-    ladder.replace_rung(climb.judge(variant, rung, first, trial))
+    found = None
+    if ladder.preset.repeats > 1 and climb.asks_quality(group, first, trial):
+        found = yield from trainings.settled(variant, first, MARGIN_POINTS, MARGIN_POINTS)
+    ladder.replace_rung(climb.judge(variant, rung, first, trial, found))

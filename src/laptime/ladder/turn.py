@@ -16,7 +16,8 @@ class Turn:
         number: from 1, of `total`, which is an estimate until the first round has settled what stays.
         repeat: the round, from 0, of `repeats`.
         kind: `round` is part of the comparison; `trial` only helps to decide what joins and stays, `search` what a
-            search adopts; `verify` tells what a finding's remedy brings, and `training` at what quality, by all epochs.
+            search adopts; `verify` tells what a finding's remedy brings, and `training` at what quality, by all epochs:
+            a remedy's, a search's change, a rung's of another seed.
         beside: of two processes, the variant that this one is compared with and that trains by turns with it.
         epochs: counted epochs of a process of a search; 0 for those that its kind has.
     """
@@ -39,6 +40,6 @@ class Turn:
             return f"{self.variant}{together}, search"
         if self.kind == "training":
             of = ", of another seed" if self.repeat else ""
-            return f"{self.variant}, verification, a whole training for its quality{of}"
+            return f"{self.variant}, a whole training for its quality{of}"
         what = "verification, " if self.kind == "verify" else ""
         return f"{self.variant}{together}, {what}round {self.repeat + 1} of {self.repeats}"

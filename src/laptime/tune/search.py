@@ -14,13 +14,14 @@ from laptime.ladder.plan import rung_of
 from laptime.ladder.process import SHORT
 from laptime.ladder.request import check_variant
 from laptime.ladder.run import Ladder
+from laptime.ladder.seeds import Found
 from laptime.ladder.turn import Turn
 from laptime.records import Outcome, SearchMove, SearchRecord
 from laptime.tune.beside import beside, epochs_of, ratio_between, why_without
 from laptime.tune.budget import Budget
 from laptime.tune.moves import Around, Chosen, Move, moves_from
 from laptime.tune.order import Order, close_ones
-from laptime.tune.quality import Found, Trainings, can_judge, is_faster, learning_alike
+from laptime.tune.quality import Budgeted, can_judge, is_faster, learning_alike
 from laptime.tune.verdict import CLEAR, GIVEN_UP, MOST, verdict
 from laptime.variants import TUNED, Variant, baseline_of
 
@@ -65,7 +66,7 @@ class Search:
         self.base = baseline_of(device)
         self.name = f"{device}-{TUNED}"
         self.budget = Budget(ladder)
-        self.trainings = Trainings(ladder, self.base, self.budget)
+        self.trainings = Budgeted(ladder, self.base, self.budget)
         self.best = Best((), self.base)
         self.start = self.base
         self.tried: set[str] = set()

@@ -24,27 +24,34 @@ FULL = find_preset(find_workload("cifar"), "full")
 WORTH = {"resident": 0.5, "dead-taps": 0.6, "bf16": 0.7, "threads": 0.95}
 
 
-def make_ladder(tmp_path, monkeypatch, seconds_of, **options) -> Ladder:
-    """A ladder whose processes take `seconds_of(names of the optimizations)`."""
+def make_ladder(
+    tmp_path, monkeypatch, seconds_of, accuracy_of=lambda _: 0.8, status_of=lambda _: "done", before=None, **options
+) -> Ladder:
+    """A ladder whose processes take `seconds_of(names of the optimizations)` and reach `accuracy_of(spec)`.
+
+    `before` is how many turns had ended where it is gone on with.
+    """
 
     def launch(_launcher, spec, folder, _hooks):
         names = frozenset(o.name for o in spec.optimizations)
         epochs = tuple(
-            EpochRecord(index=i, epoch_s=seconds_of(names), samples=100, test_accuracy=0.8) for i in range(spec.epochs)
+            EpochRecord(index=i, epoch_s=seconds_of(names), samples=100, test_accuracy=accuracy_of(spec))
+            for i in range(spec.epochs)
         )
-        record = RunRecord(status="done", spec=spec, epochs=epochs)
+        status = status_of(spec)
+        record = RunRecord(status=status, spec=spec, epochs=epochs, error=None if status == "done" else "it broke")
         write_json(folder / "record.json", record)
         return record
 
     monkeypatch.setattr(ladder_module, "launch", launch)
-    request = LadderRequest(preset="full", epochs=3, repeats=2, **options)
+    request = LadderRequest(**{"preset": "full", "epochs": 3, "repeats": 2, **options})
     data = make_data_spec(train=1000, test=500)
     plan = make_plan("cpu", FULL, None, ProbeRecord(gains={"bf16": 1.5}))
     record = LadderRecord(
         id="l", workload="cifar", preset="full", device="cpu", data=data, epochs=3, repeats=2, quality_floor=0.6
     )
     ladder = Ladder(request, record, plan, Places(tmp_path / "home"))
-    ladder.folder = tmp_path / "ladder"
+    ladder.folder, ladder.before = tmp_path / "ladder", before
     ladder.start()
     return ladder
 

@@ -6,7 +6,7 @@ from tests.unit.ladder.advised import a_finding, a_run, make_ladder, the_advice,
 from laptime.records import RunRecord, read_ladder
 
 BASELINE, RESIDENT, TAPS = "cpu-baseline", "cpu-resident", "cpu-baseline+dead-taps"
-TRAINING = "verification, a whole training for its quality"
+TRAINING = "a whole training for its quality"
 
 
 def reaching(reached: float, few: float = 0.8):
