@@ -30,7 +30,7 @@ from laptime.spec import DataSpec
 _DRAWN = ("auto", "synthetic")
 _SIDES = (64, 2048)
 # Folders are read differently by another version of these rules; part of the index key.
-_RULES = 6
+_RULES = 7
 # Shapes are drawn differently by another version of these; part of the generator's seed.
 _DRAWING = 1
 NOTICE = (

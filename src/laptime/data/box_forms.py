@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from laptime.data.box_coco import coco_names, is_coco, read_coco
@@ -29,7 +29,7 @@ def find_table(root: Path) -> Path:
     """
     tables = ending(root, ".csv")
     if not any(map(names_of_boxes, tables)):
-        tables = [path for path in ending(root, ".json") if is_coco(path)] or _folder(root) or tables
+        tables = tables_of(root) or _folder(root) or tables
     if not tables:
         raise DataError(_NONE.format(root, FORMS, HOW))
     if len(tables) > 1:
@@ -40,6 +40,12 @@ def find_table(root: Path) -> Path:
             f"boxes with --data '{root}#boxes={min(names, key=lambda name: _likely(root, name))}'."
         )
     return tables[0]
+
+
+def tables_of(root: Path) -> list[Path]:
+    """The files of a folder that say boxes of many images each: CSVs, or where there is none those of COCO's form."""
+    tables = [path for path in ending(root, ".csv") if names_of_boxes(path)]
+    return tables or [path for path in ending(root, ".json") if is_coco(path)]
 
 
 def _folder(root: Path) -> list[Path]:
@@ -69,14 +75,15 @@ def read_table(root: Path, table: Path) -> Annotated:
     return found
 
 
-def named_by_others(root: Path, table: Path) -> Iterator[tuple[Path, list[str]]]:
+def named_by_others(root: Path, tables: Sequence[Path]) -> Iterator[tuple[Path, list[str]]]:
     """What else of the same form a folder holds, and what it calls its images; none of one without boxes."""
-    if table.is_dir():
-        yield from yolo_names(root, table) if without_voc(table) else voc_names(root, table)
+    first = tables[0]
+    if first.is_dir():
+        yield from yolo_names(root, first) if without_voc(first) else voc_names(root, first)
         return
-    is_json = table.suffix.lower() == ".json"
+    is_json = first.suffix.lower() == ".json"
     for other in ending(root, ".json" if is_json else ".csv"):
-        if other != table:
+        if other not in tables:
             yield other, coco_names(other) if is_json else names_of_boxes(other)
 
 

@@ -1,44 +1,50 @@
-"""Which image of a folder each line of a CSV of boxes means, and which images are another CSV's."""
+"""Which image of a folder each line of a file of boxes means, and which images are another file's."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from laptime.data.box_files import images_in
 from laptime.data.box_forms import named_by_others
-from laptime.data.box_read import Annotated
+from laptime.data.box_read import Annotated, Unnamed
 from laptime.data.boxes import Box, Boxed, refused
 from laptime.data.listing import IMAGE_SUFFIXES
+from laptime.data.split_folders import word_of, word_within
 from laptime.errors import DataError, shorten
 from laptime.places import is_text
 
 
 @dataclass(frozen=True)
 class Matched:
-    """The images that are trained and tested on, and how many are not since only other CSVs name them.
+    """The images of which is known what they show, and those that are left out.
 
     Attributes:
-        others: paths of these CSVs below the folder.
-        again: lines that repeat a box of the same image, which counts once.
+        lines: by image what names it, lines without a box and repeated ones, too.
+        others: by the path below the folder of another file of boxes the images that only such files name.
         unnamed: images that nothing names and that are left out for it.
     """
 
     images: tuple[Boxed, ...]
-    left_out: int = 0
-    others: tuple[str, ...] = ()
-    again: int = 0
-    unnamed: int = 0
+    lines: Mapping[str, Sequence[Box]]
+    others: Mapping[str, frozenset[str]]
+    unnamed: tuple[str, ...]
 
 
-def match(root: Path, table: Path, read: Annotated) -> Matched:
+def match(root: Path, tables: Mapping[Path, Annotated]) -> Matched:
     """Finds the image of each line, by its path below the root or beside the CSV, else by its name alone.
 
     A name with a folder stands for another place only where none of the CSV's folders is there. Images that no line
-    names are what `read.unnamed` says, but for those that another file of boxes names: they are another split's.
+    names are what `unnamed` of what was read says, but for those that another file of boxes names: they are another
+    split's.
+
+    Args:
+        root: the folder.
+        tables: what was read, by the file or folder, of one form.
 
     Raises:
         DataError: an image isn't there, its name stands for several or leads out of the folder, or can't be written
@@ -48,27 +54,32 @@ def match(root: Path, table: Path, read: Annotated) -> Matched:
     for path in images:
         if not is_text(str(path.relative_to(root))):
             raise DataError(f"the image {path} has a name that is no UTF-8: rename it.")
-    lines = _by_image(_Finder(root, table, images, [b.image for b in read.boxes]), read.boxes)
+    lines = dict[Path, list[Box]]()
+    for table, read in tables.items():
+        for path, some in _by_image(Finder(root, table, images, [b.image for b in read.boxes]), read.boxes).items():
+            lines.setdefault(path, []).extend(some)
     unnamed = set(images) - set(lines)
-    other = _of_others(root, table, images, unnamed)
+    other = _of_others(root, tuple(tables), images, unnamed)
     elsewhere = {path for some in other.values() for path in some}
-    unknown = _unknown(read, unnamed - elsewhere, lines)
+    unknown = _unknown(next(iter(tables.values())).unnamed, unnamed - elsewhere, lines)
     gone = elsewhere | unknown
-    kept = tuple(
-        Boxed(path, path.relative_to(root).as_posix(), _once(lines.get(path, ())))
-        for path in images
-        if path not in gone
+
+    def named(path: Path) -> str:
+        return path.relative_to(root).as_posix()
+
+    return Matched(
+        tuple(Boxed(path, named(path), _once(lines.get(path, ()))) for path in images if path not in gone),
+        {named(path): some for path, some in lines.items()},
+        {named(path): frozenset(map(named, some)) for path, some in sorted(other.items())},
+        tuple(sorted(map(named, unknown))),
     )
-    again = sum(bool(box.sides) for some in lines.values() for box in some) - sum(len(image.boxes) for image in kept)
-    others = tuple(sorted(p.relative_to(root).as_posix() for p in other))
-    return Matched(kept, len(elsewhere), others, again, len(unknown))
 
 
-def _unknown(read: Annotated, unnamed: set[Path], named: Iterable[Path]) -> set[Path]:
+def _unknown(kind: Unnamed, unnamed: set[Path], named: Iterable[Path]) -> set[Path]:
     """Those of the images that nothing names of which nobody says that they show nothing."""
-    if read.unnamed == "background":
+    if kind == "background":
         return set()
-    beside = {path.parent for path in named} if read.unnamed == "background beside others" else set()
+    beside = {path.parent for path in named} if kind == "background beside others" else set()
     return {path for path in unnamed if path.parent not in beside}
 
 
@@ -77,7 +88,12 @@ def _once(lines: Iterable[Box]) -> tuple[Box, ...]:
     return tuple({(box.label, box.sides): box for box in reversed(list(lines)) if box.sides}.values())[::-1]
 
 
-class _Finder:
+def split_of(path: Path) -> str:
+    """The word for a split that the name of a file holds, or that of a folder on its way; empty where none does."""
+    return word_within(path.stem) or word_of(path.parts[:-1])
+
+
+class Finder:
     """The images of a folder by what one CSV calls them.
 
     Args:
@@ -93,6 +109,7 @@ class _Finder:
         for path in sorted(self.known):
             self.by_name.setdefault(_composed(path.name), []).append(path)
         self.exact = {name: self._exact(name) for name in dict.fromkeys(names)}
+        self.split = split_of(Path(os.path.relpath(table, root)))
         # Folders of another machine mean nothing here; where some of them do, an image has to be in the one named.
         self.foreign = not any(there and "/" in _plain(name) for name, there in self.exact.items())
 
@@ -101,7 +118,10 @@ class _Finder:
         there, plain = self.exact[name], _plain(name)
         if there:
             return [there]
-        return self.by_name.get(_composed(PurePosixPath(plain).name), []) if self.foreign or "/" not in plain else []
+        alike = self.by_name.get(_composed(PurePosixPath(plain).name), []) if self.foreign or "/" not in plain else []
+        # Of train2017/1.jpg and val2017/1.jpg the first for annotations/instances_train2017.json.
+        own = [path for path in alike if self.split and word_of(path.relative_to(self.root).parts[:-1]) == self.split]
+        return own or alike
 
     def leads_out(self, name: str) -> bool:
         """Whether a relative path goes up past the folder, from there and from the CSV alike."""
@@ -117,7 +137,9 @@ class _Finder:
 
     def unread(self, name: str) -> bool:
         """Whether there is such a file, though none that is listed as an image."""
-        return any(path.is_file() and path.is_relative_to(self.root) for path in self._places(_plain(name)))
+        with suppress(OSError):  # a name that is too long for one
+            return any(path.is_file() and path.is_relative_to(self.root) for path in self._places(_plain(name)))
+        return False
 
     def _exact(self, name: str) -> Path | None:
         return next((p for text in (name, _plain(name)) for p in self._places(text) if p in self.known), None)
@@ -137,18 +159,18 @@ def _plain(name: str) -> str:
     return name.replace("\\", "/")
 
 
-def _by_image(finder: _Finder, boxes: Sequence[Box]) -> dict[Path, list[Box]]:
+def _by_image(finder: Finder, boxes: Sequence[Box]) -> dict[Path, list[Box]]:
     """The lines of each image; raises DataError."""
     lines = dict[Path, list[Box]]()
     for box in boxes:
         found = finder.found(box.image)
         if len(found) != 1 or finder.leads_out(box.image):
-            raise refused(box.place, _no_image(finder, box.image, len(found)))
+            raise refused(box.place, no_image(finder, box.image, len(found)))
         lines.setdefault(found[0], []).append(box)
     return lines
 
 
-def _no_image(finder: _Finder, name: str, found: int) -> str:
+def no_image(finder: Finder, name: str, found: int) -> str:
     """What is said of a name that stands for no image, or for several."""
     root, called = finder.root, shorten(name)
     if finder.leads_out(name):
@@ -163,13 +185,13 @@ def _no_image(finder: _Finder, name: str, found: int) -> str:
     return f"no image {called!r} is in {root}: add it or remove what names it"
 
 
-def _of_others(root: Path, table: Path, images: Sequence[Path], unnamed: set[Path]) -> dict[Path, set[Path]]:
-    """Of images that this CSV doesn't name those that others do, by CSV.
+def _of_others(root: Path, tables: Sequence[Path], images: Sequence[Path], unnamed: set[Path]) -> dict[Path, set[Path]]:
+    """Of images that these files don't name those that others do, by file.
 
     A name that stands for several leaves all of them out: an image of a test must not be trained on as background.
     """
     found = {}
-    for other, names in named_by_others(root, table):
-        finder = _Finder(root, other, images, names)
+    for other, names in named_by_others(root, tables):
+        finder = Finder(root, other, images, names)
         found[other] = unnamed.intersection(path for name in names for path in finder.found(name))
     return {other: some for other, some in found.items() if some}

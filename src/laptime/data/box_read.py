@@ -66,6 +66,16 @@ class Annotated:
         """Adds an image that may have no box."""
         self.boxes.append(Box(image, "", (), place))
 
+    def join(self, other: Annotated) -> None:
+        """Adds what another file of the same form says."""
+        self.boxes += other.boxes
+        self.unnamed = other.unnamed
+        self.crowds += other.crowds
+        self.difficult += other.difficult
+        self.polygons += other.polygons
+        self.cut += other.cut
+        self.empty += other.empty
+
     def said(self) -> list[str]:
         """A sentence for the form, and one for each kind of box that was changed or left out."""
         counts = (

@@ -10,7 +10,7 @@ import csv
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
@@ -18,21 +18,12 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from laptime.data.box_columns import COLUMNS
-from laptime.data.box_forms import find_table, read_table
-from laptime.data.box_match import Matched, match
-from laptime.data.boxes import (
-    Boxed,
-    check_inside,
-    digits,
-    one_sided,
-    sides,
-    written_twice,
-)
+from laptime.data.box_sets import BoxSet, read_set
+from laptime.data.boxes import Boxed, check_inside, digits
 from laptime.data.decode import read_image
 from laptime.data.disk import check_room, partial_folder, room_for
 from laptime.data.meta import META, Sha256, Size
 from laptime.data.sources import Say
-from laptime.data.split import in_words
 from laptime.data.store import Store
 from laptime.errors import DataError, shorten, without_secrets
 from laptime.parsing import other_schema, parse_json
@@ -191,31 +182,28 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
         say: told how far it is.
 
     Raises:
-        DataError: a box or an image can't be used, or the disk is full.
+        UsageError: a seed, and the folder is split already.
+        DataError: a box, an image or the folder's split can't be used, or the disk is full.
     """
-    path = root / table if table else find_table(root)
-    read = read_table(root, path)
-    matched = match(root, path, read)
-    images = matched.images
-    train, test = sides(images, path, told.seed)
-    classes = tuple(sorted({b.label for i in images for b in i.boxes}))
-    size = sum(i.path.stat().st_size for i in images) + path.stat().st_size
+    found = read_set(root, table, told.seed)
+    images = found.images
+    # The table that is written holds some 60 bytes for a box.
+    size = sum(i.path.stat().st_size + 60 * (1 + len(i.boxes)) for i in images)
     with partial_folder(store.root) as folder, room_for(store.root, size):
         check_room(store.root, size)
         largest, resized = _copied(images, folder, say)
         _write_table(images, folder / TABLE)
         names = [f"{IMAGES}/{i.name}" for i in images] + [TABLE]
         files = {n: StoredFile(sha256=_checksum(folder / n), size=(folder / n).stat().st_size) for n in names}
-        said = [*read.said(), *_told_of(matched)] + ([_OTHER_SIZE.format(len(resized), resized[0])] if resized else [])
-        said += [f"A fifth of the images, {in_words(told.seed)}, is kept for the test."] if told.seed else []
-        said += [*one_sided(images, test), *written_twice(classes)]
+        said = [*found.said] + ([_OTHER_SIZE.format(len(resized), resized[0])] if resized else [])
+        said += _on_both_sides(found, files) if found.own else []
         meta = BoxMeta(
             digest="0" * 64,
             kind=told.kind,
             asked=told.asked,
-            classes=classes,
-            train=train,
-            test=test,
+            classes=found.classes,
+            train=found.train,
+            test=found.test,
             largest=largest,
             files=files,
             notice=" ".join(part for part in (told.notice, *said) if part),
@@ -227,14 +215,13 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
     return meta
 
 
-def _told_of(matched: Matched) -> list[str]:
-    """A sentence for the images of other CSVs, and one for those without boxes."""
-    by, bare = " and ".join(shorten(name) for name in matched.others), sum(not i.boxes for i in matched.images)
-    name = "name" if len(matched.others) > 1 else "names"
-    said = [f"{matched.left_out} image(s) that only {by} {name} are left out."] if matched.left_out else []
-    said += [f"{matched.unnamed} image(s) that no annotation names are left out."] if matched.unnamed else []
-    said += [f"{matched.again} box(es) that repeat another of the same image are passed over."] if matched.again else []
-    return said + ([f"{bare} image(s) without boxes are taken as background."] if bare else [])
+def _on_both_sides(found: BoxSet, files: Mapping[str, StoredFile]) -> list[str]:
+    """A sentence for images of the test that are copies of images of the training."""
+    train = {files[f"{IMAGES}/{name}"].sha256 for name in found.train}
+    both = [name for name in found.test if files[f"{IMAGES}/{name}"].sha256 in train]
+    return (
+        [f"{len(both)} image(s) of the test, {shorten(both[0])} among them, are in the training, too."] if both else []
+    )
 
 
 def _copied(images: Sequence[Boxed], folder: Path, say: Say) -> tuple[tuple[int, int], list[str]]:

@@ -59,7 +59,7 @@ def read_yolo(root: Path, folder: Path) -> Annotated:
             continue
         found.bare(image, str(path))
         height, width = read_image(root / image).shape[:2]
-        for number, line in enumerate(_lines(path), start=1):
+        for number, line in enumerate(lines_of(path), start=1):
             if line.strip():
                 label, shares, is_polygon = _box(at(path, number), line.split(), names)
                 found.polygons += is_polygon
@@ -82,7 +82,8 @@ def _texts(folder: Path) -> list[Path]:
     return [path for path in ending(folder, ".txt") if path.name not in _LISTS]
 
 
-def _lines(path: Path) -> list[str]:
+def lines_of(path: Path) -> list[str]:
+    """The lines of a text file, of whatever encoding; raises DataError."""
     return _text(path).splitlines()
 
 
@@ -95,7 +96,7 @@ def _text(path: Path) -> str:
 
 def _says_boxes(path: Path) -> bool:
     """Whether the first line that is not empty holds numbers alone, and enough of them."""
-    first = next((line.split() for line in _lines(path) if line.strip()), [])
+    first = next((line.split() for line in lines_of(path) if line.strip()), [])
     return len(first) >= _VALUES and all(finite(text) is not None for text in first)
 
 
@@ -114,18 +115,31 @@ def _names(root: Path) -> _Names:
     return found[0]
 
 
-def _of_yaml(path: Path) -> _Names | None:
+def yaml_of(path: Path) -> dict[Any, Any]:
+    """What a YAML file says, as texts, lists and objects; empty where it is no object; raises DataError."""
     import yaml  # workers read a store alone, and may run where there is none
 
     try:
         # Texts alone: YAML's own rules make truth values of classes that are called yes and no.
         fields: Any = yaml.load(_text(path), Loader=yaml.BaseLoader)  # noqa: S506 - of all loaders the most harmless
-        names = fields.get("names") if isinstance(fields, dict) else None
-        pairs = enumerate(names) if isinstance(names, list) else names.items() if isinstance(names, dict) else ()
-        by_number = {int(number): str(name).strip() for number, name in pairs}
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise DataError(f"{path} says no names of classes ({shorten(str(error))}): {_GIVE}.") from error
+        raise _no_names(path, error) from error
+    return fields if isinstance(fields, dict) else {}
+
+
+def _of_yaml(path: Path) -> _Names | None:
+    fields = yaml_of(path)
+    names = fields.get("names")
+    pairs = enumerate(names) if isinstance(names, list) else names.items() if isinstance(names, dict) else ()
+    try:
+        by_number = {int(number): str(name).strip() for number, name in pairs}
+    except ValueError as error:
+        raise _no_names(path, error) from error
     return _Names(by_number, path, "kpt_shape" in fields) if by_number else None
+
+
+def _no_names(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path} says no names of classes ({shorten(str(error))}): {_GIVE}.")
 
 
 def _box(place: str, texts: Sequence[str], names: _Names) -> tuple[str, tuple[float, ...], bool]:

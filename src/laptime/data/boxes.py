@@ -21,6 +21,8 @@ from laptime.data.split import mixed, parted, tested
 from laptime.errors import DataError, shorten
 
 _SIDES = COLUMNS[2:]
+# Columns that may say which part of the data a line belongs to.
+_SPLITS = ("split", "set", "subset")
 # Classes that a notice lists.
 _NAMED = 5
 # How .xlsx and .ods begin, and .xls.
@@ -37,6 +39,7 @@ class Box:
         sides: xmin, ymin, xmax, ymax in pixels; none where the line says that the image has no box.
         place: file and line, for messages.
         size: width and height of the image as the line says them; empty where it says none.
+        split: the part of the data that the line, or its file, says; empty where it says none.
     """
 
     image: str
@@ -44,6 +47,7 @@ class Box:
     sides: tuple[float, ...]
     place: str
     size: tuple[str, ...] = ()
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,8 +147,9 @@ def _box(path: Path, row: dict[str, str | None], line: int) -> Box:
     if not image:
         raise wrong(path, line, "it names no image: fill in filename")
     given = [str(row[name] or "").strip() for name in _SIDES]
+    split = next((str(row[name] or "").strip() for name in row if name and name.lower() in _SPLITS), "")
     if not any(given):
-        return Box(image, "", (), at(path, line))
+        return Box(image, "", (), at(path, line), split=split)
     if not label:
         raise wrong(path, line, f"it names no class: fill in class, or {_NO_BOX}")
     sides = tuple(_number(path, line, name, text) for name, text in zip(_SIDES, given, strict=True))
@@ -156,9 +161,8 @@ def _box(path: Path, row: dict[str, str | None], line: int) -> Box:
                 f"{_SIDES[high]} {digits(sides[high])} is not above {_SIDES[low]} {digits(sides[low])}"
                 f"{' in single precision' if sides[high] > sides[low] else ''}: correct or remove the line",
             )
-    return Box(
-        image, label, sides, at(path, line), tuple(str(row.get(name) or "").strip() for name in ("width", "height"))
-    )
+    size = tuple(str(row.get(name) or "").strip() for name in ("width", "height"))
+    return Box(image, label, sides, at(path, line), size, split)
 
 
 def digits(value: float) -> str:

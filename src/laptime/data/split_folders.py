@@ -1,14 +1,14 @@
-"""Which folders of an image folder are its training and its test, by what people call them."""
+"""Which folders or files are the training and which the test, by what people call them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 # In any case of letters; of several the first is taken.
-_TRAIN_NAMES = ("train", "training")
-_TEST_NAMES = (
+TRAIN_NAMES = ("train", "training")
+TEST_NAMES = (
     *("test", "testing", "val", "valid", "validation"),
     *("eval", "evaluation", "dev", "holdout"),
 )
@@ -29,7 +29,7 @@ def split_folders(found: Found) -> tuple[list[str], list[str]]:
     Where plain names (train, test_set) don't say both, names with such a word in them do (train2017 beside val2017),
     if nothing else holds folders and both hold the same ones.
     """
-    train, test = _named(found, _TRAIN_NAMES), _named(found, _TEST_NAMES)
+    train, test = _named(found, TRAIN_NAMES), _named(found, TEST_NAMES)
     if not (train and test):
         train, test = _worded(found) or (train, test)
     if train:
@@ -40,13 +40,31 @@ def split_folders(found: Found) -> tuple[list[str], list[str]]:
 
 def is_plain(folder: str) -> bool:
     """Whether a path's first folder is a split by its plain name."""
-    return _core(folder.partition("/")[0]) in (*_TRAIN_NAMES, *_TEST_NAMES)
+    return bool(plain_word(folder.partition("/")[0]))
+
+
+def plain_word(name: str) -> str:
+    """The word for a split that a name is, whatever stands beside it: train of Train_set; empty where it is none."""
+    core = _core(name)
+    return core if core in (*TRAIN_NAMES, *TEST_NAMES) else ""
+
+
+def word_within(name: str) -> str:
+    """The word for a split that a longer name holds: val of instances_val2017; empty where it holds none, or two."""
+    words = _words(name)
+    train, test = (next((word for word in names if word in words), "") for names in (TRAIN_NAMES, TEST_NAMES))
+    return "" if train and test else train or test
+
+
+def word_of(folders: Iterable[str]) -> str:
+    """The word of the first folder of a path that is called as a split; empty where none is."""
+    return next((word for folder in folders if (word := plain_word(folder) or word_within(folder))), "")
 
 
 def holds_both(folders: Collection[str]) -> bool:
     """Whether there are a training and a test among some names."""
     cores = {_core(folder) for folder in folders}
-    return bool(cores.intersection(_TRAIN_NAMES) and cores.intersection(_TEST_NAMES))
+    return bool(cores.intersection(TRAIN_NAMES) and cores.intersection(TEST_NAMES))
 
 
 def _named(found: Found, names: tuple[str, ...]) -> list[str]:
@@ -66,11 +84,10 @@ def _worded(found: Found) -> tuple[list[str], list[str]] | None:
     """The splits by a word in their names; None where another folder, or another class, speaks against it."""
     sides: tuple[list[str], list[str]] = ([], [])
     for folder in sorted(_holding(found), key=lambda name: (len(name), name)):
-        words = set(re.findall(r"[^\W\d_]+", folder.lower()))
-        trains, tests = (not words.isdisjoint(names) for names in (_TRAIN_NAMES, _TEST_NAMES))
-        if trains == tests:
+        word = word_within(folder)
+        if not word:
             return None
-        sides[tests].append(_unwrapped(found, folder))
+        sides[word in TEST_NAMES].append(_unwrapped(found, folder))
     if not all(sides) or any(_inner(found, s) != _inner(found, sides[0][0]) for side in sides for s in side):
         return None
     return sides
@@ -85,6 +102,10 @@ def _inner(found: Found, folder: str) -> set[str]:
     """The names of the folders in a folder."""
     start = len(folder) + 1
     return {f[start:] for f in found.folders if f.startswith(f"{folder}/") and "/" not in f[start:]}
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[^\W\d_]+", name.lower()))
 
 
 def _core(folder: str) -> str:

@@ -39,3 +39,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def photographs(tmp_path: Path) -> Path:
     return write_photographs(tmp_path / "photographs")
+
+
+@pytest.fixture
+def ten(tmp_path: Path) -> Path:
+    return write_photographs(tmp_path / "ten", 10)

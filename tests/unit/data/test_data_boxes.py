@@ -77,6 +77,7 @@ def test_an_archive_is_the_folder(photographs: Path, home: Path, tmp_path: Path)
         ("xmin", "five", "line 3: xmin is 'five'"),
         ("xmin", "", "line 3: xmin is ''"),
         ("filename", "9.png", "line 3: no image '9.png' is in"),
+        ("filename", "9" * 400, "line 3: no image '9999"),  # longer than a file's name may be
         ("filename", "1.JPG", "line 3: no image '1.JPG' is in {}, but '1.png' is: write"),
         ("ymax", "40,1", "line 3: it has more values than there are columns"),
         ("filename", "", "line 3: it names no image"),

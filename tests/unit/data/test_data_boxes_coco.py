@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from box_samples import HEIGHT, WIDTH, read_lines
+from box_samples import HEIGHT, WIDTH, coco_of, read_lines, write_json
 from PIL import Image
 
 from laptime.data.box_store import read_box_meta
 from laptime.data.fetch import fetch
 from laptime.errors import DataError
-
-
-def coco_of(root: Path, part: slice = slice(None)) -> dict[str, Any]:
-    """The boxes of the CSV, one an image, as COCO has them."""
-    _, *lines = read_lines(root)
-    ids = {"cat": 7, "dog": 90}
-    images, annotations = [], []
-    for number, (name, _, _, label, *sides) in list(enumerate(lines))[part]:
-        left, top, right, bottom = map(float, sides)
-        box = {"id": 500 + number, "image_id": number, "category_id": ids[str(label)], "iscrowd": 0}
-        images.append({"id": number, "file_name": name, "width": WIDTH, "height": HEIGHT})
-        annotations.append(box | {"bbox": [left, top, right - left, bottom - top]})
-    categories = [{"id": key, "name": name, "supercategory": "animal"} for name, key in ids.items()]
-    return {"info": {}, "images": images, "annotations": annotations, "categories": categories}
 
 
 @pytest.fixture
@@ -37,37 +22,31 @@ def coco(photographs: Path) -> dict[str, Any]:
     return found
 
 
-def write(root: Path, found: object, name: str = "boxes.json") -> Path:
-    (root / name).parent.mkdir(exist_ok=True)
-    (root / name).write_text(json.dumps(found), "utf-8-sig")
-    return root
-
-
 def test_boxes_are_those_of_the_csv(photographs: Path, home: Path):
     plain = fetch("detection", str(photographs), home)
     found = coco_of(photographs)
     found["annotations"][0]["image_id"] = 0.0  # as pandas writes it
     (photographs / "boxes.csv").rename(photographs / "boxes.txt")
     (photographs / "sizes.csv").write_text("filename,width\n1.png,60\n")  # says no boxes
-    write(photographs, {"images": [], "annotations": [{"image_id": 1, "caption": "a cat"}]}, "captions.json")
-    write(photographs, found, "annotations/boxes.json")
+    write_json(photographs, {"images": [], "annotations": [{"image_id": 1, "caption": "a cat"}]}, "captions.json")
+    write_json(photographs, found, "annotations/boxes.json")
     assert fetch("detection", str(photographs), home).digest == plain.digest
     found["annotations"][0]["bbox"][2] += 1  # the state of the file is a part of the folder's
-    write(photographs, found, "annotations/boxes.json")
+    write_json(photographs, found, "annotations/boxes.json")
     assert fetch("detection", str(photographs), home).digest != plain.digest
 
 
 def test_of_several_files_one_must_be_named(photographs: Path, home: Path):
-    parts = {"person_train": slice(3), "instances_train": slice(3), "instances_val": slice(3, None)}
+    parts = {"person_train": slice(3), "instances_train": slice(3), "instances_more": slice(3, None)}
     for name, part in parts.items():
-        write(photographs, coco_of(photographs, part), f"annotations/{name}.json")
+        write_json(photographs, coco_of(photographs, part), f"annotations/{name}.json")
     (photographs / "boxes.csv").unlink()
     with pytest.raises(DataError, match=r"3 JSON files of boxes .*#boxes=annotations/instances_train\.json"):
         fetch("detection", str(photographs), home)
     found = fetch("detection", f"{photographs}#boxes=annotations/instances_train.json", home)
     meta = read_box_meta(Path(found.path))
     assert {*meta.train, *meta.test} == {f"images/{i}.png" for i in range(3)}
-    assert "2 image(s) that only annotations/instances_val.json names are left out." in found.notice
+    assert "2 image(s) that only annotations/instances_more.json names are left out." in found.notice
 
 
 def test_what_is_no_box_to_train_on_is_left_out_and_told(photographs: Path, home: Path, coco: dict[str, Any]):
@@ -76,7 +55,7 @@ def test_what_is_no_box_to_train_on_is_left_out_and_told(photographs: Path, home
     second["bbox"][2] = 0
     third["bbox"] = [-0.4, 3, WIDTH + 0.8, 20]
     Image.new("RGB", (20, 30)).save(photographs / "images" / "unlabelled.png")
-    found = fetch("detection", str(write(photographs, coco)), home)
+    found = fetch("detection", str(write_json(photographs, coco)), home)
     for said in (
         "Boxes are those of boxes.json (COCO's form). 1 box(es) around a crowd (iscrowd) are left out",
         "1 box(es) without an area are left out.",
@@ -105,7 +84,7 @@ def test_an_annotation_that_is_no_box_is_named(
 ):
     coco["annotations"][1] |= change
     with pytest.raises(DataError) as caught:
-        fetch("detection", str(write(photographs, coco)), home)
+        fetch("detection", str(write_json(photographs, coco)), home)
     assert said in str(caught.value)
 
 
@@ -125,7 +104,7 @@ def test_images_and_categories_that_say_too_little_are_named(
 ):
     coco[part].append(entry)
     with pytest.raises(DataError, match=said):
-        fetch("detection", str(write(photographs, coco)), home)
+        fetch("detection", str(write_json(photographs, coco)), home)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000])
@@ -139,11 +118,11 @@ def test_boxes_that_are_shares_of_the_image_are_told(photographs: Path, home: Pa
     for entry in coco["annotations"]:
         entry["bbox"] = [0.1, 0.2, 0.5, 0.5]
     with pytest.raises(DataError, match=r"annotation 500: all boxes lie between 0 and 1, which are shares"):
-        fetch("detection", str(write(photographs, coco)), home)
+        fetch("detection", str(write_json(photographs, coco)), home)
 
 
 def test_a_photograph_that_lies_is_told(photographs: Path, home: Path, coco: dict[str, Any]):
     coco["images"][4] |= {"width": HEIGHT, "height": WIDTH}
     coco["annotations"][4]["bbox"] = [5, 4, 30, 55]
     with pytest.raises(DataError, match=r"4\.png, which is 60x40 and not what its annotations say \(remove the EXIF"):
-        fetch("detection", str(write(photographs, coco)), home)
+        fetch("detection", str(write_json(photographs, coco)), home)

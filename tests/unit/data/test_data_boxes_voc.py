@@ -5,33 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from box_samples import HEIGHT, WIDTH, read_lines
+from box_samples import HEIGHT, WIDTH, as_voc
 from PIL import Image
 
 from laptime.data.box_store import read_box_meta
 from laptime.data.fetch import fetch
 from laptime.errors import DataError
-
-_SIDES = ("xmin", "ymin", "xmax", "ymax")
-_WHOLE = """<annotation verified="yes">
-  <filename>{name}</filename><path>C:\\Users\\me\\{name}</path>
-  <size><width>{width}</width><height>{height}</height><depth>3</depth></size>
-  {things}
-</annotation>
-"""
-
-
-def as_voc(root: Path, to: str = "Annotations") -> Path:
-    """The photographs with their boxes as XML in another folder, and no CSV."""
-    _, *lines = read_lines(root)
-    (root / to).mkdir(parents=True, exist_ok=True)
-    for name, _, _, label, *sides in lines:
-        box = "".join(f"<{side}>{value}</{side}>" for side, value in zip(_SIDES, sides, strict=True))
-        thing = f"<object><part><name>head</name></part><name>{label}</name><bndbox>{box}</bndbox></object>"
-        body = _WHOLE.format(name=name, width=WIDTH, height=HEIGHT, things=thing)
-        (root / to / f"{Path(str(name)).stem}.xml").write_text(body)
-    (root / "boxes.csv").unlink(missing_ok=True)
-    return root
 
 
 def change(path: Path, old: str, new: str) -> None:

@@ -6,32 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from box_samples import HEIGHT, WIDTH, read_lines
+from box_samples import HEIGHT, WIDTH, YAML, as_yolo, read_lines
 from PIL import Image
 
 from laptime.data.fetch import fetch
 from laptime.errors import DataError
-
-_YAML = "path: ../datasets/x\ntrain: images\nnc: 2\nnames: {}\n"
-
-
-def as_yolo(root: Path, to: str = "labels") -> Path:
-    """The photographs with their boxes as text files, and no CSV."""
-    _, *lines = read_lines(root)
-    (root / to).mkdir(exist_ok=True, parents=True)
-    for name, _, _, label, *sides in lines:
-        left, top, right, bottom = map(float, sides)
-        values = (
-            (left + right) / 2 / WIDTH,
-            (top + bottom) / 2 / HEIGHT,
-            (right - left) / WIDTH,
-            (bottom - top) / HEIGHT,
-        )
-        text = f"{['dog', 'cat'].index(str(label))} " + " ".join(f"{value:.7f}" for value in values)
-        (root / to / f"{Path(str(name)).stem}.txt").write_text(text)
-    (root / "data.yaml").write_text(_YAML.format("[dog, cat]"))
-    (root / "boxes.csv").unlink()
-    return root
 
 
 def stored(place: str, home: Path) -> dict[str, list[object]]:
@@ -45,7 +24,7 @@ def test_boxes_are_those_of_the_csv(photographs: Path, home: Path):
     (photographs / "README.txt").write_text("five words are not enough")
     (photographs / "train.txt").write_text("./images/0.png\n./images/1.png\n")
     for names in ("[dog, cat]", "{0: dog, 1: cat}", "\n  0: dog\n  1: cat", "\n- dog\n- 'cat'"):
-        (photographs / "data.yaml").write_text(_YAML.format(names))
+        (photographs / "data.yaml").write_text(YAML.format(names))
         found = stored(str(photographs), home)
         assert {name: label for name, (label, *_) in found.items()} == {n: label for n, (label, *_) in plain.items()}
         for name, (_, *sides) in found.items():
@@ -53,7 +32,7 @@ def test_boxes_are_those_of_the_csv(photographs: Path, home: Path):
 
 
 def test_a_class_may_be_called_as_a_truth_value(photographs: Path, home: Path):
-    (as_yolo(photographs) / "data.yaml").write_text(_YAML.format("[no, 007]"))
+    (as_yolo(photographs) / "data.yaml").write_text(YAML.format("[no, 007]"))
     assert fetch("detection", str(photographs), home).classes == ("007", "no")
 
 
@@ -71,7 +50,7 @@ def test_names_may_be_a_list_beside_the_images(photographs: Path, home: Path, fi
         fetch("detection", str(photographs), home)
 
 
-def test_parts_are_read_together_or_one_by_its_folder(photographs: Path, home: Path):
+def test_parts_are_followed_or_one_is_read_by_its_folder(photographs: Path, home: Path):
     as_yolo(photographs)
     for part, numbers in (("train", (0, 1, 2)), ("val", (3, 4))):
         for folder, suffix in (("images", "png"), ("labels", "txt")):
@@ -82,6 +61,7 @@ def test_parts_are_read_together_or_one_by_its_folder(photographs: Path, home: P
         (photographs / folder).mkdir(exist_ok=True)
         Image.new("RGB", (WIDTH, HEIGHT)).save(photographs / folder / f"{name}.png")
     found = fetch("detection", str(photographs), home)
+    assert "(images/train, images/val): 4 image(s) to train on, 3 as the test. No image of images/te" in found.notice
     assert "1 image(s) that no annotation names are left out." in found.notice
     assert "2 image(s) without boxes are taken as background." in found.notice
     lines = stored(f"{photographs}#boxes=labels/train", home)
