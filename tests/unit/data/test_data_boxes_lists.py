@@ -94,7 +94,9 @@ def test_a_yaml_file_without_classes_is_another_tools(sorted_yolo: Path, home: P
 
 
 def test_a_test_that_a_yaml_file_names_and_that_is_not_there(sorted_yolo: Path, home: Path):
-    shutil.rmtree(sorted_yolo / "test")
+    for kind in ("images", "labels"):  # photographs of no part, in a folder that ends as the missing one
+        (sorted_yolo / "test" / kind).rename(sorted_yolo / kind)
+    (sorted_yolo / "test").rmdir()
     (sorted_yolo / "data.yaml").write_text(
         f"{NAMES}train: ../train/images\nval: ../valid/images\ntest: ../test/images\n"
     )
@@ -157,6 +159,13 @@ def test_a_line_of_a_list_that_names_no_image_is_told(flat_yolo: Path, home: Pat
     (flat_yolo / "valid.txt").write_text("./images/77.png\n")  # a part that is left aside may be what it likes
     write_lists(flat_yolo, "./images/{}.png", {"train": range(5)})
     assert numbers_of(fetch("detection", str(flat_yolo), home)) == OWN
+
+
+def test_a_list_whose_every_line_leads_out_is_told(flat_yolo: Path, home: Path):
+    write_lists(flat_yolo, "./images/{}.png", {"test": range(8, 10)})
+    (flat_yolo / "train.txt").write_text("../../0.png\n1.png\n")
+    with pytest.raises(DataError, match=r"train\.txt, line 1: '\.\./\.\./0\.png' leads out of "):
+        fetch("detection", str(flat_yolo), home)
 
 
 def test_an_image_in_two_lists_is_told(flat_yolo: Path, home: Path):

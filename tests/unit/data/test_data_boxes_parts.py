@@ -88,6 +88,11 @@ def test_folders_say_parts_by_their_names(names: tuple[str, ...], parts: dict[st
     assert {part.word: part.label for part in found} == parts
 
 
+def test_masks_that_nothing_names_say_no_folder_of_a_part():
+    found = by_folders(Matched(images("train/a.png", "val/b.png").images, {}, {}, ("masks/train/a.png",)))
+    assert [part.label for part in found] == ["train", "val"]
+
+
 def test_more_than_two_folders_of_a_part_are_counted():
     (test, _train) = by_folders(images(*(f"{n}/train/a.png" for n in "abcd"), "a/test/b.png"))
     assert (test.label, _train.label) == ("a/test", "a/train, b/train and 2 more")

@@ -82,6 +82,7 @@ def test_the_split_of_each_form_is_followed(ten: Path, home: Path, form: str):
         r"5 image\(s\) to train on, 2 as the test\. \S*valid\S* \(3 image\(s\)\) left aside, ", found.notice
     )
     assert "always the same" not in found.notice
+    assert "that only" not in found.notice
     assert verify("detection", str(ten), home) == found
     lines = {line[0] for line in read_lines(Path(found.path))[1:]}
     assert {int(Path(str(name)).stem) for name in lines} == OWN[0] | OWN[1]
@@ -131,6 +132,23 @@ def test_of_several_tests_the_first_that_has_boxes_is_taken(ten: Path, home: Pat
     assert numbers_of(found) == ({0, 1, 2, 3, 4}, {5, 6, 7})
     assert "(train, valid): 5 image(s) to train on, 3 as the test. No image of test has boxes." in found.notice
     assert "2 image(s) that no annotation names are left out." in found.notice
+    assert "left aside" not in found.notice
+
+
+def test_a_file_whose_lines_say_no_box_is_no_test(ten: Path, home: Path):
+    csv_parts(ten, "{part}.csv")
+    lines = [line.split(",") for line in (ten / "test.csv").read_text().splitlines()]
+    write_table(ten / "test.csv", [lines[0], *([*line[:4], "", "", "", ""] for line in lines[1:])])
+    found = fetch("detection", str(ten), home)
+    assert numbers_of(found) == ({0, 1, 2, 3, 4}, {5, 6, 7})
+    assert "(train.csv, valid.csv): 5 image(s) to train on, 3 as the test. No image of test.csv has b" in found.notice
+
+
+def test_of_several_tests_the_order_is_that_of_folders_of_images(ten: Path, home: Path):
+    sort_files(ten, {"images/*": "{part}"}, {"train": range(5), "dev": range(5, 8), "test": range(8, 10)})
+    found = fetch("detection", str(ten), home)
+    assert numbers_of(found) == OWN
+    assert "dev (3 image(s)) left aside, test is the test." in found.notice
 
 
 def test_where_no_test_has_boxes_a_fifth_of_the_training_is_drawn(ten: Path, home: Path):
