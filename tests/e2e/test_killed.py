@@ -19,10 +19,10 @@ _PATIENCE_S = 120
 _GONE_S = 5.0
 
 
-def laptime(home, *arguments) -> subprocess.CompletedProcess[str]:
+def laptime(home, *arguments, patience_s: float = _PATIENCE_S) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "laptime", *map(str, arguments)]
     environment = {**os.environ, "LAPTIME_HOME": str(home)}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_PATIENCE_S, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=patience_s, check=False)
 
 
 def epochs_of(path) -> int:
