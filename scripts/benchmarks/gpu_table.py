@@ -64,6 +64,12 @@ def checks(runs: Runs) -> list[str]:
         ]
         if check.layer is not None:
             cells.append(f"{check.layer} {check.layer_error:.1e}/{check.layer_tolerance:.1e}")
+        if check.pieces is not None:
+            cut = check.pieces
+            cells.append(
+                f"in pieces loss {cut.loss_error:.1e}/{cut.loss_tolerance:.1e}, gradient {cut.gradient_error:.1e}/"
+                f"{cut.gradient_tolerance:.1e}, {cut.place} {cut.error:.1e}/{cut.tolerance:.1e}"
+            )
         if check.recording is not None:
             found = check.recording
             cells.append(f"replay {found.loss_error:.1e}, {found.moved} {found.error:.1e}/{found.tolerance:.1e}")

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
@@ -57,6 +58,14 @@ class Side:
     rounded: bool = False
 
 
+class Cutting(Protocol):
+    """What looks into a step; see `laptime.engine.pieces`."""
+
+    def attach(self, model: nn.Module, scale: float) -> None:
+        """Called with the built net before its step, whose loss goes backward multiplied by `scale`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Held(OwnData):
     """A user's data with the one batch that all sides of a comparison take.
@@ -92,6 +101,10 @@ class Steps:
         if not (side.frozen or side.rounded):  # those are asked for once, and gradients take room
             self._taken[key] = found
         return found
+
+    def cut(self, optimizations: Specs, side: Side, cuts: Cutting) -> Step:
+        """The same step with something that looks into it; taken anew each time."""
+        return one_step(self.spec, self.data, optimizations, side, cuts)
 
 
 def _with_batch(spec: RunSpec, data: AnyData, world: World) -> AnyData:
@@ -138,7 +151,7 @@ def compared(gradient: Tensor) -> Tensor:
     return (torch.view_as_real(whole) if whole.is_complex() else whole).to("cpu", torch.float64)
 
 
-def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> Step:
+def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cuts: Cutting | None = None) -> Step:
     """Builds a side and takes its step; see `Step`."""
     recipe = make_recipe(spec, data, optimizations, side.world)
     if not {"workers", "pinned"} & {o.name for o in optimizations}:
@@ -156,6 +169,8 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side) -> 
             values.data.copy_(values.data.bfloat16())
     seed_all(spec.seed)  # for what a net draws in ways of its own
     scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
+    if cuts is not None:
+        cuts.attach(parts.model, scale)
     batch = _first(recipe, parts)
     with still():
         loss = driven_step(parts, batch) if parts.driver else parts.forward(parts.net, batch).loss

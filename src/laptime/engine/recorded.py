@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from laptime.engine.check import relative_error
+from laptime.engine.distances import relative_error
 from laptime.engine.reset import reset, snapshot, tensors
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.graph import device_work, recording_of

@@ -13,6 +13,7 @@ from laptime.records.breakdown import (
     SetupRecord,
     UpdateRecord,
 )
+from laptime.records.check import CheckRecord, PiecesCheck, RecordingCheck
 from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record
 from laptime.records.ladder import (
     SEARCH,
@@ -30,10 +31,8 @@ from laptime.records.ladder import (
 from laptime.records.machine import Ceilings, Machine
 from laptime.records.prediction import Found, Guess, Prediction, Predictions, Refused
 from laptime.records.run import (
-    CheckRecord,
     CompileRecord,
     EpochRecord,
-    RecordingCheck,
     RunRecord,
     StartRecord,
     Status,
@@ -83,6 +82,7 @@ __all__ = [
     "OperatorRow",
     "Outcome",
     "PassRecord",
+    "PiecesCheck",
     "PrecisionRecord",
     "Prediction",
     "Predictions",

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from laptime.records.base import Moment, Readable, Share
 from laptime.records.breakdown import Breakdown, InferenceRecord, ProfileRecord, SetupRecord
+from laptime.records.check import CheckRecord
 from laptime.records.machine import Machine
 from laptime.spec import OptimizationSpec, RunSpec
 
@@ -72,79 +73,6 @@ class EpochRecord(Readable):
     resumed: bool = False
     interrupted: bool = False
     checkpoint_s: float | None = None
-
-
-class RecordingCheck(Readable):
-    """A replay of a recorded training step beside the same step without the recording, from one state on one batch.
-
-    Attributes:
-        loss_error: |loss - loss0| / |loss0|, of a loss near zero over 0.1.
-        moved: what the two steps moved farthest apart: `parameters`, `buffers` or a state of the optimizer.
-        error: ||d - d0|| / ||d0||, where d is how far the replay moved all of it together.
-    """
-
-    loss_error: float
-    loss_tolerance: float
-    moved: str
-    error: float
-    tolerance: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether both are within what is allowed; not a number is not."""
-        return self.loss_error <= self.loss_tolerance and self.error <= self.tolerance
-
-    def findings(self) -> str:
-        """Both errors beside what is allowed, in words."""
-        return (
-            f"the recorded step is off from the same step without the recording by {self.loss_error:.2g} in the loss "
-            f"(tolerance {self.loss_tolerance:.2g}) and by {self.error:.2g} in {self.moved} "
-            f"(tolerance {self.tolerance:.2g})"
-        )
-
-
-class CheckRecord(Readable):
-    """One step of the variant beside one step of the baseline, from the same weights on the same batch.
-
-    Attributes:
-        loss_error: |loss - baseline| / |baseline|.
-        gradient_error: ||g - g0|| / ||g0|| over all parameters, in the baseline's layout.
-        layer: where the gradient of one layer differs most from the baseline's in the variant's own precision, with
-            BatchNorm's statistics held still; None where the precision is all that the variant changes.
-        layer_error: ||g - g0|| / ||g0|| of that layer.
-        recording: of a run that replays a recorded step; None for others.
-        passed: whether all errors are within their tolerances.
-    """
-
-    klass: str
-    loss_baseline: float
-    loss_variant: float
-    loss_error: float
-    loss_tolerance: float
-    gradient_error: float
-    gradient_tolerance: float
-    layer: str | None = None
-    layer_error: float | None = None
-    layer_tolerance: float | None = None
-    recording: RecordingCheck | None = None
-    passed: bool
-
-    def findings(self) -> str:
-        """The errors beside what is allowed, in words; each report says the same."""
-        return f"{self._of_the_step()}; {self.recording.findings()}" if self.recording else self._of_the_step()
-
-    def _of_the_step(self) -> str:
-        text = (
-            f"loss {self.loss_variant:.6g} instead of {self.loss_baseline:.6g}, off by {self.loss_error:.2g} "
-            f"(tolerance {self.loss_tolerance:.2g}), gradients off by {self.gradient_error:.2g} "
-            f"(tolerance {self.gradient_tolerance:.2g})"
-        )
-        if self.layer is None or self.layer_error is None or self.layer_tolerance is None:
-            return text
-        return (
-            f"{text}, and off from the baseline in its own precision by {self.layer_error:.2g} in {self.layer} "
-            f"(tolerance {self.layer_tolerance:.2g})"
-        )
 
 
 class CompileRecord(Readable):

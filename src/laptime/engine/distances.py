@@ -1,0 +1,74 @@
+"""How far gradients and other values of one step are from those of another."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+# A layer's error is measured against at least this share of the whole gradient: below it, it can't lead a step astray.
+_LEAST_SHARE = 1e-3
+# A whole gradient (L2) of at most this share of the loss is what fp32 leaves of sums that cancel: 2e-6 of
+# EfficientNet-B5 on twelve tiles of 16x16, four of each class, where four tiles alone make 5.7.
+_ROUNDING_ALONE = 1e-5
+
+
+def within(error: float, limit: float) -> bool:
+    """Whether an error is a number, and no larger than what is allowed."""
+    return math.isfinite(error) and error <= limit
+
+
+def loss_error(found: float, expected: float) -> float:
+    """|found - expected| / |expected|."""
+    return abs(found - expected) / max(abs(expected), 1e-12)
+
+
+def relative_error(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
+    """||found - expected|| / ||expected|| over all tensors together; infinite where names differ."""
+    if found.keys() != expected.keys():
+        return math.inf
+    difference = sum(float((found[k].double() - expected[k].double()).square().sum()) for k in expected)
+    norm = sum(float(v.double().square().sum()) for v in expected.values())
+    return math.sqrt(difference / norm) if norm else math.inf
+
+
+def layer_errors(
+    found: dict[str, Tensor], expected: dict[str, Tensor], least_share: float = _LEAST_SHARE
+) -> dict[str, float]:
+    """The relative error of each parameter's gradient; where names differ, that of one of these alone, infinite.
+
+    Args:
+        found: gradients by parameter.
+        expected: those that they are held against.
+        least_share: of the whole gradient: no layer's counts as shorter.
+    """
+    differing = found.keys() ^ expected.keys()
+    if differing:
+        return {min(differing): math.inf}
+    least = least_share * _length(expected)
+    return {k: float((found[k] - v).norm()) / max(float(v.norm()), least, 1e-300) for k, v in expected.items()}
+
+
+def worst_layer(found: dict[str, Tensor], expected: dict[str, Tensor]) -> tuple[str, float]:
+    """The parameter whose gradient has the largest relative error, and that error; infinite where names differ."""
+    errors = layer_errors(found, expected)
+    worst = worst_of(errors)
+    return worst, errors[worst]
+
+
+def worst_of(errors: dict[str, float]) -> str:
+    """The name with the largest error: not a number is worse than any, and max() would pass it over."""
+    return max(errors, key=lambda k: errors[k] if math.isfinite(errors[k]) else math.inf)
+
+
+def comparable_gradient(loss: float, gradient: dict[str, Tensor]) -> bool:
+    """Whether a gradient is finite and more than rounding.
+
+    What the samples of a batch with as many of each class say of a net that gives the same for all of them cancels out.
+    """
+    length = _length(gradient)
+    return math.isfinite(length) and length > _ROUNDING_ALONE * abs(loss)
+
+
+def _length(gradient: dict[str, Tensor]) -> float:
+    return math.sqrt(sum(float(v.square().sum()) for v in gradient.values()))

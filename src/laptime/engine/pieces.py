@@ -1,0 +1,167 @@
+"""A training step cut at its BatchNorms, each piece of it begun from the baseline's own values.
+
+In a whole step BatchNorm's statistics over few samples enlarge what rounding leaves, from layer to layer: on
+EfficientNet-B5 an honest bf16 step's gradient is off by its own length. So the baseline's step in fp32 is taken once
+more, and what goes into each BatchNorm and comes out of it is kept, forward and backward. In the variant's step each of
+these values is compared where it arrives, and the baseline's goes on in its place: each BatchNorm, and what lies
+between one and the next, is judged by itself. All runs in training mode, by the variant's own kernels, the loss too;
+nothing is held still but what is random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from laptime.catalogue import find_optimization
+from laptime.engine.distances import comparable_gradient, layer_errors, loss_error, relative_error, within, worst_of
+from laptime.engine.one_step import Side, Specs, Steps
+from laptime.records import PiecesCheck
+
+# Measured over eight nets, seeds and batches against fp32 (docs/log.md): a bf16 step is off by at most 4e-3 in the loss
+# and in the whole gradient, 5e-3 in what goes into and comes out of a BatchNorm and in what it gives backward. That is
+# the rounding of numbers of 8 bits here and there, on any machine, so four times it is allowed; a variance that is 20 %
+# off in one layer shows 4e-2 and more.
+_LOSS, _EXACTLY = 1e-2, 2e-2
+# A gradient on its way from one BatchNorm to the one before: 0.04 of honest steps, 0.09 of smoothed labels. Values near
+# kinks move more of it (0.08 behind max-pooling), but so they do in the baseline, once the values at the cuts are
+# rounded: it may be three times as far off as that.
+_BETWEEN, _ROUNDINGS = 5e-2, 3.0
+# One layer's gradient, as the sharp comparison has it, and the most that is allowed of any: one that is 30 % off shows
+# 0.3. It counts as one hundredth of the whole at least: between squeeze and excitation a single value across a kink
+# is a good part of a layer's, 0.26 of RegNet's whose gradient is 0.007 of the whole; so measured it is 0.18.
+_LAYER, _LEAST_SHARE = 0.25, 1e-2
+
+Place = str
+_REACHES = "the gradient that reaches"
+
+
+class Cuts:
+    """The values at the cuts of one step: kept of the baseline's, compared and replaced in a variant's.
+
+    Args:
+        given: what the baseline's step kept; None for that step itself.
+        rounded: whether these values go on rounded to bfloat16.
+
+    Attributes:
+        kept: the values by place, in the baseline's layout and precision.
+        errors: relative errors (L2) by place; of a place that the other side doesn't have, or in another shape, none,
+            and `alike` says so.
+    """
+
+    def __init__(self, given: dict[Place, Tensor] | None = None, rounded: bool = False) -> None:
+        self.given, self.rounded = given, rounded
+        self.kept: dict[Place, Tensor] = {}
+        self.errors: dict[Place, float] = {}
+        self.alike, self._scale, self._calls = True, 1.0, dict[str, int]()
+
+    def attach(self, model: nn.Module, scale: float) -> None:
+        """Cuts a net for its next step, whose loss is multiplied by `scale` before it goes backward."""
+        self._scale = scale
+        for name, module in model.named_modules():
+            if isinstance(module, _BatchNorm):
+                module.forward = partial(self._through, name, module, module.forward)  # type: ignore[method-assign]
+
+    def compare(self, place: Place, value: Tensor, scale: float = 1.0) -> Tensor:
+        """What goes on in a value's place, in its own layout and precision: the baseline's, where there is one."""
+        if self.given is None:
+            self.kept[place] = value.detach().clone()
+            return value
+        expected = self.given.get(place)
+        if expected is None or expected.shape != value.shape:
+            self.alike = False
+            return value
+        difference = (value.detach().to(expected.dtype) / scale - expected).norm()
+        self.errors[place] = float(difference) / max(float(expected.norm()), 1e-300)
+        return torch.empty_like(value).copy_(scale * (expected.bfloat16() if self.rounded else expected))
+
+    def backward(self, place: Place, gradient: Tensor) -> Tensor:
+        """The same of a gradient."""
+        return self.compare(f"the gradient {place}", gradient, self._scale)
+
+    def _through(
+        self,
+        name: str,
+        module: nn.Module,
+        forward: Callable[[Tensor], Tensor],
+        input: Tensor,  # noqa: A002 - torch's name, by which it may be given
+    ) -> Tensor:
+        """A BatchNorm's forward pass between two cuts."""
+        call = self._calls[name] = self._calls.get(name, 0) + 1
+        told = name if call == 1 else f"{name} (call {call})"
+        # Forward it gives what backward reaches it, and the other way round.
+        found = forward(_cut(input, self, f"that reaches {told}", f"that {told} gives"))
+        if isinstance(module.running_var, Tensor):
+            self.compare(f"{told}.running_var", module.running_var)
+        return _cut(found, self, f"that {told} gives", f"that reaches {told}")
+
+
+class _Cut(torch.autograd.Function):
+    """One value at a cut, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, cuts: Cuts, forth: Place, back: Place) -> Tensor:
+        """Any shape to the same; a copy, since activations may write into what a BatchNorm gives."""
+        ctx.cuts, ctx.back = cuts, back
+        found = cuts.compare(f"the value {forth}", value)
+        return found.clone() if found is value else found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """See the class."""
+        return ctx.cuts.backward(ctx.back, gradients[0]), None, None, None
+
+
+def _cut(value: Tensor, cuts: Cuts, forth: Place, back: Place) -> Tensor:
+    found: Tensor = _Cut.apply(value, cuts, forth, back)
+    return found
+
+
+def compare_pieces(steps: Steps, chosen: Specs) -> PiecesCheck | None:
+    """Compares a variant's step with the baseline's in fp32, piece by piece, at the cost of two or three steps.
+
+    Args:
+        steps: of one process; what ranks exchange is no part of a piece.
+        chosen: the variant's optimizations.
+
+    Returns:
+        None where the step can't be cut: a compiler would compile the cuts too, there is no BatchNorm or it is called
+        otherwise than in the baseline, or the gradient is nothing but rounding.
+    """
+    if any(find_optimization(o.name).stage == "compile" for o in chosen):
+        return None
+    given = Cuts()
+    loss, gradient = steps.cut((), Side(), given)
+    if not given.kept or not comparable_gradient(loss, gradient):
+        return None
+    cuts = Cuts(given.kept)
+    found_loss, found = steps.cut(chosen, Side(strict=False), cuts)
+    if not cuts.alike or cuts.errors.keys() != given.kept.keys():
+        return None
+    errors = cuts.errors | layer_errors(found, gradient, _LEAST_SHARE)
+    allowed = dict.fromkeys(cuts.errors, _EXACTLY) | dict.fromkeys(found, _LAYER) | _between(steps, given, cuts)
+    worst = worst_of({place: error / allowed[place] for place, error in errors.items()})
+    return PiecesCheck(
+        loss_error=loss_error(found_loss, loss),
+        loss_tolerance=_LOSS,
+        gradient_error=relative_error(found, gradient),
+        gradient_tolerance=_EXACTLY,
+        place=worst,
+        error=errors[worst],
+        tolerance=allowed[worst],
+    )
+
+
+def _between(steps: Steps, given: Cuts, found: Cuts) -> dict[Place, float]:
+    """What gradients that reach a BatchNorm may be off by; costs a step where kinks may have to say."""
+    usual = {place: _BETWEEN for place in found.errors if place.startswith(_REACHES)}
+    if all(within(found.errors[place], _BETWEEN) for place in usual):
+        return usual
+    rounded = Cuts(given.kept, rounded=True)
+    steps.cut((), Side(), rounded)
+    return {place: min(max(_BETWEEN, _ROUNDINGS * rounded.errors[place]), _LAYER) for place in usual}
