@@ -18,16 +18,7 @@ from laptime.catalogue import STATISTICAL, find_optimization
 from laptime.compare.comparison import compare
 from laptime.compare.load import load
 from laptime.errors import UsageError
-from laptime.records import (
-    CheckRecord,
-    EpochRecord,
-    Machine,
-    PiecesCheck,
-    ProbeRecord,
-    RecordingCheck,
-    RunRecord,
-    write_record,
-)
+from laptime.records import CheckRecord, EpochRecord, Machine, ProbeRecord, RecordingCheck, RunRecord, write_record
 from laptime.spec import OptimizationSpec
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -276,15 +267,6 @@ def test_a_refused_contender_keeps_its_time_and_its_errors_in_the_table(gpu, tmp
         layer="layer3.1.conv2.weight",
         layer_error=0.31,
         layer_tolerance=0.25,
-        pieces=PiecesCheck(
-            loss_error=0.001,
-            loss_tolerance=0.01,
-            gradient_error=0.03,
-            gradient_tolerance=0.02,
-            place="layer3.1.conv2.weight",
-            error=0.3,
-            tolerance=0.25,
-        ),
         recording=RecordingCheck(loss_error=0.0, loss_tolerance=0.01, moved="exp_avg", error=0.02, tolerance=0.25),
         passed=False,
     )
@@ -295,8 +277,7 @@ def test_a_refused_contender_keeps_its_time_and_its_errors_in_the_table(gpu, tmp
     assert "416.7 ms     2.4x" in line
     (said,) = table.checks(bench.runs)
     assert "REFUSED loss 4.3e-02/3.0e-02, gradient 2.0e-01/4.8e-01" in said
-    assert "layer3.1.conv2.weight 3.1e-01/2.5e-01, in pieces loss 1.0e-03/1.0e-02, gradient 3.0e-02/2.0e-02" in said
-    assert "layer3.1.conv2.weight 3.0e-01/2.5e-01, replay 0.0e+00, exp_avg 2.0e-02/2.5e-01" in said
+    assert "layer3.1.conv2.weight 3.1e-01/2.5e-01, replay 0.0e+00, exp_avg 2.0e-02/2.5e-01" in said
     (sentence,) = table.headline(bench.record, bench.runs)
     assert sentence == (
         "cuda-optimized: 333.3 ms an epoch (n=1), 3x cuda-baseline; accuracy 0.770 after 8 epochs, cuda-baseline "
