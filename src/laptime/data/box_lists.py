@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from laptime.data.box_files import ending
 from laptime.data.box_match import Finder, Matched, no_image
@@ -146,7 +145,7 @@ def _add_stems(part: _Listed, root: Path, path: Path, matched: Matched) -> None:
             part.lacks(f"{at(path, number)}: no image {shorten(stem)!r} is in {beside}: add it or remove the line.")
 
 
-def _stem(line: str, stems: dict[str, Any]) -> str:
+def _stem(line: str, stems: Collection[str]) -> str:
     """What a line calls an image: a name, perhaps with a suffix, or with a number behind it."""
     text = line.strip()
     if text in stems:

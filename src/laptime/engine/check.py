@@ -23,7 +23,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
@@ -37,6 +36,7 @@ from laptime.engine.distances import (
     worst_layer,
     worst_of,
 )
+from laptime.engine.fits import out_of_memory
 from laptime.engine.one_step import Side, Specs, Step, Steps
 from laptime.engine.pieces import compare_pieces
 from laptime.optimizations.base import AnyData
@@ -157,8 +157,10 @@ def _cut(steps: Steps, klass: str, chosen: Specs) -> PiecesCheck | None:
         return None
     try:
         return compare_pieces(steps, chosen)
-    except torch.OutOfMemoryError:  # all values at the cuts are kept, which a step that fits has no room for
-        return None
+    except Exception as error:
+        if out_of_memory(error):  # all values at the cuts are kept, which a step that fits may leave no room for
+            return None
+        raise
 
 
 def _tolerance(klass: str, error: Tolerance, sharp: Sharp | None, moved: Callable[[], float]) -> Tolerance:

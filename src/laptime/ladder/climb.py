@@ -104,7 +104,10 @@ class Climb:
         return best / CLOSE <= seconds <= best * reach
 
     def asks_quality(self, group: tuple[str, ...], record: RunRecord, trial: Both | None = None) -> bool:
-        """Whether a rung changes what is learnt and is as fast as the best so far: quality is to decide."""
+        """Whether a rung changes what is learnt and is faster than the best so far, so that quality alone decides.
+
+        One that is only as fast must be better, which a lower mean is not: more trainings would change nothing.
+        """
         own, top = Standing(self.best, fastest_s(record)), self._below(group)
         if not self._by_quality(group) or own.seconds is None or top.seconds is None:
             return False
@@ -112,7 +115,7 @@ class Climb:
             top, own, _ = with_trial(top, own, trial)
         assert own.seconds is not None
         assert top.seconds is not None
-        return own.seconds <= top.seconds * AS_FAST
+        return own.seconds * AS_FAST < top.seconds
 
     def judge(
         self, variant: Variant, rung: Rung, record: RunRecord, trial: Both | None = None, found: Found | None = None

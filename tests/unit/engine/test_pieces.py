@@ -268,3 +268,18 @@ def test_a_compiled_step_is_not_cut(deep):
     steps, chosen = steps_of(deep, "bf16")
     assert compare_pieces(steps, (*chosen, eager)) is None
     assert compare_pieces(steps, chosen) is not None
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory."), MemoryError(), ValueError("a fault")])
+def test_where_the_values_at_the_cuts_have_no_room_the_wide_comparison_decides(deep, monkeypatch, error):
+    def full(*_):
+        raise error
+
+    monkeypatch.setattr(Cuts, "compare", full)
+    if isinstance(error, ValueError):
+        with pytest.raises(ValueError, match="a fault"):
+            check_one_step(asked("bf16"), deep, 8)
+        return
+    found = check_one_step(asked("bf16"), deep, 8)
+    assert found.pieces is None
+    assert not found.passed, "by the wide one alone nobody knows"

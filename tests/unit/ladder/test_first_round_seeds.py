@@ -86,11 +86,20 @@ def test_a_seed_that_fails_leaves_the_rung_out_and_a_baseline_s_leaves_the_first
     assert batch_of(ladder).reason.startswith("fast, but perhaps worse, in the first round: ")
 
 
-@pytest.mark.parametrize(("worth", "options"), [(0.5, {"repeats": 1}), (1.2, {})])
-def test_a_rung_that_is_slower_and_a_ladder_of_one_round_have_no_other_seeds(tmp_path, monkeypatch, worth, options):
+@pytest.mark.parametrize(
+    ("worth", "options", "said"),
+    [
+        (0.5, {"repeats": 1}, "faster"),
+        (1.2, {}, "slower"),
+        # What must be better to join has no use for them: it isn't by the first.
+        (0.99, {}, "no faster, and not better,"),
+    ],
+)
+def test_what_other_seeds_can_not_change_has_none(tmp_path, monkeypatch, worth, options, said):
     ladder = the_ladder(tmp_path, monkeypatch, (0.77, 0.8, 0.8), worth=worth, **options)
     assert not of_quality(through(ladder))
-    assert batch_of(ladder).joined is (worth < 1)
+    assert batch_of(ladder).joined is (said == "faster")
+    assert batch_of(ladder).reason.startswith(said)
 
 
 @pytest.mark.parametrize("place", [0, 1, 3])
