@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from laptime.catalogue.own import is_own
-from laptime.errors import RunError, UsageError
-from laptime.gate.git import commit_of, find_base, is_dirty, no_checkout, top_of, worktree
+from laptime.errors import UsageError
+from laptime.gate.git import commit_of, find_base, is_dirty, no_checkout, top_of
 from laptime.gate.links import link, places_of
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
-from laptime.gate.sides import Say, SideError
+from laptime.gate.sides import Say
+from laptime.gate.worktrees import worktree
 from laptime.places import expanded
 
 
@@ -22,7 +23,7 @@ def checkouts(request: GateRequest, here: Path, room: Path, say: Say) -> Iterato
 
     Raises:
         UsageError: they can't be found, or are the same.
-        SideError: a commit can't be checked out.
+        RunError: a commit can't be checked out.
     """
     if request.base_dir and request.head_dir:
         yield _folder("base", request.base_dir), _folder("head", request.head_dir)
@@ -50,10 +51,7 @@ def _commits(request: GateRequest, here: Path, room: Path, say: Say) -> Iterator
         )
     inside, links = _inside(request, here, top), places_of(request.link, here, top)
     with contextlib.ExitStack() as stack:
-        try:
-            base_folder = stack.enter_context(worktree(top, base, room / "base"))
-        except RunError as error:
-            raise SideError("base", str(error)) from error
+        base_folder = stack.enter_context(worktree(top, base, room / "base"))
         head_folder = base_folder if request.aa else top
         if not dirty and not request.aa:
             head_folder = stack.enter_context(worktree(top, head, room / "head"))

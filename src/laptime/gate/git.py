@@ -1,16 +1,14 @@
-"""Base and head by git: commits, merge bases, worktrees. Nothing in the user's checkout is changed."""
+"""Base and head by git: commits and merge bases. Nothing in the user's checkout is changed."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from laptime.errors import RunError, UsageError, shorten
-from laptime.scratch import PREFIX
+from laptime.errors import UsageError, shorten
 
 # Where a pull request usually goes, in the order of trust.
 TARGETS = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
@@ -31,13 +29,18 @@ def outside_hooks(environment: Mapping[str, str]) -> dict[str, str]:
 def git(folder: Path, *arguments: str) -> str | None:
     """What git says, None where it refuses or is not there."""
     try:
-        done = _asked(folder, *arguments)
+        done = ask_git(folder, *arguments)
     except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _asked(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def ask_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """All that git says in a folder, and how it ends.
+
+    Raises:
+        OSError: git can't be started.
+    """
     command = ["git", "-C", str(folder), *arguments]
     environment = outside_hooks(os.environ)
     return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment)
@@ -121,29 +124,3 @@ def _took_in(folder: Path, target: str) -> bool:
         return git(folder, "merge-base", "--is-ancestor", commit, target) is not None
 
     return has("HEAD^2") and not has("HEAD^1")
-
-
-@contextlib.contextmanager
-def worktree(repository: Path, commit: str, folder: Path) -> Iterator[Path]:
-    """A checkout of a commit beside the user's own; it goes away at the end. The user's post-checkout hook runs in it.
-
-    Raises:
-        RunError: git can't make it.
-    """
-    _forget_killed(repository)
-    try:
-        made = _asked(repository, "worktree", "add", "--detach", "--force", str(folder), commit)
-        # With all files there it is a hook of the user's that failed, which git itself does not undo either.
-        if made.returncode != 0 and git(folder, "rev-parse", "--show-toplevel") != str(folder.resolve()):
-            raise RunError(f"git can't check out {commit[:12]}: {' '.join(made.stderr.split())[:300]}")
-        yield folder
-    finally:
-        git(repository, "worktree", "remove", "--force", str(folder))
-
-
-def _forget_killed(repository: Path) -> None:
-    """Takes the worktrees of killed gates off git's list; the user's own stay, be their disk away for the moment."""
-    listed = (git(repository, "worktree", "list", "--porcelain") or "").splitlines()
-    for folder in (Path(line.removeprefix("worktree ")) for line in listed if line.startswith("worktree ")):
-        if folder.parent.name.startswith(PREFIX) and not folder.exists():
-            git(repository, "worktree", "remove", "--force", str(folder))

@@ -29,7 +29,7 @@ _LOG_BYTES = 1 << 16
 _LEFT = dataclasses.replace(RECORD_FILE, remedy="let it write what docs/record.md asks for")
 # Signs in a log that something is not there, and what may be the reason.
 _MISSES = ("No such file", "not found", "ModuleNotFoundError", "No module named")
-_WORKTREE = "it runs in a checkout of its commit alone, without ignored data (--link), submodules and .venv"
+_WORKTREE = "it runs in a checkout of its commit alone, without ignored data (--link), .venv and submodules not cloned"
 # What must be the same on both sides; other fields of a spec may be newer on one of them.
 _TRAINED = (
     "workload",

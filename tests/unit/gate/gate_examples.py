@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 from collections.abc import Callable, Sequence
 
 from laptime.gate.conclude import conclude
@@ -115,3 +116,16 @@ class Machinery:
             told=Told(self.said.append, self.saved.append, lambda: self.now),
             **more,
         )
+
+
+def in_repository(folder):
+    """A function that runs git in a repository that it has made there."""
+
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+        return subprocess.run(
+            ["git", "-C", str(folder), *who, *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    git("init", "-q", "-b", "main")
+    return git

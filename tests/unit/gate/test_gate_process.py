@@ -73,7 +73,7 @@ def test_a_process_that_leaves_no_record_and_one_that_says_much_are_told_in_few_
             Trainer(tmp_path / "runs", NO_DEVICE, 60.0, print).train(ready, 0)
         assert len(error.value.log) < 1000
         assert error.value.log.endswith("end")
-    lacks = "without ignored data (--link), submodules and .venv"
+    lacks = "without ignored data (--link), .venv and submodules not cloned"
     for log, from_commit in (("No such file", True), ("No such file", False), ("Killed", True)):
         said = death("base", 1, 1.0, (tmp_path / "none", log, from_commit))
         assert (lacks in said) == (from_commit and "file" in log)

@@ -11,28 +11,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from gate_examples import in_repository
 
 from laptime.errors import UsageError
 from laptime.gate.checkouts import checkouts
-from laptime.gate.git import commit_of, find_base, is_dirty, outside_hooks, worktree
+from laptime.gate.git import commit_of, find_base, is_dirty, outside_hooks
 from laptime.gate.installed import own_places
 from laptime.gate.records import SideInfo
 from laptime.gate.request import make_gate_request
 from laptime.gate.sides import make_ready, what_trains
+from laptime.gate.worktrees import worktree
 from laptime.own_loop import CHECKOUTS
-
-
-def in_repository(folder):
-    """A function that runs git in a repository that it has made there."""
-
-    def git(*arguments: str) -> str:
-        who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-        return subprocess.run(
-            ["git", "-C", str(folder), *who, *arguments], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    git("init", "-q", "-b", "main")
-    return git
 
 
 def test_base_is_where_head_left_its_target(tmp_path):
