@@ -6,9 +6,13 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from peer_data import cut_store
 
 from laptime.devices import lock_name, missing_compiler
 from laptime.launchers.lock import device_lock
@@ -28,21 +32,16 @@ def run_peer(spec: RunSpec, say: Callable[[str], None], log: Path) -> dict[str, 
         log: where all that a failed one said on standard error goes.
     """
     name = spec.variant.removeprefix("peer-")
-    command = [sys.executable, str(PEERS / f"{name}.py"), spec.data.path, "--device", spec.device]
-    command += ["--epochs", str(spec.epochs)]
-    if spec.limit_train:
-        command += ["--images", str(spec.limit_train)]
-    if spec.limit_test:
-        command += ["--test-images", str(spec.limit_test)]
+    options = ["--device", spec.device, "--epochs", str(spec.epochs)]
     missing = "" if spec.device == "cpu" else missing_compiler(spec.device)
     if name == "expert" and spec.device == "cpu":
-        command += ["--mode", "none", "--batch-size", "512"]
+        options += ["--mode", "none", "--batch-size", "512"]
     elif name == "expert" and missing:
-        command += ["--mode", "none"]
+        options += ["--mode", "none"]
     begin = time.time()
     try:
-        with device_lock(lock_name(spec.device), say):
-            epochs = peer_epochs(command, spec.timeout_s)
+        with device_lock(lock_name(spec.device), say), _store_of(spec) as store:
+            epochs = peer_epochs([sys.executable, str(PEERS / f"{name}.py"), str(store), *options], spec.timeout_s)
     except subprocess.TimeoutExpired:
         return {"status": "failed", "error": f"ran past its time-out of {spec.timeout_s:.0f} s"}
     except subprocess.CalledProcessError as error:
@@ -51,6 +50,16 @@ def run_peer(spec: RunSpec, say: Callable[[str], None], log: Path) -> dict[str, 
         return {"status": "failed", "error": said}
     notes = (f"without torch.compile: {missing}",) if name == "expert" and missing else ()
     return {"epochs": epochs, "started_at": begin, "ended_at": time.time(), "notes": notes}
+
+
+@contextmanager
+def _store_of(spec: RunSpec) -> Iterator[Path]:
+    """Where the spec's samples are; a store may hold one class after the other, so the first of them are no sample."""
+    if spec.limit_train is None and spec.limit_test is None:
+        yield Path(spec.data.path)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        yield cut_store(spec, Path(scratch) / "store")
 
 
 def last_words(text: str) -> str:

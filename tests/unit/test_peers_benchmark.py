@@ -92,6 +92,25 @@ def test_scripts_get_the_images_that_laptime_keeps_under_the_same_limit(peer_dat
     assert len(np.load(store / "test_labels.npy")) == 10
 
 
+@pytest.mark.parametrize("limited", [True, False])
+def test_a_peer_of_the_gpu_bench_trains_on_all_classes_of_a_store_that_has_them_in_order(
+    peers, tmp_path, monkeypatch, limited
+):
+    runs = importlib.import_module("peer_runs")
+    (tmp_path / "looking.py").write_text(
+        "import json, sys, numpy\n"
+        "labels = [numpy.load(f'{sys.argv[1]}/{split}_labels.npy') for split in ('train', 'test')]\n"
+        "print(json.dumps({'epoch_s': 1, 'samples': len(labels[0]), 'steps': min(len(set(l)) for l in labels)}))\n"
+    )
+    monkeypatch.setattr(runs, "PEERS", tmp_path)
+    data = fetch_data("cifar", str(write_folder(tmp_path / "images")), Places(tmp_path / "home"))
+    spec = images_spec(data, 30 if limited else None, 20 if limited else None)
+    found = runs.run_peer(spec.model_copy(update={"variant": "peer-looking"}), print, tmp_path / "log.txt")
+    epoch = found["epochs"][0]
+    assert epoch.samples == (30 if limited else len(np.load(f"{data.path}/train_labels.npy")))
+    assert epoch.steps == len(data.classes)
+
+
 def test_scripts_get_the_photographs_and_the_weights_that_laptime_begins_with(peer_data, tmp_path):
     data = fetch_data("detection", str(write_photographs(tmp_path / "images", 8)), Places(tmp_path / "home"))
     spec = images_spec(data, 3, 1).model_copy(update={"workload": "detection"})

@@ -1,6 +1,6 @@
 """A peer: the tutorials' loop under Hugging Face's Accelerate, as its quick tour changes it.
 
-python accelerate_script.py STORE --device cpu --epochs 3 [--workload NAME] [--images N] [--test-images N] [--seed N]
+python accelerate_script.py STORE --device cpu --epochs 3 [--workload NAME] [--seed N]
 
 Prints one JSON object an epoch: epoch_s, samples, train_loss, and of a classifier train_accuracy, test_accuracy.
 """

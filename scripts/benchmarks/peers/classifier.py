@@ -25,10 +25,10 @@ _WARM_STEPS = {"cifar": 10, "eurosat": 1}
 class Images(Dataset):
     """Single images, converted and normalized one by one."""
 
-    def __init__(self, store: Path, split: str, count: int | None) -> None:
+    def __init__(self, store: Path, split: str) -> None:
         meta = json.loads((store / "meta.json").read_text())
-        self.images = np.load(store / f"{split}_images.npy", mmap_mode="r")[:count].copy()
-        self.labels = np.load(store / f"{split}_labels.npy")[:count].tolist()
+        self.images = np.load(store / f"{split}_images.npy")
+        self.labels = np.load(store / f"{split}_labels.npy").tolist()
         self.classes = len(meta["classes"])
         self.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(meta["mean"], meta["std"])])
 
@@ -47,8 +47,8 @@ class Classifier:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.asked, self.warm_steps = asked, _WARM_STEPS[asked.workload]
-        self.train = Images(asked.store, "train", asked.images)
-        self.test = Images(asked.store, "test", asked.test_images)
+        self.train = Images(asked.store, "train")
+        self.test = Images(asked.store, "test")
 
     def make_model(self) -> nn.Module:
         """The net with the weights that laptime begins with."""

@@ -45,8 +45,6 @@ def options(about: str) -> argparse.Namespace:
     parser.add_argument("--workload", choices=("cifar", "eurosat", "detection"), default="cifar")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--images", type=int)
-    parser.add_argument("--test-images", type=int)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)

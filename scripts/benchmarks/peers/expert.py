@@ -4,7 +4,7 @@ Images live on the device as normalized bf16; channels_last; autocast to bf16; t
 reduce-overhead); fused Adam with OneCycle; nothing is read until an epoch ends. After the ways of cifar10-airbench
 (resident data, evaluation on the device, warm-up outside the clock), with the plain ResNet-18 and without augmentation.
 
-python expert.py STORE --device cuda --epochs 3 [--batch-size 2048] [--mode reduce-overhead] [--images N]
+python expert.py STORE --device cuda --epochs 3 [--batch-size 2048] [--mode reduce-overhead]
 
 Prints one JSON object an epoch: epoch_s, samples, train_loss, test_accuracy.
 """
@@ -26,11 +26,11 @@ from torchvision.models import resnet18
 _WARM_STEPS, _WARM_CALLS = 6, 3
 
 
-def load(store: Path, split: str, count: int | None, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def load(store: Path, split: str, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Normalized images [N, 3, H, W] in bf16 and channels_last, and labels [N], on the device."""
     meta = json.loads((store / "meta.json").read_text())
-    raw = torch.from_numpy(np.load(store / f"{split}_images.npy")[:count]).to(device)
-    labels = torch.from_numpy(np.load(store / f"{split}_labels.npy")[:count]).to(device)
+    raw = torch.from_numpy(np.load(store / f"{split}_images.npy")).to(device)
+    labels = torch.from_numpy(np.load(store / f"{split}_labels.npy")).to(device)
     mean, std = (torch.tensor(meta[k], device=device) * 255 for k in ("mean", "std"))
     images = ((raw.float() - mean) / std).to(torch.bfloat16).permute(0, 3, 1, 2)
     return images.contiguous(memory_format=torch.channels_last), labels
@@ -41,7 +41,7 @@ class Training:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.device = torch.device(asked.device)
-        self.images, self.labels = load(asked.store, "train", asked.images, self.device)
+        self.images, self.labels = load(asked.store, "train", self.device)
         self.size = min(asked.batch_size, len(self.labels))
         self.steps = math.ceil(len(self.labels) / self.size)
         classes = len(json.loads((asked.store / "meta.json").read_text())["classes"])
@@ -102,14 +102,12 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=2048)
     parser.add_argument("--mode", default="reduce-overhead", help="of torch.compile; none leaves it out")
-    parser.add_argument("--images", type=int)
-    parser.add_argument("--test-images", type=int)
     asked = parser.parse_args()
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
     training = Training(asked)
-    test = load(asked.store, "test", asked.test_images, training.device)
+    test = load(asked.store, "test", training.device)
     training.warm_up()
     optimizer = training.optimizer(asked.epochs)
     for _ in range(asked.epochs):

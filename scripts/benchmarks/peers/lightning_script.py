@@ -1,6 +1,6 @@
 """A peer: the tutorials' training as a LightningModule under Lightning's Trainer.
 
-python lightning_script.py STORE --device cpu --epochs 3 [--workload NAME] [--images N] [--test-images N] [--seed N]
+python lightning_script.py STORE --device cpu --epochs 3 [--workload NAME] [--seed N]
 
 Logger, checkpoints, bars and validation are off, since they stand outside of the other peers' epochs too. An epoch
 begins and ends with Lightning's own hooks. Prints one JSON object an epoch: epoch_s, samples, train_loss, and of a

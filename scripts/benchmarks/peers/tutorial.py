@@ -1,6 +1,6 @@
 """A peer: the training loop of the PyTorch tutorials, with nothing of laptime in it.
 
-python tutorial.py STORE --device cuda --epochs 3 [--workload NAME] [--images N] [--test-images N] [--seed N]
+python tutorial.py STORE --device cuda --epochs 3 [--workload NAME] [--seed N]
 
 Prints one JSON object an epoch: epoch_s, samples, train_loss, and of a classifier train_accuracy, test_accuracy.
 """
