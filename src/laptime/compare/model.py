@@ -11,7 +11,7 @@ from laptime.compare.quality import Verdict
 from laptime.records import Advice, CheckRecord, CompileRecord, Readable, SearchRecord, Status
 
 Worth = Literal["earns its place", "within noise", "costs", "left", "needed", "not measured"]
-HeadlineKind = Literal["fastest", "without_dead_taps", "exact_and_numeric"]
+HeadlineKind = Literal["fastest", "quality_kept", "without_dead_taps", "exact_and_numeric"]
 
 
 class PartWorth(Readable):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laptime.compare.model import Comparison, VariantRow
+from laptime.compare.model import Comparison, HeadlineKind, VariantRow
 from laptime.compare.statistics import mean_ratio
 from laptime.compare.words import wide
 from laptime.records import SearchRecord
@@ -34,8 +34,11 @@ def headline_figures(comparison: Comparison) -> dict[str, float]:
     fastest = comparison.headline("fastest")
     row = comparison.row(fastest.variant) if fastest and fastest.variant else None
     figures = variant_figures(row) if row else {}
-    for kind in ("without_dead_taps", "exact_and_numeric"):
+    kinds: tuple[HeadlineKind, ...] = ("quality_kept", "without_dead_taps", "exact_and_numeric")
+    for kind in kinds:
         headline = comparison.headline(kind)
+        if kind == "quality_kept" and fastest and fastest.verdict in ("kept", "better"):
+            headline = fastest
         if headline and headline.speedup is not None:
             figures[f"speedup_{kind}"] = headline.speedup
     return figures | _search_figures(comparison.search)

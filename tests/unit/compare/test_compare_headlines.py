@@ -1,0 +1,53 @@
+"""What people quote: where the fastest may be worse, the fastest that is shown not to be stands beside it."""
+
+from __future__ import annotations
+
+import pytest
+from compare_examples import record
+
+from laptime.compare import Comparison, compare_records
+from laptime.ladder.figures import headline_figures
+
+BASE, KEPT, OPEN = (0.66, 0.655, 0.664), (0.659, 0.657, 0.662), (0.70, 0.58, 0.65)
+
+
+def compared(**qualities: tuple[float, ...]) -> Comparison:
+    """Variants of three rounds, each named one faster than the one before."""
+    runs = [record("cpu-baseline", 85, q, n) for n, q in enumerate(BASE)]
+    for place, (name, reached) in enumerate(qualities.items(), 1):
+        runs += [record(f"cpu-{name}", 85 / 2**place, q, n) for n, q in enumerate(reached)]
+    return compare_records(runs)
+
+
+def test_beside_a_fastest_of_unclear_quality_stands_the_fastest_that_keeps_it():
+    found = compared(slower=KEPT, kept=KEPT, open=OPEN)
+    kinds = [(h.kind, h.variant, h.verdict) for h in found.headlines[:2]]
+    assert kinds == [("fastest", "cpu-open", "unclear"), ("quality_kept", "cpu-kept", "kept")]
+    assert found.headlines[1].sentence.startswith("Fastest with quality shown to be kept: cpu-kept trains 4.")
+    figures = headline_figures(found)
+    assert figures["speedup"] == pytest.approx(8, rel=0.2)
+    assert figures["speedup_quality_kept"] == pytest.approx(4, rel=0.2)
+
+
+def test_where_none_is_shown_to_keep_it_the_report_says_what_would_tell():
+    found = compared(open=OPEN)
+    assert found.headline("quality_kept").sentence == (
+        "Fastest with quality shown to be kept: none that is faster than cpu-baseline; more rounds would tell "
+        "(--repeats)."
+    )
+    assert "speedup_quality_kept" not in headline_figures(found)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_fastest_that_keeps_quality_needs_no_second_line(lost: bool) -> None:
+    found = compared(kept=KEPT, **({"lost": (0.4, 0.41, 0.39)} if lost else {}))
+    assert found.headlines[0].variant == "cpu-kept"
+    assert found.headline("quality_kept") is None
+    assert headline_figures(found)["speedup_quality_kept"] == found.headlines[0].speedup
+
+
+def test_what_is_not_judged_has_no_figure_of_kept_quality():
+    found = compare_records([record("cpu-baseline", 85, 0.1), record("cpu-fast", 40, 0.1)])
+    assert found.headlines[0].verdict == "not judged"
+    assert found.headline("quality_kept") is None
+    assert "speedup_quality_kept" not in headline_figures(found)
