@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -133,7 +135,11 @@ class Segment:
         if recorder.failure:
             self.notes.append(recorder.failure)
         if recorded is not None:
-            self._guarded("a part of the profile was not written", lambda: write(recorded))
+            self._guarded("a part of the profile was not written", partial(write, recorded))
+        # Of thousands of layers a recording holds gigabytes, in events that know each other and wait for a collector.
+        del recorded
+        recorder.profiler = None
+        gc.collect()
 
     def _guarded(self, what: str, work: Callable[[], None]) -> None:
         try:
