@@ -25,6 +25,7 @@ from laptime.profiling.capture import (
     in_one_line,
     make_profiler,
     record_steps,
+    slimmed,
     undisturbed,
 )
 from laptime.profiling.files import (
@@ -96,7 +97,8 @@ class Segment:
         """Records and writes; nothing that was timed or saved changes, though the model trains on.  # all ranks"""
         world, asked = self.recipe.world, self.asked
         step_s = asked.counted_ms / 1e3 if asked.counted_ms else None
-        plan = (fitted(asked.schedule, step_s, _TIMES_S), fitted(_CLOSE_STEPS, step_s, _CLOSE_S))
+        count = sum(1 for _ in self.parts.model.parameters())
+        plan = (slimmed(fitted(asked.schedule, step_s, _TIMES_S), count), fitted(_CLOSE_STEPS, step_s, _CLOSE_S))
         (steps, note), (close_steps, _) = world.agreed(plan)
         self.notes += [note] if note else []
         if world.first:
