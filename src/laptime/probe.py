@@ -44,6 +44,8 @@ _LARGE_ROUNDS = 2
 # Half the speed or less is no gain that more rounds or a larger batch could show: bf16 without instructions for it
 # takes ten times as long, and minutes at a batch of 512.
 _HOPELESS = 0.5
+# Seconds of rounds that count after which none is begun: of steps of 20 s there would else be 48, 16 minutes.
+_ENOUGH_S = 60.0
 _SAMPLES = 128
 _ONLY = "--only="
 _NEEDED_CAPABILITY = {"fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0)}
@@ -192,7 +194,7 @@ class Trial:
 
         Both sides take steps in turn on random images, or on samples of the user's own; the ratio is that of the
         medians. The first round, with all that is done only once, does not count. One round that counts is enough where
-        it shows as little as the first.
+        it shows as little as the first, or steps are long.
         """
         sides = [self._parts(chosen) for chosen in (self.before, combine(self.before, self.added))]
         times: list[list[float]] = [[], []]
@@ -200,7 +202,8 @@ class Trial:
         for _ in range(rounds + 1):
             for parts, seconds in zip(sides, times, strict=True):
                 seconds.append(_steps_s(parts))
-            if len(times[0]) > 1 and all(a <= b * _HOPELESS for a, b in zip(*times, strict=True)):
+            hopeless = all(a <= b * _HOPELESS for a, b in zip(*times, strict=True))
+            if len(times[0]) > 1 and (hopeless or sum(sum(t[1:]) for t in times) > _ENOUGH_S):
                 break
         without, with_it = (median(t[1:]) for t in times)
         return without / with_it

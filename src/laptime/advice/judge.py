@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from laptime.advice.figures import percent
+from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import Abstain, Limit, MissingSignalError, Note, Outcome, Proposal, Rule
 from laptime.advice.remedy import Remedy, remedy_of
 from laptime.advice.signals import Signals
@@ -197,7 +197,7 @@ def _headline(findings: list[Finding], s: Signals) -> str:
     best = findings[0]
     low, high = best.step_ms_expected
     return (
-        f"Most worth doing: {best.what} Expected: {low:.1f} to {high:.1f} ms a step instead of {best.step_ms_now:.1f} "
+        f"Most worth doing: {best.what} Expected: {ms(low)} to {ms(high)} ms a step instead of {ms(best.step_ms_now)} "
         f"({percent(best.gain[0])} to {percent(best.gain[1])} less)."
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from laptime.advice.figures import percent
+from laptime.advice.figures import ms, percent
 from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withheld
 
 _FOOT = (
@@ -131,7 +131,7 @@ def _span(ends: tuple[float, float], write: Callable[[float], str]) -> str:
 
 
 def _ms(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if 0.1 <= value < 10 else ms(value)
 
 
 def _percent(value: float) -> str:

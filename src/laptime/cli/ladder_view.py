@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 import typer
@@ -41,6 +42,8 @@ from laptime.tracking.uri import masked
 from laptime.tune import foreseen, led
 
 Say = Callable[[str], None]
+# Epochs that a line of a terminal has room for.
+_LAPS_SHOWN = 10
 
 
 class View:
@@ -81,10 +84,16 @@ class View:
             self.say(f"  {record.status}: {record.error}")
             return
         last = record.epochs[-1]
-        times = ", ".join(seconds(e.epoch_s) for e in record.kept)
-        self.say(
-            f"  {record.spec.variant}: {times} s an epoch, {count(last.samples_per_s or 0)} samples/s, {_reached(last)}"
-        )
+        times = _times([e.epoch_s for e in record.kept])
+        self.say(f"  {record.spec.variant}: {times}, {count(last.samples_per_s or 0)} samples/s, {_reached(last)}")
+
+
+def _times(laps: Sequence[float]) -> str:
+    """All epochs while they stand in one line."""
+    if len(laps) <= _LAPS_SHOWN:
+        return f"{', '.join(map(seconds, laps))} s an epoch"
+    middle, least, most = (seconds(f(laps)) for f in (median, min, max))
+    return f"{middle} s an epoch ({least} to {most}, {len(laps)} epochs)"
 
 
 def _reached(epoch: EpochRecord) -> str:

@@ -43,9 +43,12 @@ def curves(comparison: Comparison, records: Sequence[RunRecord]) -> list[Curve]:
 
 
 def _curve(variant: str, records: Sequence[RunRecord], loss: str, quality: str) -> Curve:
-    indexes = sorted({e.index for r in records for e in r.epochs})
     seconds = [_so_far(r) for r in records]
-    at = {i: [e for r in records for e in r.epochs if e.index == i] for i in indexes}
+    at: dict[int, list[EpochRecord]] = {}
+    for record in records:
+        for epoch in record.epochs:
+            at.setdefault(epoch.index, []).append(epoch)
+    indexes = sorted(at)
     return Curve(
         variant=variant,
         epochs=tuple(i + 1 for i in indexes),

@@ -28,6 +28,8 @@ _WIDE_NAME = 18
 WIDE_IN = 6.4
 PHONE_IN = 4.0
 
+# Markers of a curve: hundreds lie upon each other, and each takes a line of the report's file.
+_MOST_MARKERS = 50
 # The least that an axis of learning curves spans, as a share of its middle.
 _LEAST_SPAN = 0.01
 
@@ -212,6 +214,7 @@ def _course(axes: Axes, comparison: Comparison, found: Sequence[Curve], what: tu
             linewidth=2.4 if drawn.strong else 1.2,
             marker=drawn.marker if drawn.marker in MARKERS else "o",
             markersize=4.5 if drawn.strong else 3.5,
+            markevery=-(-len(curve.epochs) // _MOST_MARKERS),
             label=words.clean(curve.variant),
         )
     quality = f"test {words.clean(name_of(comparison.conditions.quality))}{'' if is_loss else ', %'}"

@@ -39,7 +39,7 @@ _STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
 Specs = tuple[OptimizationSpec, ...]
 Step = tuple[float, dict[str, Tensor]]
-"""Loss, and the gradient by parameter of the plain net, float64 on the CPU."""
+"""Loss, and the gradient by parameter of the plain net, on the CPU in fp32 or whatever wider type it came in."""
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,13 @@ def _first(recipe: Recipe, parts: Parts) -> Batch:
 
 
 def compared(gradient: Tensor) -> Tensor:
-    """A gradient as it is compared: all its values, of complex ones both parts, on the CPU."""
+    """A gradient as it is compared: all its values, of complex ones both parts, on the CPU.
+
+    Not in float64, in which distances are summed up: of a large net four gradients are held beside each other.
+    """
     whole = gradient.detach().to_dense()
-    return (torch.view_as_real(whole) if whole.is_complex() else whole).to("cpu", torch.float64)
+    values = torch.view_as_real(whole) if whole.is_complex() else whole
+    return values.to("cpu", torch.promote_types(values.dtype, torch.float32))
 
 
 def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cuts: Cutting | None = None) -> Step:
@@ -177,6 +181,7 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cut
         if parts.driver is None:
             (scale * loss).backward()
             parts.exchange(parts.model)
-    gradients = {k: compared(v) / scale for k, v in plain_gradients(parts.model).items()}
+    # In place: a power of two takes no bit away, and the net that holds the gradients is done.
+    gradients = {k: compared(v).div_(scale) for k, v in plain_gradients(parts.model).items()}
     # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
     return float(side.world.summed(loss.detach().double()) / side.world.size), gradients

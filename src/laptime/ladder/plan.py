@@ -111,10 +111,12 @@ def unfit(entry: WorkloadEntry, device: str) -> dict[str, str]:
     """Optimizations that a workload has no use for, or this installation lacks, with the reasons, as a probe has."""
     large, refused = LARGE_BATCHES[device], dict(entry.refused)
     refused |= {o.name: why for o in OPTIMIZATIONS if o.extra and (why := missing_extra(o.extra))}
-    if entry.batch_size < large:
-        return refused
-    reason = f"the baseline's batch of {entry.batch_size} is not below the {large} that this rung takes"
-    return refused | {"large-batch": reason}
+    reason = ""
+    if entry.batch_size >= large:
+        reason = f"the baseline's batch of {entry.batch_size} is not below the {large} that this rung takes"
+    elif 0 < entry.train_count <= entry.batch_size:  # of a workload of the user's own 0 says: not known yet
+        reason = f"one batch of {entry.batch_size} holds all training samples ({entry.train_count}) already"
+    return refused | ({"large-batch": reason} if reason else {})
 
 
 def tried_rungs(device: str, preset: Preset) -> tuple[str, ...]:

@@ -292,5 +292,5 @@ def shares(order: Tensor, size: int, world: World) -> list[Share]:
     return [
         Share(mine, len(mine) * world.size / len(whole))
         for whole in batches(order, size, world.size)
-        for mine in (whole.tensor_split(world.size)[world.rank],)
+        for mine in (whole.tensor_split(world.size)[world.rank] if world.size > 1 else whole,)
     ]

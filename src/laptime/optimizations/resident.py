@@ -12,7 +12,7 @@ from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.data.own_kept import KeptSplit
 from laptime.data.tensors import ImageData, Split
-from laptime.optimizations.base import Loader, Mark, Options, Recipe, shares, unmarked
+from laptime.optimizations.base import Loader, Mark, Options, Recipe, batches, unmarked
 from laptime.optimizations.boxes import kept_boxes, needed_bytes
 from laptime.optimizations.data import Normalizer, images_of
 from laptime.optimizations.placed import placed_shares
@@ -100,7 +100,7 @@ def _rows(indices: Tensor) -> Callable[[Tensor], Tensor]:
 
 def steps_of(recipe: Recipe) -> int:
     """Steps of an epoch."""
-    return len(shares(torch.arange(len(recipe.data.train)), recipe.batch_size, recipe.world))
+    return len(batches(torch.arange(len(recipe.data.train)), recipe.batch_size, recipe.world.size))
 
 
 def resident(recipe: Recipe, options: Options) -> Recipe:

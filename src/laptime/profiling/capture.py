@@ -25,6 +25,8 @@ from laptime.spec import ProfileSchedule
 
 # Steps before the profiler's own, which teach the marks: an epoch's first and one more.
 _TEACHING = 2
+# Parameter tensors times recorded steps: 25,000 made a trace of 330 MB, in whose reading torch took 7 GB.
+_TENSORS = 10_000
 _ACTIVE = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
@@ -52,6 +54,22 @@ def fitted(asked: ProfileSchedule, step_s: float | None, limit_s: float) -> tupl
         found = replace(found, **{part: now - max(0, min(over, now - least))})
     why = f"{asked.steps} steps of {step_s:.2f} s are more than {limit_s:.0f} s"
     return found, f"schedule {asked} cut to {found}: {why}"
+
+
+def slimmed(fitting: tuple[ProfileSchedule, str], tensors: int) -> tuple[ProfileSchedule, str]:
+    """Cuts the recorded steps of a net of thousands of layers to those that torch can read back in some gigabytes.
+
+    Args:
+        fitting: a schedule with its note, as `fitted` gives them.
+        tensors: parameters of the net.
+    """
+    steps, note = fitting
+    most = max(1, _TENSORS // max(1, tensors))
+    if steps.active <= most:
+        return fitting
+    found = replace(steps, active=most)
+    why = f"schedule {steps} cut to {found}: of {tensors:,} parameter tensors more steps take too much memory to read"
+    return found, f"{note}; {why}" if note else why
 
 
 class Recorder:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -23,6 +25,7 @@ from laptime.profiling.capture import (
     in_one_line,
     make_profiler,
     record_steps,
+    slimmed,
     undisturbed,
 )
 from laptime.profiling.files import (
@@ -94,7 +97,8 @@ class Segment:
         """Records and writes; nothing that was timed or saved changes, though the model trains on.  # all ranks"""
         world, asked = self.recipe.world, self.asked
         step_s = asked.counted_ms / 1e3 if asked.counted_ms else None
-        plan = (fitted(asked.schedule, step_s, _TIMES_S), fitted(_CLOSE_STEPS, step_s, _CLOSE_S))
+        count = sum(1 for _ in self.parts.model.parameters())
+        plan = (slimmed(fitted(asked.schedule, step_s, _TIMES_S), count), fitted(_CLOSE_STEPS, step_s, _CLOSE_S))
         (steps, note), (close_steps, _) = world.agreed(plan)
         self.notes += [note] if note else []
         if world.first:
@@ -133,7 +137,11 @@ class Segment:
         if recorder.failure:
             self.notes.append(recorder.failure)
         if recorded is not None:
-            self._guarded("a part of the profile was not written", lambda: write(recorded))
+            self._guarded("a part of the profile was not written", partial(write, recorded))
+        # Of thousands of layers a recording holds gigabytes, in events that know each other and wait for a collector.
+        del recorded
+        recorder.profiler = None
+        gc.collect()
 
     def _guarded(self, what: str, work: Callable[[], None]) -> None:
         try:

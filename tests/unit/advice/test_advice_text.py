@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from advice_examples import cpu
 
 from laptime.advice import to_markdown, to_text
+from laptime.advice.figures import ms
 from laptime.advice.judge import ask, judge
 from laptime.advice.rules import RULES
 from laptime.records.advice import Measured, RuleHistory
@@ -47,6 +49,21 @@ def test_predicted_stands_beside_measured():
     slower = measured_advice().findings[0]
     worse = slower.model_copy(update={"measured": Measured(gain=-0.05)})
     assert "measured 5.0 % more; quality not judged" in to_text(of(cpu()).model_copy(update={"findings": (worse,)}))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(28.44, "28.4"), (1.0, "1.0"), (0.3131, "0.31"), (0.0131, "0.013"), (0, "0.0")]
+)
+def test_short_steps_are_no_0_ms(value, text):
+    """Of a step of 0.13 ms it said: 0.0 to 0.0 ms a step instead of 0.1."""
+    assert ms(value) == text
+
+
+def test_a_tiny_nets_advice_has_figures():
+    found = of(cpu(step_ms=0.13, wait_ms=0.004, optimizer_ms=0.03, forward_ms=0.04, backward_ms=0.03, passes=None))
+    assert found.findings
+    assert "0.0 " not in found.verdict, found.verdict
+    assert " 0.00 " not in to_text(found)
 
 
 def test_names_are_harmless():

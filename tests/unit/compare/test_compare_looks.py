@@ -6,8 +6,9 @@ from compare_examples import ladder, records
 from rich.console import Console
 
 from laptime.compare import compare
+from laptime.compare.curves import curves
 from laptime.compare.html import to_html
-from laptime.compare.plots import speedup_svg
+from laptime.compare.plots import curves_svg, speedup_svg
 from laptime.compare.terminal import to_terminal
 
 
@@ -34,3 +35,17 @@ def test_what_is_said_of_the_fastest_is_said_once_and_no_unknown_interval_is_dra
     ]
     doubtful = found.model_copy(update={"rows": tuple(rows)})
     assert "interval unknown" in speedup_svg(doubtful)
+
+
+def test_hundreds_of_epochs_have_some_markers_each() -> None:
+    """500 epochs of two variants made a file of 570 kB, most of it markers upon markers."""
+    runs = [r for r in records() if r.spec and r.spec.variant in ("cpu-baseline", "cpu-resident")]
+    few = curves_svg(compare(ladder(), runs), curves(compare(ladder(), runs), runs))
+    last = runs[0].epochs[-1]
+    more = [last.model_copy(update={"index": index, "train_s_so_far": None}) for index in range(500)]
+    long = [r.model_copy(update={"epochs": tuple(more)}) for r in runs]
+    found = curves(compare(ladder(), long), long)
+    assert [len(c.epochs) for c in found] == [500, 500]
+    drawn = curves_svg(compare(ladder(), long), found)
+    assert few.count("<use") < drawn.count("<use") < 420
+    assert len(drawn) < 100_000

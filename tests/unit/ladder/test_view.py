@@ -39,6 +39,16 @@ def test_slow_samples_are_no_0_a_second(capsys):
     assert "17.00 s, 0.47 samples/s, " in epoch_line(epoch.model_copy(update={"train_loss": 1.0}), timed=True)
 
 
+def test_hundreds_of_epochs_stand_in_one_line(capsys):
+    """500 times were a line of 4,000 characters, in a terminal and in every log."""
+    epochs = tuple(EpochRecord(index=i, epoch_s=1 + i / 100, samples=10, samples_per_s=5.0) for i in range(500))
+    View(None).result(RunRecord(status="done", spec=make_spec(), epochs=epochs))
+    said = capsys.readouterr().err
+    assert said == "  cpu-baseline: 3.50 s an epoch (1.00 to 5.99, 500 epochs), 5 samples/s, not evaluated\n"
+    View(None).result(RunRecord(status="done", spec=make_spec(), epochs=epochs[:3]))
+    assert ": 1.00, 1.01, 1.02 s an epoch, " in capsys.readouterr().err
+
+
 def test_a_second_ctrl_c_while_a_ladder_is_marked_is_passed_over(tmp_path):
     closed = []
 

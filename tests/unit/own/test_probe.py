@@ -39,6 +39,18 @@ def test_a_trial_ends_early_only_where_two_rounds_show_no_hope(monkeypatch, time
     assert len(times_with) == rounds
 
 
+@pytest.mark.parametrize(("first_s", "later_s", "rounds"), [(1.0, 1.0, 6), (90.0, 1.0, 6), (40.0, 40.0, 2)])
+def test_long_steps_have_one_round_that_counts(monkeypatch, first_s, later_s, rounds):
+    """A step of 20 s at a batch of 32 would else be taken 48 times before a ladder begins; a compiler is no step."""
+    taken = []
+    monkeypatch.setattr(Trial, "_parts", lambda *_: None)
+    monkeypatch.setattr(
+        probing, "_steps_s", lambda _: taken.append(first_s if len(taken) < 2 else later_s) or taken[-1]
+    )
+    assert Trial("cifar", (), rung_spec("bf16"), 32).gain() == 1
+    assert len(taken) == 2 * rounds
+
+
 @pytest.mark.parametrize(("gain", "measured"), [(0.1, {"bf16"}), (0.9, {"bf16", "bf16@512"})])
 def test_what_takes_twice_as_long_is_not_tried_at_the_large_batch(monkeypatch, gain, measured):
     monkeypatch.setattr(probing, "measure_ceilings", lambda _: Ceilings())

@@ -17,7 +17,7 @@ from laptime.optimizations.buckets import candidates
 from laptime.optimizations.data import EpochBatches, ItemLoader
 from laptime.optimizations.parallel import FlatReduce, dp, flat_reduce
 from laptime.optimizations.resident import ResidentLoader
-from laptime.world import World
+from laptime.world import ALONE, World
 
 
 @given(ranks=st.integers(1, 6), per_rank=st.integers(2, 9), extra=st.integers(0, 5), count=st.integers(1, 150))
@@ -178,3 +178,15 @@ def test_an_evaluation_with_more_ranks_than_images_stays_a_number():
     recipe = make_recipe(make_spec(batch_size=16), make_data(48, 2), (parse_optimization("flat-reduce"),), World(3, 4))
     counts = evaluate(build(recipe, mark=lambda _: None), recipe, recipe.data.test)
     assert (float(counts.loss_sum), counts.correct, counts.count) == (0.0, None, 0)
+
+
+def test_one_process_cuts_no_batch(monkeypatch):
+    """Of 100,000 steps an epoch each cut is a tenth of what else stands around a step."""
+
+    def cut(*_):
+        raise AssertionError("a batch of one process is its whole part")
+
+    monkeypatch.setattr(torch.Tensor, "tensor_split", cut)
+    found = shares(torch.arange(10), 4, ALONE)
+    assert [share.indices.tolist() for share in found] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [share.weight for share in found] == [1.0, 1.0, 1.0]

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import weakref
 from collections import Counter
 from dataclasses import replace
 
@@ -12,7 +13,8 @@ from tests.unit.profiling.profiling_examples import BATCH, tiny
 from laptime.measure.inference import inference_sizes
 from laptime.optimizations.average import Averaged
 from laptime.optimizations.graph import GraphStep, directly, eager_record
-from laptime.profiling.capture import Recorder, fitted, record_steps, undisturbed, waiting_steps
+from laptime.profiling import capture, segment
+from laptime.profiling.capture import Recorder, fitted, make_profiler, record_steps, slimmed, undisturbed, waiting_steps
 from laptime.profiling.files import write_trace
 from laptime.profiling.segment import Asked, Segment, absent, with_sources
 from laptime.records import KernelStats, OperatorRow, Quartiles, TraceSummary
@@ -194,3 +196,37 @@ def test_a_gpu_adds_device_time_and_memory(tmp_path):
     assert "average device time" in (tmp_path / "device_time.txt").read_text()
     assert "taken on the GPU" in (tmp_path / "memory.txt").read_text()
     assert record.memory_mib["activations"] > 0
+
+
+def test_a_recording_is_given_up_before_the_next_one(tmp_path, monkeypatch):
+    """The recordings of a net of 2,000 layers held 7 GB together."""
+    made, alive = [], []
+
+    def make(*args, **kwargs):
+        alive.append(sum(seen() is not None for seen in made))
+        recorded = make_profiler(*args, **kwargs)
+        made.append(weakref.ref(recorded))
+        return recorded
+
+    monkeypatch.setattr(segment, "make_profiler", make)
+    parts, recipe = tiny()
+    Segment(parts, recipe, Asked(TWO, 0, None, tmp_path)).run()
+    assert alive == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "left"), [(60, "1,2,5,1"), (2000, "1,2,5,1"), (5000, "1,2,2,1"), (50_000, "1,2,1,1")]
+)
+def test_of_thousands_of_tensors_fewer_steps_are_recorded(tensors, left):
+    found, note = slimmed((read_schedule("1,2,5,1"), ""), tensors)
+    assert str(found) == left
+    assert bool(note) == (left != "1,2,5,1")
+    assert slimmed((read_schedule("1,2,5,1"), "cut"), tensors)[1].startswith("cut")
+
+
+def test_a_profile_says_that_it_has_fewer_steps(tmp_path, monkeypatch):
+    parts, recipe = tiny()
+    monkeypatch.setattr(capture, "_TENSORS", 1)
+    record = Segment(parts, recipe, Asked(TWO, 0, None, tmp_path)).run()
+    assert record.steps == 1
+    assert any("parameter tensors" in note for note in record.notes)

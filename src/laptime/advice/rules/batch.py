@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from laptime.advice.figures import percent
+from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
 from laptime.advice.signals import Signals
 from laptime.catalogue import larger_batch
@@ -63,7 +63,7 @@ def batch_size(s: Signals) -> Outcome:
         "batch-size",
         f"Much of a step does not depend on the batch: take {size} samples a step instead of {batch}.",
         (
-            f"{fixed.middle_ms:.1f} of {step:.1f} ms a step are fixed: {updates:.1f} ms of optimizer and {fixed.words}",
+            f"{ms(fixed.middle_ms)} of {ms(step)} ms a step are fixed: {ms(updates)} ms of optimizer and {fixed.words}",
             f"the step is given for {batch} samples; quality needs a look, since the learning rate changes too",
         ),
         (low, min(high, step)),
@@ -80,8 +80,8 @@ def _tried(s: Signals, batch: int, both: float, updates: float) -> _Fixed:
     share = _share((small, large), batch)
     middle = updates + share * both
     words = (
-        f"{share * both:.1f} ms of forward and backward, which by themselves take {small[1]:.1f} ms for {small[0]} "
-        f"samples and {large[1]:.1f} ms for {large[0]}"
+        f"{ms(share * both)} ms of forward and backward, which by themselves take {ms(small[1])} ms for {small[0]} "
+        f"samples and {ms(large[1])} ms for {large[0]}"
     )
     return _Fixed(middle, (_TRIED[0] * middle, _TRIED[1] * middle), words)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laptime.advice.figures import ms
 from laptime.advice.outcome import MissingSignalError, Outcome, Proposal, known, lines_of
 from laptime.advice.signals import Signals
 from laptime.records.trace import SCALER, CopyRow, SyncRow
@@ -42,7 +43,7 @@ def pinned_copies(s: Signals) -> Outcome:
         "pinned-copies",
         "Batches are copied from pageable memory while the device waits: pin them and copy beside the step.",
         (
-            f"{copy:.2f} of {step:.1f} ms a step copy {mib:.1f} MiB to the device and nothing beside it "
+            f"{copy:.2f} of {ms(step)} ms a step copy {mib:.1f} MiB to the device and nothing beside it "
             f"({mib / taken * _GB_S:.1f} GB/s)",
         ),
         (_PINNED[0] * copy, _PINNED[1] * copy),
@@ -71,7 +72,7 @@ def _waited_for(s: Signals, step: float, locked: list[CopyRow]) -> Outcome:
     return Proposal(
         "pinned-copies",
         "The host waits for each batch's copy though the batch is page-locked: copy it beside the step.",
-        (f"{copy:.2f} of {step:.1f} ms a step copy the batch; {idle:.2f} ms after it the device has no work yet",),
+        (f"{copy:.2f} of {ms(step)} ms a step copy the batch; {idle:.2f} ms after it the device has no work yet",),
         (_BESIDE[0] * stalled, _BESIDE[1] * stalled),
         0.7,
         remedy="pinned",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from laptime.advice.figures import ms
 from laptime.advice.outcome import Outcome, Proposal, known
 from laptime.advice.signals import Signals
 
@@ -165,7 +166,7 @@ def garbage_collection(s: Signals) -> Outcome:
     return Proposal(
         "garbage-collection",
         "Python's garbage collector interrupts steps: freeze what stays, and collect between epochs.",
-        (f"it takes {spent:.2f} of {step:.1f} ms a step",),
+        (f"it takes {spent:.2f} of {ms(step)} ms a step",),
         (0.7 * spent, spent),
         0.8,
         code="gc.collect(); gc.freeze(); gc.disable()  # before the loop; gc.collect() after each epoch",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from laptime.advice.figures import percent
+from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import MissingSignalError, Note, Outcome, Proposal, known, lines_of
 from laptime.advice.remedy import remedy_of
 from laptime.advice.rules.launches import LEAST_RATIO
@@ -46,7 +46,7 @@ class _Way:
     @property
     def figures(self) -> str:
         """What it is, with its milliseconds."""
-        return f"{self.text}: {self.gain_ms[0]:.1f} to {self.gain_ms[1]:.1f} ms less"
+        return f"{self.text}: {ms(self.gain_ms[0])} to {ms(self.gain_ms[1])} ms less"
 
 
 def hot_operator(s: Signals) -> Outcome:
@@ -71,7 +71,7 @@ def hot_operator(s: Signals) -> Outcome:
         f"hot-operator/{name.rpartition('::')[2]}",
         f"{share}: {first.text}.",
         (
-            f"{spent:.1f} of {step:.1f} ms a step, in {sum(r.calls for r in hot):.0f} calls",
+            f"{ms(spent)} of {ms(step)} ms a step, in {sum(r.calls for r in hot):.0f} calls",
             *(w.figures for w in ways),
         ),
         first.gain_ms,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from laptime.advice.figures import ms
 from laptime.advice.outcome import Abstain, MissingSignalError, Outcome, Proposal, known
 from laptime.advice.remedy import remedy_of
 from laptime.advice.rules.batch import batch_size
@@ -42,8 +43,8 @@ def launch_bound(s: Signals) -> Outcome:
         "launch-bound",
         "The device waits for launches: record the whole step as a CUDA graph, or take a larger batch.",
         (
-            f"the device idles {idle:.1f} of {step:.1f} ms a step with neither data nor reads to wait for",
-            f"{kernels.calls:.0f} kernels a step, half of them under {median_us:.1f} us; busy {kernels.busy_ms:.1f} ms",
+            f"the device idles {ms(idle)} of {ms(step)} ms a step with neither data nor reads to wait for",
+            f"{kernels.calls:.0f} kernels a step, half of them under {median_us:.1f} us; busy {ms(kernels.busy_ms)} ms",
         ),
         (0.5 * (step - best), step - best),
         0.7,
@@ -96,7 +97,7 @@ def compiling(s: Signals) -> Outcome:
     return Proposal(
         "compile",
         "Many small element-wise operators each read and write memory: let the compiler fuse them.",
-        (f"{calls:.0f} of them a step take {small:.1f} of {step:.1f} ms; no probe has measured what compiling brings",),
+        (f"{calls:.0f} of them a step take {ms(small)} of {ms(step)} ms; no probe has measured what compiling brings",),
         (0.3 * small, 0.9 * small),
         0.4,
         remedy="compile",
@@ -121,7 +122,7 @@ def _probed(s: Signals, step: float, ratio: float) -> Outcome:
         (
             f"a probe of a few steps on this machine ran at {ratio:.2f}x{cost}",
             *other_steps(s.compile_apart),
-            f"forward and backward, which are compiled, take {both:.1f} of {step:.1f} ms a step",
+            f"forward and backward, which are compiled, take {ms(both)} of {ms(step)} ms a step",
         ),
         ((0.7 - wider) * gain, (1.15 + wider) * gain),
         0.6,

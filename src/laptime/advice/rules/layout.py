@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from laptime.advice.figures import ms
 from laptime.advice.outcome import Abstain, Outcome, Proposal, known
 from laptime.advice.rules.operators import is_convolution, reorders_memory, spent
 from laptime.advice.signals import Signals
@@ -39,7 +40,7 @@ def channels_last(s: Signals) -> Outcome:
     return Proposal(
         "channels-last",
         "Convolutions are in NCHW: keep net and images in channels_last.",
-        (f"{found.figures}; convolutions take {convolutions:.1f} of {step:.1f} ms a step",),
+        (f"{found.figures}; convolutions take {ms(convolutions)} of {ms(step)} ms a step",),
         found.gain_ms,
         0.6,
         remedy="channels-last",
@@ -60,7 +61,7 @@ def nhwc_gain(s: Signals, convolutions: float) -> Gain | Abstain | None:
     """
     tried = s.layouts
     if tried is not None and tried.nchw_ms > 0:
-        words = f"timed by themselves they take {tried.nchw_ms:.1f} ms in NCHW and {tried.nhwc_ms:.1f} ms in NHWC"
+        words = f"timed by themselves they take {ms(tried.nchw_ms)} ms in NCHW and {ms(tried.nhwc_ms)} ms in NHWC"
         share = 1 - tried.nhwc_ms / tried.nchw_ms
         if share < _LEAST:
             return Abstain(f"NHWC is no faster for these convolutions here: {words}")

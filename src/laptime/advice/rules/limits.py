@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laptime.advice.figures import percent
+from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import Abstain, Limit, MissingSignalError, Outcome, known
 from laptime.advice.rules.loading import LEAST_WAIT
 from laptime.advice.signals import Signals
@@ -56,7 +56,7 @@ def _waits_too(s: Signals) -> str:
         return ""
     if s.wait_ms < LEAST_WAIT * s.step_ms:
         return ""
-    return f", of which the wait for data, {s.wait_ms:.1f} of {s.step_ms:.1f} ms, is not told apart here"
+    return f", of which the wait for data, {ms(s.wait_ms)} of {ms(s.step_ms)} ms, is not told apart here"
 
 
 def near_the_roof(s: Signals) -> Outcome:

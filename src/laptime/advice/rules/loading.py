@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from laptime.advice.figures import percent
+from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import Abstain, Outcome, Proposal, known
 from laptime.advice.remedy import remedy_of
 from laptime.advice.rules.operators import spent
@@ -74,9 +74,9 @@ def _first(s: Signals, step: float, wait: float) -> Outcome:
         (
             *_waits(s, step, wait, ", without loader workers"),
             f"{percent(share)} of the fetch is CPU time"
-            + (f"; the cores have {spare:.1f} ms a step free" if spare else ""),
+            + (f"; the cores have {ms(spare)} ms a step free" if spare else ""),
             *(
-                [f"{cramped:.1f} ms of CPU time find no free core; they are in the range's upper end"]
+                [f"{ms(cramped)} ms of CPU time find no free core; they are in the range's upper end"]
                 if cramped >= 0.05
                 else []
             ),
@@ -179,7 +179,7 @@ def resident_data(s: Signals) -> Outcome:
         (
             *_waits(s, step, wait),
             f"the images take {size:,.0f} MiB, {_place(s)} has {memory:,.0f} MiB",
-            f"indexing and normalizing whole batches should take {left[0]:.1f} to {left[1]:.1f} ms of them",
+            f"indexing and normalizing whole batches should take {ms(left[0])} to {ms(left[1])} ms of them",
         ),
         (wait - left[1], wait - left[0]),
         0.85,
@@ -230,7 +230,7 @@ def batch_transform(s: Signals) -> Outcome:
         (
             *_waits(s, step, wait),
             f"{percent(share)} of the fetch is CPU time"
-            + (f", {transform:.1f} ms a step of it in operations on single items" if timed else ""),
+            + (f", {ms(transform)} ms a step of it in operations on single items" if timed else ""),
             f"no images in memory: {closed[0]}",
             f"no more workers: {closed[1]}",
         ),
@@ -263,7 +263,7 @@ def _transform_ms(s: Signals) -> float:
 
 
 def _waits(s: Signals, step: float, wait: float, more: str = "") -> tuple[str, ...]:
-    said = f"{wait:.1f} of {step:.1f} ms a step are exposed data wait ({percent(wait / step)}){more}"
+    said = f"{ms(wait)} of {ms(step)} ms a step are exposed data wait ({percent(wait / step)}){more}"
     if s.wait_quartiles_ms is None:
         return (said,)
     low, middle, high = s.wait_quartiles_ms
@@ -271,8 +271,8 @@ def _waits(s: Signals, step: float, wait: float, more: str = "") -> tuple[str, .
         return (said,)
     return (
         said,
-        f"the wait itself scatters, so its mean counts: half of the steps wait under {middle:.1f} ms, a quarter over "
-        f"{high:.1f} ms",
+        f"the wait itself scatters, so its mean counts: half of the steps wait under {ms(middle)} ms, a quarter over "
+        f"{ms(high)} ms",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laptime.advice.figures import percent
+from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
 from laptime.advice.rules.launches import LEAST_RATIO, OTHER_STEPS, other_steps
 from laptime.advice.rules.operators import (
@@ -66,7 +66,7 @@ def _untimed(s: Signals, step: float) -> Outcome:
     return Proposal(
         "precision",
         "Convolutions and matrix products run in fp32: let autocast run them in bf16.",
-        (f"they take {work:.1f} of {step:.1f} ms a step; micro-benchmarks ran at {rates:.1f} times the rate in bf16",),
+        (f"they take {ms(work)} of {ms(step)} ms a step; micro-benchmarks ran at {rates:.1f} times the rate in bf16",),
         in_bf16(work, rates),
         0.6,
         remedy="bf16",
@@ -81,7 +81,7 @@ def _in_fp16(s: Signals, step: float) -> Outcome:
         "precision",
         "Convolutions and matrix products run in fp32: let autocast run them in fp16, with the loss scaled.",
         (
-            f"they take {work:.1f} of {step:.1f} ms a step; nothing has timed fp16 on this machine",
+            f"they take {ms(work)} of {ms(step)} ms a step; nothing has timed fp16 on this machine",
             f"not bf16: {s.refusals['bf16']}",
         ),
         (_IN_FP16[0] * work, _IN_FP16[1] * work),
@@ -107,7 +107,7 @@ def _unmeasured(s: Signals, step: float) -> Outcome:
         "precision",
         "Convolutions and matrix products run in fp32: let autocast run them in bf16.",
         (
-            f"they take {work:.1f} of {step:.1f} ms a step",
+            f"they take {ms(work)} of {ms(step)} ms a step",
             "the rates of this GPU were not measured: bf16's is taken for 2 (over TF32) to 4 times that of fp32",
         ),
         (in_bf16(work, _RATES[0])[0], in_bf16(work, _RATES[1])[1]),
@@ -123,7 +123,7 @@ def _autocast(s: Signals) -> str:
 
 
 def _tried(s: Signals, step: float, trial: PrecisionRecord) -> Outcome:
-    words = f"timed by themselves they take {trial.own_ms:.1f} ms in fp32 and {trial.bf16_ms:.1f} ms in bf16"
+    words = f"timed by themselves they take {ms(trial.own_ms)} ms in fp32 and {ms(trial.bf16_ms)} ms in bf16"
     share = 1 - trial.bf16_ms / trial.own_ms
     if share < _LEAST_SHARE:
         return Abstain(f"bf16 is no faster for this net and batch here: forward and backward, {words}")
@@ -131,7 +131,7 @@ def _tried(s: Signals, step: float, trial: PrecisionRecord) -> Outcome:
     return Proposal(
         "precision",
         _IN_FP32,
-        (f"forward and backward take {both:.1f} of {step:.1f} ms a step", words),
+        (f"forward and backward take {ms(both)} of {ms(step)} ms a step", words),
         (max(0.0, share - _TRIED) * both, min(share + _TRIED, 1.0) * both),
         0.8,
         remedy="bf16",
@@ -153,7 +153,7 @@ def _probed(s: Signals, step: float, ratio: float) -> Outcome:
         (
             f"a probe on this machine ran whole steps at {ratio:.2f}x in bf16",
             *other_steps(s.bf16_apart),
-            f"forward and backward take {both:.1f} of {step:.1f} ms a step",
+            f"forward and backward take {ms(both)} of {ms(step)} ms a step",
         ),
         ((0.75 - wider) * gain, (1.2 + wider) * gain),
         0.7,
@@ -183,8 +183,8 @@ def dead_taps(s: Signals) -> Outcome:
         "dead-taps",
         "Kernels are larger than their feature maps: crop the taps that only ever meet padding.",
         (
-            *([f"{percent(dead)} of the parameters are such taps, {updates:.1f} ms of the optimizer"] if dead else []),
-            *([f"{wasted:.1f} of {step:.1f} ms a step go to convolving padding with them"] if wasted else []),
+            *([f"{percent(dead)} of the parameters are such taps, {ms(updates)} ms of the optimizer"] if dead else []),
+            *([f"{ms(wasted)} of {ms(step)} ms a step go to convolving padding with them"] if wasted else []),
         ),
         # On three machines 0.9 to 1.2 times that went (docs/log.md, 21 to 24 November 2026): fewer gradients, too.
         (0.85 * (updates + wasted), min(1.2 * (updates + wasted), step)),

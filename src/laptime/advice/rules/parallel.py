@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import median_low
 
+from laptime.advice.figures import ms
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
 from laptime.advice.signals import Signals
 
@@ -27,8 +28,8 @@ def communication(s: Signals) -> Outcome:
         "communication",
         "Ranks wait for gradients: overlap the exchange with backward, send less, or sum up over several batches.",
         (
-            f"{exposed:.1f} of {step:.1f} ms a step are communication that nothing hides",
-            *(f"{r.name}: {r.calls:.0f} calls, {r.ms:.1f} ms" for r in sorted(rows, key=lambda r: -r.exposed_ms)[:3]),
+            f"{ms(exposed)} of {ms(step)} ms a step are communication that nothing hides",
+            *(f"{r.name}: {r.calls:.0f} calls, {ms(r.ms)} ms" for r in sorted(rows, key=lambda r: -r.exposed_ms)[:3]),
         ),
         (0.3 * exposed, exposed),
         0.5,
@@ -50,7 +51,7 @@ def small_messages(s: Signals) -> Outcome:
     return Proposal(
         "small-messages",
         "Ranks exchange many small messages: put gradients into larger buckets, or into one.",
-        (f"{calls:.0f} collectives a step send {mib / calls:.2f} MiB each; {exposed:.1f} of {step:.1f} ms show",),
+        (f"{calls:.0f} collectives a step send {mib / calls:.2f} MiB each; {ms(exposed)} of {ms(step)} ms show",),
         (0.3 * exposed, 0.9 * exposed),
         0.5,
         remedy="" if s.has("flat-reduce") else "flat-reduce",
@@ -78,7 +79,7 @@ def stragglers(s: Signals) -> Outcome:
     return Proposal(
         "stragglers",
         f"Rank {ranks.index(max(ranks))} is late in each step and the others wait: look at its data, cores and device.",
-        (f"{what} it {max(ranks):.1f} ms, the middle rank {middle:.1f} of {step:.1f} ms",),
+        (f"{what} it {ms(max(ranks))} ms, the middle rank {ms(middle)} of {ms(step)} ms",),
         (0.5 * late, late),
         0.6,
         code="equal shares of equal work: the same number of samples, cores and loader workers by rank",
@@ -88,7 +89,7 @@ def stragglers(s: Signals) -> Outcome:
 
 def _unseen(late: float) -> str:
     return (
-        f"up to backward (data, copy, forward) no rank is more than {max(0.0, late):.1f} ms late; one that is slow "
+        f"up to backward (data, copy, forward) no rank is more than {ms(max(0.0, late))} ms late; one that is slow "
         "in backward, exchange or optimizer is not seen, since all wait for each other there and not every rank was "
         "profiled"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laptime.advice.figures import ms
 from laptime.advice.outcome import Note, Outcome, known
 from laptime.advice.signals import Signals
 
@@ -38,7 +39,7 @@ def driver_memory(s: Signals) -> Outcome:
     if found.steps < _TWICE or found.ms < _LEAST_SHARE * step:
         return None
     waits = f", {found.frees:.1f} of them to give it back, which waits for the GPU," if found.frees else ""
-    where = f"in {found.steps} of {steps} recorded steps ({found.ms:.1f} of {step:.1f} ms)"
+    where = f"in {found.steps} of {steps} recorded steps ({ms(found.ms)} of {ms(step)} ms)"
     return Note(
         f"The GPU's driver is called {found.calls:.1f} times a step for memory{waits} {where}: torch keeps memory for "
         "later steps unless sizes change from step to step, the GPU is nearly full or torch.cuda.empty_cache() is "

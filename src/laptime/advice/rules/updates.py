@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laptime.advice.figures import percent
+from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import Abstain, Outcome, Proposal, known, lines_of
 from laptime.advice.signals import Signals
 from laptime.records.breakdown import UpdateRecord
@@ -42,7 +42,7 @@ def optimizer(s: Signals) -> Outcome:
         "optimizer",
         "The optimizer makes several passes over parameters and moments: use its fused kernel.",
         (
-            f"it takes {updates:.1f} of {step:.1f} ms a step ({percent(updates / step)}), {how}",
+            f"it takes {ms(updates)} of {ms(step)} ms a step ({percent(updates / step)}), {how}",
             words,
         ),
         (low * updates, high * updates),
@@ -99,7 +99,7 @@ def zero_grad(s: Signals) -> Outcome:
     return Proposal(
         "zero-grad",
         "Gradients are filled with zeros in each step: set them to None instead.",
-        (f"filling them takes {spent:.2f} of {step:.1f} ms a step, and backward then adds instead of writing",),
+        (f"filling them takes {spent:.2f} of {ms(step)} ms a step, and backward then adds instead of writing",),
         (0.8 * spent, 1.5 * spent),
         0.6,
         code="optimizer.zero_grad(set_to_none=True)",
@@ -118,7 +118,7 @@ def reads(s: Signals) -> Outcome:
     return Proposal(
         "reads",
         "Each step reads and logs values: keep sums as tensors and read them once an epoch.",
-        (f"reading takes {spent:.2f} of {step:.1f} ms a step",),
+        (f"reading takes {spent:.2f} of {ms(step)} ms a step",),
         (0.8 * spent, spent),
         0.7,
         remedy="no-reads",
