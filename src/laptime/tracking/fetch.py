@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from laptime.errors import DataError, shorten
+from laptime.tracking.publish import run_folder
 from laptime.tracking.whereabouts import all_experiments, run_or_none
 
 
@@ -83,13 +83,14 @@ def variant_runs(client: Any, run: Any) -> list[Any]:
 
 
 def _fetch_records(files: Any, run: Any, folder: Path) -> None:
-    name = re.sub(r"[^\w.=-]", "_", run.data.tags.get("laptime.variant", run.info.run_id))
-    there = _fetch(files, ("record.json", "advice.json"), folder / f"{name}-0")
+    variant = run.data.tags.get("laptime.variant", run.info.run_id)
+    first = run_folder(folder, variant, 0)
+    there = _fetch(files, ("record.json", "advice.json"), first)
     if "profile" in there:
-        _fetch(files, ("profile/breakdown.json",), folder / f"{name}-0" / "profile")
+        _fetch(files, ("profile/breakdown.json",), first / "profile")
     for entry in files.list_artifacts("repeats") if "repeats" in there else ():
-        repeat = entry.path.rpartition("/")[2]
-        _fetch(files, (f"{entry.path}/record.json",), folder / f"{name}-{repeat}")
+        repeat = int(entry.path.rpartition("/")[2])
+        _fetch(files, (f"{entry.path}/record.json",), run_folder(folder, variant, repeat))
 
 
 def _fetch(files: Any, wanted: tuple[str, ...], folder: Path) -> set[str]:

@@ -5,6 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import mlflow_helpers
 import pytest
 import tracking_samples
 from mlflow_helpers import VARIANTS, client_of, everything, quiet, write_ladder
@@ -85,6 +86,22 @@ def test_the_comparison_gets_its_records_back(
     assert run_page(ids[ladder.id], sqlite_uri, "http://127.0.0.1:5000/") == (
         f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{ids[ladder.id]}?workflowType=machine_learning"
     )
+
+
+def test_a_variant_of_forty_parts_comes_back_by_its_whole_name(
+    tmp_path: Path, sqlite_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder's name holds 255 characters, and names that are cut must stay apart."""
+    parts = "".join(f"+large-batch:size={32 + n}" for n in range(40))
+    names = ("cpu-baseline", f"cpu-baseline{parts}", f"cpu-baseline{parts}+no-reads")
+    monkeypatch.setattr(mlflow_helpers, "VARIANTS", names)
+    ladder = write_ladder(Places(tmp_path), "long")
+    sync(Places(tmp_path), sqlite_uri, quiet)
+    client = client_of(sqlite_uri)
+    experiment = client.get_experiment_by_name("cifar").experiment_id
+    (parent,) = client.search_runs([experiment], f"tags.`laptime.key` = '{ladder.id}'")
+    _, records = load(fetch_runs(parent.info.run_id, sqlite_uri))
+    assert sorted((r.spec.variant, r.spec.repeat) for r in records if r.spec) == [(v, n) for v in names for n in (0, 1)]
 
 
 def test_ten_thousand_classes_are_a_run_like_any_other(
