@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from laptime.advice.figures import ms, percent
 from laptime.records.advice import Advice, Finding, Measured, RuleHistory, Withheld
 
+# Of an address what needs no escape stays as it is: a reader of Markdown makes a link of it with any backslash in it.
+_ADDRESS_OR_MARKUP = re.compile(r"(?P<address>https?://[\w./~:%=+-]+)|[\\`*_\[\]|~#!]")
 _FOOT = (
     "Each gain is of the step as it is now: gains do not add up. Confidence is the rule's own, corrected by how often "
     "its proposals were faster and lost no quality; the range is scaled by what they brought of what it had said."
@@ -144,8 +146,8 @@ def clean(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Harmless in Markdown: without markup, HTML, links, images and mentions."""
-    marked = re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", clean(text))
+    """Harmless in Markdown: one line without markup, HTML, links that show another text, images and mentions."""
+    marked = _ADDRESS_OR_MARKUP.sub(lambda m: m[0] if m["address"] else f"\\{m[0]}", clean(text))
     return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
 
 

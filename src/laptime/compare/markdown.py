@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from laptime.advice.text import escape
 from laptime.compare import ablation, advising, payback, searching, steps, words
 from laptime.compare.model import Comparison, VariantRow
 from laptime.compare.quality import LOWER_IS_BETTER, name_of
@@ -118,13 +119,6 @@ def _advice(comparison: Comparison) -> list[str]:
         cells[0] += f" At {', '.join(f'`{_code(line)}`' for line in finding.lines)}." if finding.lines else ""
         lines.append(_line([f"`{_code(advice.subject)}`", *cells, command]))
     return lines
-
-
-def escape(text: str) -> str:
-    """Makes foreign text harmless in Markdown: one line, without markup, HTML, links, images and mentions."""
-    flat = " ".join(words.clean(text).split())
-    marked = re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", flat)
-    return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
 
 
 def _code(name: str) -> str:

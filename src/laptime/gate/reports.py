@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
-from laptime.compare.markdown import escape
+from laptime.advice.text import escape
 from laptime.errors import UsageError, shorten
 from laptime.gate import words
 from laptime.gate.records import GateRecord, Outcome

@@ -13,11 +13,12 @@ from compare_examples import broken, data, ladder, record, records
 from inside_examples import advice, inside, traces
 from rich.console import Console
 
+from laptime.advice.text import escape
 from laptime.compare import Comparison, compare, compare_records, write_comparison
 from laptime.compare.curves import curves
 from laptime.compare.headlines import headlines
 from laptime.compare.html import to_html
-from laptime.compare.markdown import escape, to_markdown
+from laptime.compare.markdown import to_markdown
 from laptime.compare.plots import curves_svg, parts_svg, speedup_svg
 from laptime.compare.terminal import to_terminal
 from laptime.errors import RunError
@@ -150,6 +151,12 @@ def test_hostile_names_are_escaped_in_markdown() -> None:
     assert len(columns) == 1
     assert "\x1b" not in text
     assert escape("a\n# b") == "a \\# b"
+
+
+def test_addresses_in_markdown_lead_where_they_say() -> None:
+    """With a backslash before its tilde the link to CIFAR-10 led to another place."""
+    assert escape("no https://a.b/~kriz/cifar_10.gz, ~x_") == "no https://a.b/~kriz/cifar_10.gz, \\~x\\_"
+    assert escape("https://a/`b`|<i>![c](d)") == "https://a/\\`b\\`\\|&lt;i&gt;\\!\\[c\\](d)"
 
 
 def test_hostile_names_reach_no_terminal() -> None:
