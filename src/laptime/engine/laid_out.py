@@ -77,4 +77,4 @@ def _step(data: OwnData, model: nn.Module, batch: Tree, layout: torch.memory_for
         loss, _ = answered(data.workload, net, given, data.file)
         loss.backward()
     gradients = {name: compared(p.grad) for name, p in net.named_parameters() if p.grad is not None}
-    return float(loss.detach()), gradients
+    return Step(float(loss.detach()), gradients)

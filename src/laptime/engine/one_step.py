@@ -1,4 +1,5 @@
-"""One training step of one side of a comparison: its loss and its gradients, with all that is random standing still.
+"""One training step of one side of a comparison: its loss, its gradients and what it brings BatchNorm's running
+statistics, with all that is random standing still.
 
 A user's items may be drawn anew with each reading, so where they are not known to stay the same one batch is read for
 both sides, and ranks take their parts of it.
@@ -12,7 +13,7 @@ score, so all sides get the same proposals, and the seed then gives the same sam
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -23,6 +24,7 @@ from laptime.data.own import OwnData
 from laptime.draws import seed_all
 from laptime.engine.build import build, make_recipe
 from laptime.engine.loop import driven_step
+from laptime.engine.norm_statistics import Statistics, running_values, statistics_behind
 from laptime.engine.plain import plain_gradients
 from laptime.engine.still import silence, still
 from laptime.optimizations.base import AnyData, Loading, Parts, Recipe, batches, permutation, shares, unclipped
@@ -38,8 +40,21 @@ _LOSS_SCALE = 1024.0
 _STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
 Specs = tuple[OptimizationSpec, ...]
-Step = tuple[float, dict[str, Tensor]]
-"""Loss, and the gradient by parameter of the plain net, on the CPU in fp32 or whatever wider type it came in."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step has come to.
+
+    Attributes:
+        loss: of the batch, on all ranks.
+        gradients: by parameter of the plain net, on the CPU in fp32 or whatever wider type it came in.
+        statistics: the running statistics behind it.
+    """
+
+    loss: float
+    gradients: dict[str, Tensor]
+    statistics: Statistics = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -168,6 +183,7 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cut
     recipe.workload.steady(parts.model)
     if isinstance(recipe.workload, OwnWorkload):
         recipe.workload.restart()  # some optimizations have called the loss
+    before = running_values(parts.model)
     if side.rounded:
         for values in parts.model.parameters():
             values.data.copy_(values.data.bfloat16())
@@ -184,4 +200,5 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cut
     # In place: a power of two takes no bit away, and the net that holds the gradients is done.
     gradients = {k: compared(v).div_(scale) for k, v in plain_gradients(parts.model).items()}
     # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
-    return float(side.world.summed(loss.detach().double()) / side.world.size), gradients
+    whole = float(side.world.summed(loss.detach().double()) / side.world.size)
+    return Step(whole, gradients, statistics_behind(parts.model, before))

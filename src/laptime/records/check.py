@@ -83,6 +83,9 @@ class CheckRecord(Readable):
         layer: where the gradient of one layer differs most from the baseline's in the variant's own precision, with
             BatchNorm's statistics held still; None where the precision is all that the variant changes.
         layer_error: ||g - g0|| / ||g0|| of that layer.
+        statistics: the BatchNorm whose running statistics differ most behind the step; None where there are none, and
+            in records of releases that did not compare them.
+        statistics_error: of what the step brought them, ||s - s0|| / ||s0||; the mean in units of what is divided by.
         pieces: the step cut at its BatchNorms, where the whole one in another precision was off by more than its
             tolerances: it decides in their place. None where it was not asked for, or a step can't be cut.
         recording: of a run that replays a recorded step; None for others.
@@ -99,6 +102,9 @@ class CheckRecord(Readable):
     layer: str | None = None
     layer_error: float | None = None
     layer_tolerance: float | None = None
+    statistics: str | None = None
+    statistics_error: float | None = None
+    statistics_tolerance: float | None = None
     pieces: PiecesCheck | None = None
     recording: RecordingCheck | None = None
     passed: bool
@@ -106,17 +112,27 @@ class CheckRecord(Readable):
     def findings(self) -> str:
         """The errors beside what is allowed, in words; each report says the same."""
         more = [found.findings() for found in (self.pieces, self.recording) if found]
-        return "; ".join([self._of_the_step(), *more])
+        return "; ".join([self._of_the_step() + self._of_the_layers() + self._of_the_statistics(), *more])
 
     def _of_the_step(self) -> str:
-        text = (
+        return (
             f"loss {self.loss_variant:.6g} instead of {self.loss_baseline:.6g}, off by {self.loss_error:.2g} "
             f"(tolerance {self.loss_tolerance:.2g}), gradients off by {self.gradient_error:.2g} "
             f"(tolerance {self.gradient_tolerance:.2g})"
         )
+
+    def _of_the_layers(self) -> str:
         if self.layer is None or self.layer_error is None or self.layer_tolerance is None:
-            return text
+            return ""
         return (
-            f"{text}, and off from the baseline in its own precision by {self.layer_error:.2g} in {self.layer} "
+            f", and off from the baseline in its own precision by {self.layer_error:.2g} in {self.layer} "
             f"(tolerance {self.layer_tolerance:.2g})"
+        )
+
+    def _of_the_statistics(self) -> str:
+        if self.statistics is None or self.statistics_error is None or self.statistics_tolerance is None:
+            return ""
+        return (
+            f", running statistics off by {self.statistics_error:.2g} in {self.statistics} "
+            f"(tolerance {self.statistics_tolerance:.2g})"
         )
