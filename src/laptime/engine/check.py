@@ -8,9 +8,10 @@ How a side's step is taken, and what stands still in it: `laptime.engine.one_ste
 There are three comparisons. The wide one is a training step beside the fp32 baseline's: it sees everything, and most of
 what it sees in bf16 is rounding that BatchNorm's statistics over few samples enlarge. The sharp one holds BatchNorm's
 statistics still on both sides and compares layer by layer with the baseline *in the variant's own precision*, as plain
-autocast gives it; then next to nothing is left of rounding, and one wrong kernel shows. Where the wide one finds more
+autocast gives it (`laptime.engine.layers`). Where the wide one finds more
 than its tolerance, the step is cut at its BatchNorms (`laptime.engine.pieces`): that sees all that the wide one does,
-nothing enlarged, and decides in its place.
+nothing enlarged, and decides in its place. A compiler's step can't be cut: the same step compiled in fp32 decides
+there (`laptime.engine.full_precision`).
 
 What the step brings BatchNorm's running statistics, which no gradient shows, is compared norm by norm beside the wide
 one, and in the pieces.
@@ -25,27 +26,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
-from laptime.data.box_tensors import BoxData
-from laptime.engine.distances import (
-    comparable_gradient,
-    layer_errors,
-    loss_error,
-    relative_error,
-    within,
-    worst_layer,
-    worst_of,
-)
+from laptime.engine.distances import Farthest, farthest, loss_error, relative_error, within
 from laptime.engine.fits import out_of_memory
+from laptime.engine.full_precision import compare_in_full_precision
+from laptime.engine.layers import compare_layers
 from laptime.engine.norm_statistics import statistics_errors
 from laptime.engine.one_step import Side, Specs, Step, Steps
 from laptime.engine.pieces import compare_pieces
 from laptime.optimizations.base import AnyData
 from laptime.optimizations.sync_batchnorm import UnsyncedError
-from laptime.records import CheckRecord, PiecesCheck
+from laptime.records import CheckRecord
 from laptime.spec import RunSpec
 from laptime.world import ALONE, World
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -64,18 +61,11 @@ TOLERANCES = {"exact": Tolerance(1e-4, 5e-2), "numeric": Tolerance(3e-2, 0.48)}
 # Where another comparison decides in the wide one's place, that must still have numbers.
 _FINITE = Tolerance(sys.float_info.max, sys.float_info.max)
 
-# Largest relative error of one layer's gradient in the sharp comparison. Measured over seeds, batches and weights
-# (docs/log.md): 0.012 in fp32, 0.011 in bf16 against plain bf16, mostly single values across a kink; a gradient that is
-# 30 % off in one layer shows 0.3. Numeric changes beside the precision (a compiler's fusions) round elsewhere than
-# plain autocast does, at worst as far from it as it is from fp32: 0.20. So does another memory layout where images are
-# larger and few: of 8 with 96x96 pixels a BatchNorm's weight in bf16 is 0.21 off fp32 by itself, and 0.15 off that in
-# channels last.
-SHARP_EXACT, SHARP_PRECISION, SHARP_NUMERIC = 5e-2, 0.1, 0.25
 # EfficientNet-B5's 39 blocks of BatchNorm turn rounding into other gradients: torch's own autocast on the untouched net
 # is off by up to 1.4 in the gradient and 0.22 in the loss, and one honest way of rounding differs from another as much
 # as seeds do (docs/log.md). In fp32 RegNet over four images is off by 0.14 in the gradient, in another memory layout
-# alone. So the step piece by piece decides there. Where a step can't be cut (a compiler's, that of
-# ranks), the wide tolerance grows to three times what rounding does to the baseline's gradient, the loss's in
+# alone. So the step piece by piece decides there, and that in fp32 where a compiler leaves nothing
+# to cut. Of ranks the wide tolerance grows to three times what rounding does to the baseline's gradient, the loss's in
 # proportion, if the sharp comparison is passed ten times over; BatchNorm's own training kernels are not seen then, but
 # for their running statistics, which may be three times as far off as plain autocast's.
 _SHARP_MARGIN, _ROUNDINGS = 10.0, 3.0
@@ -86,20 +76,6 @@ _SHARP_MARGIN, _ROUNDINGS = 10.0, 3.0
 # growing from norm to norm. A variance that is 20 % off shows 0.2, a momentum of 0.2 instead of 0.1, or a batch that is
 # counted twice, 0.9 to 1, in the first norms as well as in the last.
 STATISTICS = {"exact": 5e-2, "numeric": 0.1}
-
-
-@dataclass(frozen=True)
-class Farthest:
-    """What is farthest off in a comparison of many, by what is allowed: its name, its error and the tolerance."""
-
-    name: str
-    error: float
-    tolerance: float
-
-    @property
-    def right(self) -> bool:
-        """Whether the error is a number within the tolerance, and so are all others within theirs."""
-        return within(self.error, self.tolerance)
 
 
 def comparable(optimizations: Specs) -> Specs:
@@ -147,19 +123,23 @@ def check_one_step(spec: RunSpec, data: AnyData, batch_size: int, world: World =
 def _compared(steps: Steps, klass: str, chosen: Specs, found: Step) -> CheckRecord:
     """All comparisons of a variant's step with the baseline's.  # rank 0"""
     expected = steps.take((), Side())
-    error = step_error(found, expected)
+    error, allowed = step_error(found, expected), TOLERANCES[klass]
     sharp = compare_layers(steps, tuple(o for o in chosen if find_optimization(o.name).stage != "parallel"))
     errors = statistics_errors(found.statistics, expected.statistics)
-    statistics = _farthest(errors, dict.fromkeys(errors, STATISTICS[klass]))
-    wide = _both_within(error, TOLERANCES[klass]) and (statistics is None or statistics.right)
-    pieces = None if wide else _cut(steps, klass, chosen)
+    statistics = farthest(errors, dict.fromkeys(errors, STATISTICS[klass]))
+    right = _both_within(error, allowed) and _right(statistics)
+    pieces = None if right else _if_it_fits(lambda: compare_pieces(steps, chosen, klass))
+    if klass == "numeric" and not (right or pieces or _right(statistics)):
+        statistics = farthest(errors, _autocast_statistics(steps, chosen, expected))
+        right = _both_within(error, allowed) and _right(statistics)
+    full = None if right or pieces else _if_it_fits(lambda: compare_in_full_precision(steps, chosen))
     if pieces is not None:
-        allowed, right = TOLERANCES[klass], pieces.passed and _both_within(error, _FINITE)
-    else:
+        right = pieces.passed and _both_within(error, _FINITE)
+    elif full is not None:
+        right = full.passed and _both_within(error, _FINITE) and _right(statistics)
+    elif not right:
         allowed = _tolerance(klass, error, sharp, lambda: _moved_by_rounding(steps, expected))
-        if klass == "numeric" and statistics is not None and not statistics.right:
-            statistics = _farthest(errors, _autocast_statistics(steps, chosen, expected))
-        right = _both_within(error, allowed) and (statistics is None or statistics.right)
+        right = _both_within(error, allowed) and _right(statistics)
     return CheckRecord(
         klass=klass,
         loss_baseline=expected.loss,
@@ -175,16 +155,14 @@ def _compared(steps: Steps, klass: str, chosen: Specs, found: Step) -> CheckReco
         statistics_error=statistics.error if statistics else None,
         statistics_tolerance=statistics.tolerance if statistics else None,
         pieces=pieces,
-        passed=right and (sharp is None or sharp.right),
+        full_precision=full,
+        passed=right and _right(sharp),
     )
 
 
-def _farthest(errors: dict[str, float], allowed: dict[str, float]) -> Farthest | None:
-    """The error that is farthest off by what is allowed there; None of none."""
-    if not errors:
-        return None
-    name = worst_of({k: error / allowed[k] for k, error in errors.items()})
-    return Farthest(name, errors[name], allowed[name])
+def _right(found: Farthest | None) -> bool:
+    """Whether what was compared is right, if anything was."""
+    return found is None or found.right
 
 
 def _autocast_statistics(steps: Steps, chosen: Specs, expected: Step) -> dict[str, float]:
@@ -194,14 +172,12 @@ def _autocast_statistics(steps: Steps, chosen: Specs, expected: Step) -> dict[st
     return {name: max(STATISTICS["numeric"], _ROUNDINGS * error) for name, error in moved.items()}
 
 
-def _cut(steps: Steps, klass: str, chosen: Specs) -> PiecesCheck | None:
-    """The step piece by piece, of a variant in one process."""
-    if any(find_optimization(o.name).stage == "parallel" for o in chosen):
-        return None
+def _if_it_fits(compare: Callable[[], Found | None]) -> Found | None:
+    """What a further comparison finds; None where it has no room, since it keeps more than a step that fits."""
     try:
-        return compare_pieces(steps, chosen, klass)
+        return compare()
     except Exception as error:
-        if out_of_memory(error):  # all values at the cuts are kept, which a step that fits may leave no room for
+        if out_of_memory(error):
             return None
         raise
 
@@ -233,52 +209,3 @@ def _both_within(error: Tolerance, allowed: Tolerance) -> bool:
 def _moved_by_rounding(steps: Steps, before: Step) -> float:
     """How far the baseline's own gradient in fp32 moves when nothing but its weights is rounded to bfloat16."""
     return relative_error(steps.take((), Side(rounded=True)).gradients, before.gradients)
-
-
-def compare_layers(steps: Steps, chosen: Specs) -> Farthest | None:
-    """Compares each layer's gradient with the baseline's in the same precision, BatchNorm's statistics held still.
-
-    One process on its own: what ranks exchange is compared above.
-
-    Layers of a detector are compared in fp32 whatever the precision. Fifty layers with fixed statistics carry
-    any other rounding on: in bf16 another memory layout alone moves a layer's gradient by 0.24 (docs/log.md). A wrong
-    kernel of half precision is then seen by the wide comparison alone.
-
-    Returns:
-        None where there is nothing beside the precision, or where plain autocast gives no finite gradient, or one that
-        is nothing but rounding: what the samples of a batch with as many of each class say of a net that gives the same
-        for all of them cancels out.
-    """
-    precision = tuple(o for o in chosen if find_optimization(o.name).stage == "precision")
-    rest = tuple(o for o in chosen if o not in precision)
-    if not rest:
-        return None
-    if isinstance(steps.data, BoxData):
-        chosen, precision = rest, ()
-    strict = "numeric" not in classes_of(chosen)
-    plain = steps.take(precision, Side(strict=strict, frozen=True))
-    expected = plain.gradients
-    if not comparable_gradient(plain.loss, expected):
-        return None
-    found = steps.take(chosen, Side(strict=strict, frozen=True)).gradients
-    layer, error = worst_layer(found, expected)
-    if "numeric" in classes_of(rest):
-        return Farthest(layer, error, SHARP_NUMERIC)
-    if precision and not within(error, SHARP_PRECISION):
-        return _beside_rounding(
-            layer_errors(found, expected), layer_errors(expected, steps.take((), Side(frozen=True)).gradients)
-        )
-    return Farthest(layer, error, SHARP_PRECISION if precision else SHARP_EXACT)
-
-
-def _beside_rounding(errors: dict[str, float], rounded: dict[str, float]) -> Farthest | None:
-    """The worst layer, where one that plain autocast itself rounds far from fp32 may be as far from that.
-
-    Another memory layout rounds elsewhere there, as a compiler does.
-
-    Args:
-        errors: relative errors by layer against plain autocast.
-        rounded: those of plain autocast against fp32.
-    """
-    allowed = {k: SHARP_NUMERIC if rounded.get(k, 0.0) > SHARP_PRECISION else SHARP_PRECISION for k in errors}
-    return _farthest(errors, allowed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,6 +15,20 @@ _LEAST_SHARE = 1e-3
 _ROUNDING_ALONE = 1e-5
 # Values that are held in float64 at once, 32 MiB: a layer of some hundred million would take gigabytes.
 _AT_ONCE = 2**22
+
+
+@dataclass(frozen=True)
+class Farthest:
+    """What is farthest off in a comparison of many, by what is allowed: its name, its error and the tolerance."""
+
+    name: str
+    error: float
+    tolerance: float
+
+    @property
+    def right(self) -> bool:
+        """Whether the error is a number within the tolerance, and so are all others within theirs."""
+        return within(self.error, self.tolerance)
 
 
 def within(error: float, limit: float) -> bool:
@@ -62,6 +77,14 @@ def worst_layer(found: dict[str, Tensor], expected: dict[str, Tensor]) -> tuple[
 def worst_of(errors: dict[str, float]) -> str:
     """The name with the largest error: not a number is worse than any, and max() would pass it over."""
     return max(errors, key=lambda k: errors[k] if math.isfinite(errors[k]) else math.inf)
+
+
+def farthest(errors: dict[str, float], allowed: dict[str, float]) -> Farthest | None:
+    """The error that is farthest off by what is allowed there; None of none."""
+    if not errors:
+        return None
+    name = worst_of({k: error / allowed[k] for k, error in errors.items()})
+    return Farthest(name, errors[name], allowed[name])
 
 
 def comparable_gradient(loss: float, gradient: dict[str, Tensor]) -> bool:

@@ -157,10 +157,10 @@ def compare_pieces(steps: Steps, chosen: Specs, klass: str) -> PiecesCheck | Non
         klass: exact or numeric, which says what is allowed.
 
     Returns:
-        None where the step can't be cut: a compiler would compile the cuts too, there is no BatchNorm or it is called
-        otherwise than in the baseline, or the gradient is nothing but rounding.
+        None where the step can't be cut: a compiler would compile the cuts too, ranks exchange values, there is no
+        BatchNorm or it is called otherwise than in the baseline, or the gradient is nothing but rounding.
     """
-    if any(find_optimization(o.name).stage == "compile" for o in chosen):
+    if {"compile", "parallel"} & {find_optimization(o.name).stage for o in chosen}:
         return None
     given, allowed = Cuts(), ALLOWED[klass]
     expected = steps.cut((), Side(), given)

@@ -13,7 +13,7 @@ from laptime.records.breakdown import (
     SetupRecord,
     UpdateRecord,
 )
-from laptime.records.check import CheckRecord, PiecesCheck, RecordingCheck
+from laptime.records.check import CheckRecord, FullPrecisionCheck, PiecesCheck, RecordingCheck
 from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record
 from laptime.records.ladder import (
     SEARCH,
@@ -71,6 +71,7 @@ __all__ = [
     "EpochRecord",
     "Finding",
     "Found",
+    "FullPrecisionCheck",
     "Guess",
     "InferenceRecord",
     "KernelStats",

@@ -74,6 +74,33 @@ class PiecesCheck(Readable):
         )
 
 
+class FullPrecisionCheck(Readable):
+    """A compiled variant's training step without its half precision, beside the baseline's in fp32.
+
+    Attributes:
+        loss_error: |loss - baseline| / |baseline|.
+        gradient_error: ||g - g0|| / ||g0|| over all parameters.
+    """
+
+    loss_error: float
+    loss_tolerance: float
+    gradient_error: float
+    gradient_tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether both are within what is allowed; not a number is not."""
+        return self.loss_error <= self.loss_tolerance and self.gradient_error <= self.gradient_tolerance
+
+    def findings(self) -> str:
+        """Both errors beside what is allowed, in words."""
+        return (
+            f"compiled in fp32, off from the baseline by {self.loss_error:.2g} in the loss "
+            f"(tolerance {self.loss_tolerance:.2g}) and by {self.gradient_error:.2g} in the gradients "
+            f"(tolerance {self.gradient_tolerance:.2g})"
+        )
+
+
 class CheckRecord(Readable):
     """One step of the variant beside one step of the baseline, from the same weights on the same batch.
 
@@ -86,8 +113,10 @@ class CheckRecord(Readable):
         statistics: the BatchNorm whose running statistics differ most behind the step; None where there are none, and
             in records of releases that did not compare them.
         statistics_error: of what the step brought them, ||s - s0|| / ||s0||; the mean in units of what is divided by.
-        pieces: the step cut at its BatchNorms, where the whole one in another precision was off by more than its
-            tolerances: it decides in their place. None where it was not asked for, or a step can't be cut.
+        pieces: the step cut at its BatchNorms, where the whole one was off by more than its tolerances: it decides in
+            their place. None where it was not asked for, or a step can't be cut.
+        full_precision: a compiled step, which can't be cut, in fp32, where the whole one in half precision was off by
+            more than its tolerances: it decides in their place. None where it was not asked for.
         recording: of a run that replays a recorded step; None for others.
         passed: whether all errors that decide are within their tolerances.
     """
@@ -106,12 +135,13 @@ class CheckRecord(Readable):
     statistics_error: float | None = None
     statistics_tolerance: float | None = None
     pieces: PiecesCheck | None = None
+    full_precision: FullPrecisionCheck | None = None
     recording: RecordingCheck | None = None
     passed: bool
 
     def findings(self) -> str:
         """The errors beside what is allowed, in words; each report says the same."""
-        more = [found.findings() for found in (self.pieces, self.recording) if found]
+        more = [found.findings() for found in (self.pieces, self.full_precision, self.recording) if found]
         return "; ".join([self._of_the_step() + self._of_the_layers() + self._of_the_statistics(), *more])
 
     def _of_the_step(self) -> str:

@@ -12,7 +12,8 @@ from torchvision.models.efficientnet import EfficientNet, MBConvConfig
 from laptime.data.tensors import ImageData, Split
 from laptime.engine import build as building
 from laptime.engine.build import build, make_recipe
-from laptime.engine.check import check_one_step, relative_error
+from laptime.engine.check import check_one_step
+from laptime.engine.distances import relative_error
 from laptime.engine.loop import train_epoch
 from laptime.engine.plain import plain_gradients, plain_state
 from laptime.engine.reset import reset, snapshot

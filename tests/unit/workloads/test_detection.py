@@ -215,7 +215,7 @@ def test_no_step_of_a_comparison_is_taken_twice(stored, monkeypatch, names, expe
 
     def noted(spec, data, chosen, side):
         taken.append((tuple(o.name for o in chosen), side.strict))
-        return 1.0, {"weight": torch.ones(1)}
+        return one_step.Step(1.0, {"weight": torch.ones(1)})
 
     monkeypatch.setattr(one_step, "one_step", noted)
     spec = spec_of(stored, *names)
