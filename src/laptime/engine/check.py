@@ -64,12 +64,11 @@ _FINITE = Tolerance(sys.float_info.max, sys.float_info.max)
 # EfficientNet-B5's 39 blocks of BatchNorm turn rounding into other gradients: torch's own autocast on the untouched net
 # is off by up to 1.4 in the gradient and 0.22 in the loss, and one honest way of rounding differs from another as much
 # as seeds do (docs/log.md). In fp32 RegNet over four images is off by 0.14 in the gradient, in another memory layout
-# alone. So the step piece by piece decides there, and that in fp32 where a compiler leaves nothing
-# to cut. Of ranks the wide tolerance grows to three times what rounding does to the baseline's gradient, the loss's in
-# proportion, if the sharp comparison is passed ten times over; BatchNorm's own training kernels are not seen then, but
-# for their running statistics, which may be three times as far off as plain autocast's.
+# alone. So the step piece by piece decides there, and that in fp32 where a compiler leaves nothing to cut. Of ranks the
+# wide tolerance grows to three times what rounding does to the baseline's gradient, the loss's in proportion, if the
+# sharp comparison is passed ten times over; BatchNorm's own training kernels are not seen then, but for their running
+# statistics, which may be three times as far off as plain autocast's.
 _SHARP_MARGIN, _ROUNDINGS = 10.0, 3.0
-
 
 # The largest error of what a step brings a norm's running statistics. Measured over nine nets, seeds and batches
 # (docs/log.md): 0.016 in fp32, 4e-6 of ResNet-18; in bf16 0.01 to 0.05 of most, to 0.9 of deep ones over few samples,
