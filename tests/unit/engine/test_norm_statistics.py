@@ -18,7 +18,6 @@ from laptime.optimizations.layout import channels_last
 from laptime.spec import OptimizationSpec
 from laptime.workloads.cifar import Cifar
 
-
 LAYOUT = OptimizationSpec(name="channels-last")
 BF16 = OptimizationSpec(name="bf16")
 COMPILED = OptimizationSpec(name="compile", options={"backend": "eager"})
