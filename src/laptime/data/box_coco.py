@@ -42,7 +42,7 @@ def read_coco(path: Path) -> Annotated:
     for key, entry in images.items():
         found.bare(_text(path, "image", entry, "file_name"), f"{path}, image {key}")
     for entry in parts["annotations"]:
-        place = f"{path}, annotation {shorten(str(entry.get('id', '?')))}"
+        place = f"{path}, annotation {_said(entry)}"
         image, label = images.get(_key(entry.get("image_id"))), classes.get(_key(entry.get("category_id")))
         if image is None or label is None:
             name = "image_id" if image is None else "category_id"
@@ -89,6 +89,12 @@ def _bytes(path: Path) -> bytes:
 def _key(value: object) -> str | float | None:
     """An id, which some tools write as text, and pandas with a point."""
     return value if isinstance(value, str | int | float) else None
+
+
+def _said(entry: Mapping[str, Any]) -> str:
+    """The id of an entry for messages, which are made for each of a million annotations and hardly ever shown."""
+    key = entry.get("id", "?")
+    return str(key) if isinstance(key, int) else shorten(str(key))
 
 
 def _id(path: Path, what: str, entry: Mapping[str, Any]) -> str | float:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
@@ -20,7 +21,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from laptime.data.box_columns import COLUMNS
 from laptime.data.box_sets import BoxSet, read_set
 from laptime.data.boxes import Boxed, check_inside, digits
-from laptime.data.decode import read_image
+from laptime.data.decode import sizes_of
 from laptime.data.disk import check_room, partial_folder, room_for
 from laptime.data.meta import META, Sha256, Size
 from laptime.data.sources import Say
@@ -185,6 +186,7 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
         UsageError: a seed, and the folder is split already.
         DataError: a box, an image or the folder's split can't be used, or the disk is full.
     """
+    say("looking through", 0, 0)
     found = read_set(root, table, told.seed)
     images = found.images
     # The table that is written holds some 60 bytes for a box.
@@ -232,15 +234,17 @@ def _copied(images: Sequence[Boxed], folder: Path, say: Say) -> tuple[tuple[int,
     """
     height = width = 1
     resized = []
-    for done, image in enumerate(images):
-        say("reading", done, len(images))
-        rows, columns = read_image(image.path).shape[:2]
-        check_inside(image, rows, columns)
-        resized += [shorten(image.name)] if _of_another_size(image, rows, columns) else []
-        height, width = max(height, rows), max(width, columns)
-        to = folder / IMAGES / image.name
-        to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(image.path, to)
+    say("reading", 0, len(images))
+    # Closed by us: an error would hold the processes of the pool until somebody has told it.
+    with closing(sizes_of([image.path for image in images])) as sizes:
+        for done, (image, (rows, columns)) in enumerate(zip(images, sizes, strict=True)):
+            say("reading", done, len(images))
+            check_inside(image, rows, columns)
+            resized += [shorten(image.name)] if _of_another_size(image, rows, columns) else []
+            height, width = max(height, rows), max(width, columns)
+            to = folder / IMAGES / image.name
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(image.path, to)
     say("reading", len(images), len(images))
     return (height, width), resized
 

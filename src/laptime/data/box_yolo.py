@@ -13,7 +13,7 @@ from typing import Any
 from laptime.data.box_files import Beside, ending
 from laptime.data.box_read import Annotated
 from laptime.data.boxes import at, digits, finite, refused
-from laptime.data.decode import read_image
+from laptime.data.decode import size_said
 from laptime.errors import DataError, shorten
 
 _LISTS = ("classes.txt", "labels.txt", "_darknet.labels")
@@ -58,7 +58,7 @@ def read_yolo(root: Path, folder: Path) -> Annotated:
                 raise DataError(f"{path} is for no image of {root}: add {path.stem}.jpg, or remove the file.")
             continue
         found.bare(image, str(path))
-        height, width = read_image(root / image).shape[:2]
+        height, width = size_said(root / image)
         for number, line in enumerate(lines_of(path), start=1):
             if line.strip():
                 label, shares, is_polygon = _box(at(path, number), line.split(), names)

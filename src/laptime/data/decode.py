@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +15,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.TiffImagePlugin import TiffImageFile
 
-from laptime.data.ahead import in_order
 from laptime.data.bands import DEFAULT_BANDS, is_tiff, read_bands
 from laptime.data.choices import BANDS
+from laptime.data.decode_pool import in_blocks, in_pool
 from laptime.errors import DataError, shorten
-from laptime.processes import allowed_cores, die_with_parent
 
 Images = NDArray[np.uint8] | NDArray[np.int16]
 Size = tuple[int, int]
@@ -43,13 +40,12 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 
+# Those that make height of width.
+_ASIDE = (5, 6, 7, 8)
+
 # Tags of TIFF (6.0) and of GeoTIFF (OGC 19-008r4): the sizes of a pixel, a point's place, the keys of what they mean.
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262
 _GEOTIFF = (33550, 33922, 34735)
-
-_BLOCK = 512
-# Starting a process costs as much as decoding about this many small images.
-_ALONE = 4 * _BLOCK
 
 
 class MixedSizesError(Exception):
@@ -143,26 +139,23 @@ def decode_all(root: Path, names: Sequence[str], shape: Shape) -> Iterator[Image
         DataError: an image is unreadable, cut off or a decompression bomb; it is named.
         MixedSizesError: an image is of another size and the shape says not to resize.
     """
-    blocks = [[str(root / n) for n in names[i : i + _BLOCK]] for i in range(0, len(names), _BLOCK)]
-    cores = min(allowed_cores(), 8)
-    if cores == 1 or len(names) <= _ALONE:
-        for block in blocks:
-            yield decode_block(block, shape)
-        return
-    # Spawned: a fork of a process that has threads (torch, boto3) may never come back.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(cores, context, _start_worker) as pool:
-        try:
-            # Few blocks ahead of the writer, so that memory does not grow with the data.
-            yield from in_order(lambda block: pool.submit(decode_block, block, shape), blocks, 3 * cores)
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    nbytes = shape.size[0] * shape.size[1] * shape.channels * (2 if shape.bands else 1)
+    yield from in_pool(partial(decode_block, shape=shape), in_blocks([str(root / name) for name in names], nbytes))
 
 
-def _start_worker() -> None:
-    die_with_parent()
-    # Ctrl-C reaches the whole group; the parent alone answers it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def sizes_of(paths: Sequence[Path]) -> Generator[Size]:
+    """Height and width of images in order, each decoded whole, so that one that can't be is told by its name."""
+    for block in in_pool(_sizes, in_blocks(list(map(str, paths)))):
+        yield from block
+
+
+def _sizes(paths: list[str]) -> list[Size]:
+    return [_size_of(read_image(Path(path))) for path in paths]
+
+
+def _size_of(image: Images) -> Size:
+    height, width = image.shape[:2]
+    return height, width
 
 
 def decode_block(paths: list[str], shape: Shape) -> Images:
@@ -180,6 +173,15 @@ def read_image(path: Path, bands: tuple[int, ...] = ()) -> Images:
         return read_bands(path, bands)
     with _no_bombs():
         return np.asarray(_load(str(path)))
+
+
+def size_said(path: Path) -> Size:
+    """Height and width of an image, of a JPEG by its first bytes alone; raises DataError."""
+    with suppress(Exception), Image.open(path, formats=_FORMATS) as image, _no_bombs():
+        if image.format == "JPEG":  # of other forms a turn may stand behind the pixels
+            aside = "exif" in image.info and image.getexif().get(_ORIENTATION) in _ASIDE
+            return (image.width, image.height) if aside else (image.height, image.width)
+    return _size_of(read_image(path))
 
 
 @contextmanager

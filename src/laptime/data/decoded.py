@@ -107,7 +107,12 @@ def bytes_of(image: Any) -> int | None:
     """Bytes of a decoded image, of PIL or an array; None of anything else, which can't be kept."""
     if isinstance(image, np.ndarray):
         return image.nbytes
-    return image.width * image.height * len(image.getbands()) if isinstance(image, Image.Image) else None
+    return image.width * image.height * _pixel_bytes(image.mode) if isinstance(image, Image.Image) else None
+
+
+def _pixel_bytes(mode: str) -> int:
+    """What Pillow keeps a pixel in: four bytes wherever there are several bands, of RGB's three too."""
+    return 1 if mode in ("1", "L", "P") else 2 if mode.startswith("I;16") else 4
 
 
 def few_of(paths: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Protocol
 
 import torch
@@ -134,11 +135,14 @@ def tried(recipe: Recipe, most: int) -> dict[int, float]:
 
 def _rate(recipe: Recipe, count: int) -> float:
     trial = replace(recipe, device=torch.device("cpu"), loading=replace(recipe.loading, workers=count, pinned=False))
-    batches = trial.make_loader(trial).epoch(0)
-    for _, _ in zip(range(max(1, count)), batches, strict=False):
+    untimed, timed = max(1, count), max(_TIMED_BATCHES, 6 * count)
+    loader = trial.make_loader(trial)
+    # Of small data epoch after epoch: one batch, or as many as there are workers, would leave none that is timed.
+    batches = chain.from_iterable(map(loader.epoch, range(untimed + timed)))
+    for _ in islice(batches, untimed):
         pass
     done, begin = 0, time.perf_counter()
-    for _, batch in zip(range(max(_TIMED_BATCHES, 6 * count)), batches, strict=False):
+    for batch in islice(batches, timed):
         done += len(batch)
         if time.perf_counter() - begin > _LONGEST_TRIAL_S:
             break

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import pickle
+import re
 from dataclasses import replace
 
 import psutil
@@ -101,6 +102,15 @@ def test_the_number_that_was_tried_out_is_written_down(recipe):
 def test_candidates_are_what_the_cores_hold_and_what_the_baseline_has(recipe, monkeypatch, cores, own, tried):
     monkeypatch.setattr(loader, "allowed_cores", lambda: cores)
     assert candidates(replace(recipe, loading=replace(recipe.loading, workers=own))) == tried
+
+
+def test_data_of_one_batch_is_timed_epoch_after_epoch(recipe, monkeypatch):
+    monkeypatch.setattr(loader, "allowed_cores", lambda: 2)
+    whole = replace(recipe, batch_size=len(recipe.data.train))
+    (note,) = workers(whole, {"count": -1}).notes[len(recipe.notes) :]
+    rates = [float(text.replace(",", "")) for text in re.findall(r"\d: ([\d.,]+) samples/s", note)]
+    assert len(rates) == 2
+    assert min(rates) > 0
 
 
 def test_where_memory_holds_no_more_workers_they_are_fewer_and_a_note_tells(recipe, monkeypatch):

@@ -51,6 +51,17 @@ def test_mean_average_precision(capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_boxes_are_judged_once_whatever_their_size(monkeypatch):
+    from pycocotools.cocoeval import COCOeval
+
+    judged, evaluate = [], COCOeval.evaluateImg
+    monkeypatch.setattr(COCOeval, "evaluateImg", lambda *given: judged.append(given) or evaluate(*given))
+    box, large = [[10.0, 10.0, 30.0, 30.0]], [[0.0, 0.0, 200.0, 200.0]]
+    hit, miss = (found_at(box, [1]), truth(box, [1])), (found_at(box, [1], [0.5]), truth(large, [1]))
+    assert scored(hit, miss) == pytest.approx({"test_map50": 51 / 101, "test_map": 51 / 101})
+    assert len(judged) == 2 * len(("a", "b"))  # images times classes
+
+
 def test_quality_below_the_floor_is_not_judged():
     floor = quality_floor("detection", 1)
     assert floor == pytest.approx(0.3)
