@@ -26,7 +26,6 @@ class BoxSet:
         train, test: their names.
         classes: of their boxes.
         said: sentences on what was read, changed and left out.
-        own: whether the split is the folder's own.
     """
 
     images: tuple[Boxed, ...]
@@ -34,7 +33,6 @@ class BoxSet:
     test: tuple[str, ...]
     classes: tuple[str, ...]
     said: tuple[str, ...]
-    own: bool
 
 
 def read_set(root: Path, table: str, seed: int) -> BoxSet:
@@ -113,7 +111,7 @@ def _made(read: Annotated, matched: Matched, chosen: Sides) -> BoxSet:
     classes = tuple(sorted({box.label for image in images for box in image.boxes}))
     said = [*read.said(), chosen.said, *_told_of(matched, images)]
     said += [*one_sided(images, chosen.test), *written_twice(classes)]
-    return BoxSet(images, chosen.train, chosen.test, classes, tuple(filter(None, said)), chosen.own)
+    return BoxSet(images, chosen.train, chosen.test, classes, tuple(filter(None, said)))
 
 
 def _told_of(matched: Matched, images: Sequence[Boxed]) -> list[str]:

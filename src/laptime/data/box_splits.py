@@ -44,12 +44,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Sides:
-    """Names of the images to train and to test on, sentences on how they were chosen, and whether the set says them."""
+    """Names of the images to train and to test on, and sentences on how they were chosen."""
 
     train: tuple[str, ...]
     test: tuple[str, ...]
     said: str = ""
-    own: bool = False
 
 
 def says_both(words: Iterable[str]) -> bool:
@@ -183,7 +182,7 @@ def follow(root: Path, images: Sequence[Boxed], parts: Sequence[Part], by: str, 
             "choose: leave it out."
         )
     said = [_told(train, test, known, by), *_aside(parts, train, test), *_outside(parts, known)]
-    return Sides(tuple(sorted(train.names & known)), tuple(sorted(test.names & known)), " ".join(said), own=True)
+    return Sides(tuple(sorted(train.names & known)), tuple(sorted(test.names & known)), " ".join(said))
 
 
 def _ranked(parts: Sequence[Part], words: Sequence[str]) -> list[Part]:

@@ -25,6 +25,7 @@ from laptime.data.decode import sizes_of
 from laptime.data.disk import check_room, partial_folder, room_for
 from laptime.data.meta import META, Sha256, Size
 from laptime.data.sources import Say
+from laptime.data.split import both_sides
 from laptime.data.store import Store
 from laptime.errors import DataError, shorten, without_secrets
 from laptime.parsing import other_schema, parse_json
@@ -198,7 +199,7 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
         names = [f"{IMAGES}/{i.name}" for i in images] + [TABLE]
         files = {n: StoredFile(sha256=_checksum(folder / n), size=(folder / n).stat().st_size) for n in names}
         said = [*found.said] + ([_OTHER_SIZE.format(len(resized), resized[0])] if resized else [])
-        said += _on_both_sides(found, files) if found.own else []
+        said.append(_on_both_sides(found, files))
         meta = BoxMeta(
             digest="0" * 64,
             kind=told.kind,
@@ -217,13 +218,9 @@ def store_folder(root: Path, table: str, store: Store, told: Told, say: Say) -> 
     return meta
 
 
-def _on_both_sides(found: BoxSet, files: Mapping[str, StoredFile]) -> list[str]:
-    """A sentence for images of the test that are copies of images of the training."""
+def _on_both_sides(found: BoxSet, files: Mapping[str, StoredFile]) -> str:
     train = {files[f"{IMAGES}/{name}"].sha256 for name in found.train}
-    both = [name for name in found.test if files[f"{IMAGES}/{name}"].sha256 in train]
-    return (
-        [f"{len(both)} image(s) of the test, {shorten(both[0])} among them, are in the training, too."] if both else []
-    )
+    return both_sides([name for name in found.test if files[f"{IMAGES}/{name}"].sha256 in train])
 
 
 def _copied(images: Sequence[Boxed], folder: Path, say: Say) -> tuple[tuple[int, int], list[str]]:

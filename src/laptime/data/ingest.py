@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 
 from laptime.data.bands import in_words
@@ -9,6 +11,7 @@ from laptime.data.decode import MixedSizesError, Shape, decode_all, first_shape,
 from laptime.data.listing import Listing
 from laptime.data.sizes import LARGEST_KEPT
 from laptime.data.sources import Job
+from laptime.data.split import both_sides
 from laptime.data.store import Entry
 from laptime.data.writer import Plan, Writer, publish, writing
 from laptime.errors import DataError
@@ -48,22 +51,34 @@ def _store(listing: Listing, shape: Shape, job: Job, source: tuple[DataKind, str
     deep = not shape.bands and is_deep_picture(listing.root / listing.train[0][0])
     notice = _join(_notice(listing, shape, source[2], asked=job.size is not None), _DEEP if deep else "")
     with writing(job.store, plan) as writer:
-        _fill(writer, listing, shape, job)
+        notice = _join(notice, both_sides(_fill(writer, listing, shape, job)))
         meta = publish(job.store, writer, notice)
     return Entry(meta.digest, source[0], notice)
 
 
-def _fill(writer: Writer, listing: Listing, shape: Shape, job: Job) -> None:
+def _fill(writer: Writer, listing: Listing, shape: Shape, job: Job) -> list[str]:
+    """Decodes both sides into a store.
+
+    Returns:
+        The images of the test whose pixels are those of an image of the training.
+    """
     total, done = len(listing.train) + len(listing.test), 0
     job.say("decoding", 0, total)
+    trained, both = set[bytes](), list[str]()
     for split, images in (("train", listing.train), ("test", listing.test)):
         labels = np.array([label for _, label in images], dtype=np.int64)
         start = 0
         for block in decode_all(listing.root, [name for name, _ in images], shape):
             writer.add(split, block, labels[start : start + len(block)])
+            pixels = [blake2b(np.ascontiguousarray(image).data, digest_size=16).digest() for image in block]
+            if split == "train":
+                trained.update(pixels)
+            else:
+                both += [name for (name, _), of in zip(images[start:], pixels, strict=False) if of in trained]
             start += len(block)
             job.say("decoding", done + start, total)
         done += start
+    return both
 
 
 def _notice(listing: Listing, shape: Shape, which: str, asked: bool) -> str:

@@ -1,4 +1,4 @@
-"""The split of images that come without one: four fifths to train on, one to test on."""
+"""Which images are trained and which are tested on: four fifths and one where they come without a split."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from laptime.data.choices import SEED
+from laptime.errors import shorten
 
 _TEST_SHARE = 5
 
@@ -34,3 +35,10 @@ def tested(count: int) -> int:
 def in_words(seed: int) -> str:
     """How the test was chosen."""
     return f"by seed {seed}" if seed else f"always the same ({SEED}1 behind the place of the data chooses another)"
+
+
+def both_sides(names: Sequence[str]) -> str:
+    """A sentence for images of the test that are the same as images of the training; empty where there are none."""
+    if not names:
+        return ""
+    return f"{len(names)} image(s) of the test, {shorten(names[0])} among them, are in the training, too."

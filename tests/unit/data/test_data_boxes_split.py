@@ -195,6 +195,12 @@ def test_copies_on_both_sides_are_told(ten: Path, home: Path):
     )
 
 
+def test_copies_in_a_set_whose_fifth_is_drawn_are_told(ten: Path, home: Path):
+    for number in range(1, 10):
+        shutil.copy(ten / "images" / "0.png", ten / "images" / f"{number}.png")
+    assert "2 image(s) of the test, " in fetch("detection", str(ten), home).notice
+
+
 def test_classes_of_one_side_and_of_a_part_that_is_left_aside(ten: Path, home: Path):
     head, *lines = read_lines(ten)
     for number, name in ((1, "learnt"), (6, "aside"), (9, "judged")):

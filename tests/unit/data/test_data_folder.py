@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -71,6 +72,29 @@ def test_one_folder_is_split_in_each_class(make_folder: MakeFolder, home: Path) 
     assert (data.train_count, data.test_count) == (24, 6)
     assert np.load(Path(data.path) / "test_labels.npy").tolist() == [0, 0, 1, 1, 2, 2]
     assert "A fifth" in data.notice
+
+
+def test_images_on_both_sides_are_told(make_folder: MakeFolder, home: Path) -> None:
+    """Whatever they are called and in whatever class; a link to the training is a test of nothing but copies."""
+    root = make_folder()
+    shutil.copy(root / "train/cat/2.png", root / "test/dog/3.png")
+    Image.open(root / "train/emu/0.png").save(root / "test/emu/again.bmp")
+    assert (
+        "2 image(s) of the test, test/dog/3.png among them, are in the training, too."
+        in fetch("cifar", str(root), home).notice
+    )
+    shutil.rmtree(root / "test")
+    (root / "test").symlink_to(root / "train")
+    assert fetch("cifar", str(root), home).notice.startswith("12 image(s) of the test, test/cat/0.png among them")
+
+
+def test_copies_in_a_folder_that_is_split_are_told(make_folder: MakeFolder, home: Path) -> None:
+    root = make_folder(splits=("",), count=10)
+    for path in sorted(root.rglob("*.png")):
+        shutil.copy(path, path.with_stem(f"copy{path.stem}"))
+    data = fetch("cifar", str(root), home)
+    assert data.test_count == 12
+    assert " among them, are in the training, too." in data.notice
 
 
 def test_files_that_are_no_images_are_counted(make_folder: MakeFolder, home: Path) -> None:
