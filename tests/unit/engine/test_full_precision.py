@@ -87,6 +87,15 @@ def test_it_is_asked_only_where_it_decides(deep, monkeypatch):
     assert found.full_precision is None
 
 
+def test_it_decides_only_where_layers_were_compared_in_half_precision(deep, monkeypatch):
+    """Else nothing would have looked at that: a step far off in it would pass by what it is in fp32."""
+    monkeypatch.setattr(check, "compare_layers", lambda *_: None)
+    found = check_one_step(ASKED, deep, 8)
+    assert found.gradient_error > found.gradient_tolerance
+    assert found.full_precision is None
+    assert not found.passed
+
+
 @pytest.mark.parametrize("error", [MemoryError(), ValueError("a fault")])
 def test_where_it_has_no_room_rounding_says_what_is_allowed(deep, monkeypatch, error):
     def full(*_):
