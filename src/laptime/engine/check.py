@@ -10,8 +10,9 @@ what it sees in bf16 is rounding that BatchNorm's statistics over few samples en
 statistics still on both sides and compares layer by layer with the baseline *in the variant's own precision*, as plain
 autocast gives it (`laptime.engine.layers`). Where the wide one finds more
 than its tolerance, the step is cut at its BatchNorms (`laptime.engine.pieces`): that sees all that the wide one does,
-nothing enlarged, and decides in its place. A compiler's step can't be cut: the same step compiled in fp32 decides
-there (`laptime.engine.full_precision`).
+nothing enlarged, and decides in its place. A compiler's step can't be cut, nor can that of several ranks: in half
+precision the same step in fp32 decides there (`laptime.engine.full_precision`), of ranks together with the pieces of
+the whole batch on one process.
 
 What the step brings BatchNorm's running statistics, which no gradient shows, is compared norm by norm beside the wide
 one, and in the pieces.
@@ -32,14 +33,14 @@ from laptime.catalogue import as_checked, class_of, classes_of, find_optimizatio
 from laptime.data.box_tensors import BoxData
 from laptime.engine.distances import Farthest, farthest, loss_error, relative_error, within
 from laptime.engine.fits import out_of_memory
-from laptime.engine.full_precision import compare_in_full_precision
+from laptime.engine.full_precision import compare_in_full_precision, half_precision, in_full_precision
 from laptime.engine.layers import compare_layers
 from laptime.engine.norm_statistics import statistics_errors
-from laptime.engine.one_step import Side, Specs, Step, Steps
+from laptime.engine.one_step import Side, Specs, Step, Steps, without_ranks
 from laptime.engine.pieces import compare_pieces
 from laptime.optimizations.base import AnyData
 from laptime.optimizations.sync_batchnorm import UnsyncedError
-from laptime.records import CheckRecord
+from laptime.records import CheckRecord, FullPrecisionCheck, PiecesCheck
 from laptime.spec import RunSpec
 from laptime.world import ALONE, World
 
@@ -65,10 +66,11 @@ _FINITE = Tolerance(sys.float_info.max, sys.float_info.max)
 # EfficientNet-B5's 39 blocks of BatchNorm turn rounding into other gradients: torch's own autocast on the untouched net
 # is off by up to 1.4 in the gradient and 0.22 in the loss, and one honest way of rounding differs from another as much
 # as seeds do (docs/log.md). In fp32 RegNet over four images is off by 0.14 in the gradient, in another memory layout
-# alone. So the step piece by piece decides there, and that in fp32 where a compiler leaves nothing to cut. Of ranks the
-# wide tolerance grows to three times what rounding does to the baseline's gradient, the loss's in proportion, if the
-# sharp comparison is passed ten times over; BatchNorm's own training kernels are not seen then, but for their running
-# statistics, which may be three times as far off as plain autocast's.
+# alone. So the step piece by piece decides there, and that in fp32 where a compiler leaves nothing to cut, or ranks
+# exchange values. Where none of these can be had the wide tolerance grows to three times what rounding does to the
+# baseline's gradient, the loss's in proportion, if the sharp comparison is passed ten times over; BatchNorm's own
+# training kernels are not seen then, but for their running statistics, which may be three times as far off as plain
+# autocast's.
 _SHARP_MARGIN, _ROUNDINGS = 10.0, 3.0
 
 # The largest error of what a step brings a norm's running statistics. Measured over nine nets, seeds and batches
@@ -100,7 +102,7 @@ def check_one_step(spec: RunSpec, data: AnyData, batch_size: int, world: World =
     if not chosen:
         return None
     sized = spec.model_copy(update={"batch_size": batch_size})
-    if world.size > 1 and not any(find_optimization(o.name).stage == "parallel" for o in chosen):
+    if world.size > 1 and without_ranks(chosen) == chosen:
         if not world.first:
             return None
         # Weak scaling is another trajectory; what a rank computes is compared on rank 0's part.
@@ -112,40 +114,61 @@ def check_one_step(spec: RunSpec, data: AnyData, batch_size: int, world: World =
         found = steps.take(chosen, Side(world, strict=klass == "exact"))
     except UnsyncedError:
         # Nothing stands for local statistics, which are another trajectory: what a rank computes is compared.
-        rest = tuple(o for o in spec.optimizations if find_optimization(o.name).stage != "parallel")
-        alone = spec.model_copy(update={"optimizations": rest})
+        alone = spec.model_copy(update={"optimizations": without_ranks(spec.optimizations)})
         return check_one_step(alone, data, -(-batch_size // world.size)) if world.first else None
-    if not world.first:
-        return None
-    return _compared(steps, klass, chosen, found)
+    wide = _wide(steps, klass, found) if world.first else None
+    if world.size > 1 and world.agreed(wide is not None and not wide.right):
+        in_full_precision(steps, chosen)  # all ranks' part in what rank 0 then compares
+    return _compared(steps, klass, chosen, wide) if wide is not None else None
 
 
-def _compared(steps: Steps, klass: str, chosen: Specs, found: Step) -> CheckRecord:
-    """All comparisons of a variant's step with the baseline's.  # rank 0"""
+@dataclass(frozen=True)
+class _Wide:
+    """The wide comparison: both steps, how far one is off the other, and whether that is within what a class may show.
+
+    Attributes:
+        norms: how far each norm's running statistics are off.
+        statistics: the farthest of them.
+    """
+
+    found: Step
+    expected: Step
+    error: Tolerance
+    norms: dict[str, float]
+    statistics: Farthest | None
+    right: bool
+
+
+def _wide(steps: Steps, klass: str, found: Step) -> _Wide:
     expected = steps.take((), Side())
-    error, allowed = step_error(found, expected), TOLERANCES[klass]
-    sharp = compare_layers(steps, tuple(o for o in chosen if find_optimization(o.name).stage != "parallel"))
-    errors = statistics_errors(found.statistics, expected.statistics)
-    statistics = farthest(errors, dict.fromkeys(errors, STATISTICS[klass]))
-    right = _both_within(error, allowed) and _right(statistics)
-    pieces = None if right else _if_it_fits(lambda: compare_pieces(steps, chosen, klass))
-    if klass == "numeric" and not (right or pieces or _right(statistics)):
-        statistics = farthest(errors, _autocast_statistics(steps, chosen, expected))
+    error, norms = step_error(found, expected), statistics_errors(found.statistics, expected.statistics)
+    statistics = farthest(norms, dict.fromkeys(norms, STATISTICS[klass]))
+    right = _both_within(error, TOLERANCES[klass]) and _right(statistics)
+    return _Wide(found, expected, error, norms, statistics, right)
+
+
+def _compared(steps: Steps, klass: str, chosen: Specs, wide: _Wide) -> CheckRecord:
+    """All comparisons of a variant's step with the baseline's.  # rank 0"""
+    error, statistics, allowed, right = wide.error, wide.statistics, TOLERANCES[klass], wide.right
+    alone = without_ranks(chosen)
+    sharp = compare_layers(steps, alone)
+    cut = None if right or alone != chosen else _if_it_fits(lambda: compare_pieces(steps, chosen, klass))
+    if klass == "numeric" and not (right or cut or _right(statistics)):
+        statistics = farthest(wide.norms, _autocast_statistics(steps, chosen, wide.expected))
         right = _both_within(error, allowed) and _right(statistics)
-    # It leaves half precision out, so something else must have seen that: of a detector layers are compared in fp32.
-    seen = sharp is not None and not isinstance(steps.data, BoxData)
-    full = _if_it_fits(lambda: compare_in_full_precision(steps, chosen)) if seen and not (right or pieces) else None
-    if pieces is not None:
-        right = pieces.passed and _both_within(error, _FINITE)
+    pieces, full = (cut, None) if right or cut else _apart(steps, klass, chosen, sharp)
+    if cut is not None:
+        right = cut.passed and _both_within(error, _FINITE)
     elif full is not None:
-        right = full.passed and _both_within(error, _FINITE) and _right(statistics)
+        decided = full.passed and (pieces is None or pieces.passed)
+        right = decided and _both_within(error, _FINITE) and _right(statistics)
     elif not right:
-        allowed = _tolerance(klass, error, sharp, lambda: _moved_by_rounding(steps, expected))
+        allowed = _tolerance(klass, error, sharp, lambda: _moved_by_rounding(steps, wide.expected))
         right = _both_within(error, allowed) and _right(statistics)
     return CheckRecord(
         klass=klass,
-        loss_baseline=expected.loss,
-        loss_variant=found.loss,
+        loss_baseline=wide.expected.loss,
+        loss_variant=wide.found.loss,
         loss_error=error.loss,
         loss_tolerance=allowed.loss,
         gradient_error=error.gradient,
@@ -160,6 +183,27 @@ def _compared(steps: Steps, klass: str, chosen: Specs, found: Step) -> CheckReco
         full_precision=full,
         passed=right and _right(sharp),
     )
+
+
+def _apart(
+    steps: Steps, klass: str, chosen: Specs, sharp: Farthest | None
+) -> tuple[PiecesCheck | None, FullPrecisionCheck | None]:
+    """What decides of a step in half precision that can't be cut: all of it in fp32, and half precision by itself.
+
+    Of several ranks the latter is what one process computes of the whole batch, in pieces; what they exchange, and
+    their BatchNorm, is seen in fp32.
+
+    Returns:
+        Pieces, where there are some, and the step in fp32; nothing where it has no half precision, or nothing else has
+        seen that: of a detector layers are compared in fp32.
+    """
+    alone = without_ranks(chosen)
+    ranked = alone != chosen and half_precision(chosen)
+    pieces = _if_it_fits(lambda: compare_pieces(steps, alone, klass)) if ranked else None
+    if pieces is None and (sharp is None or isinstance(steps.data, BoxData)):
+        return None, None
+    full = _if_it_fits(lambda: compare_in_full_precision(steps, chosen))
+    return (pieces, full) if full is not None else (None, None)
 
 
 def _right(found: Farthest | None) -> bool:

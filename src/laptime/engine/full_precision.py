@@ -1,16 +1,17 @@
-"""A compiled step without its half precision, beside the baseline's in fp32.
+"""A step in half precision that can't be cut at its BatchNorms, without that precision, beside the baseline's in fp32.
 
-A compiler's step can't be cut at its BatchNorms, and on a deep net over few samples what bfloat16 rounds is enlarged to
-most of a gradient: DenseNet-121 under plain autocast is off by 0.7 at any batch of small images (docs/log.md). In fp32
-the same step is off by less than 0.01 there, so it shows whether the compiler's kernels are right, BatchNorm's in
-training and the loss among them. What half precision adds, the sharp comparison has seen layer by layer.
+A compiler's step can't be cut, nor can that of ranks, whose BatchNorms exchange values; and on a deep net over few
+samples what bfloat16 rounds is enlarged to most of a gradient: DenseNet-121 under plain autocast is off by 0.7 at any
+batch of small images (docs/log.md). In fp32 the same step is off by less than 0.01 there, so it shows whether the
+compiler's kernels are right, what ranks exchange, BatchNorm's in training and the loss among them. What half precision
+adds, the sharp comparison has seen layer by layer, or the pieces of the whole batch on one process.
 """
 
 from __future__ import annotations
 
 from laptime.catalogue import find_optimization
 from laptime.engine.distances import comparable_gradient, loss_error, relative_error
-from laptime.engine.one_step import Side, Specs, Steps
+from laptime.engine.one_step import Side, Specs, Step, Steps
 from laptime.records import FullPrecisionCheck
 
 # Of 32 honest steps of eight nets the loss is off by at most 2e-3 and the gradient by 0.14, of RegNet over four images;
@@ -18,24 +19,38 @@ from laptime.records import FullPrecisionCheck
 _LOSS, _GRADIENT = 5e-3, 0.2
 
 
+def half_precision(chosen: Specs) -> bool:
+    """Whether a variant has a precision to leave out."""
+    return any(find_optimization(o.name).stage == "precision" for o in chosen)
+
+
+def in_full_precision(steps: Steps, chosen: Specs) -> Step | None:
+    """A variant's step without its half precision; None where it has none.  # all ranks of the steps' world"""
+    if not half_precision(chosen):
+        return None
+    rest = tuple(o for o in chosen if find_optimization(o.name).stage != "precision")
+    return steps.take(rest, Side(steps.world))
+
+
 def compare_in_full_precision(steps: Steps, chosen: Specs) -> FullPrecisionCheck | None:
-    """Compares a compiled variant's step in fp32 with the baseline's, at the cost of compiling it once more.
+    """Compares a variant's step in fp32 with the baseline's, at the cost of compiling it once more.
 
     Args:
-        steps: of one process.
+        steps: those of several ranks have taken theirs before (`in_full_precision`), since rank 0 alone compares.
         chosen: the variant's optimizations.
 
     Returns:
-        None where it is not compiled, has no other precision to leave out, or exchanges with other ranks; or where the
-        gradient is nothing but rounding.
+        None where it is neither compiled nor that of ranks, has no other precision to leave out, or where the gradient
+        is nothing but rounding.
     """
-    stages = {find_optimization(o.name).stage for o in chosen}
-    if not {"compile", "precision"} <= stages or "parallel" in stages:
-        return None
     expected = steps.take((), Side())
+    if not {"compile", "parallel"} & {find_optimization(o.name).stage for o in chosen}:
+        return None
     if not comparable_gradient(expected.loss, expected.gradients):
         return None
-    found = steps.take(tuple(o for o in chosen if find_optimization(o.name).stage != "precision"), Side())
+    found = in_full_precision(steps, chosen)
+    if found is None:
+        return None
     return FullPrecisionCheck(
         loss_error=loss_error(found.loss, expected.loss),
         loss_tolerance=_LOSS,

@@ -19,6 +19,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from laptime.catalogue import find_optimization
 from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.draws import seed_all
@@ -40,6 +41,11 @@ _LOSS_SCALE = 1024.0
 _STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
 Specs = tuple[OptimizationSpec, ...]
+
+
+def without_ranks(optimizations: Specs) -> Specs:
+    """What one process on its own runs of them."""
+    return tuple(o for o in optimizations if find_optimization(o.name).stage != "parallel")
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ class Steps:
     """
 
     def __init__(self, spec: RunSpec, data: AnyData, world: World = ALONE) -> None:
-        self.spec, self.data = spec, _with_batch(spec, data, world)
+        self.spec, self.data, self.world = spec, _with_batch(spec, data, world), world
         self._taken: dict[tuple[tuple[str, ...], Side], Step] = {}
 
     def take(self, optimizations: Specs, side: Side) -> Step:

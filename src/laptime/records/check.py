@@ -75,7 +75,7 @@ class PiecesCheck(Readable):
 
 
 class FullPrecisionCheck(Readable):
-    """A compiled variant's training step without its half precision, beside the baseline's in fp32.
+    """A training step without its half precision, beside the baseline's in fp32.
 
     Attributes:
         loss_error: |loss - baseline| / |baseline|.
@@ -95,7 +95,7 @@ class FullPrecisionCheck(Readable):
     def findings(self) -> str:
         """Both errors beside what is allowed, in words."""
         return (
-            f"compiled in fp32, off from the baseline by {self.loss_error:.2g} in the loss "
+            f"in fp32, off from the baseline by {self.loss_error:.2g} in the loss "
             f"(tolerance {self.loss_tolerance:.2g}) and by {self.gradient_error:.2g} in the gradients "
             f"(tolerance {self.gradient_tolerance:.2g})"
         )
@@ -115,8 +115,9 @@ class CheckRecord(Readable):
         statistics_error: of what the step brought them, ||s - s0|| / ||s0||; the mean in units of what is divided by.
         pieces: the step cut at its BatchNorms, where the whole one was off by more than its tolerances: it decides in
             their place. None where it was not asked for, or a step can't be cut.
-        full_precision: a compiled step, which can't be cut, in fp32, where the whole one in half precision was off by
-            more than its tolerances: it decides in their place. None where it was not asked for.
+        full_precision: a compiled step or that of several ranks, which can't be cut, in fp32, where the whole one in
+            half precision was off by more than its tolerances: it decides in their place, of ranks together with the
+            pieces of the whole batch on one process. None where it was not asked for.
         recording: of a run that replays a recorded step; None for others.
         passed: whether all errors that decide are within their tolerances.
     """
