@@ -21,7 +21,7 @@ from laptime.catalogue.workloads import ONLY_OWN
 from laptime.devices import choose_device, missing_extra
 from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten
-from laptime.records import LeftOut, ProbeRecord, Rung
+from laptime.records import LeftOut, Machine, ProbeRecord, Rung, busy
 from laptime.spec import DataSpec, OptimizationSpec
 from laptime.variants import Variant, baseline_of, joins_by_name, resolve
 
@@ -172,7 +172,18 @@ def refusal(name: str, probe: ProbeRecord) -> str | None:
     gains = gains_of(name, probe)
     if not gains or max(gains.values()) >= LEAST_GAIN:
         return None
-    return f"a probe on this machine showed {_figures(gains)}, less than the {LEAST_GAIN:.2f}x that would be a gain"
+    told = f"a probe on this machine showed {_figures(gains)}, less than the {LEAST_GAIN:.2f}x that would be a gain"
+    return told + _beside_others(probe.machine)
+
+
+def _beside_others(machine: Machine) -> str:
+    """What may have made a gain look smaller: kernels whose threads wait for each other in turn, as bf16's do."""
+    if not busy(machine.load_before, machine.cores):
+        return ""
+    return (
+        f"; others kept the machine busy meanwhile (a load of {machine.load_before:.1f} on {machine.cores} cores), "
+        "so run it again when nothing else runs here"
+    )
 
 
 def hopeless(name: str, batch: int | None, probe: ProbeRecord) -> str | None:

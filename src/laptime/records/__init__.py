@@ -28,7 +28,7 @@ from laptime.records.ladder import (
     SearchMove,
     SearchRecord,
 )
-from laptime.records.machine import Ceilings, Machine
+from laptime.records.machine import Ceilings, Machine, busy
 from laptime.records.prediction import Found, Guess, Prediction, Predictions, Refused
 from laptime.records.run import (
     CompileRecord,
@@ -108,6 +108,7 @@ __all__ = [
     "UpdateRecord",
     "Withheld",
     "add_sample",
+    "busy",
     "read_ladder",
     "read_record",
     "read_samples",

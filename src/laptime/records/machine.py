@@ -6,6 +6,9 @@ from collections import Counter
 
 from laptime.records.base import Readable
 
+# A run on all cores that has just ended leaves their number as load; anything above it is somebody else's.
+MOST_LOAD = 1.25
+
 
 class Ceilings(Readable):
     """The best rates that this machine reached in micro-benchmarks; None where not measured.
@@ -30,6 +33,11 @@ class Ceilings(Readable):
         )
         known = [r for r in rates if r is not None]
         return max(known) if known else None
+
+
+def busy(load: float | None, cores: int | None) -> bool:
+    """Whether others used a machine, as far as its load tells."""
+    return load is not None and bool(cores) and load > MOST_LOAD * (cores or 0)
 
 
 class Machine(Readable):

@@ -9,7 +9,7 @@ from laptime.errors import UsageError
 from laptime.ladder.opening import require_contender
 from laptime.ladder.plan import hopeless, make_plan, refusal, untried
 from laptime.ladder.request import LadderRequest, make_request, settled_preset
-from laptime.records import ProbeRecord
+from laptime.records import Machine, ProbeRecord
 from laptime.variants import resolve
 
 FULL = find_preset(find_workload("cifar"), "full")
@@ -36,6 +36,14 @@ def test_a_gain_at_either_batch_is_enough_to_enter():
     reason = refusal("bf16", with_gains(bf16=0.8, bf16_at_512=0.7))
     assert "0.80x at the baseline's batch" in reason
     assert "0.70x at a batch of 512" in reason
+
+
+@pytest.mark.parametrize(("load", "cores", "told"), [(6.57, 2, True), (2.5, 2, False), (None, 2, False)])
+def test_a_probe_beside_other_work_says_so(load, cores, told):
+    given = with_gains(bf16=0.13)
+    reason = refusal("bf16", given.model_copy(update={"machine": Machine(cores=cores, load_before=load)}))
+    assert reason.startswith("a probe on this machine showed 0.13x")
+    assert ("(a load of 6.6 on 2 cores), so run it again" in reason) is told
 
 
 def test_a_rung_that_gains_only_at_the_large_batch_comes_behind_it():

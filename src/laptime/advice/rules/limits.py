@@ -6,10 +6,9 @@ from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import Abstain, Limit, MissingSignalError, Outcome, known
 from laptime.advice.rules.loading import LEAST_WAIT
 from laptime.advice.signals import Signals
+from laptime.records import busy
 
 MOST_NOISE = 0.10
-# A run on all cores that has just ended leaves their number as load; anything above it is somebody else's.
-MOST_LOAD = 1.25
 _HELP = "What helps is a quieter machine, more epochs (--epochs) or, in a ladder, more rounds (--repeats)."
 _HELP_BUSY = "What helps is to run it again when nothing else runs here."
 _HELP_TRACE = "What helps is a quieter machine or more recorded steps (active=20 in the profiler's schedule)."
@@ -29,7 +28,7 @@ def too_noisy(s: Signals) -> Outcome:
             f"{within}{_waits_too(s)}. {_HELP_TRACE if s.foreign else _HELP}",
             0.0,
         )
-    if _busy(s.load, s.cores):
+    if busy(s.load, s.cores):
         return Limit(
             f"The machine was too busy to judge: its load was {s.load:.1f} on {s.cores} cores before the run"
             f"{'' if s.noise is None else f' (the middle step is known to within {percent(s.noise)})'}. {_HELP_BUSY}",
@@ -46,11 +45,6 @@ def _above(share: float, limit: float) -> str:
     return text if text != percent(limit) else f"{max(100 * share, 100 * limit + 0.1):.1f} %"
 
 
-def _busy(load: float | None, cores: int | None) -> bool:
-    """Whether others used the machine, as far as its load tells."""
-    return load is not None and bool(cores) and load > MOST_LOAD * (cores or 0)
-
-
 def _waits_too(s: Signals) -> str:
     if s.step_ms is None or s.wait_ms is None or s.wait_quartiles_ms is not None:
         return ""
@@ -64,7 +58,7 @@ def near_the_roof(s: Signals) -> Outcome:
     share, step = known(s.floor_share, "the step at the machine's ceilings"), known(s.step_ms, "the step's time")
     wait = known(s.wait_ms, "the exposed data wait")
     known(s.noise, "how much steps scatter")  # of a few steps, the last of which is shorter, no share holds
-    if _busy(s.ceilings_load, s.cores):
+    if busy(s.ceilings_load, s.cores):
         return Abstain(
             f"the ceilings were measured on a busy machine (load {s.ceilings_load:.1f} on {s.cores} cores), so they "
             "are too low to judge by"
