@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from laptime.catalogue import WORKLOADS, classes_of
 from laptime.compare.ablation import ablation
+from laptime.compare.floor import quality_floor
 from laptime.compare.headlines import headlines
 from laptime.compare.model import Comparison, Conditions, VariantRow
 from laptime.compare.operators import with_operators
 from laptime.compare.payback import with_compilation
-from laptime.compare.quality import LOWER_IS_BETTER, quality_floor, rules_of
+from laptime.compare.quality import LOWER_IS_BETTER, rules_of
 from laptime.compare.rows import Context, Runs, row_of
 from laptime.compare.scaling import scalings
 from laptime.compare.statistics import Bootstrap
@@ -111,7 +112,7 @@ def ladder_of(records: Sequence[RunRecord]) -> LadderRecord:
         limit_test=first.limit_test,
         seed=first.seed,
         quality=_quality(first),
-        quality_floor=quality_floor(first.workload, len(first.data.classes)),
+        quality_floor=quality_floor(first.workload, len(first.data.classes), first.data.commonest),
         commit=next((r.commit for r in records if r.commit), None),
         started_at=min((r.started_at for r in records if r.started_at), default=None),
         status="done",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from laptime.compare.quality import MARGIN_POINTS, rules_of
+from laptime.compare.quality import rules_of
 from laptime.errors import UsageError
 from laptime.ladder import pairs
 from laptime.ladder.ablation import Ablation
@@ -107,5 +107,5 @@ def _try(ladder: Ladder, climb: Climb, group: tuple[str, ...], trainings: Traini
         trial = (ladder.trials[-2], ladder.trials[-1])
     found = None
     if ladder.preset.repeats > 1 and climb.asks_quality(group, first, trial):
-        found = yield from trainings.settled(variant, first, MARGIN_POINTS, MARGIN_POINTS)
+        found = yield from trainings.settled(variant, first, 1, 1)
     ladder.replace_rung(climb.judge(variant, rung, first, trial, found))
