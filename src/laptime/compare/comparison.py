@@ -11,7 +11,7 @@ from laptime.compare.headlines import headlines
 from laptime.compare.model import Comparison, Conditions, VariantRow
 from laptime.compare.operators import with_operators
 from laptime.compare.payback import with_compilation
-from laptime.compare.quality import LOWER_IS_BETTER, rules_of
+from laptime.compare.quality import LOWER_IS_BETTER, name_of, rules_of, without_quality
 from laptime.compare.rows import Context, Runs, row_of
 from laptime.compare.scaling import scalings
 from laptime.compare.statistics import Bootstrap
@@ -251,6 +251,7 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
         found.append(f"Records without a spec were passed over: {unnamed}.")
     seen = dict.fromkeys((r.spec.variant, caution) for r in done if r.spec is not None for caution in r.cautions)
     found += [f"{variant}: {caution}." for variant, caution in seen]
+    found += _numberless(context) if base.quality is not None else ()
     anew = [r for r in done for e in r.epochs if e.compilations]
     if anew:
         names = ", ".join(dict.fromkeys(r.spec.variant for r in anew if r.spec))
@@ -258,6 +259,16 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
     alone = [r.variant for r in rows if r.epoch_s is not None and r.n == 1]
     if alone:
         found.append(f"One process, so no interval (n=1): {', '.join(alone)}.")
+    return found
+
+
+def _numberless(context: Context) -> list[str]:
+    """Variants of which trainings ended with a quality that is no number."""
+    quality, found = context.quality, []
+    for name, runs in context.runs.items():
+        if lost := sum(without_quality(r, quality) for r in runs.done):
+            what = f"{lost} of {len(runs.done)} trainings ended with a {name_of(quality)}"
+            found.append(f"{name}: {what} that is no number.")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from laptime.compare.floor import chance_of
 from laptime.compare.statistics import CONFIDENCE, median, student
-from laptime.records import LadderRecord, RunRecord
+from laptime.records import DIVERGED, LadderRecord, RunRecord
 
 Verdict = Literal["kept", "better", "worse", "unclear", "not judged"]
 
@@ -92,6 +92,15 @@ def final_quality(record: RunRecord, quality: str) -> float | None:
         return None
     value = getattr(max(record.epochs, key=lambda e: e.index), f"test_{quality}", None)
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def without_quality(record: RunRecord, quality: str) -> bool:
+    """Whether a training came to no quality: its loss grew beyond all numbers, or its last evaluation gave none."""
+    if record.status == "failed":
+        return DIVERGED in (record.error or "")
+    last = max(record.epochs, key=lambda e: e.index, default=None)
+    evaluated = record.status == "done" and last is not None and last.evaluate_s is not None
+    return evaluated and final_quality(record, quality) is None
 
 
 def scores_of(records: Sequence[RunRecord], quality: str) -> Scores | None:
