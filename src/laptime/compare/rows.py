@@ -164,7 +164,9 @@ def _quality(runs: Runs, context: Context) -> dict[str, Any]:
 def _judged(runs: Runs, context: Context) -> Judgement:
     """By the final quality of what trained alike; a training that came to none is a loss, whatever others reached."""
     base, own, quality = context.baseline_scores, scores_of(runs.done, context.quality), context.quality
-    found = judge(base, own, context.rules)
+    found, other = judge(base, own, context.rules), _of_other_origin(runs.done, context.baseline.done)
+    if other and base and own:
+        return Judgement("not judged", f"it has {other} than the baseline", found.value)
     lost, beside = (sum(without_quality(r, quality) for r in side.records) for side in (runs, context.baseline))
     if lost and base and has_learnt(base.mean, quality, context.rules):
         text = f"{lost} of its {len(runs.records)} trainings came to no {name_of(quality)}"
@@ -177,6 +179,17 @@ def _judged(runs: Runs, context: Context) -> Judgement:
         reason = f"it trained for {_epochs(trained)}, the baseline for {_between(compared)}"
         return Judgement("not judged", reason, found.value)
     return found
+
+
+def _of_other_origin(records: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> str:
+    """What makes a quality another one whatever was optimized; empty where all is alike."""
+    specs = [r.spec for r in (*records, *baseline) if r.spec is not None]
+    seen: dict[str, set[object]] = {
+        "other data": {s.data.digest for s in specs if s.data.digest},
+        "another number of test samples": {s.limit_test for s in specs},
+        "other initial weights": {s.weights for s in specs},
+    }
+    return " and ".join(what for what, values in seen.items() if len(values) > 1)
 
 
 def _trained(records: Sequence[RunRecord]) -> tuple[int, ...]:
