@@ -218,11 +218,14 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
 
 
 def _broken_off(ladder: LadderRecord) -> list[str]:
-    if ladder.status != "interrupted":
+    """Whoever is killed writes nothing any more: of such a ladder there is no end, as of one that still runs."""
+    if ladder.status == "interrupted":
+        why = "was interrupted"
+    elif ladder.status == "running" and ladder.ended_at is None:
+        why = "has not come to its end (it still runs, or was killed)"
+    else:
         return []
-    return [
-        f"The ladder was interrupted, so what was still to run is missing here: --resume {ladder.id} goes on with it."
-    ]
+    return [f"The ladder {why}, so what was still to run is missing here: --resume {ladder.id} goes on with it."]
 
 
 def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[RunRecord]) -> list[str]:

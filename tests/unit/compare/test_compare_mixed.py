@@ -84,3 +84,20 @@ def test_what_reaches_another_quality_whatever_was_optimized_is_not_judged(other
     beside = found.row("cpu-x")
     assert beside is not None
     assert beside.verdict == "kept"
+
+
+@pytest.mark.parametrize(
+    ("status", "ended", "said"),
+    [
+        ("running", None, "has not come to its end"),
+        ("interrupted", 1.0, "was interrupted"),
+        ("interrupted", None, "was interrupted"),
+        ("running", 1.0, ""),  # as a ladder compares itself
+        ("done", 1.0, ""),
+    ],
+)
+def test_a_ladder_that_was_killed_says_that_it_is_not_whole(status: str, ended: float | None, said: str) -> None:
+    mine = ladder().model_copy(update={"status": status, "ended_at": ended})
+    told = [c for c in compare(mine, records()).cautions if "--resume" in c]
+    assert len(told) == bool(said)
+    assert all(said in c for c in told)
