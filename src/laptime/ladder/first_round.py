@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Combined = list[tuple[Variant, Rung]]
 # Why a variant is left out of a ladder that has nothing to compare it with: hours might go by for it.
 NOT_TRIED = "not tried, since the baseline failed"
+# Why there is no optimized variant: a second baseline would be as fast as the first or, by chance, a little faster.
+NOTHING_JOINED = "nothing that was tried made the baseline faster, so it would be the baseline once more"
 # Why what changes what is learnt is in no optimized variant of a short ladder.
 _UNJUDGED = (
     "not tried: it changes what is learnt, and whether as much is can't be judged here ({}); give --preset full, or "
@@ -42,20 +44,26 @@ def first_round(ladder: Ladder) -> Iterator[Turn]:
         return
     for variant in named:
         yield ladder.enter(variant, rung_of(variant, on=baseline.name))
-    if not ladder.plan.adaptive:
-        return
+    if ladder.plan.adaptive:
+        yield from _climbed(ladder, baseline)
+
+
+def _climbed(ladder: Ladder, baseline: Variant) -> Iterator[Turn]:
+    """Yields the turns of the rungs, of what they come to, and of that on several devices."""
     quality = ladder.record.quality
     climb = Climb(ladder.plan, standing_of(baseline, ladder.runs, quality), rules_of(ladder.record), quality)
     trainings = Trainings(ladder, baseline)
     for group in ladder.plan.rungs:
         yield from _try(ladder, climb, group, trainings)
     (whole, rung), *others = yield from _optimized(ladder, climb, trainings)
-    if ladder.preset.ablation:
+    if not whole.optimizations:
+        ladder.leave_out(whole.name, NOTHING_JOINED)
+    elif ladder.preset.ablation:
         yield from Ablation(ladder, standing_of(whole, ladder.runs[-1:], quality), rung).turns()
     else:
         for variant, rung in others:
             yield ladder.enter(variant, rung)
-    best = ladder.variants[whole.name]  # as the ablation left it
+    best = ladder.variants.get(whole.name, baseline)  # as the ablation left it
     yield from _on_several(ladder, best)
 
 
@@ -69,7 +77,8 @@ def _optimized(ladder: Ladder, climb: Climb, trainings: Trainings) -> Generator[
     why = _UNJUDGED.format(_why_unjudged(ladder)) if news and not climb.can_judge else ""
     found = climb.optimized(news if why else ())
     whole, rung = found[0]
-    yield ladder.enter(whole, rung)
+    if whole.optimizations:
+        yield ladder.enter(whole, rung)
     if news and not why and ladder.runs[-1].status == "done":
         several = ladder.preset.repeats > 1
         said = yield from trainings.settled(whole, ladder.runs[-1], 1, 1, lambda _: several)
@@ -78,7 +87,8 @@ def _optimized(ladder: Ladder, climb: Climb, trainings: Trainings) -> Generator[
             why = f"{whole.name} seemed to learn less with it: {said.said}"
             ladder.retract(whole.name)
             found = climb.optimized(news)
-            yield ladder.enter(*found[0])
+            if found[0][0].optimizations:
+                yield ladder.enter(*found[0])
     for name in news if why else ():
         ladder.leave_out(f"{ladder.plan.device}-{name}", why)
     return found

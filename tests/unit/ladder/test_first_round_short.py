@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from tests.unit.ladder.test_first_round import make_ladder
@@ -10,6 +11,7 @@ from tests.unit.ladder.turning import through
 
 from laptime.catalogue import find_preset, find_workload
 from laptime.compare.markdown import to_markdown
+from laptime.ladder import ranks
 from laptime.ladder.climb import Climb, standing_of
 from laptime.ladder.plan import make_plan
 from laptime.launchers.base import Hooks
@@ -143,3 +145,19 @@ def test_a_short_ladder_that_is_cut_off_goes_on_to_the_same_end(tmp_path, monkey
         assert through(after) == told
         assert left_out(after) == left_out(whole)
         assert after.record.rungs == whole.record.rungs
+
+
+@pytest.mark.parametrize("parallel", [(), ("cpu-ddp-flat",)])
+def test_where_nothing_joins_there_is_no_second_baseline_to_be_faster_by_chance(tmp_path, monkeypatch, parallel):
+    monkeypatch.setattr(ranks, "device_count", lambda _: 2)
+    ladder = make_ladder(tmp_path, monkeypatch, lambda names: 100.0 * 3.0 ** len(names))
+    ladder.plan = replace(ladder.plan, parallel=parallel)
+    told = through(ladder)
+    assert not [t for t in told if "optimized" in t]
+    assert "nothing that was tried" in left_out(ladder)["cpu-optimized"]
+    rungs = {r.variant: r for r in ladder.record.rungs}
+    assert [rungs[name].on for name in parallel] == ["cpu-baseline"] * len(parallel)
+    assert ladder.exit_code() == 0
+    found = ladder.compare()
+    assert found.headlines[0].sentence == "Fastest: no variant is faster than cpu-baseline and not worse."
+    assert found.row("cpu-optimized").status == "left_out"
