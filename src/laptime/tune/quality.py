@@ -51,7 +51,7 @@ class Budgeted:
         found = yield from self._trainings.settled(variant, first, 0, _START_MARGIN, room)
         good = found.outcome == "faster" or (found.outcome == "unclear" and alike)
         word = "kept" if found.outcome == "faster" else found.outcome
-        return good, f"{variant.name} {word} ({found.said})" if found.said else ""
+        return good, f"{variant.name} {word} ({found.said})" if found.said else _unjudged(variant)
 
     def _room(self, share: float) -> Room:
         """Whether more trainings fit into a share of what is left of the budget now."""
@@ -74,6 +74,13 @@ def is_faster(ladder: Ladder, record: RunRecord) -> bool:
     """Whether a whole training is faster than the baseline's."""
     seconds, base = fastest_s(record), fastest_s(ladder.runs[0])
     return seconds is not None and base is not None and seconds < base
+
+
+def _unjudged(variant: Variant) -> str:
+    """What nobody has judged of a list that a search begins with all the same; empty where it learns alike."""
+    alike = {o.name for o in learning_alike(variant).optimizations}
+    parts = [o.name for o in variant.optimizations if o.name not in alike]
+    return f"{variant.name} not judged, though {' and '.join(parts)} in it may change what is learnt" if parts else ""
 
 
 def learning_alike(whole: Variant) -> Variant:
