@@ -52,7 +52,7 @@ def compare(
         baseline=baseline,
         runs=runs,
         bootstrap=Bootstrap(seed=ladder.seed),
-        rules=rules_of(ladder),
+        rules=rules_of(ladder, ran),
         quality=ladder.quality,
         ceilings=_ceilings(machine, ladder),
     )

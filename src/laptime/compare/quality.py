@@ -54,19 +54,23 @@ class Rules:
         real_data: parity on a stand-in says nothing about the real data.
         test_count: samples that the quality was measured on; 0 where unknown.
         chance: what is reached without having learnt anything, from 0 to 1.
+        untrained: the loss before the training, where a loss is the quality; None where unknown.
     """
 
     floor: float
     real_data: bool
     test_count: int
     chance: float = 0.0
+    untrained: float | None = None
 
 
-def rules_of(ladder: LadderRecord) -> Rules:
-    """The rules of a ladder's data."""
+def rules_of(ladder: LadderRecord, records: Sequence[RunRecord] = ()) -> Rules:
+    """The rules of a ladder's data; the one-step checks of its records know the loss before the training."""
     tested = min(ladder.limit_test or ladder.data.test_count, ladder.data.test_count)
     chance = chance_of(ladder.workload, len(ladder.data.classes), ladder.data.commonest)
-    return Rules(ladder.quality_floor, ladder.real_data, tested, chance)
+    checks = [r.check for r in records if r.check and r.spec and r.spec.workload == ladder.workload]
+    known = [c.loss_baseline for c in checks if ladder.quality == "loss" and math.isfinite(c.loss_baseline)]
+    return Rules(ladder.quality_floor, ladder.real_data, tested, chance, median(known) if known else None)
 
 
 @dataclass(frozen=True)
@@ -156,14 +160,17 @@ def _verdict(baseline: Scores, rules: Rules, found: tuple[float, float | None, f
         return "kept", ""
     if high < 0 and diff < -margin:
         return "worse", ""
-    return "unclear", "the interval holds both kept and lost quality"
+    little = f", and of the little that was learnt at most {margin:.2g} may be lost" if margin < MARGIN_POINTS else ""
+    return "unclear", f"the interval holds both kept and lost quality{little}"
 
 
 def margin_points(baseline: Scores, rules: Rules) -> float:
     """What counts as no loss beside a baseline, in points, of a loss in percent."""
+    learnt = baseline.mean - rules.chance
     if baseline.is_loss:
-        return MARGIN_POINTS
-    return min(MARGIN_POINTS, max(0.0, 100 * _MARGIN_SHARE * (baseline.mean - rules.chance)))
+        fallen = math.inf if rules.untrained is None else rules.untrained - baseline.mean
+        learnt = fallen / max(abs(baseline.mean), _NOTHING)
+    return min(MARGIN_POINTS, max(0.0, 100 * _MARGIN_SHARE * learnt))
 
 
 def difference(baseline: Scores, contender: Scores, test_count: int) -> tuple[float, float | None]:

@@ -121,12 +121,12 @@ class Trainings:
     def _judged(self, mine: list[RunRecord]) -> Judgement:
         quality = self._ladder.record.quality
         before, after = scores_of(self._beside(len(mine)), quality), scores_of(mine, quality)
-        return judge(before, after, rules_of(self._ladder.record))
+        return judge(before, after, rules_of(self._ladder.record, self._ladder.runs))
 
     def _margin(self, seeds: int) -> float:
         """Points that count as no loss beside the baseline's trainings."""
         before = scores_of(self._beside(seeds), self._ladder.record.quality)
-        return 0.0 if before is None else margin_points(before, rules_of(self._ladder.record))
+        return 0.0 if before is None else margin_points(before, rules_of(self._ladder.record, self._ladder.runs))
 
     def _told(self, found: Judgement, seeds: int, margin: int) -> Found:
         quality, beside = self._ladder.record.quality, scores_of(self._beside(seeds), self._ladder.record.quality)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from compare_examples import data, ladder, record, records
+from compare_examples import check, data, ladder, record, records
 
 from laptime.compare import compare, compare_records
 from laptime.compare.floor import chance_of, quality_floor
+from laptime.compare.model import VariantRow
 from laptime.compare.quality import Rules, Scores, judge, margin_points, rules_of
 from laptime.spec import RunSpec
 
@@ -83,3 +84,38 @@ def test_what_is_trained_is_the_same_whether_the_share_is_known_or_not() -> None
     assert isinstance(spec, RunSpec)
     known = spec.model_copy(update={"data": spec.data.model_copy(update={"commonest": 0.2})})
     assert known.digest() == spec.digest()
+
+
+def of_losses(untrained: float | None, *losses: float, quality: str = "loss") -> VariantRow:
+    """A variant's row whose trainings end with some losses, a thousandth apart by round, where the baseline's is 10."""
+    found = []
+    for variant, ends in (("cpu-baseline", (10.0, 10.001, 9.999)), ("cpu-x", losses)):
+        for number, loss in enumerate(ends):
+            run = record(variant, 80, 0.66, number)
+            checked = None if untrained is None else check().model_copy(update={"loss_baseline": untrained})
+            changed = {"test_loss": loss, "test_error": loss, "test_accuracy": None}
+            epochs = tuple(e.model_copy(update=changed) for e in run.epochs)
+            update = {"epochs": epochs, "check": checked if variant == "cpu-x" and not number else None}
+            found.append(run.model_copy(update=update))
+    row = compare(ladder().model_copy(update={"rungs": (), "quality": quality}), found).row("cpu-x")
+    assert row is not None
+    return row
+
+
+def test_of_a_loss_that_has_hardly_fallen_nothing_is_kept_by_being_alike() -> None:
+    """10.8 is ln(50,000): a model of words that has learnt little more than how often each comes."""
+    alike_ones = (10.0, 10.0, 10.001)
+    assert of_losses(20.0, *alike_ones).verdict == "kept"
+    assert of_losses(None, *alike_ones).verdict == "kept", "nobody knows what it began with"
+    for untrained in (10.1, 10.0, 9.0):
+        row = of_losses(untrained, *alike_ones)
+        assert row.verdict == "unclear"
+        assert "of the little that was learnt at most 0" in row.verdict_reason
+    assert of_losses(10.1, *alike_ones, quality="error").verdict == "kept", "a check knows the loss alone"
+
+
+def test_half_of_what_a_loss_has_fallen_is_a_loss_though_it_is_less_than_a_percent() -> None:
+    lost = (10.08, 10.081, 10.079)
+    assert of_losses(20.0, *lost).verdict == "unclear"
+    assert of_losses(10.16, *lost).verdict == "worse"
+    assert margin_points(alike(10.0, is_loss=True), Rules(0, True, 100, untrained=11.0)) == pytest.approx(0.4)
