@@ -119,3 +119,13 @@ def test_half_of_what_a_loss_has_fallen_is_a_loss_though_it_is_less_than_a_perce
     assert of_losses(20.0, *lost).verdict == "unclear"
     assert of_losses(10.16, *lost).verdict == "worse"
     assert margin_points(alike(10.0, is_loss=True), Rules(0, True, 100, untrained=11.0)) == pytest.approx(0.4)
+
+
+def test_a_check_of_another_training_says_nothing_of_where_a_loss_began() -> None:
+    mine, run = ladder().model_copy(update={"quality": "loss"}), record("cpu-x", 80, 0.66, 0, ("bf16",))
+    assert rules_of(mine, [run]).untrained == pytest.approx(2.3)
+    assert run.spec is not None
+    other = run.model_copy(update={"spec": run.spec.model_copy(update={"workload": "another"})})
+    assert rules_of(mine, [other]).untrained is None
+    assert rules_of(mine).untrained is None
+    assert rules_of(ladder(), [run]).untrained is None

@@ -124,3 +124,12 @@ def test_a_ladder_that_is_cut_off_between_seeds_goes_on_to_the_same_end(tmp_path
     assert through(after) == told
     assert len(started) == len(told) - cut - 1
     assert batch_of(after) == batch_of(whole)
+
+
+@pytest.mark.parametrize(("commonest", "seeds"), [(0.2, 1), (0.75, 3)])
+def test_half_a_point_is_worth_other_seeds_where_five_have_been_learnt(tmp_path, monkeypatch, commonest, seeds):
+    ladder = the_ladder(tmp_path, monkeypatch, (0.795, 0.795, 0.795))
+    uneven = ladder.record.data.model_copy(update={"commonest": commonest})
+    ladder.record = ladder.record.model_copy(update={"data": uneven})
+    assert len(of_quality(through(ladder))) == 2 * (seeds - 1)
+    assert batch_of(ladder).joined is (seeds == 1)
