@@ -14,7 +14,8 @@ from gpu_plan import Step, plan_of, planned, rung_step
 from peer_runs import run_peer
 
 from laptime.catalogue import find_workload
-from laptime.compare.quality import Rules, quality_floor
+from laptime.compare.floor import quality_floor
+from laptime.compare.quality import Rules
 from laptime.errors import DataError, UsageError
 from laptime.ladder.climb import Climb, fastest_s, standing_of
 from laptime.ladder.request import make_request, make_spec, settled_preset
@@ -88,7 +89,7 @@ class Bench:
             limit_train=preset.limit_train,
             limit_test=preset.limit_test,
             quality=entry.quality,
-            quality_floor=quality_floor(entry.name, len(self.data.classes)),
+            quality_floor=quality_floor(entry.name, len(self.data.classes), self.data.commonest),
             commit=os.environ.get("LAPTIME_COMMIT") or commit(),
             started_at=time.time(),
         )

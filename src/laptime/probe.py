@@ -27,6 +27,8 @@ from laptime.catalogue import (
     large_batch_of,
     rung_spec,
 )
+from laptime.data.own import OwnData
+from laptime.data.own_few import few_in_memory
 from laptime.devices import EMULATED, hopeless_here
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.noise import random_boxes, random_images
@@ -35,6 +37,7 @@ from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.compiling import watching
 from laptime.measure.machine import machine, with_ceilings
 from laptime.optimizations.base import Parts
+from laptime.optimizations.data import settle
 from laptime.records import ProbeRecord, write_json
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 
@@ -47,6 +50,8 @@ _HOPELESS = 0.5
 # Seconds of rounds that count after which none is begun: of steps of 20 s there would else be 48, 16 minutes.
 _ENOUGH_S = 60.0
 _SAMPLES = 128
+# Seconds of one round after which no further step of it is begun.
+_ROUND_S = 10.0
 _ONLY = "--only="
 _NEEDED_CAPABILITY = {"fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0)}
 
@@ -155,8 +160,10 @@ def places_of(workload: str, device: str, key: str) -> list[tuple[str, int]]:
     large = large_batch_of(device)
     own = own_of(workload)
     if own is not None and own.own is not None:
-        large = min(large, own.train_count) if large else None
-        return [(key, own.own.batch_size), *([(f"{key}@{large_batch_of(device)}", large)] if large else [])]
+        at_most = min(large, own.train_count) if large else 0
+        # Where all samples are one batch, the large one is that again.
+        more = [(f"{key}@{large}", at_most)] if at_most > own.own.batch_size else []
+        return [(key, own.own.batch_size), *more]
     entry = find_workload(workload)
     larger = large if large and large > entry.batch_size and "large-batch" not in entry.refused else None
     return [(key, entry.probe_batch or entry.batch_size), *([(f"{key}@{larger}", larger)] if larger else [])]
@@ -225,7 +232,10 @@ class Trial:
                 learning_rate=own.own.learning_rate,
                 limit_train=samples,
             )
-            return build(make_recipe(spec, open_data(spec), chosen), mark=lambda _: None)
+            whole = open_data(spec)
+            assert isinstance(whole, OwnData)
+            few = few_in_memory(whole, self.batch, own.own.batch_size)
+            return build(make_recipe(spec, few, chosen), mark=lambda _: None)
         entry = find_workload(self.workload)
         samples = entry.probe_batch or max(_SAMPLES, self.batch)
         data = random_boxes(samples) if entry.boxes else random_images(entry.image_size, samples)
@@ -248,12 +258,18 @@ class Trial:
 
 
 def _steps_s(parts: Parts) -> float:
-    begin = time.perf_counter()
+    """Seconds of all steps, by as many of them as one round has time for."""
+    begin, steps = time.perf_counter(), 0
     for batch in parts.loader.epoch(0):
         parts.step(parts, batch)
+        steps += 1
+        if time.perf_counter() - begin > _ROUND_S:
+            break
     if parts.device.type == "cuda":
         torch.cuda.synchronize(parts.device)  # waits for the device
-    return time.perf_counter() - begin
+    seconds = (time.perf_counter() - begin) * len(parts.loader) / steps
+    settle(parts.loader)
+    return seconds
 
 
 def main(arguments: list[str]) -> int:

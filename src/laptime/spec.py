@@ -78,6 +78,7 @@ class DataSpec(Frozen):
         classes: class names, in the order of the labels.
         train_count: training samples.
         test_count: test samples.
+        commonest: share of the test samples that the largest class has; 0 where unknown.
         notice: what the user must know about this data, empty when nothing.
         own: of a user's own workload what was found in its file.
     """
@@ -89,6 +90,7 @@ class DataSpec(Frozen):
     classes: tuple[str, ...]
     train_count: int
     test_count: int
+    commonest: Annotated[float, Field(ge=0, le=1)] = 0.0
     notice: str = ""
     own: OwnSpec | None = None
 
@@ -196,7 +198,7 @@ class RunSpec(Frozen):
                 "ceilings": True,
                 "checkpoints": True,
                 "checkpoint_share": True,
-                "data": {"path", "asked", "own"},
+                "data": {"path", "asked", "own", "commonest"},
             },
         )
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from laptime.compare import words
 from laptime.compare.model import PartWorth, Worth
-from laptime.compare.quality import LOWER_IS_BETTER, difference, has_learnt, name_of, scores_of
+from laptime.compare.quality import LOWER_IS_BETTER, difference, has_learnt, name_of, scores_of, without_quality
 from laptime.compare.rows import Context, Runs
 from laptime.compare.statistics import Estimate, mean_ratio
 from laptime.records import Dropped, RunRecord
@@ -49,6 +49,7 @@ def _part(runs: Runs, context: Context, whole: Runs, pairs: Sequence[float]) -> 
         return PartWorth(part=part, variant=runs.rung.variant, worth=worth, reason=why or "it did not run")
     ratio = mean_ratio(pairs) if pairs else context.bootstrap.ratio(laps, beside)
     points, noise = _quality(runs, context, whole)
+    lost = _numberless(runs, context, whole)
     return PartWorth(
         part=part,
         variant=runs.rung.variant,
@@ -60,8 +61,18 @@ def _part(runs: Runs, context: Context, whole: Runs, pairs: Sequence[float]) -> 
         by_turns=bool(pairs),
         quality_points=points,
         quality_noise_points=noise,
-        worth=_worth(ratio, points, noise),
+        worth="earns its place" if lost else _worth(ratio, points, noise),
+        reason=lost,
     )
+
+
+def _numberless(runs: Runs, context: Context, whole: Runs) -> str:
+    """Says where trainings without a part come to no quality, and those with it do; empty where that is not so."""
+    quality, base = context.quality, context.baseline_scores
+    without, beside = (sum(without_quality(r, quality) for r in side.records) for side in (runs, whole))
+    if not without or beside or base is None or not has_learnt(base.mean, quality, context.rules):
+        return ""
+    return f"without it {without} of {len(runs.records)} trainings came to no {name_of(quality)}"
 
 
 def _cut_off(record: RunRecord) -> bool:

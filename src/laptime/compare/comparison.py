@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from laptime.catalogue import WORKLOADS, classes_of
 from laptime.compare.ablation import ablation
+from laptime.compare.floor import quality_floor
 from laptime.compare.headlines import headlines
 from laptime.compare.model import Comparison, Conditions, VariantRow
 from laptime.compare.operators import with_operators
 from laptime.compare.payback import with_compilation
-from laptime.compare.quality import LOWER_IS_BETTER, quality_floor, rules_of
+from laptime.compare.quality import LOWER_IS_BETTER, name_of, rules_of, without_quality
 from laptime.compare.rows import Context, Runs, row_of
 from laptime.compare.scaling import scalings
 from laptime.compare.statistics import Bootstrap
@@ -51,7 +52,7 @@ def compare(
         baseline=baseline,
         runs=runs,
         bootstrap=Bootstrap(seed=ladder.seed),
-        rules=rules_of(ladder),
+        rules=rules_of(ladder, ran),
         quality=ladder.quality,
         ceilings=_ceilings(machine, ladder),
     )
@@ -111,7 +112,7 @@ def ladder_of(records: Sequence[RunRecord]) -> LadderRecord:
         limit_test=first.limit_test,
         seed=first.seed,
         quality=_quality(first),
-        quality_floor=quality_floor(first.workload, len(first.data.classes)),
+        quality_floor=quality_floor(first.workload, len(first.data.classes), first.data.commonest),
         commit=next((r.commit for r in records if r.commit), None),
         started_at=min((r.started_at for r in records if r.started_at), default=None),
         status="done",
@@ -217,11 +218,14 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
 
 
 def _broken_off(ladder: LadderRecord) -> list[str]:
-    if ladder.status != "interrupted":
+    """Whoever is killed writes nothing any more: of such a ladder there is no end, as of one that still runs."""
+    if ladder.status == "interrupted":
+        why = "was interrupted"
+    elif ladder.status == "running" and ladder.ended_at is None:
+        why = "has not come to its end (it still runs, or was killed)"
+    else:
         return []
-    return [
-        f"The ladder was interrupted, so what was still to run is missing here: --resume {ladder.id} goes on with it."
-    ]
+    return [f"The ladder {why}, so what was still to run is missing here: --resume {ladder.id} goes on with it."]
 
 
 def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[RunRecord]) -> list[str]:
@@ -250,6 +254,7 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
         found.append(f"Records without a spec were passed over: {unnamed}.")
     seen = dict.fromkeys((r.spec.variant, caution) for r in done if r.spec is not None for caution in r.cautions)
     found += [f"{variant}: {caution}." for variant, caution in seen]
+    found += _numberless(context) if base.quality is not None else ()
     anew = [r for r in done for e in r.epochs if e.compilations]
     if anew:
         names = ", ".join(dict.fromkeys(r.spec.variant for r in anew if r.spec))
@@ -257,6 +262,16 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
     alone = [r.variant for r in rows if r.epoch_s is not None and r.n == 1]
     if alone:
         found.append(f"One process, so no interval (n=1): {', '.join(alone)}.")
+    return found
+
+
+def _numberless(context: Context) -> list[str]:
+    """Variants of which trainings ended with a quality that is no number."""
+    quality, found = context.quality, []
+    for name, runs in context.runs.items():
+        if lost := sum(without_quality(r, quality) for r in runs.done):
+            what = f"{lost} of {len(runs.done)} trainings ended with a {name_of(quality)}"
+            found.append(f"{name}: {what} that is no number.")
     return found
 
 

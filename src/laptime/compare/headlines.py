@@ -96,7 +96,8 @@ def _sentence(title: str, base: VariantRow, best: VariantRow, conditions: Condit
         f"({certainty(best)}), "
         f"{words.seconds(best.epoch_s)} s an epoch instead of {words.seconds(base.epoch_s)} s"
     )
-    return f"{text}; {quality_phrase(base, best, conditions.quality)}."
+    broken = f"; not all of it ended: {best.error.rstrip('.')}" if best.error else ""
+    return f"{text}; {quality_phrase(base, best, conditions.quality)}{broken}."
 
 
 def together(row: VariantRow) -> str:

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean, variance
 from typing import Literal
 
-from laptime.catalogue import WORKLOADS
+from laptime.compare.floor import chance_of
 from laptime.compare.statistics import CONFIDENCE, median, student
-from laptime.records import LadderRecord, RunRecord
+from laptime.records import DIVERGED, LadderRecord, RunRecord
 
 Verdict = Literal["kept", "better", "worse", "unclear", "not judged"]
 
 # A loss of quality below one percentage point is taken for none: two seeds of the same training differ by
 # about as much.
 MARGIN_POINTS = 1.0
+# And never more than this share of what the baseline has learnt above chance: of two points learnt one is half.
+_MARGIN_SHARE = 0.04
 
 # The quality metrics of which less is better; differences are then in percent of the baseline's value.
 LOWER_IS_BETTER = ("loss", "error")
@@ -51,25 +53,24 @@ class Rules:
         floor: the baseline must reach it, from 0 to 1.
         real_data: parity on a stand-in says nothing about the real data.
         test_count: samples that the quality was measured on; 0 where unknown.
+        chance: what is reached without having learnt anything, from 0 to 1.
+        untrained: the loss before the training, where a loss is the quality; None where unknown.
     """
 
     floor: float
     real_data: bool
     test_count: int
+    chance: float = 0.0
+    untrained: float | None = None
 
 
-def quality_floor(workload: str, classes: int) -> float:
-    """From where on a baseline has learnt enough to lose something: a share of the way from chance to perfect."""
-    entry = next((w for w in WORKLOADS if w.name == workload), None)
-    share = entry.floor_over_chance if entry else 0.0
-    chance = 1 / classes if classes and not (entry and entry.boxes) else 0.0  # boxes are not found by chance
-    return chance + share * (1 - chance) if share else 0.0
-
-
-def rules_of(ladder: LadderRecord) -> Rules:
-    """The rules of a ladder's data."""
+def rules_of(ladder: LadderRecord, records: Sequence[RunRecord] = ()) -> Rules:
+    """The rules of a ladder's data; the one-step checks of its records know the loss before the training."""
     tested = min(ladder.limit_test or ladder.data.test_count, ladder.data.test_count)
-    return Rules(ladder.quality_floor, ladder.real_data, tested)
+    chance = chance_of(ladder.workload, len(ladder.data.classes), ladder.data.commonest)
+    checks = [r.check for r in records if r.check and r.spec and r.spec.workload == ladder.workload]
+    known = [c.loss_baseline for c in checks if ladder.quality == "loss" and math.isfinite(c.loss_baseline)]
+    return Rules(ladder.quality_floor, ladder.real_data, tested, chance, median(known) if known else None)
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,15 @@ def final_quality(record: RunRecord, quality: str) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
+def without_quality(record: RunRecord, quality: str) -> bool:
+    """Whether a training came to no quality: its loss grew beyond all numbers, or its last evaluation gave none."""
+    if record.status == "failed":
+        return DIVERGED in (record.error or "")
+    last = max(record.epochs, key=lambda e: e.index, default=None)
+    evaluated = record.status == "done" and last is not None and last.evaluate_s is not None
+    return evaluated and final_quality(record, quality) is None
+
+
 def scores_of(records: Sequence[RunRecord], quality: str) -> Scores | None:
     """Final quality of the processes that have one; None without any."""
     found = [(r.spec.repeat if r.spec else 0, final_quality(r, quality)) for r in records]
@@ -115,8 +125,8 @@ def strict_mean(records: Sequence[RunRecord], quality: str) -> float | None:
 def judge(baseline: Scores | None, contender: Scores | None, rules: Rules) -> Judgement:
     """Judges a contender's quality.
 
-    With D the difference in percentage points and [low, high] its interval, in this order: `better` where low
-    > 0; `kept` where low >= -MARGIN_POINTS; `worse` where high < 0 and D < -MARGIN_POINTS; else `unclear`.
+    With D the difference in percentage points, [low, high] its interval and M the margin, in this order: `better`
+    where low > 0; `kept` where low >= -M; `worse` where high < 0 and D < -M; else `unclear`.
     `not judged` where a number is missing, the data is a stand-in, the baseline itself has not learned
     enough to lose something, or its loss is 0, of which there are no percent.
     """
@@ -143,13 +153,24 @@ def _verdict(baseline: Scores, rules: Rules, found: tuple[float, float | None, f
         )
     if low is None or high is None:
         return "not judged", "the size of the test set is not known"
+    margin = margin_points(baseline, rules)
     if low > 0:
         return "better", ""
-    if low >= -MARGIN_POINTS:
+    if low >= -margin:
         return "kept", ""
-    if high < 0 and diff < -MARGIN_POINTS:
+    if high < 0 and diff < -margin:
         return "worse", ""
-    return "unclear", "the interval holds both kept and lost quality"
+    little = f", and of the little that was learnt at most {margin:.2g} may be lost" if margin < MARGIN_POINTS else ""
+    return "unclear", f"the interval holds both kept and lost quality{little}"
+
+
+def margin_points(baseline: Scores, rules: Rules) -> float:
+    """What counts as no loss beside a baseline, in points, of a loss in percent."""
+    learnt = baseline.mean - rules.chance
+    if baseline.is_loss:
+        fallen = math.inf if rules.untrained is None else rules.untrained - baseline.mean
+        learnt = fallen / max(abs(baseline.mean), _NOTHING)
+    return min(MARGIN_POINTS, max(0.0, 100 * _MARGIN_SHARE * learnt))
 
 
 def difference(baseline: Scores, contender: Scores, test_count: int) -> tuple[float, float | None]:

@@ -9,7 +9,18 @@ from typing import Any
 
 from laptime.compare.model import VariantRow
 from laptime.compare.parts import parts_of
-from laptime.compare.quality import Judgement, Rules, Scores, judge, scores_of, strict_mean, time_to_quality
+from laptime.compare.quality import (
+    Judgement,
+    Rules,
+    Scores,
+    has_learnt,
+    judge,
+    name_of,
+    scores_of,
+    strict_mean,
+    time_to_quality,
+    without_quality,
+)
 from laptime.compare.statistics import Bootstrap, Laps
 from laptime.records import Ceilings, Rung, RunRecord, Status
 from laptime.records.rates import ceiling_share, counts, middle, rate
@@ -136,14 +147,7 @@ def _quality(runs: Runs, context: Context) -> dict[str, Any]:
         return {"verdict_reason": "it did not finish"}
     if not of_one_training(runs, context.baseline):
         return {**beside, "quality": own.mean if own else None, "verdict_reason": OTHER}
-    found = judge(base, own, context.rules)
-    trained, compared = _trained(runs.done), _trained(context.baseline.done)
-    if (
-        (trained != compared or len(trained) > 1) and base and own
-    ):  # how far each has come says nothing of which comes further
-        found = Judgement(
-            "not judged", f"it trained for {_epochs(trained)}, the baseline for {_between(compared)}", found.value
-        )
+    found = _judged(runs, context)
     reached = time_to_quality(runs.done, context.quality, base.mean) if base and own else None
     return {
         **beside,
@@ -155,6 +159,37 @@ def _quality(runs: Runs, context: Context) -> dict[str, Any]:
         "verdict_reason": found.reason,
         "time_to_accuracy_s": reached,
     }
+
+
+def _judged(runs: Runs, context: Context) -> Judgement:
+    """By the final quality of what trained alike; a training that came to none is a loss, whatever others reached."""
+    base, own, quality = context.baseline_scores, scores_of(runs.done, context.quality), context.quality
+    found, other = judge(base, own, context.rules), _of_other_origin(runs.done, context.baseline.done)
+    if other and base and own:
+        return Judgement("not judged", f"it has {other} than the baseline", found.value)
+    lost, beside = (sum(without_quality(r, quality) for r in side.records) for side in (runs, context.baseline))
+    if lost and base and has_learnt(base.mean, quality, context.rules):
+        text = f"{lost} of its {len(runs.records)} trainings came to no {name_of(quality)}"
+        if beside:
+            return Judgement("not judged", f"{text}, and {beside} of the baseline's {len(context.baseline.records)}")
+        return Judgement("worse", text, own.mean if own else None)
+    trained, compared = _trained(runs.done), _trained(context.baseline.done)
+    if (trained != compared or len(trained) > 1) and base and own:
+        # How far each has come says nothing of which comes further.
+        reason = f"it trained for {_epochs(trained)}, the baseline for {_between(compared)}"
+        return Judgement("not judged", reason, found.value)
+    return found
+
+
+def _of_other_origin(records: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> str:
+    """What makes a quality another one whatever was optimized; empty where all is alike."""
+    specs = [r.spec for r in (*records, *baseline) if r.spec is not None]
+    seen: dict[str, set[object]] = {
+        "other data": {s.data.digest for s in specs if s.data.digest},
+        "another number of test samples": {s.limit_test for s in specs},
+        "other initial weights": {s.weights for s in specs},
+    }
+    return " and ".join(what for what, values in seen.items() if len(values) > 1)
 
 
 def _trained(records: Sequence[RunRecord]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -111,14 +112,17 @@ class Ablation:
             self.whole = whole
 
     def _worse(self, name: str, own: Standing) -> bool:
-        """Whether quality falls without a statistical part by more than noise: then it earns its place by that."""
-        if find_optimization(name).klass != "statistical" or None in (own.quality, self.whole.quality):
-            return False
-        metric, whole = self.ladder.record.quality, self.whole.quality or 0.0
-        lost = advantage(whole, own.quality or 0.0, metric)
-        rules = rules_of(self.ladder.record)
+        """Whether quality falls without a statistical part by more than noise: then it earns its place by that.
+
+        A training without it that ended with no number at all has lost everything.
+        """
+        metric, whole, rules = self.ladder.record.quality, self.whole.quality, rules_of(self.ladder.record)
         base = standing_of(self.ladder.plan.fixed[0], self.ladder.runs, metric)
-        return has_learnt(base.quality, metric, rules) and lost > noise_points(whole, rules.test_count, metric)
+        judged = find_optimization(name).klass == "statistical" and has_learnt(base.quality, metric, rules)
+        if whole is None or not judged:
+            return False
+        lost = math.inf if own.quality is None else advantage(whole, own.quality, metric)
+        return lost > noise_points(whole, rules.test_count, metric)
 
     def _drop(self, dropped: Dropped, own: Standing) -> None:
         """Takes a part out; what other parts are worth was measured beside the list with it."""

@@ -77,6 +77,16 @@ class Climb:
         """The best so far."""
         return self.top.variant
 
+    @property
+    def can_judge(self) -> bool:
+        """Whether the baseline has learnt enough to lose something, of real data."""
+        return has_learnt(self.baseline.quality, self.metric, self.rules)
+
+    @property
+    def untried_changes(self) -> tuple[str, ...]:
+        """Rungs that change what is learnt, and would enter the optimized variant of a short ladder untried."""
+        return tuple(name for name in untried(self.plan) if _statistical((name,)))
+
     def next_rung(self, group: tuple[str, ...]) -> tuple[Variant, Rung]:
         """The variant that tries a group of optimizations on the best so far; it is named after the last."""
         below = self._below(group).variant
@@ -158,7 +168,7 @@ class Climb:
 
     def _by_quality(self, added: Sequence[str]) -> bool:
         """Whether quality decides: of what changes the trajectory, where the baseline has some to lose."""
-        return has_learnt(self.baseline.quality, self.metric, self.rules) and _statistical(added)
+        return self.can_judge and _statistical(added)
 
     def _of_quality(self, top: Standing, own: Standing, found: Found | None) -> tuple[bool, tuple[str, str]]:
         """A statistical rung: faster and not worse than the baseline, or as fast and better than the best so far."""
@@ -186,15 +196,18 @@ class Climb:
         before, after = (Scores((0,), (value,), self.metric in LOWER_IS_BETTER) for value in (base, reached))
         return Found("worse" if judge(before, after, self.rules).verdict == "worse" else "faster", values)
 
-    def optimized(self) -> list[tuple[Variant, Rung]]:
+    def optimized(self, less: Sequence[str] = ()) -> list[tuple[Variant, Rung]]:
         """The best combination, and the same without the optimizations whose share is shown apart.
 
         A short ladder does not try every rung; those not tried enter too, unless a probe refused them or what they
         would replace has been measured. One that tries none shows no share apart either.
+
+        Args:
+            less: untried rungs that stay out; with them what gains only at the batch that they bring.
         """
         device = self.plan.device
         chosen = self.best.optimizations
-        for name in untried(self.plan):
+        for name in (n for n in untried(self.plan) if n not in less and not (less and self.hopeless((n,)))):
             grown = combine(chosen, rung_spec(name))
             # One untried rung may replace another, as by a name's whole list; what has joined stays as it is.
             if all(o in grown for o in self.best.optimizations):

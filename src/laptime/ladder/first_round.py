@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
-from laptime.compare.quality import MARGIN_POINTS, rules_of
+from laptime.compare.quality import judge, rules_of, scores_of
 from laptime.errors import UsageError
 from laptime.ladder import pairs
 from laptime.ladder.ablation import Ablation
@@ -13,6 +13,7 @@ from laptime.ladder.climb import CLOSE, CLOSE_BY_TURNS, Climb, standing_of
 from laptime.ladder.plan import rung_of
 from laptime.ladder.request import check_variant
 from laptime.ladder.seeds import Trainings
+from laptime.records import Rung
 from laptime.variants import OPTIMIZED, Variant, on_several
 
 if TYPE_CHECKING:
@@ -20,8 +21,17 @@ if TYPE_CHECKING:
     from laptime.ladder.run import Ladder
     from laptime.ladder.turn import Turn
 
+# Variants with their places in a ladder.
+Combined = list[tuple[Variant, Rung]]
 # Why a variant is left out of a ladder that has nothing to compare it with: hours might go by for it.
 NOT_TRIED = "not tried, since the baseline failed"
+# Why there is no optimized variant: a second baseline would be as fast as the first or, by chance, a little faster.
+NOTHING_JOINED = "nothing that was tried made the baseline faster, so it would be the baseline once more"
+# Why what changes what is learnt is in no optimized variant of a short ladder.
+_UNJUDGED = (
+    "not tried: it changes what is learnt, and whether as much is can't be judged here ({}); give --preset full, or "
+    "name it (--variants)"
+)
 
 
 def first_round(ladder: Ladder) -> Iterator[Turn]:
@@ -34,22 +44,59 @@ def first_round(ladder: Ladder) -> Iterator[Turn]:
         return
     for variant in named:
         yield ladder.enter(variant, rung_of(variant, on=baseline.name))
-    if not ladder.plan.adaptive:
-        return
+    if ladder.plan.adaptive:
+        yield from _climbed(ladder, baseline)
+
+
+def _climbed(ladder: Ladder, baseline: Variant) -> Iterator[Turn]:
+    """Yields the turns of the rungs, of what they come to, and of that on several devices."""
     quality = ladder.record.quality
     climb = Climb(ladder.plan, standing_of(baseline, ladder.runs, quality), rules_of(ladder.record), quality)
     trainings = Trainings(ladder, baseline)
     for group in ladder.plan.rungs:
         yield from _try(ladder, climb, group, trainings)
-    (whole, rung), *others = climb.optimized()
-    yield ladder.enter(whole, rung)
-    if ladder.preset.ablation:
+    (whole, rung), *others = yield from _optimized(ladder, climb, trainings)
+    if not whole.optimizations:
+        ladder.leave_out(whole.name, NOTHING_JOINED)
+    elif ladder.preset.ablation:
         yield from Ablation(ladder, standing_of(whole, ladder.runs[-1:], quality), rung).turns()
     else:
         for variant, rung in others:
             yield ladder.enter(variant, rung)
-    best = ladder.variants[whole.name]  # as the ablation left it
+    best = ladder.variants.get(whole.name, baseline)  # as the ablation left it
     yield from _on_several(ladder, best)
+
+
+def _optimized(ladder: Ladder, climb: Climb, trainings: Trainings) -> Generator[Turn, None, Combined]:
+    """Runs the best combination; gives it, and the same without what is shown apart.
+
+    What changes what is learnt and has no rung of its own in a short ladder is in it only where trainings of the
+    whole keep quality; else it is left out, with the reason.
+    """
+    news = climb.untried_changes
+    why = _UNJUDGED.format(_why_unjudged(ladder)) if news and not climb.can_judge else ""
+    found = climb.optimized(news if why else ())
+    whole, rung = found[0]
+    if whole.optimizations:
+        yield ladder.enter(whole, rung)
+    if news and not why and ladder.runs[-1].status == "done":
+        several = ladder.preset.repeats > 1
+        said = yield from trainings.settled(whole, ladder.runs[-1], 1, 1, lambda _: several)
+        ladder.replace_rung(rung.model_copy(update={"reason": f"with {', '.join(news)}, untried before: {said.said}"}))
+        if said.outcome != "faster":
+            why = f"{whole.name} seemed to learn less with it: {said.said}"
+            ladder.retract(whole.name)
+            found = climb.optimized(news)
+            if found[0][0].optimizations:
+                yield ladder.enter(*found[0])
+    for name in news if why else ():
+        ladder.leave_out(f"{ladder.plan.device}-{name}", why)
+    return found
+
+
+def _why_unjudged(ladder: Ladder) -> str:
+    mine = scores_of(ladder.runs[:1], ladder.record.quality)
+    return judge(mine, mine, rules_of(ladder.record)).reason
 
 
 def what_failed(ladder: Ladder, variant: str) -> str:
@@ -107,5 +154,5 @@ def _try(ladder: Ladder, climb: Climb, group: tuple[str, ...], trainings: Traini
         trial = (ladder.trials[-2], ladder.trials[-1])
     found = None
     if ladder.preset.repeats > 1 and climb.asks_quality(group, first, trial):
-        found = yield from trainings.settled(variant, first, MARGIN_POINTS, MARGIN_POINTS)
+        found = yield from trainings.settled(variant, first, 1, 1)
     ladder.replace_rung(climb.judge(variant, rung, first, trial, found))

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from laptime.catalogue import find_workload
 from laptime.catalogue.own import with_findings
-from laptime.compare.quality import quality_floor
+from laptime.compare.floor import quality_floor
 from laptime.devices import choose_device, device_count
 from laptime.errors import TrackingError, UsageError
 from laptime.ladder.plan import Plan, make_plan, unfit, with_refusals
@@ -65,7 +65,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
         limit_test=preset.limit_test,
         seed=request.seed,
         quality=entry.quality,
-        quality_floor=quality_floor(entry.name, len(data.classes)),
+        quality_floor=quality_floor(entry.name, len(data.classes), data.commonest),
         commit=commit(),
         laptime=version("laptime"),
         request=kept_request(request),

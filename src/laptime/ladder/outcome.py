@@ -105,9 +105,10 @@ def _quality(ladder: Ladder, group: Group, remedy: Remedy, pairs: Sequence[Both]
     if short and not remedy.learns_alike:
         sides = [trained(ladder, group.advised), trained(ladder, remedy.variant)]
     before, after = (scores_of(side, record.quality) for side in sides)
-    found = judge(before, after, rules_of(record))
+    rules = rules_of(record, ladder.runs)
+    found = judge(before, after, rules)
     if after is None and _can_not_be_judged(before, record):
-        found = judge(before, before, rules_of(record))  # says why there was no training
+        found = judge(before, before, rules)  # says why there was no training
     return {"quality_kept": _KEPT.get(found.verdict), "quality": _in_words(found, record.quality)}
 
 

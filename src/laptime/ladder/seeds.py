@@ -6,7 +6,16 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from laptime.compare.quality import Judgement, final_quality, judge, name_of, rules_of, scores_of, shown
+from laptime.compare.quality import (
+    Judgement,
+    final_quality,
+    judge,
+    margin_points,
+    name_of,
+    rules_of,
+    scores_of,
+    shown,
+)
 from laptime.records import Outcome, RunRecord
 from laptime.variants import Variant
 
@@ -59,15 +68,15 @@ class Trainings:
         return replace(self._ladder.trial(variant), kind="training", repeat=repeat)
 
     def settled(
-        self, variant: Variant, first: RunRecord, doubt: float, margin: float, room: Room = lambda _: True
+        self, variant: Variant, first: RunRecord, doubt: int, margin: int, room: Room = lambda _: True
     ) -> Generator[Turn, None, Found]:
         """Judges a whole training, after more of them where need be.
 
         Args:
             variant: the list.
             first: its training of the baseline's first seed.
-            doubt: points by which the mean must be lower for more trainings.
-            margin: points by which the mean may be lower where the rule does not decide.
+            doubt: of the rule's margins, by which the mean must be lower for more trainings.
+            margin: of the rule's margins, by which the mean may be lower where the rule does not decide.
             room: whether there is room for more.
         """
         mine = [first]
@@ -76,7 +85,7 @@ class Trainings:
             if failed:
                 return Found("failed", failed)
             verdict = self._judged(mine)
-            doubtful = verdict.verdict == "unclear" and (verdict.diff_points or 0.0) < -doubt
+            doubtful = verdict.verdict == "unclear" and (verdict.diff_points or 0.0) < -doubt * self._margin(len(mine))
             if not doubtful or len(mine) >= SEEDS or not room(mine):
                 return self._told(verdict, len(mine), margin)
             if not (yield from self._has_baseline(len(mine))):
@@ -112,9 +121,14 @@ class Trainings:
     def _judged(self, mine: list[RunRecord]) -> Judgement:
         quality = self._ladder.record.quality
         before, after = scores_of(self._beside(len(mine)), quality), scores_of(mine, quality)
-        return judge(before, after, rules_of(self._ladder.record))
+        return judge(before, after, rules_of(self._ladder.record, self._ladder.runs))
 
-    def _told(self, found: Judgement, seeds: int, margin: float) -> Found:
+    def _margin(self, seeds: int) -> float:
+        """Points that count as no loss beside the baseline's trainings."""
+        before = scores_of(self._beside(seeds), self._ladder.record.quality)
+        return 0.0 if before is None else margin_points(before, rules_of(self._ladder.record, self._ladder.runs))
+
+    def _told(self, found: Judgement, seeds: int, margin: int) -> Found:
         quality, beside = self._ladder.record.quality, scores_of(self._beside(seeds), self._ladder.record.quality)
         if found.value is None or found.diff_points is None or beside is None or found.verdict == "not judged":
             return Found("faster", "")
@@ -124,6 +138,6 @@ class Trainings:
             return Found("worse", said)
         if found.verdict != "unclear":
             return Found("faster", said)
-        if found.diff_points >= -margin:
+        if found.diff_points >= -margin * self._margin(seeds):
             return Found("faster", f"{said}, unclear")
         return Found("unclear", said)

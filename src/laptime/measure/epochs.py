@@ -25,7 +25,7 @@ from laptime.measure.pauses import Pauses, watched_collector
 from laptime.measure.syncs import count_syncs
 from laptime.optimizations.base import Parts, Recipe, batches, shares
 from laptime.optimizations.data import settle
-from laptime.records import EpochRecord
+from laptime.records import DIVERGED, EpochRecord
 from laptime.trees import cut
 from laptime.workloads.base import Batch, Counts
 from laptime.world import ALONE, World
@@ -115,7 +115,7 @@ class Session:
         train_loss, train_accuracy, samples = totals(lap.counts, world)
         if not math.isfinite(train_loss):
             raise RunError(
-                f"the training loss became {train_loss} in epoch {index}: lower the learning rate or leave out the "
+                f"{DIVERGED} {train_loss} in epoch {index}: lower the learning rate or leave out the "
                 "optimization that this variant adds."
             )
         begin = time.perf_counter()

@@ -31,6 +31,7 @@ from laptime.records.ladder import (
 from laptime.records.machine import Ceilings, Machine, busy
 from laptime.records.prediction import Found, Guess, Prediction, Predictions, Refused
 from laptime.records.run import (
+    DIVERGED,
     CompileRecord,
     EpochRecord,
     RunRecord,
@@ -53,6 +54,7 @@ from laptime.records.trace import (
 
 __all__ = [
     "CATEGORIES",
+    "DIVERGED",
     "PARTIAL",
     "SEARCH",
     "SYSTEM",

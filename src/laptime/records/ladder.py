@@ -124,7 +124,8 @@ class SearchRecord(Readable):
         budget_s: seconds for everything from the first process on.
         spent_s: seconds that the search itself took, its comparison with where it began with it.
         start: the variant that it began with.
-        start_quality: what each variant that it could begin with learns, in words; empty where that can't be judged.
+        start_quality: what each variant that it could begin with learns, in words; where that can't be judged the parts
+            by which it may be less, empty without any.
         variant: what it found; empty where it adopted nothing.
         list: what that stands for, as a name that `laptime run` takes anywhere.
         moves: in the order in which they were tried.

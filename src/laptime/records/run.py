@@ -14,6 +14,9 @@ from laptime.spec import OptimizationSpec, RunSpec
 
 RECORD_SCHEMA = "laptime.record/1"
 
+# What the error of a training says whose loss is no number any more.
+DIVERGED = "the training loss became"
+
 Status = Literal["done", "failed", "wrong", "left_out"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from laptime.catalogue import class_of
-from laptime.compare.quality import MARGIN_POINTS, final_quality, has_learnt, rules_of
+from laptime.compare.quality import final_quality, has_learnt, rules_of
 from laptime.ladder.climb import fastest_s
 from laptime.ladder.estimate import process_s
 from laptime.ladder.run import Ladder
@@ -16,9 +16,10 @@ from laptime.tune.budget import Budget
 from laptime.variants import Variant, without
 
 # Where a search begins, more trainings may take this share of what is left: the rest is for changes. And the mean may
-# be lower by this many points: the catalogue's list has kept what is learnt elsewhere, and without it much is lost.
+# be lower by this many of the rule's margins: the catalogue's list has kept what is learnt elsewhere, and without it
+# much is lost.
 _START_SHARE = 0.25
-_START_MARGIN = 2 * MARGIN_POINTS
+_START_MARGIN = 2
 
 
 class Budgeted:
@@ -38,7 +39,7 @@ class Budgeted:
         """Trains what is faster, and says whether it is as good."""
         yield self._trainings.one(candidate)
         first, room = self._ladder.verified[-1], self._room(1.0)
-        return (yield from self._trainings.settled(candidate, first, 0.0, MARGIN_POINTS, room))
+        return (yield from self._trainings.settled(candidate, first, 0, 1, room))
 
     def begins(self, variant: Variant, first: RunRecord) -> Generator[Turn, None, tuple[bool, str]]:
         """Whether a search may begin with what has had its first process, and why, in words.
@@ -47,10 +48,10 @@ class Budgeted:
         """
         alike = learning_alike(variant).name == variant.name
         room = self._room(0.0 if alike else _START_SHARE)
-        found = yield from self._trainings.settled(variant, first, 0.0, _START_MARGIN, room)
+        found = yield from self._trainings.settled(variant, first, 0, _START_MARGIN, room)
         good = found.outcome == "faster" or (found.outcome == "unclear" and alike)
         word = "kept" if found.outcome == "faster" else found.outcome
-        return good, f"{variant.name} {word} ({found.said})" if found.said else ""
+        return good, f"{variant.name} {word} ({found.said})" if found.said else _unjudged(variant)
 
     def _room(self, share: float) -> Room:
         """Whether more trainings fit into a share of what is left of the budget now."""
@@ -73,6 +74,13 @@ def is_faster(ladder: Ladder, record: RunRecord) -> bool:
     """Whether a whole training is faster than the baseline's."""
     seconds, base = fastest_s(record), fastest_s(ladder.runs[0])
     return seconds is not None and base is not None and seconds < base
+
+
+def _unjudged(variant: Variant) -> str:
+    """What nobody has judged of a list that a search begins with all the same; empty where it learns alike."""
+    alike = {o.name for o in learning_alike(variant).optimizations}
+    parts = [o.name for o in variant.optimizations if o.name not in alike]
+    return f"{variant.name} not judged, though {' and '.join(parts)} in it may change what is learnt" if parts else ""
 
 
 def learning_alike(whole: Variant) -> Variant:

@@ -51,3 +51,14 @@ def test_what_is_not_judged_has_no_figure_of_kept_quality():
     assert found.headlines[0].verdict == "not judged"
     assert found.headline("quality_kept") is None
     assert "speedup_quality_kept" not in headline_figures(found)
+
+
+@pytest.mark.parametrize("error", ["out of memory.", "interrupted"])
+def test_a_fastest_of_which_processes_failed_says_so_in_the_same_sentence(error: str):
+    runs = [record(name, seconds, 0.66, n) for name, seconds in (("cpu-baseline", 85), ("cpu-x", 40)) for n in range(3)]
+    runs[4:] = [r.model_copy(update={"status": "failed", "error": error, "epochs": ()}) for r in runs[4:]]
+    (first, *_) = compare_records(runs).headlines
+    assert first.variant == "cpu-x"
+    assert first.sentence.endswith(f"; not all of it ended: 2 of 3 processes: {error.rstrip('.')}.")
+    (whole, *_) = compare_records(runs[:4]).headlines
+    assert "not all" not in whole.sentence

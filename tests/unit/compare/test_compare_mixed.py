@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from compare_examples import MACHINE, ladder, record, records, spec
+from compare_examples import MACHINE, data, ladder, record, records, spec
 
 from laptime.compare import compare, compare_records
 from laptime.records import EpochRecord, RunRecord
@@ -58,3 +58,46 @@ def test_what_trains_something_else_has_no_speed_up(other: dict[str, object]) ->
     (alone,) = compare_records([own[0], strange]).headlines
     assert alone.variant is None
     assert "trains another workload or amount of data" in alone.sentence
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"weights": "imagenet"}, "other initial weights"),
+        ({"limit_test": 100}, "another number of test samples"),
+        ({"data": data().model_copy(update={"digest": "d2"})}, "other data"),
+        ({"weights": "imagenet", "limit_test": 100}, "another number of test samples and other initial weights"),
+    ],
+)
+def test_what_reaches_another_quality_whatever_was_optimized_is_not_judged(other: dict[str, object], said: str) -> None:
+    own = [record(name, seconds, 0.66, r) for name, seconds in (("cpu-baseline", 85), ("cpu-x", 40)) for r in range(3)]
+    for run in [record("cpu-y", 30, 0.9, r) for r in range(3)]:
+        assert run.spec is not None
+        own.append(run.model_copy(update={"spec": run.spec.model_copy(update=other)}))
+    found = compare_records(own)
+    row = found.row("cpu-y")
+    assert row is not None
+    assert (row.verdict, row.verdict_reason) == ("not judged", f"it has {said} than the baseline")
+    assert row.quality == pytest.approx(0.9)
+    assert row.quality_diff_points is None
+    assert row.speedup is not None
+    beside = found.row("cpu-x")
+    assert beside is not None
+    assert beside.verdict == "kept"
+
+
+@pytest.mark.parametrize(
+    ("status", "ended", "said"),
+    [
+        ("running", None, "has not come to its end"),
+        ("interrupted", 1.0, "was interrupted"),
+        ("interrupted", None, "was interrupted"),
+        ("running", 1.0, ""),  # as a ladder compares itself
+        ("done", 1.0, ""),
+    ],
+)
+def test_a_ladder_that_was_killed_says_that_it_is_not_whole(status: str, ended: float | None, said: str) -> None:
+    mine = ladder().model_copy(update={"status": status, "ended_at": ended})
+    told = [c for c in compare(mine, records()).cautions if "--resume" in c]
+    assert len(told) == bool(said)
+    assert all(said in c for c in told)

@@ -12,6 +12,7 @@ from laptime.compare import words
 from laptime.compare.comparison import compare, compare_records
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
+from laptime.compare.model import PartWorth
 from laptime.compare.quality import has_learnt, rules_of
 from laptime.ladder.figures import variant_figures
 from laptime.records import LadderRecord, Rung, RunRecord
@@ -59,6 +60,24 @@ def test_quality_of_what_has_not_learnt_earns_no_place() -> None:
     (part,) = compare(ladder(*WHOLE, quality_floor=0.1), found).parts
     assert part.quality_points == pytest.approx(-5, abs=0.1)
     assert part.worth == "earns its place"
+
+
+def test_a_part_without_which_trainings_come_to_no_loss_earns_its_place_whatever_it_costs() -> None:
+    def part(*lost: tuple[str, int], **more: object) -> PartWorth:
+        runs = []
+        for run in rounds(*zip(WHOLE, (80, 20, 10), (0.7, 0.7, 0.7), strict=True)):
+            assert run.spec is not None
+            gone = (run.spec.variant, run.spec.repeat) in lost
+            changed = {"test_loss": None if gone else 1.0, "evaluate_s": 1.0}
+            runs.append(run.model_copy(update={"epochs": tuple(e.model_copy(update=changed) for e in run.epochs)}))
+        return compare(ladder(*WHOLE, quality="loss", **more), runs).parts[0]
+
+    found = part((WHOLE[2], 1))
+    assert (found.worth, found.reason) == ("earns its place", "without it 1 of 3 trainings came to no loss")
+    assert (found.ratio or 1.0) < 1
+    assert part().worth == "costs"
+    assert part((WHOLE[1], 0), (WHOLE[2], 1)).worth == "costs", "with it, too"
+    assert part((WHOLE[2], 1), data=data("synthetic")).worth == "costs", "of a stand-in nothing is judged"
 
 
 @pytest.mark.parametrize(

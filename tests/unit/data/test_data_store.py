@@ -17,7 +17,7 @@ from data_samples import MakeFolder, left_over, stores
 
 from laptime.data.disk import PARTIAL, check_room, sweep
 from laptime.data.fetch import fetch, verify
-from laptime.data.store import Store
+from laptime.data.store import Entry, Store
 from laptime.data.writer import Plan, publish, writing
 from laptime.errors import DataError
 
@@ -43,6 +43,16 @@ def test_the_digest_is_the_contents(tmp_path: Path) -> None:
     meta = one.verify(write(one))
     assert meta.mean == pytest.approx(tuple((images / 255).mean(axis=(0, 1, 2))))
     assert meta.std == pytest.approx(tuple((images / 255).std(axis=(0, 1, 2))))
+
+
+def test_a_store_knows_the_share_of_the_largest_class_of_its_test(tmp_path: Path) -> None:
+    store, labels = Store(tmp_path / "data"), np.array([0, 0, 0, 1], dtype=np.int64)
+    images = np.zeros((6, 8, 8, 3), dtype=np.uint8)
+    with writing(store, PLAN) as writer:
+        writer.add("train", images, np.array([0, 1] * 3, dtype=np.int64))
+        writer.add("test", images[:4], labels)
+        digest = publish(store, writer, "").digest
+    assert store.spec(Entry(digest, "folder"), "x").commonest == 0.75
 
 
 def test_an_error_inside_leaves_nothing(tmp_path: Path) -> None:

@@ -124,3 +124,34 @@ def test_a_ladder_that_is_cut_off_between_seeds_goes_on_to_the_same_end(tmp_path
     assert through(after) == told
     assert len(started) == len(told) - cut - 1
     assert batch_of(after) == batch_of(whole)
+
+
+@pytest.mark.parametrize(("commonest", "seeds"), [(0.2, 1), (0.75, 3)])
+def test_half_a_point_is_worth_other_seeds_where_five_have_been_learnt(tmp_path, monkeypatch, commonest, seeds):
+    ladder = the_ladder(tmp_path, monkeypatch, (0.795, 0.795, 0.795))
+    uneven = ladder.record.data.model_copy(update={"commonest": commonest})
+    ladder.record = ladder.record.model_copy(update={"data": uneven})
+    assert len(of_quality(through(ladder))) == 2 * (seeds - 1)
+    assert batch_of(ladder).joined is (seeds == 1)
+
+
+@pytest.mark.parametrize(("reached", "stays"), [(None, True), (float("nan"), True), (0.7, True), (0.8, False)])
+def test_a_part_that_costs_stays_where_without_it_a_training_comes_to_less_or_no_number(
+    tmp_path, monkeypatch, reached, stays
+):
+    def lacking(names) -> bool:
+        return "keep-pages" in names and "large-batch" not in names
+
+    def seconds(names) -> float:
+        # The batch halves the time, and keep-pages takes a fifth off that; without the batch it takes four fifths.
+        share = 0.2 if lacking(names) else 0.8 if "keep-pages" in names else 1.0
+        return share * product(names - {"keep-pages"})
+
+    def accuracy(spec):
+        return reached if lacking({o.name for o in spec.optimizations}) else 0.8
+
+    monkeypatch.setitem(WORTH, "large-batch", 0.5)
+    ladder = make_ladder(tmp_path, monkeypatch, seconds, accuracy)
+    through(ladder)
+    assert ("large-batch" in {o.name for o in ladder.variants["cpu-optimized"].optimizations}) is stays
+    assert ("large-batch" in [d.name for d in ladder.record.dropped]) is not stays

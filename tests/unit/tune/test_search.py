@@ -7,6 +7,8 @@ from tests.unit.ladder.advised import a_finding
 from tests.unit.ladder.turning import through
 from tests.unit.tune.searching import a_search, options
 
+from laptime.compare.markdown import to_markdown
+
 NEEDED = ("resident", "no-reads", "threads", "channels-last", "fused-optimizer", "bf16", "products")
 
 
@@ -109,6 +111,9 @@ def test_where_quality_can_not_be_judged_nothing_that_changes_it_is_tried(tmp_pa
     assert adopted(ladder) == ["-dead-taps"]
     assert not any("size=1024" in turn or "a whole training" in turn for turn in told)
     assert "large-batch:size=1024" in ladder.record.search.unjudged
+    said = "cpu-optimized not judged, though large-batch in it may change what is learnt"
+    assert ladder.record.search.start_quality == said
+    assert f"Quality of where it could begin: {said}." in to_markdown(ladder.compare()).replace("\\", "")
     assert "-large-batch" in moves(ladder), "to leave it out brings what is learnt back to the baseline's"
 
 

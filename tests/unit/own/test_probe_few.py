@@ -1,0 +1,116 @@
+"""What a probe reads of a user's data: bounded by time and bytes, once, whatever a sample takes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tests.own_files import TUPLE, write
+from torch.utils.data import default_collate
+
+from laptime import probe as probing
+from laptime.catalogue import rung_spec
+from laptime.data import own_few
+from laptime.data.own import OwnData, OwnSplit
+from laptime.data.own_few import few_in_memory, few_items
+from laptime.inspecting import inspect
+from laptime.probe import Trial, places_of
+
+
+class Slow:
+    """Samples of which each takes a second by a clock that only they move, and some bytes."""
+
+    def __init__(self, count: int, nbytes: int = 4) -> None:
+        self.count, self.nbytes, self.now, self.read = count, nbytes, 0.0, list[int]()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int):
+        self.now += 1.0
+        self.read.append(index)
+        return torch.full((self.nbytes // 4,), float(index)), index
+
+
+def opened(dataset, tmp_path) -> OwnData:
+    split = OwnSplit(dataset, default_collate)
+    return OwnData(SimpleNamespace(), split, split, tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def clocked(monkeypatch):
+    def made(count: int, nbytes: int = 4) -> Slow:
+        found = Slow(count, nbytes)
+        monkeypatch.setattr(own_few, "time", SimpleNamespace(monotonic=lambda: found.now))
+        return found
+
+    return made
+
+
+def test_samples_are_read_once_and_no_longer_than_the_bound(clocked, tmp_path):
+    data = clocked(1000)
+    few = few_in_memory(opened(data, tmp_path), 32, 32)
+    assert data.read == list(range(6))
+    inputs, numbers = few.train.batch(range(32))
+    assert inputs.shape == (32, 1)
+    assert numbers.tolist() == [i % 6 for i in range(32)]
+    assert len(few.train) == 1000
+    assert data.read == list(range(6)), "they stand in memory"
+
+
+def test_large_samples_are_bounded_by_their_bytes(clocked, tmp_path, monkeypatch):
+    monkeypatch.setattr(own_few, "_READ_BYTES", 1000)
+    monkeypatch.setattr(own_few, "_READ_S", 1e9)
+    data = clocked(500, 400)
+    few = few_in_memory(opened(data, tmp_path), 8, 8)
+    assert len(data.read) == 3
+    assert len(few.train) == 8, "a batch of the user's own, and no second"
+    with pytest.raises(MemoryError, match="64 samples take"):
+        few_in_memory(opened(data, tmp_path), 64, 8)
+    assert len(few_in_memory(opened(clocked(500, 4), tmp_path), 64, 8).train) > 64
+
+
+def test_at_least_one_sample_is_read_and_never_more_than_there_are(clocked):
+    data = clocked(3)
+    assert [i for _, i in few_items(OwnSplit(data, default_collate))[0]] == [0, 1, 2]
+    data.now = -1e9
+    assert len(few_items(OwnSplit(clocked(1), default_collate))[0]) == 1
+
+
+def test_a_trial_of_a_users_training_steps_on_what_was_read(file, monkeypatch):
+    monkeypatch.setattr(own_few, "_READ_S", -1.0)
+    own = inspect(write(file, TUPLE))
+    parts = Trial(own.model_dump_json(), (), rung_spec("bf16"), 4)._parts(())
+    batches = [batch.inputs for batch in parts.loader.epoch(0)]
+    first = next(iter(torch.utils._pytree.tree_leaves(batches[0])))
+    assert len(batches) == -(-min(own.train_count, 128) // 4)
+    assert torch.equal(first, first[:1].expand_as(first)), "one sample, in turn"
+
+
+@pytest.mark.parametrize(("count", "batch", "places"), [(20, 32, [32]), (32, 32, [32]), (100, 32, [32, 100])])
+def test_where_all_samples_are_one_batch_there_is_one_place(file, count, batch, places):
+    own = inspect(write(file, TUPLE))
+    assert own.own is not None
+    changed = own.model_copy(update={"train_count": count, "own": own.own.model_copy(update={"batch_size": batch})})
+    assert [size for _, size in places_of(changed.model_dump_json(), "cpu", "bf16")] == places
+
+
+def test_a_round_begins_no_step_after_its_time_and_tells_the_seconds_of_all(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(probing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    taken = []
+
+    def step(_, batch):
+        taken.append(batch)
+        now[0] += 4.0
+
+    class Loader(list):
+        def epoch(self, _):
+            return iter(self)
+
+    parts = SimpleNamespace(loader=Loader(range(10)), step=step, device=torch.device("cpu"))
+    assert probing._steps_s(parts) == pytest.approx(40.0)
+    assert taken == [0, 1, 2]
+    parts.loader = Loader(range(2))
+    assert probing._steps_s(parts) == pytest.approx(8.0)
