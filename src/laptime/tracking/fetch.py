@@ -10,7 +10,7 @@ from typing import Any
 
 from laptime.errors import DataError, shorten
 from laptime.tracking.publish import run_folder
-from laptime.tracking.whereabouts import all_experiments, run_or_none
+from laptime.tracking.whereabouts import all_experiments, found_runs, run_or_none
 
 
 def download(client: Any, run: Any, files_of: Callable[[Any], Any]) -> Path:
@@ -63,10 +63,7 @@ def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], d
         kind: a word of ours.
         most: how many at most.
     """
-    experiments = all_experiments(client)
-    newest = ["attributes.start_time DESC"]
-    query = f"tags.`laptime.kind` = '{kind}'"
-    found = client.search_runs(experiments, query, max_results=most, order_by=newest) if experiments else []
+    found = found_runs(client, all_experiments(client), f"tags.`laptime.kind` = '{kind}'", most)
     return [(_labels(run), dict(run.data.metrics)) for run in found]
 
 
@@ -77,9 +74,8 @@ def _labels(run: Any) -> dict[str, str]:
 
 def variant_runs(client: Any, run: Any) -> list[Any]:
     """The runs of a ladder's variants, the newest first; verified advice has runs of its own beside them."""
-    query = f"tags.`mlflow.parentRunId` = '{run.info.run_id}'"
-    found = client.search_runs([run.info.experiment_id], query, max_results=1000)
-    return [child for child in found if child.data.tags.get("laptime.kind") == "variant"]
+    query = f"tags.`mlflow.parentRunId` = '{run.info.run_id}' and tags.`laptime.kind` = 'variant'"
+    return found_runs(client, [run.info.experiment_id], query)
 
 
 def _fetch_records(files: Any, run: Any, folder: Path) -> None:

@@ -22,7 +22,7 @@ from laptime.tracking.owner import OpenRun, open_run
 from laptime.tracking.patience import Held, send_files, set_switches, waiting_for_files
 from laptime.tracking.reach import alone, explained, read_from, refusal, require_answer, require_file, require_port
 from laptime.tracking.uri import check_uri, masked, sqlite_file, without_credentials
-from laptime.tracking.whereabouts import Whereabouts, all_experiments, quoted, run_or_none
+from laptime.tracking.whereabouts import Whereabouts, all_experiments, found_runs, quoted, run_or_none
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -149,8 +149,7 @@ class MlflowTracker:
         """Runs at RUNNING with an owner's tag."""
         query = f"attributes.status = 'RUNNING' and tags.`{tag}` = '{quoted(value)}'"
         with explained(self._uri):
-            experiments = all_experiments(self._client)
-            found = self._client.search_runs(experiments, query, max_results=1000) if experiments else []
+            found = found_runs(self._client, all_experiments(self._client), query)
         return [open_run(run.info.run_id, run.data.tags) for run in found]
 
     @contextmanager
