@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from laptime.errors import DataError, shorten
 from laptime.tracking.publish import run_folder
-from laptime.tracking.whereabouts import all_experiments, found_runs, run_or_none
+from laptime.tracking.whereabouts import all_experiments, found_runs, quoted, run_or_none
 
 
 def download(client: Any, run: Any, files_of: Callable[[Any], Any]) -> Path:
@@ -53,7 +54,9 @@ def _without_records(run: Any) -> str:
     return f"the run {named!r} holds no record.json: give the id of a ladder's or a variant's run."
 
 
-def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
+def read_kind(
+    client: Any, kind: str, most: int, tags: Mapping[str, str] = MappingProxyType({})
+) -> list[tuple[dict[str, str], dict[str, float]]]:
     """What the runs with a `laptime.kind` hold, in all experiments, the newest first: labels and last metrics.
 
     The labels are the params, and beside them the tags of ours.
@@ -62,8 +65,11 @@ def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], d
         client: an MlflowClient.
         kind: a word of ours.
         most: how many at most.
+        tags: that they carry beside it.
     """
-    found = found_runs(client, all_experiments(client), f"tags.`laptime.kind` = '{kind}'", most)
+    asked = {"laptime.kind": kind, **tags}
+    query = " and ".join(f"tags.`{name}` = '{quoted(value)}'" for name, value in asked.items())
+    found = found_runs(client, all_experiments(client), query, most)
     return [(_labels(run), dict(run.data.metrics)) for run in found]
 
 

@@ -227,10 +227,10 @@ def past_gates(place: tuple[str, str], since: float, fingerprint: str = "") -> l
         return read_gates(_client(check_uri(uri)), workload, since, fingerprint)
 
 
-def runs_of_kind(kind: str, uri: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
+def runs_of_kind(kind: str, uri: str, most: int, **tags: str) -> list[tuple[dict[str, str], dict[str, float]]]:
     """Labels and last metrics, see `read_kind`; raises TrackingError."""
     with read_from(uri):
-        return read_kind(_client(check_uri(uri)), kind, most)
+        return read_kind(_client(check_uri(uri)), kind, most, tags)
 
 
 def run_page(run_id: str, uri: str, shown: str) -> str:

@@ -102,8 +102,8 @@ def _range(name: str, ends: tuple[float, float]) -> dict[str, float]:
 def rule_history(uri: str, say: Callable[[str], None], machine: str = "", but: str = "") -> dict[str, RuleHistory]:
     """Each rule's record over the verified advice that a tracking store holds, of all workloads; see `histories`.
 
-    Costs one query; a store that does not exist yet costs nothing, and one that does not answer leaves all rules
-    without a record, which is said.
+    Costs one query, two where there are very many; a store that does not exist yet costs nothing, and one that does not
+    answer leaves all rules without a record, which is said.
 
     Args:
         uri: the tracking URI.
@@ -117,12 +117,22 @@ def rule_history(uri: str, say: Callable[[str], None], machine: str = "", but: s
         file = sqlite_file(checked)
         if file is not None and not file.is_file():
             return {}
-        from laptime.tracking.mlflow import runs_of_kind
-
-        return histories(runs_of_kind(KIND, checked, MOST), machine, but)
+        return histories(_told(checked, machine), machine, but)
     except LaptimeError as error:
         say(f"Advice is given without its rules' record: {error}")
         return {}
+
+
+def _told(uri: str, machine: str) -> list[Told]:
+    """The newest of all, and older ones of a machine that others have crowded out of them, the newest first."""
+    from laptime.tracking.mlflow import runs_of_kind
+
+    found: list[Told] = [*runs_of_kind(KIND, uri, MOST)]
+    if machine and len(found) == MOST:
+        there = {labels.get("laptime.key") for labels, _ in found}
+        own = runs_of_kind(KIND, uri, MOST, **{MACHINE: machine})
+        found += [row for row in own if row[0].get("laptime.key") not in there]
+    return found
 
 
 def histories(told: Iterable[Told], machine: str = "", but: str = "") -> dict[str, RuleHistory]:

@@ -10,9 +10,10 @@ from mlflow_helpers import client_of, quiet, write_ladder
 
 from laptime.compare.load import load
 from laptime.places import Places
-from laptime.tracking.base import RunStart
+from laptime.tracking.base import MetricRow, RunStart
 from laptime.tracking.mlflow import MlflowTracker, fetch_runs, runs_of_kind
 from laptime.tracking.owner import HOST
+from laptime.tracking.rule_history import KIND, MACHINE, MEASURED, OWN, PREDICTED, RULE, rule_history
 from laptime.tracking.sync import sync
 
 pytestmark = [
@@ -53,3 +54,20 @@ def test_the_newest_of_a_kind_are_read_up_to_a_number(tmp_path: Path, sqlite_uri
         tracker.start_run(RunStart(f"kind-{n}", f"kind-{n}", "kinds", 1.0 + n, tags={"laptime.kind": "paged"}))
     found = [labels["laptime.key"] for labels, _ in runs_of_kind("paged", sqlite_uri, 3)]
     assert found == ["kind-4", "kind-3", "kind-2"]
+
+
+def test_a_machine_s_own_advice_is_not_crowded_out_by_others(
+    tmp_path: Path, sqlite_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("laptime.tracking.rule_history.MOST", 6)
+    tracker = MlflowTracker(sqlite_uri, tmp_path)
+    for n, machine in enumerate(["quiet"] * 5 + ["busy"] * 5):
+        tags = {"laptime.kind": KIND, MACHINE: machine}
+        key = f"crowded-{n}"
+        tracker.start_run(RunStart(key, key, "crowded", 2e9 + n, tags=tags, params={RULE: "crowded"}))
+        gain = 0.1 if machine == "quiet" else 0.4
+        rows = [MetricRow(name, value, 0, 1.0) for name, value in ((PREDICTED, 0.2), (OWN, 0.2), (MEASURED, gain))]
+        tracker.log_metrics(key, rows)
+    found = {name: rule_history(sqlite_uri, quiet, name)["crowded"] for name in ("quiet", "busy", "another")}
+    assert [(h.tried, h.here) for h in found.values()] == [(5, True), (5, True), (6, False)]
+    assert [h.ratio for h in found.values()] == pytest.approx([0.5, 2.0, 2.0])
