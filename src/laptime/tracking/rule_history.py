@@ -25,7 +25,8 @@ PREDICTED, OWN, MEASURED = "advice_gain_predicted", "advice_gain_own", "advice_g
 QUALITY = "advice_quality_kept"
 # Newest first: more would cost time, and rules change.
 MOST = 1000
-# What a rule said may be of a rule that has changed since: so many of the last ones tell how far it is off.
+# What a rule said may be of a rule that has changed since: so many of the last ones tell how far it is off, and how
+# sure it is.
 LAST = 20
 # From so many proposals on a machine on, its own speak for it alone.
 ENOUGH = 4
@@ -173,10 +174,17 @@ def _history(rows: list[Mapping[str, float]]) -> RuleHistory:
     # Runs of earlier versions lack it: their rules said less, and would scale what is said now.
     said = [(row[OWN], row[MEASURED]) for row in ran if row.get(OWN, 0.0) > 0]
     ratios = [max(measured, 0.0) / own for own, measured in said][:LAST]
+    newest = rows[:LAST] if len(rows) > LAST else []
     return RuleHistory(
         tried=len(rows),
-        faster=sum(row[MEASURED] > 0 and row.get(QUALITY) != 0 for row in ran),
+        faster=sum(map(_faster, rows)),
+        last=len(newest),
+        last_faster=sum(map(_faster, newest)),
         error=median(abs(row[PREDICTED] - row[MEASURED]) for row in ran) if ran else None,
         ratio=median(ratios) if ratios else None,
         compared=len(ratios),
     )
+
+
+def _faster(row: Mapping[str, float]) -> bool:
+    return PREDICTED in row and row.get(MEASURED, 0.0) > 0 and row.get(QUALITY) != 0
