@@ -148,6 +148,7 @@ def test_not_a_number_becomes_a_failed_run(data, tmp_path):
     )
     assert record.status == "failed"
     assert "loss became" in record.error
+    assert "--weights" in record.error
     assert "epoch" in record.error
 
 

@@ -90,9 +90,10 @@ def confidence(prior: float, history: RuleHistory) -> float:
     """The rule's own confidence, corrected by how often its proposals were faster.
 
     The mean of a Beta distribution: `_PRIOR` imagined proposals at the rule's own rate, and the real ones on top
-    (Gelman et al., Bayesian Data Analysis, 2.4). One success or failure moves it a little, twenty decide.
+    (Gelman et al., Bayesian Data Analysis, 2.4). One success or failure moves it a little, the last twenty decide.
     """
-    return (_PRIOR * prior + history.faster) / (_PRIOR + history.tried)
+    faster, tried = (history.last_faster, history.last) if history.last else (history.faster, history.tried)
+    return (_PRIOR * prior + faster) / (_PRIOR + tried)
 
 
 def scale(history: RuleHistory) -> float:

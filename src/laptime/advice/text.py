@@ -86,7 +86,8 @@ def _past(history: RuleHistory) -> Iterator[str]:
     if history.tried:
         off = "" if history.error is None else f", with a median error of {percent(history.error)} of the step"
         where = " on this machine" if history.here else ""
-        yield f"this rule was right {history.faster} of {history.tried} times{where}{off}"
+        last = f" and {history.last_faster} of the last {history.last}" if history.last else ""
+        yield f"this rule was right {history.faster} of {history.tried} times{last}{where}{off}"
 
 
 def _after(f: Finding) -> Iterator[str]:

@@ -65,7 +65,8 @@ def history(past: RuleHistory) -> str:
         return "not tried yet"
     off = "" if past.error is None else f", off by {_share(past.error)} % of the step in the middle"
     where = " on this machine" if past.here else ""
-    return f"faster in {past.faster} of {past.tried} runs{where}{off}"
+    last = f" and in {past.last_faster} of the last {past.last}" if past.last else ""
+    return f"faster in {past.faster} of {past.tried} runs{last}{where}{off}"
 
 
 def measured(found: Measured | None) -> str:

@@ -17,6 +17,8 @@ from laptime.draws import drawn, put_back_drawn
 
 # Read to see what a loader gives, and how much memory it takes.
 _FEW = 8
+# What an image of a few kilobytes takes beside its pixels: Pillow's and Python's objects, its path.
+OBJECT_BYTES = 2048
 
 
 class KeptImages:
@@ -174,7 +176,7 @@ def needed_bytes(dataset: Any) -> int:
     """Bytes of all its images, by those of a few."""
     loader, paths = loader_of(dataset), sorted(set(paths_of(dataset)))
     sizes = [bytes_of(loader(path)) or 0 for path in few_of(paths)] if loader is not None else []
-    return len(paths) * sum(sizes) // max(1, len(sizes))
+    return len(paths) * (OBJECT_BYTES + sum(sizes) // max(1, len(sizes)))
 
 
 def decoded(dataset: Any, threads: int | None = None) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
 
 from laptime.data.lightning_found import of_lightning
@@ -21,13 +23,15 @@ from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
 from laptime.spec import DataSpec
 from laptime.tallies import Numbers, numbers_of
-from laptime.trees import Tree, samples, tensors
+from laptime.trees import Tree, mapped, samples, tensors
 from laptime.user_code import place_in
 
 _NEEDED = ("data", "model", "loss")
 # An object, a class that makes it, a function that gives the class: more calls than that are a mistake.
 _MOST_CALLS = 3
 _SEED = 0
+# Bytes of items that are read at a time where all are kept.
+_AT_ONCE = 2**28
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,23 @@ class OwnSplit:
         except Exception:  # whatever a user's code raises; with more items it is raised again
             return self.batch([index, index - 1 if index else len(self) - 1])
 
-    @cached_property
-    def whole(self) -> Tree:
-        """All items as one batch, read once."""
-        return self.batch(range(len(self)))
+    def whole(self, placed: Callable[[Tree], Tree] = lambda tree: tree) -> Tree:
+        """All items as one batch, read some at a time, so that little stands beside what is kept of them.
+
+        Args:
+            placed: brings some to where all are kept.
+        """
+        parts = max(1, min(len(self) // 2, -(-self.nbytes // _AT_ONCE)))
+        ends = [len(self) * n // parts for n in range(parts + 1)]
+        some = placed(self.batch(range(ends[1])))
+        if parts == 1:
+            return some
+        kept = mapped(some, lambda tensor: _room_for(len(self), tensor))
+        for start, end in pairwise(ends):
+            some = placed(self.batch(range(start, end))) if start else some
+            if not _fill(kept, (start, end), some):  # items of several forms: what the collate_fn makes of all of them
+                return placed(self.batch(range(len(self))))
+        return kept
 
     @cached_property
     def nbytes(self) -> int:
@@ -72,6 +89,24 @@ class OwnSplit:
             return len(self) * sum(t.nbytes for t in tensors(few)) // max(1, samples(few))
         finally:
             put_back_drawn(kept)
+
+
+def _room_for(count: int, like: Tensor) -> Tensor:
+    """An empty tensor of `count` samples, with all else as in a batch of some of them."""
+    shape, last = (count, *like.shape[1:]), torch.channels_last
+    layout = last if like.dim() == 4 and like.is_contiguous(memory_format=last) else torch.contiguous_format
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=layout)
+
+
+def _fill(kept: Tree, place: tuple[int, int], some: Tree) -> bool:
+    """Copies some samples to their place among all; whether they have the form of all."""
+    sides = list(zip(tensors(kept), tensors(some), strict=False))
+    alike = len(tensors(kept)) == len(tensors(some)) and all(
+        len(to[slice(*place)]) == len(of) and (to.shape[1:], to.dtype) == (of.shape[1:], of.dtype) for to, of in sides
+    )
+    for to, of in sides if alike else ():
+        to[slice(*place)] = of
+    return alike
 
 
 @dataclass(frozen=True)

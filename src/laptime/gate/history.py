@@ -93,8 +93,10 @@ class History:
     def _here(self, workload: str) -> Iterator[PastGate]:
         for path in self.folder.glob("*.json"):
             try:
+                if self.now - path.stat().st_mtime > OLDEST_S:
+                    continue  # years of gates would be read for those of the last weeks
                 record = read_gate(path)
-            except LaptimeError:
+            except (LaptimeError, OSError):
                 continue
             if not workload or record.workload == workload:
                 yield past_of(record)

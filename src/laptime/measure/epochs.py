@@ -116,6 +116,8 @@ class Session:
         if not math.isfinite(train_loss):
             raise RunError(
                 f"{DIVERGED} {train_loss} in epoch {index}: lower the learning rate or leave out the "
+                f"the training loss became {train_loss} in epoch {index}: begin with pretrained weights where the "
+                "workload has some (--weights), lower the learning rate of a training of your own, or leave out the "
                 "optimization that this variant adds."
             )
         begin = time.perf_counter()

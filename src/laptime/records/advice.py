@@ -17,6 +17,8 @@ class RuleHistory(Readable):
     Attributes:
         tried: proposals that were run.
         faster: of these, those that really made the step faster, and lost no quality.
+        last: how many of the newest decide where there were more, since a rule may have changed; 0 where all do.
+        last_faster: as `faster`, of these.
         error: median of |predicted gain - measured gain|, as a share of the step; None where nothing was tried.
         ratio: median of the measured gain over the one that the rule itself said, of its last proposals; a slower
             remedy counts as 0. None where none was measured.
@@ -26,6 +28,8 @@ class RuleHistory(Readable):
 
     tried: int = 0
     faster: int = 0
+    last: int = 0
+    last_faster: int = 0
     error: float | None = None
     ratio: float | None = None
     compared: int = 0

@@ -36,14 +36,16 @@ class Courier:
     ) -> None:
         self._journal, self._store, self._say, self._clock = journal, store, say, clock
         self._next, self._pause = 0.0, 0.0
+        self._sent = 0  # bytes of the journal when all of it had arrived
 
     def deliver(self) -> None:
         """Sends for a while; a store that does not answer costs nothing but the question, and less often each time."""
-        begin = self._clock()
-        if begin < self._next:
+        begin, size = self._clock(), self._size()
+        # Nothing new, as between the pairs of a search: reading the journal and opening the store would be for nothing.
+        if begin < self._next or size == self._sent:
             return
         try:
-            self._send(lambda: self._clock() - begin > _ENOUGH_S)
+            self._sent = size if self._send(begin) else 0
         except TrackingError as error:
             if not self._pause:
                 self._say(str(error))
@@ -52,7 +54,21 @@ class Courier:
         else:
             self._pause = 0.0
 
-    def _send(self, enough: Callable[[], bool]) -> None:
+    def _size(self) -> int:
+        try:
+            return self._journal.path.stat().st_size
+        except OSError:  # reading it says what is wrong
+            return -1
+
+    def _send(self, begin: float) -> bool:
+        """Sends until that is enough; whether all has arrived."""
+        cut: list[bool] = []
+
+        def enough() -> bool:
+            if self._clock() - begin > _ENOUGH_S:
+                cut.append(True)
+            return bool(cut)
+
         uri, artifacts = self._store
         require_answer(uri, _ANSWER_S)
         require_port(uri, _ANSWER_S)
@@ -60,6 +76,7 @@ class Courier:
 
         with short_tries():
             self._journal.send(MlflowTracker(uri, artifacts), self._say, enough)
+        return not cut
 
 
 @contextmanager

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from laptime.errors import DataError, shorten
 from laptime.tracking.publish import run_folder
-from laptime.tracking.whereabouts import all_experiments, run_or_none
+from laptime.tracking.whereabouts import all_experiments, found_runs, quoted, run_or_none
 
 
 def download(client: Any, run: Any, files_of: Callable[[Any], Any]) -> Path:
@@ -53,7 +54,9 @@ def _without_records(run: Any) -> str:
     return f"the run {named!r} holds no record.json: give the id of a ladder's or a variant's run."
 
 
-def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
+def read_kind(
+    client: Any, kind: str, most: int, tags: Mapping[str, str] = MappingProxyType({})
+) -> list[tuple[dict[str, str], dict[str, float]]]:
     """What the runs with a `laptime.kind` hold, in all experiments, the newest first: labels and last metrics.
 
     The labels are the params, and beside them the tags of ours.
@@ -62,11 +65,11 @@ def read_kind(client: Any, kind: str, most: int) -> list[tuple[dict[str, str], d
         client: an MlflowClient.
         kind: a word of ours.
         most: how many at most.
+        tags: that they carry beside it.
     """
-    experiments = all_experiments(client)
-    newest = ["attributes.start_time DESC"]
-    query = f"tags.`laptime.kind` = '{kind}'"
-    found = client.search_runs(experiments, query, max_results=most, order_by=newest) if experiments else []
+    asked = {"laptime.kind": kind, **tags}
+    query = " and ".join(f"tags.`{name}` = '{quoted(value)}'" for name, value in asked.items())
+    found = found_runs(client, all_experiments(client), query, most)
     return [(_labels(run), dict(run.data.metrics)) for run in found]
 
 
@@ -77,9 +80,8 @@ def _labels(run: Any) -> dict[str, str]:
 
 def variant_runs(client: Any, run: Any) -> list[Any]:
     """The runs of a ladder's variants, the newest first; verified advice has runs of its own beside them."""
-    query = f"tags.`mlflow.parentRunId` = '{run.info.run_id}'"
-    found = client.search_runs([run.info.experiment_id], query, max_results=1000)
-    return [child for child in found if child.data.tags.get("laptime.kind") == "variant"]
+    query = f"tags.`mlflow.parentRunId` = '{run.info.run_id}' and tags.`laptime.kind` = 'variant'"
+    return found_runs(client, [run.info.experiment_id], query)
 
 
 def _fetch_records(files: Any, run: Any, folder: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from laptime.tracking.whereabouts import all_experiments, quoted
+from laptime.tracking.whereabouts import all_experiments, found_runs, quoted
 
 # A gate's noise needs the newest 200 pairs; a trend wants all gates that a busy main branch sees in 60 days.
 _MOST_RUNS, _ALL_RUNS = 100, 2000
@@ -48,25 +48,16 @@ def read_gates(client: Any, workload: str, since: float, fingerprint: str = "") 
 
     Args:
         client: an MlflowClient.
-        workload: that was gated, whatever its experiment is called by now.
+        workload: that was gated, whatever its experiment is called by now: all are asked.
         since: seconds since 1970.
         fingerprint: only the newest gates of this one, for their noise; empty for all. Each gate of a version without
             the tag `PAIRS` costs three queries.
     """
-    place = all_experiments(client)  # whatever people call it by now, and where none is, there is no page
     query = f"tags.`laptime.kind` = 'gate' and tags.`laptime.workload` = '{quoted(workload)}'"
     query += f" and attributes.start_time >= {int(since * 1000)}"
     query += f" and tags.`laptime.fingerprint` = '{fingerprint}'" if fingerprint.isalnum() else ""
     most = _MOST_RUNS if fingerprint else _ALL_RUNS
-    newest, token = ["attributes.start_time DESC"], None
-    runs: list[Any] = []
-    while place and (token or not runs):
-        page = client.search_runs(place, query, max_results=_MOST_RUNS, order_by=newest, page_token=token)
-        runs += page
-        token = page.token if len(runs) < most else None
-        if not page:
-            break
-    return [_past(client, run) for run in runs]
+    return [_past(client, run) for run in found_runs(client, all_experiments(client), query, most)]
 
 
 def _past(client: Any, run: Any) -> PastGate:

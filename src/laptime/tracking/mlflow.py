@@ -22,7 +22,7 @@ from laptime.tracking.owner import OpenRun, open_run
 from laptime.tracking.patience import Held, send_files, set_switches, waiting_for_files
 from laptime.tracking.reach import alone, explained, read_from, refusal, require_answer, require_file, require_port
 from laptime.tracking.uri import check_uri, masked, sqlite_file, without_credentials
-from laptime.tracking.whereabouts import Whereabouts, all_experiments, quoted, run_or_none
+from laptime.tracking.whereabouts import Whereabouts, all_experiments, found_runs, quoted, run_or_none
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -149,8 +149,7 @@ class MlflowTracker:
         """Runs at RUNNING with an owner's tag."""
         query = f"attributes.status = 'RUNNING' and tags.`{tag}` = '{quoted(value)}'"
         with explained(self._uri):
-            experiments = all_experiments(self._client)
-            found = self._client.search_runs(experiments, query, max_results=1000) if experiments else []
+            found = found_runs(self._client, all_experiments(self._client), query)
         return [open_run(run.info.run_id, run.data.tags) for run in found]
 
     @contextmanager
@@ -228,10 +227,10 @@ def past_gates(place: tuple[str, str], since: float, fingerprint: str = "") -> l
         return read_gates(_client(check_uri(uri)), workload, since, fingerprint)
 
 
-def runs_of_kind(kind: str, uri: str, most: int) -> list[tuple[dict[str, str], dict[str, float]]]:
+def runs_of_kind(kind: str, uri: str, most: int, **tags: str) -> list[tuple[dict[str, str], dict[str, float]]]:
     """Labels and last metrics, see `read_kind`; raises TrackingError."""
     with read_from(uri):
-        return read_kind(_client(check_uri(uri)), kind, most)
+        return read_kind(_client(check_uri(uri)), kind, most, tags)
 
 
 def run_page(run_id: str, uri: str, shown: str) -> str:

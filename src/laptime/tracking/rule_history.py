@@ -25,7 +25,8 @@ PREDICTED, OWN, MEASURED = "advice_gain_predicted", "advice_gain_own", "advice_g
 QUALITY = "advice_quality_kept"
 # Newest first: more would cost time, and rules change.
 MOST = 1000
-# What a rule said may be of a rule that has changed since: so many of the last ones tell how far it is off.
+# What a rule said may be of a rule that has changed since: so many of the last ones tell how far it is off, and how
+# sure it is.
 LAST = 20
 # From so many proposals on a machine on, its own speak for it alone.
 ENOUGH = 4
@@ -102,8 +103,8 @@ def _range(name: str, ends: tuple[float, float]) -> dict[str, float]:
 def rule_history(uri: str, say: Callable[[str], None], machine: str = "", but: str = "") -> dict[str, RuleHistory]:
     """Each rule's record over the verified advice that a tracking store holds, of all workloads; see `histories`.
 
-    Costs one query; a store that does not exist yet costs nothing, and one that does not answer leaves all rules
-    without a record, which is said.
+    Costs one query, two where there are very many; a store that does not exist yet costs nothing, and one that does not
+    answer leaves all rules without a record, which is said.
 
     Args:
         uri: the tracking URI.
@@ -117,12 +118,22 @@ def rule_history(uri: str, say: Callable[[str], None], machine: str = "", but: s
         file = sqlite_file(checked)
         if file is not None and not file.is_file():
             return {}
-        from laptime.tracking.mlflow import runs_of_kind
-
-        return histories(runs_of_kind(KIND, checked, MOST), machine, but)
+        return histories(_told(checked, machine), machine, but)
     except LaptimeError as error:
         say(f"Advice is given without its rules' record: {error}")
         return {}
+
+
+def _told(uri: str, machine: str) -> list[Told]:
+    """The newest of all, and older ones of a machine that others have crowded out of them, the newest first."""
+    from laptime.tracking.mlflow import runs_of_kind
+
+    found: list[Told] = [*runs_of_kind(KIND, uri, MOST)]
+    if machine and len(found) == MOST:
+        there = {labels.get("laptime.key") for labels, _ in found}
+        own = runs_of_kind(KIND, uri, MOST, **{MACHINE: machine})
+        found += [row for row in own if row[0].get("laptime.key") not in there]
+    return found
 
 
 def histories(told: Iterable[Told], machine: str = "", but: str = "") -> dict[str, RuleHistory]:
@@ -163,10 +174,17 @@ def _history(rows: list[Mapping[str, float]]) -> RuleHistory:
     # Runs of earlier versions lack it: their rules said less, and would scale what is said now.
     said = [(row[OWN], row[MEASURED]) for row in ran if row.get(OWN, 0.0) > 0]
     ratios = [max(measured, 0.0) / own for own, measured in said][:LAST]
+    newest = rows[:LAST] if len(rows) > LAST else []
     return RuleHistory(
         tried=len(rows),
-        faster=sum(row[MEASURED] > 0 and row.get(QUALITY) != 0 for row in ran),
+        faster=sum(map(_faster, rows)),
+        last=len(newest),
+        last_faster=sum(map(_faster, newest)),
         error=median(abs(row[PREDICTED] - row[MEASURED]) for row in ran) if ran else None,
         ratio=median(ratios) if ratios else None,
         compared=len(ratios),
     )
+
+
+def _faster(row: Mapping[str, float]) -> bool:
+    return PREDICTED in row and row.get(MEASURED, 0.0) > 0 and row.get(QUALITY) != 0

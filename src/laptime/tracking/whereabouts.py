@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from typing import Any
 from laptime.errors import RefusedError, TrackingError, shorten
 from laptime.tracking.base import RunStart
 from laptime.tracking.uri import is_sqlite, masked
+
+# What a store is asked for at a time. Each question costs a server with logins most of a second.
+PAGE = 1000
 
 
 class Whereabouts:
@@ -113,6 +117,27 @@ def all_experiments(client: Any, most: int = 1000) -> list[str]:
         found += [str(experiment.experiment_id) for experiment in page]
         token = page.token
         if not page:
+            break
+    return found
+
+
+def found_runs(client: Any, experiments: list[str], query: str, most: float = math.inf) -> list[Any]:
+    """The runs of some experiments that a query finds, the newest first, of which a client gives `PAGE` at a time.
+
+    Args:
+        client: an MlflowClient.
+        experiments: their ids; where there are none there are no runs.
+        query: MLflow's filter.
+        most: how many at most.
+    """
+    found: list[Any] = []
+    newest, token = ["attributes.start_time DESC"], None
+    while experiments and len(found) < most:
+        size = int(min(PAGE, most - len(found)))
+        page = client.search_runs(experiments, query, max_results=size, order_by=newest, page_token=token)
+        found += page
+        token = page.token
+        if not token:
             break
     return found
 

@@ -69,6 +69,6 @@ class Budget:
         """Minutes of what follows the search."""
         return (self._after + MOST * self.pair_s()) / 60
 
-    def turns_left(self) -> int:
-        """About how many more turns there is time for."""
-        return max(0, int(self.left_s() / self.pair_s())) + MOST
+    def turns_left(self, moves: int) -> int:
+        """About how many more turns there is time for, and use: a first pair of each move left, and all that decide."""
+        return min(max(0, int(self.left_s() / self.pair_s())), (1 + MOST) * moves) + MOST

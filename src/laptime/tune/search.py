@@ -74,6 +74,7 @@ class Search:
         self.took_s: dict[str, float] = {}
         self.checked: set[str] = set()
         self.epochs = SHORT
+        self.moves = 0  # that are open
 
     def turns(self) -> Iterator[Turn]:
         """Yields the turns."""
@@ -166,6 +167,7 @@ class Search:
         able = [(move, predicted) for move, predicted in moves if move.text not in self.tried and self._able(move)]
         unjudged = tuple(move.text for move, _ in able if not self._judged(move))
         self._note(self._record.model_copy(update={"unjudged": unjudged}))
+        self.moves = len(able) - len(unjudged)
         return [
             Open(move, SearchMove(change=move.text, klass=move.klass, predicted=gain, first=self.first.get(move.text)))
             for move, gain in able
@@ -232,7 +234,7 @@ class Search:
     def _pair(self, candidate: Variant, move: Move, repeat: int) -> Generator[Turn, None, Both]:
         """A pair, as the move's first where its list has had none: that is checked against the baseline."""
         written, begun = "+".join(o.text() for o in move.after), self.ladder.number
-        place = (repeat + (written in self.checked), self.budget.turns_left())
+        place = (repeat + (written in self.checked), self.budget.turns_left(self.moves))
         self.checked.add(written)
         both = yield from beside(self.ladder, (self.best.variant, candidate), place, self.epochs)
         self.budget.paired(begun)

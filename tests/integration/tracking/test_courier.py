@@ -14,6 +14,7 @@ from laptime.records import Rung
 from laptime.tracking import Journal
 from laptime.tracking.courier import Courier
 from laptime.tracking.journal import read_state
+from laptime.tracking.mlflow import MlflowTracker
 from laptime.tracking.publish import ladder_started, process_recorded, variant_key
 
 pytestmark = [
@@ -55,6 +56,31 @@ def test_a_ladder_shows_as_it_goes_and_a_slow_store_takes_it_in_short_goes(tmp_p
     assert (status, params["variant"]) == ("FINISHED", "cpu-a")
     assert len(histories["epoch_s"]) == 2
     assert "record.json" in files
+
+
+def test_a_store_is_opened_only_for_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ladder, opened = a_ladder("news"), list[str]()
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    plain = MlflowTracker.__init__
+    monkeypatch.setattr(
+        MlflowTracker, "__init__", lambda self, uri, place: (opened.append(uri), plain(self, uri, place))[1]
+    )
+    with Journal(tmp_path / "journal" / "news.jsonl") as journal:
+        courier = Courier(journal, (uri, tmp_path / "artifacts"), quiet, clock := Clock())
+        ladder_started(journal, ladder)
+        for _ in range(3):
+            courier.deliver()
+        assert len(opened) == 1
+        record = a_record("cpu-a")
+        write_run(tmp_path / "ladder", record)
+        process_recorded(journal, ladder, Rung(variant="cpu-a"), [record], tmp_path / "ladder")
+        clock.step_s = 3.0  # not all of it arrives in time
+        courier.deliver()
+        clock.step_s = 0.0
+        for _ in range(3):
+            courier.deliver()
+        assert len(opened) == 3
+    assert everything(uri, ladder)[variant_key(ladder, "cpu-a")][0] == "FINISHED"
 
 
 def test_a_store_that_does_not_answer_is_asked_less_often_each_time(tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ def test_what_a_gate_stores_is_what_later_ones_read(
         found = past_gates((sqlite_uri, "gated"), 0.0)[0]
         assert found.log_ratios == pytest.approx(before[0].log_ratios)
         assert found.base_epoch_s == pytest.approx(before[0].base_epoch_s)
-    monkeypatch.setattr("laptime.tracking.gates._MOST_RUNS", 2)  # a page of the store's
+    monkeypatch.setattr("laptime.tracking.whereabouts.PAGE", 2)  # a page of the store's
+    monkeypatch.setattr("laptime.tracking.gates._MOST_RUNS", 2)
     assert [g.id for g in past_gates((sqlite_uri, "gated"), 0.0)] == [f"gates-{n}" for n in (5, 4, 3, 2, 1, 0)]
     assert [g.id for g in past_gates((sqlite_uri, "gated"), 0.0, "f" * 16)] == ["gates-5", "gates-4"]
 

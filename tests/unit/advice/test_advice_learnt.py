@@ -79,6 +79,16 @@ def test_where_a_past_is_of_this_machine_alone_it_says_so():
     assert history(past) == "faster in 7 of 8 runs on this machine, off by 12 % of the step in the middle"
 
 
+def test_the_last_proposals_decide_where_there_were_hundreds():
+    spoilt = RuleHistory(tried=400, faster=380, last=20, last_faster=0)
+    mended = RuleHistory(tried=400, faster=20, last=20, last_faster=20)
+    prior = found(RuleHistory()).confidence
+    assert found(spoilt).confidence == pytest.approx(4 * prior / 24)
+    assert found(mended).confidence == pytest.approx((4 * prior + 20) / 24)
+    assert "this rule was right 380 of 400 times and 0 of the last 20" in to_text(advised(spoilt))
+    assert history(mended) == "faster in 20 of 400 runs and in 20 of the last 20"
+
+
 def test_advice_of_earlier_versions_still_reads():
     old = found(brought(1.3, 6)).model_dump(exclude={"own_gain"})
     old["history"] = {"tried": 8, "faster": 7, "error": 0.04}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from gate_examples import WORKED, gate, process
 from laptime.errors import UsageError
 from laptime.gate.history import History, past_of, resampled
 from laptime.gate.policy import Policy
-from laptime.gate.records import SideInfo
+from laptime.gate.records import SideInfo, read_gate
 from laptime.gate.request import make_gate_request, seconds, share
 from laptime.gate.sides import _written_out, fitting, pins
 from laptime.gate.validity import Snapshot, compared, snapshot
@@ -92,6 +93,16 @@ def test_noise_comes_from_earlier_gates_of_the_same_machine(tmp_path):
     history.keep(gate(QUIET, id="elsewhere", fingerprint="0" * 16))
     history.keep(gate(QUIET, id="old", started_at=1_690_000_000.0))
     assert history.noise("f" * 16) == before
+
+
+def test_gates_that_were_written_too_long_ago_are_not_read(tmp_path, monkeypatch):
+    history = History(tmp_path, now=1_700_000_000.0)
+    for number, days in enumerate((1, 59, 61, 400)):
+        os.utime(history.keep(gate(QUIET, id=f"gate-{number}")), (0, history.now - days * 86400))
+    read = []
+    monkeypatch.setattr("laptime.gate.history.read_gate", lambda path: (read.append(path.stem), read_gate(path))[1])
+    assert [g.id for g in history.gates("cifar")] == ["gate-1", "gate-0"]
+    assert sorted(read) == ["gate-0", "gate-1"]
 
 
 def test_noise_comes_from_elsewhere_too_and_each_gate_counts_once(tmp_path):

@@ -50,7 +50,7 @@ def test_a_metric_is_the_accuracy_of_its_batches(file, validation):
     assert inspect(name).own.quality == "accuracy"
     _, parts, recipe, _ = trained(name)
     found = evaluate(parts, recipe, recipe.data.test)
-    inputs, labels = recipe.data.test.whole
+    inputs, labels = recipe.data.test.whole()
     with torch.inference_mode():
         scores = parts.model.module.net(inputs)
     assert float(found.correct) == pytest.approx(float((scores.argmax(1) == labels).sum()))

@@ -102,7 +102,7 @@ def test_it_sees_all_test_data_and_stands_in_the_record(file, chosen):
     recipe = make_recipe(spec, opened, spec.optimizations)
     parts = build(recipe, marks)
     *_, last = Session(parts, recipe, marks, lambda *_: None).counted(Plan(2, 0, None))
-    inputs, labels = opened.test.whole
+    inputs, labels = opened.test.whole()
     parts.evaluated.eval()
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled="bf16" in chosen):
         found = parts.evaluated(inputs).argmax(1)

@@ -84,6 +84,14 @@ def test_a_rule_that_has_changed_is_judged_by_its_last_proposals() -> None:
     assert (found.ratio, found.compared, found.tried) == (pytest.approx(1.0), LAST, LAST + 100)
 
 
+def test_the_last_proposals_are_counted_beside_all_where_there_are_more() -> None:
+    right, wrong, failed = (told("workers", 0.2, measured) for measured in (0.2, -0.1, None))
+    found = histories([wrong] * 10 + [right] * 4 + [failed] * 6 + [right] * 380)["workers"]
+    assert (found.tried, found.faster, found.last, found.last_faster) == (400, 384, LAST, 4)
+    few = histories([wrong] * 10 + [right] * 10)["workers"]
+    assert (few.tried, few.faster, few.last) == (LAST, 10, 0)
+
+
 def test_a_remedy_that_lost_quality_is_no_success() -> None:
     def judged(kept: float | None) -> tuple[dict[str, str], dict[str, float]]:
         labels, figures = told("batch-size", 0.3, 0.4)

@@ -61,6 +61,16 @@ def test_the_view_counts_down_to_the_end_of_the_budget(tmp_path, monkeypatch):
     assert max(searching) < 2 * len(totals)
 
 
+def test_no_more_turns_are_announced_than_changes_can_take(tmp_path, monkeypatch):
+    ladder = a_search(tmp_path, monkeypatch, lambda spec: best_at_1024(spec) / 1000, budget="100h")
+    totals = []
+    for turn in ladder.turns():
+        totals.append(turn.total)
+        ladder.run(turn, Hooks())
+    ladder.journal.close()
+    assert max(totals) < 6 * len(ladder.record.search.moves) + len(totals)
+
+
 @pytest.mark.parametrize(("seconds", "epochs"), [(0.1, 12), (0.5, 8), (1.5, 3), (30.0, 2)])
 def test_a_process_of_a_search_trains_about_half_as_long_as_it_starts(tmp_path, monkeypatch, seconds, epochs):
     ladder = a_search(tmp_path, monkeypatch, lambda spec: seconds * (1 if spec.optimizations else 2))
