@@ -35,6 +35,7 @@ from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.compiling import watching
 from laptime.measure.machine import machine, with_ceilings
 from laptime.optimizations.base import Parts
+from laptime.processes import leave
 from laptime.records import ProbeRecord, write_json
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 
@@ -274,4 +275,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -1,5 +1,6 @@
 """`python -m laptime.child`: a module that ends with its parent, whenever that dies."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import pytest
 
+from laptime.child import _WITH_TORCH
 from laptime.processes import apart_from_ranks, child_command, child_environment, death
 
 SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
@@ -64,3 +66,28 @@ def test_a_process_that_leaves_at_once_takes_its_folder_of_sockets_with_it(tmp_p
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, str(tmp_path) in done.stdout) == (3, True), done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_what_has_torch_in_it_imports_it_without_looking_for_garbage():
+    script = (
+        "import gc, sys\nfrom laptime.child import bring_torch\nbefore = gc.get_stats()\nbring_torch()\n"
+        "assert 'torchvision' in sys.modules\n"
+        "assert [now['collections'] - old['collections'] for now, old in zip(gc.get_stats(), before)][1:] == [0, 0]\n"
+        "assert gc.isenabled()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_that_has_torch_in_it_is_there():
+    assert all(importlib.util.find_spec(f"laptime.{name}") for name in _WITH_TORCH)
+
+
+@pytest.mark.parametrize(("imported", "kept"), [("mlflow", True), ("torch", False)])
+def test_a_command_s_end_searches_nothing_unless_that_would_be_told(imported, kept):
+    script = (
+        f"import gc, {imported}\nfrom laptime.console import leave_garbage\nleave_garbage()\n"
+        "print(gc.get_freeze_count() > 100_000)\ngc.unfreeze()"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, [str(kept)], "")
