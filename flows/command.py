@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import http.client
 import inspect
 import ssl
@@ -30,6 +31,7 @@ from flows.leaving import attend_signals, leave
 from laptime.catalogue.own import is_own, place_of
 from laptime.cli.ladder_view import closing_words
 from laptime.compare.terminal import print_comparison
+from laptime.console import leave_garbage
 from laptime.errors import LaptimeError, shorten
 from laptime.ladder import Ladder, LadderRequest, make_request, settled_preset
 from laptime.ladder.request import tracking_uri
@@ -52,6 +54,7 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
     Returns:
         0 done, 1 failed, 2 usage.
     """
+    atexit.register(leave_garbage)
     given = vars(parser(flow).parse_args(arguments))
     try:
         request = _checked(given)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -16,6 +18,7 @@ def main() -> None:
     """Runs the command line; a gate's own way out stands here alone."""
     open_what_is_closed()
     write_what_can_be(sys.stdout)
+    atexit.register(leave_garbage)
     if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "gate":
         sys.exit(_gate())
     try:
@@ -24,6 +27,12 @@ def main() -> None:
         command()
     except KeyboardInterrupt:  # while modules are imported; commands have words for it
         sys.exit(_INTERRUPTED)
+
+
+def leave_garbage() -> None:
+    """Has the interpreter's teardown search nothing of what is there: with MLflow or Prefect half a second."""
+    if "torch" not in sys.modules:  # some of its bindings complain at length of what is never freed
+        gc.freeze()
 
 
 def open_what_is_closed() -> None:

@@ -17,6 +17,7 @@ from laptime.engine.build import make_recipe, open_data
 from laptime.engine.noise import random_boxes, random_images
 from laptime.errors import LaptimeError
 from laptime.optimizations.base import AnyData
+from laptime.processes import leave
 from laptime.records import write_json
 from laptime.spec import RunSpec
 
@@ -56,4 +57,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

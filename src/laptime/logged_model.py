@@ -17,6 +17,7 @@ from torch import nn
 from laptime.catalogue import find_workload
 from laptime.data.meta import read_meta
 from laptime.errors import DataError, LaptimeError, RefusedError, TrackingError
+from laptime.processes import leave
 from laptime.records import write_json
 from laptime.spec import RunSpec, read_spec
 from laptime.tracking.mlflow import log_pytorch_model
@@ -103,6 +104,8 @@ def describe(spec: RunSpec) -> dict[str, Any]:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1:]))
+        code = main(sys.argv[1:])
     except LaptimeError as error:
-        sys.exit(str(error))
+        sys.stderr.write(f"{error}\n")
+        code = 1
+    leave(code)

@@ -26,6 +26,7 @@ from laptime.data.decode import Images, read_image
 from laptime.detecting import Detector, boxes_on, load_detector
 from laptime.errors import DataError, LaptimeError, UsageError, refusal, shorten
 from laptime.logged_model import describe, load_model
+from laptime.processes import leave
 from laptime.records import Guess, Prediction, Predictions, Refused, write_json
 from laptime.scratch import scratch
 from laptime.spec import read_spec
@@ -254,4 +255,4 @@ def _device_name(device: torch.device) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -38,6 +38,7 @@ from laptime.measure.compiling import watching
 from laptime.measure.machine import machine, with_ceilings
 from laptime.optimizations.base import Parts
 from laptime.optimizations.data import settle
+from laptime.processes import leave
 from laptime.records import ProbeRecord, write_json
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 
@@ -290,4 +291,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.e2e.stored import run_of
+from tests.forked import run_each
 from tests.integration.ports import free_port
 from tests.samples import write_folder
 
@@ -25,13 +27,17 @@ def images(tmp_path_factory):
     return write_folder(tmp_path_factory.mktemp("images"), train=24, test=8)
 
 
+def surroundings(home: Path) -> dict[str, str]:
+    others = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_TRACKING_URI", "LAPTIME_DATA_MIRROR")}
+    return {**others, "LAPTIME_HOME": str(home)}
+
+
 def laptime(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_TRACKING_URI", "LAPTIME_DATA_MIRROR")}
     return subprocess.run(
         [sys.executable, "-m", "laptime", *arguments],
         capture_output=True,
         text=True,
-        env={**environment, "LAPTIME_HOME": str(home)},
+        env=surroundings(home),
         cwd=home,
         timeout=240,
         check=False,
@@ -68,7 +74,7 @@ def test_a_ladder_its_records_and_what_reads_them(home, images, tmp_path):
     assert list((home / "artifacts").rglob("profile/self_cpu_time.txt"))
     records = [str(p) for p in out.glob("*/record.json")]
     assert len(records) == 2
-    whole = [[str(out)], [run_of(home, "tags.`laptime.kind` = 'ladder'")]]
+    whole = [[str(out)], [run_of(home, "laptime.kind", "ladder")]]
     for what, named in ((records, rows.keys() - left), *((run, rows.keys()) for run in whole)):
         again = laptime(home, "compare", *what, "--json")
         assert again.returncode == 0, again.stderr
@@ -77,7 +83,7 @@ def test_a_ladder_its_records_and_what_reads_them(home, images, tmp_path):
     for column in ("cpu-optimized", "samples/s", "MiB", "brought", "test accuracy", "speed-up"):
         assert column in table
     refused(laptime(home, *small(images, "--out", str(out))), 2, "--out", "another folder")
-    for what in (str(out / "cpu-optimized-0"), run_of(home, "tags.`laptime.variant` = 'cpu-optimized'")):
+    for what in (str(out / "cpu-optimized-0"), run_of(home, "laptime.variant", "cpu-optimized")):
         advised = laptime(home, "advise", what)
         assert advised.returncode == 0, advised.stderr
         assert "cpu-optimized" in advised.stdout
@@ -86,17 +92,6 @@ def test_a_ladder_its_records_and_what_reads_them(home, images, tmp_path):
     assert guessed.returncode == 0, guessed.stderr
     assert guessed.stdout.startswith(str(image))
     assert all(name in guessed.stdout for name in ("red", "green", "blue"))
-
-
-def run_of(home: Path, wanted: str) -> str:
-    """The id of the run with some tags, by MLflow's own client in a process of its own."""
-    script = (
-        "import mlflow; c = mlflow.MlflowClient(); e = c.get_experiment_by_name('cifar');"
-        f"print(c.search_runs([e.experiment_id], {wanted!r})[0].info.run_id)"
-    )
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{home / 'mlflow.db'}"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
-    return done.stdout.strip().splitlines()[-1]
 
 
 def test_one_variant_alone(home, images, tmp_path):
@@ -109,7 +104,7 @@ def test_one_variant_alone(home, images, tmp_path):
     assert chosen["large-batch"]["size"] == 24
     assert record["epochs"][0]["steps"] == 2
     assert json.loads((tmp_path / "out" / "record.json").read_text()) == record
-    run = run_of(home, f"tags.`laptime.variant` = '{record['spec']['variant']}'")
+    run = run_of(home, "laptime.variant", record["spec"]["variant"])
     image = str(images / "test" / "red" / "000.png")
     for what in (run, str(tmp_path / "out")):
         assert json.loads(laptime(home, "advise", what, "--json").stdout)["subject"] == record["spec"]["variant"]
@@ -165,38 +160,43 @@ def test_doctor_says_what_is_there_and_why_not(home):
     assert "not probed" not in rows["bf16"]["detail"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (("optimize", "cifr"), ("cifr", "cifar")),
-        (("optimize", "cifar", "--variants", "cpu-resdent"), ("cpu-resdent", "cpu-resident")),
-        (("optimize", "cifar", "--variants", "cpu-resident+bf17"), ("bf17", "bf16")),
-        (("optimize", "cifar", "--epochs", "0"), ("epochs", "0")),
-        (("optimize", "cifar", "--epochs", "-3"), ("epochs", "-3")),
-        (("optimize", "cifar", "--preset", "quik"), ("preset", "quik")),
-        (("optimize", "cifar", "--device", "tpu"), ("device", "tpu")),
-        (("optimize", "cifar", "--profile-schedule", "1,2,0,1"), ("1,2,0,1", "active")),
-        (("optimize", "cifar", "--profile", "simple", "--no-profile"), ("--no-profile", "simple")),
-        (("optimize", "cifar", "--launcher", "ssh"), ("launcher", "ssh")),
-        (("optimize", "cifar", "--tracking-uri", "file:///somewhere"), ("file:///somewhere", "sqlite")),
-        (("optimize", "cifar", "--data", "ftp://somewhere/x"), ("ftp://somewhere/x",)),
-        (("run", "cifar", "--variant", "cpu-resident", "--set", "size"), ("size", "optimization.option=value")),
-        (("run", "cifar", "--variant", "a,b"), ("one variant",)),
-        (("run", "cifar", "--variant", "cpu-resident", "--tracking-uri", "ftp://x/y"), ("ftp://x/y", "sqlite")),
-        (
-            ("run", "cifar", "--variant", "cpu-resident", "--tracking-uri", "http://x", "--bare"),
-            ("--bare", "published"),
-        ),
-        (("explain", "cpu-basline"), ("cpu-basline", "cpu-baseline")),
-        (("explain", "cpu-baseline+ddp:batchnorm=sync", "--code"), ("of laptime's own", "Leave ddp out")),
-        (("explain", "cpu-baseline", "--code", "--workload", "mnist"), ("mnist", "cifar, eurosat")),
-        (("list", "variant"), ("variant", "variants")),
-        (("clean", "everything"), ("everything", "all")),
-        (("compare", "nowhere.json"), ("nowhere.json",)),
-    ],
+_MISTAKES = (
+    (("optimize", "cifar", "--variants", "cpu-resdent"), ("cpu-resdent", "cpu-resident")),
+    (("optimize", "cifar", "--variants", "cpu-resident+bf17"), ("bf17", "bf16")),
+    (("optimize", "cifar", "--epochs", "0"), ("epochs", "0")),
+    (("optimize", "cifar", "--epochs", "-3"), ("epochs", "-3")),
+    (("optimize", "cifar", "--preset", "quik"), ("preset", "quik")),
+    (("optimize", "cifar", "--device", "tpu"), ("device", "tpu")),
+    (("optimize", "cifar", "--profile-schedule", "1,2,0,1"), ("1,2,0,1", "active")),
+    (("optimize", "cifar", "--profile", "simple", "--no-profile"), ("--no-profile", "simple")),
+    (("optimize", "cifar", "--launcher", "ssh"), ("launcher", "ssh")),
+    (("optimize", "cifar", "--tracking-uri", "file:///somewhere"), ("file:///somewhere", "sqlite")),
+    (("optimize", "cifar", "--data", "ftp://somewhere/x"), ("ftp://somewhere/x",)),
+    (("run", "cifar", "--variant", "cpu-resident", "--set", "size"), ("size", "optimization.option=value")),
+    (("run", "cifar", "--variant", "a,b"), ("one variant",)),
+    (("run", "cifar", "--variant", "cpu-resident", "--tracking-uri", "ftp://x/y"), ("ftp://x/y", "sqlite")),
+    (
+        ("run", "cifar", "--variant", "cpu-resident", "--tracking-uri", "http://x", "--bare"),
+        ("--bare", "published"),
+    ),
+    (("explain", "cpu-basline"), ("cpu-basline", "cpu-baseline")),
+    (("explain", "cpu-baseline+ddp:batchnorm=sync", "--code"), ("of laptime's own", "Leave ddp out")),
+    (("explain", "cpu-baseline", "--code", "--workload", "mnist"), ("mnist", "cifar, eurosat")),
+    (("list", "variant"), ("variant", "variants")),
+    (("clean", "everything"), ("everything", "all")),
+    (("compare", "nowhere.json"), ("nowhere.json",)),
 )
-def test_a_usage_error_is_one_sentence(home, arguments, named):
-    refused(laptime(home, *arguments), 2, *named)
+
+
+def test_a_usage_error_is_one_sentence(home):
+    refused(laptime(home, "optimize", "cifr"), 2, "cifr", "cifar")
+    commands = [arguments for arguments, _ in _MISTAKES]
+    # What the console script does, in forks of one that has imported it.
+    all_done = run_each(
+        "import laptime.cli; from laptime.console import main", "main()", commands, home, surroundings(home)
+    )
+    for done, (_, named) in zip(all_done, _MISTAKES, strict=True):
+        refused(done, 2, *named)
 
 
 def test_an_unknown_option_names_the_nearest(home):

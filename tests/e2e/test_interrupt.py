@@ -11,6 +11,7 @@ import time
 
 import psutil
 import pytest
+from tests.e2e.stored import statuses
 from tests.samples import write_folder
 
 _PATIENCE_S = 120
@@ -131,15 +132,3 @@ def interrupted(process, number, folder, progress, group=False) -> str:
         time.sleep(0.05)
     output, _ = process.communicate(timeout=60)
     return output
-
-
-def statuses(home):
-    """Kinds and statuses of the runs in the embedded store."""
-    script = (
-        "import json, mlflow; c = mlflow.MlflowClient(); e = c.get_experiment_by_name('cifar'); found = {};"
-        "[found.setdefault(r.data.tags['laptime.kind'], []).append(r.info.status)"
-        " for r in c.search_runs([e.experiment_id])]; print(json.dumps(found))"
-    )
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{home / 'mlflow.db'}"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
-    return json.loads(done.stdout.strip().splitlines()[-1])

@@ -12,7 +12,8 @@ import time
 
 import psutil
 import pytest
-from tests.e2e.test_interrupt import statuses, workers
+from tests.e2e.stored import statuses
+from tests.e2e.test_interrupt import workers
 from tests.samples import write_folder
 
 _PATIENCE_S = 120

@@ -7,18 +7,19 @@ import signal
 import time
 
 import pytest
-from tests.e2e.test_killed import laptime, none_left, started, statuses
-from tests.samples import write_folder
+from tests.e2e.stored import statuses
+from tests.e2e.test_killed import laptime, none_left, started
+from tests.own_files import TUPLE, write
 
 _PATIENCE_S = 180
 
 
-@pytest.mark.timeout(600)  # a search of 200 seconds, twice begun
+@pytest.mark.timeout(400)  # a search of 100 seconds, twice begun
 def test_a_killed_search_goes_on_and_tells_what_it_tried(tmp_path):
-    images, home, out = write_folder(tmp_path / "images", train=24, test=8), tmp_path / "home", tmp_path / "search"
+    workload, home, out = write(tmp_path / "train.py", TUPLE), tmp_path / "home", tmp_path / "search"
     # Time for one pair of processes, also where all is four times as slow; a fast machine fills it with more.
-    options = ["--data", images, "--out", out, "--epochs", "1", "--repeats", "1", "--budget", "200s"]
-    process = started(home, "tune", "cifar", *options, "--no-profile")
+    options = ["--out", out, "--epochs", "1", "--repeats", "1", "--budget", "100s", "--no-profile"]
+    process = started(home, "tune", workload, *options)
     until = time.monotonic() + _PATIENCE_S
     while not list(out.glob("search/*/spec.json")):
         assert process.poll() is None
@@ -33,12 +34,12 @@ def test_a_killed_search_goes_on_and_tells_what_it_tried(tmp_path):
     before = left["turns"]
     assert (left["status"], len(left["turns_s"])) == ("running", before)
     assert 2 <= before <= 7
-    done = laptime(home, "tune", "cifar", "--resume", out, patience_s=400)
+    done = laptime(home, "tune", workload, "--resume", out, patience_s=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.count("taken from its record") == before
     assert "What the search tried" in done.stdout
     search = json.loads((out / "comparison.json").read_text())["search"]
-    assert search["budget_s"] == 200
+    assert search["budget_s"] == 100
     assert search["start"] in ("cpu-baseline", "cpu-optimized", "cpu-optimized-without-large-batch")
     assert search["moves"]
     assert search["ended"]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flow_process import run
+from flow_process import ROOT, run, surroundings
 from small_disk import SmallDisk
+from tests.forked import run_each
 from tests.samples import write_folder
 from tests.unit.data.box_samples import write_photographs
 
@@ -20,26 +21,31 @@ def test_prefect_s_server_can_be_imported(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "expected"),
-    [
-        ("--workload", "cifr", "did you mean cifar?"),
-        ("--preset", "quik", "quick"),
-        ("--epochs", "0", "epochs"),
-        ("--epochs", "-3", "epochs"),
-        ("--repeats", "many", "repeats"),
-        ("--device", "abacus", "device"),
-        ("--launcher", "catapult", "launcher"),
-        ("--timeout", "0", "timeout"),
-        ("--verify-most", "many", "--verify-most"),
-        ("--tracking-uri", "mlruns", "names a folder"),
-    ],
+_MAIN_JOB = (
+    "from flows.embedded import use_embedded_server; use_embedded_server(); "
+    "from flows.command import run; from flows.optimize import FINISHED, optimize"
 )
-def test_the_main_job_refuses_nonsense_in_one_sentence(tmp_path: Path, option: str, value: str, expected: str) -> None:
-    done = run(["-m", "flows.optimize", option, value], tmp_path)
-    assert done.returncode == 2
-    assert expected in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+_NONSENSE = (
+    ("--preset", "quik", "quick"),
+    ("--epochs", "0", "epochs"),
+    ("--epochs", "-3", "epochs"),
+    ("--repeats", "many", "repeats"),
+    ("--device", "abacus", "device"),
+    ("--launcher", "catapult", "launcher"),
+    ("--timeout", "0", "timeout"),
+    ("--verify-most", "many", "--verify-most"),
+    ("--tracking-uri", "mlruns", "names a folder"),
+)
+
+
+def test_the_main_job_refuses_nonsense_in_one_sentence(tmp_path: Path) -> None:
+    refused = run(["-m", "flows.optimize", "--workload", "cifr"], tmp_path)
+    run_it, others = "raise SystemExit(run(optimize, FINISHED))", [words[:2] for words in _NONSENSE]
+    forked = run_each(_MAIN_JOB, run_it, others, ROOT, surroundings(tmp_path))
+    expected = ["did you mean cifar?", *(sentence for *_, sentence in _NONSENSE)]
+    for done, sentence in zip([refused, *forked], expected, strict=True):
+        assert (done.returncode, sentence in done.stderr) == (2, True), done
+        assert len(done.stderr.strip().splitlines()) == 1, done
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`python -m laptime.child`: a module that ends with its parent, whenever that dies."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import pytest
 
+from laptime.child import _WITH_TORCH
 from laptime.processes import apart_from_ranks, child_command, child_environment, death
 
 SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
@@ -64,3 +66,20 @@ def test_a_process_that_leaves_at_once_takes_its_folder_of_sockets_with_it(tmp_p
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, str(tmp_path) in done.stdout) == (3, True), done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_each_that_has_torch_in_it_is_there():
+    assert all(importlib.util.find_spec(f"laptime.{name}") for name in _WITH_TORCH)
+
+
+@pytest.mark.parametrize(("imported", "kept"), [("json", True), ("laptime.child; laptime.child.bring_torch()", False)])
+def test_a_command_s_end_searches_nothing_unless_that_would_be_told(imported, kept):
+    """And torch itself has been imported without looking for garbage."""
+    script = (
+        f"import gc, sys\nbefore = gc.get_stats()\nimport {imported}\nassert gc.isenabled()\n"
+        "print('torchvision' in sys.modules, gc.get_stats()[2]['collections'] - before[2]['collections'])\n"
+        "from laptime.console import leave_garbage\nleave_garbage()\nprint(gc.get_freeze_count() > 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split("\n") == [f"{not kept} 0", str(kept), ""]
