@@ -115,8 +115,7 @@ class Session:
         train_loss, train_accuracy, samples = totals(lap.counts, world)
         if not math.isfinite(train_loss):
             raise RunError(
-                f"{DIVERGED} {train_loss} in epoch {index}: lower the learning rate or leave out the "
-                f"the training loss became {train_loss} in epoch {index}: begin with pretrained weights where the "
+                f"{DIVERGED} {train_loss} in epoch {index}: begin with pretrained weights where the "
                 "workload has some (--weights), lower the learning rate of a training of your own, or leave out the "
                 "optimization that this variant adds."
             )
