@@ -80,7 +80,7 @@ class OwnResidentLoader:
     def __init__(self, recipe: Recipe) -> None:
         assert isinstance(recipe.data, OwnData)
         self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
-        self.whole: Tree = recipe.data.train.whole(lambda some: sent(some, recipe.device, self.layout))
+        self.whole: Tree = recipe.data.train.whole(recipe.device, self.layout)
         self.recipe = recipe
 
     def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
