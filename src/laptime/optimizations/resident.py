@@ -130,7 +130,7 @@ def resident(recipe: Recipe, options: Options) -> Recipe:
 def _test_kept(data: OwnData, ranks: int) -> OwnData:
     """The same with each test batch read once, where each of some ranks on this host has room for it, too.
 
-    Outside the counted time items cost as much. Training samples stand on the host as well before they are copied.
+    Outside the counted time items cost as much. Training samples stand on the host as well, or pass it on their way.
     """
     free = free_memory() // ranks
     if no_room(data.train.nbytes + data.test.nbytes, free, free) is not None:
