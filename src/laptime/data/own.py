@@ -23,7 +23,7 @@ from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
 from laptime.spec import DataSpec
 from laptime.tallies import Numbers, numbers_of
-from laptime.trees import Tree, mapped, samples, tensors
+from laptime.trees import Tree, mapped, samples, sent, tensors
 from laptime.user_code import place_in
 
 _NEEDED = ("data", "model", "loss")
@@ -32,6 +32,7 @@ _MOST_CALLS = 3
 _SEED = 0
 # Bytes of items that are read at a time where all are kept.
 _AT_ONCE = 2**28
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,15 @@ class OwnSplit:
         except Exception:  # whatever a user's code raises; with more items it is raised again
             return self.batch([index, index - 1 if index else len(self) - 1])
 
-    def whole(self, placed: Callable[[Tree], Tree] = lambda tree: tree) -> Tree:
-        """All items as one batch, read some at a time, so that little stands beside what is kept of them.
+    def whole(self, device: torch.device = _CPU, layout: torch.memory_format = torch.contiguous_format) -> Tree:
+        """All items as one batch on a device, images in a layout; read once, since a run's check wants them, too."""
+        place = (device, layout)
+        if place not in self._wholes:
+            self._wholes[place] = self._read(lambda some: sent(some, device, layout))
+        return self._wholes[place]
 
-        Args:
-            placed: brings some to where all are kept.
-        """
+    def _read(self, placed: Callable[[Tree], Tree]) -> Tree:
+        """Reads some items at a time and brings them to their place, so that little stands beside what is kept."""
         parts = max(1, min(len(self) // 2, -(-self.nbytes // _AT_ONCE)))
         ends = [len(self) * n // parts for n in range(parts + 1)]
         some = placed(self.batch(range(ends[1])))
@@ -77,6 +81,10 @@ class OwnSplit:
             if not _fill(kept, (start, end), some):  # items of several forms: what the collate_fn makes of all of them
                 return placed(self.batch(range(len(self))))
         return kept
+
+    @cached_property
+    def _wholes(self) -> dict[tuple[torch.device, torch.memory_format], Tree]:
+        return {}
 
     @cached_property
     def nbytes(self) -> int:

@@ -80,7 +80,7 @@ class OwnResidentLoader:
     def __init__(self, recipe: Recipe) -> None:
         assert isinstance(recipe.data, OwnData)
         self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
-        self.whole: Tree = recipe.data.train.whole(lambda some: sent(some, recipe.device, self.layout))
+        self.whole: Tree = recipe.data.train.whole(recipe.device, self.layout)
         self.recipe = recipe
 
     def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:
@@ -130,7 +130,7 @@ def resident(recipe: Recipe, options: Options) -> Recipe:
 def _test_kept(data: OwnData, ranks: int) -> OwnData:
     """The same with each test batch read once, where each of some ranks on this host has room for it, too.
 
-    Outside the counted time items cost as much. Training samples stand on the host as well before they are copied.
+    Outside the counted time items cost as much. Training samples stand on the host as well, or pass it on their way.
     """
     free = free_memory() // ranks
     if no_room(data.train.nbytes + data.test.nbytes, free, free) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from torch.utils.data import TensorDataset, default_collate
 
 from laptime.data import own
 from laptime.data.own import OwnSplit
-from laptime.trees import sent
 
 IMAGES, LABELS = torch.randn(11, 3, 4, 4), torch.arange(11)
 
@@ -26,11 +24,13 @@ def some_at_a_time(monkeypatch):
 def test_all_samples_are_read_in_parts_of_a_few_into_their_layout(some_at_a_time, layout):
     seen = []
     split = OwnSplit(TensorDataset(IMAGES, LABELS), lambda items: (seen.append(len(items)), default_collate(items))[1])
-    images, labels = split.whole(partial(sent, device=torch.device("cpu"), layout=layout))
+    images, labels = split.whole(torch.device("cpu"), layout)
     assert torch.equal(images, IMAGES)
     assert torch.equal(labels, LABELS)
     assert images.is_contiguous(memory_format=layout)
     assert seen == [1, 2, 3, 3, 3]  # one tells how many bytes an item has
+    assert split.whole(torch.device("cpu"), layout)[0] is images
+    assert len(seen) == 5
 
 
 def test_few_samples_are_one_batch_and_none_is_read_alone(some_at_a_time):
