@@ -44,6 +44,7 @@ VARIANTS = [
     f"cpu-baseline+{SELECTING}+resident+no-reads+channels-last+crop+progressive-resizing+onecycle",
     f"{TOGETHER}+decay+flip:mode=random+crop+linear-decay:factor=0.5+ema:every=1+label-smoothing+progressive-resizing",
 ]
+IN_BF16 = ["cpu-baseline+bf16", f"cpu-baseline+bf16+{SELECTING}"]
 UNJUDGED = TUPLE.replace("(scores.argmax(1) == y).float().mean()", "None")
 EVALUATING = TUPLE.replace("nn.Linear(256, 2))", "nn.Linear(256, 2)).eval()")  # as transformers' from_pretrained
 ARGUED = TUPLE.replace("def model(self):\n", "def model(self):\n        argparse.ArgumentParser().parse_args()\n")
@@ -231,10 +232,13 @@ def losses_of(variant, workload, data, folder):
     return numbers_of(run_laptime(variant, workload, data, folder))
 
 
+def printed_for(names, store, folder):
+    return run_scripts(folder, {name: (print_script(resolve(name), "cifar"), ["--data", store.path]) for name in names})
+
+
 @pytest.fixture(scope="module")
 def printed(store, tmp_path_factory):
-    scripts = {name: (print_script(resolve(name), "cifar"), ["--data", store.path]) for name in VARIANTS}
-    return run_scripts(tmp_path_factory.mktemp("scripts"), scripts)
+    return printed_for(VARIANTS, store, tmp_path_factory.mktemp("scripts"))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -242,11 +246,15 @@ def test_a_script_trains_to_the_losses_of_the_run(name, printed, store, tmp_path
     assert_equal(printed[name], losses_of(resolve(name), "cifar", store, tmp_path))
 
 
+@pytest.fixture(scope="module")
+def printed_in_bf16(store, tmp_path_factory):
+    return printed_for(IN_BF16, store, tmp_path_factory.mktemp("scripts"))
+
+
 @pytest.mark.bf16
-@pytest.mark.parametrize("name", ["cpu-baseline+bf16", f"cpu-baseline+bf16+{SELECTING}"])
-def test_a_script_trains_to_the_losses_of_the_run_in_bf16(name, store, tmp_path):
-    found = run_scripts(tmp_path, {name: (print_script(resolve(name), "cifar"), ["--data", store.path])})[name]
-    assert_equal(found, losses_of(resolve(name), "cifar", store, tmp_path / "run"))
+@pytest.mark.parametrize("name", IN_BF16)
+def test_a_script_trains_to_the_losses_of_the_run_in_bf16(name, printed_in_bf16, store, tmp_path):
+    assert_equal(printed_in_bf16[name], losses_of(resolve(name), "cifar", store, tmp_path))
 
 
 @pytest.fixture(scope="module")
