@@ -15,13 +15,16 @@ from laptime.places import lock_folder
 from laptime.spec import RunSpec
 
 _LOOK_EVERY_S = 0.2
+# Looks in a row that find a device free before who stands first in line is passed: a process that was stopped (Ctrl-Z)
+# takes nothing, and would keep all others away.
+_PASSED = 10
 # Names a descriptor of the lock that this process was started with, by one that holds the lock for several of them.
 HELD = "LAPTIME_DEVICE_LOCK"
 
 
 @contextlib.contextmanager
 def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep) -> Iterator[int]:
-    """Holds the lock of a device; waits for it and says so once.
+    """Holds the lock of a device; waits for it in line and says so once.
 
     Yields:
         The lock's file descriptor: a child that inherits it holds the lock too, so that a training that outlives a
@@ -34,7 +37,8 @@ def device_lock(device: str, say: Callable[[str], None], sleep: Callable[[float]
         return
     descriptor = _opened(path, device)
     try:
-        _acquire(descriptor, device, say, sleep)
+        with _line(path) as line:
+            _acquire(descriptor, line, _in_use(device, descriptor, say), sleep)
         with contextlib.suppress(OSError):  # another user's file may be read-only; the name of the holder is a courtesy
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -131,16 +135,55 @@ def _open(path: Path) -> int:
     return descriptor
 
 
-def _acquire(descriptor: int, device: str, say: Callable[[str], None], sleep: Callable[[float], None]) -> None:
-    told = False
+@contextlib.contextmanager
+def _line(path: Path) -> Iterator[int | None]:
+    """The lock that who stands first in line for another one holds; None where it can't be opened, and nobody stands.
+
+    Who comes back at once, as a ladder's next process does, then stands behind those who wait: it had always been there
+    first.
+    """
+    descriptor = None
+    with contextlib.suppress(OSError):
+        descriptor = _open(path.with_suffix(".line"))
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _acquire(descriptor: int, line: int | None, in_use: Callable[[], None], sleep: Callable[[float], None]) -> None:
+    first, free = False, 0
     while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not told:
-                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-                say(f"device {device} is in use by another timed run (process {holder}); waiting for it to end.")
-                told = True
-            sleep(_LOOK_EVERY_S)
+        first = first or line is None or _taken(line)
+        if _taken(descriptor):
+            free += 1
+            if first or free > _PASSED:
+                return
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         else:
-            return
+            free = 0
+            in_use()
+        sleep(_LOOK_EVERY_S)
+
+
+def _taken(descriptor: int) -> bool:
+    """Takes a lock if nobody holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _in_use(device: str, descriptor: int, say: Callable[[str], None]) -> Callable[[], None]:
+    """Says once who holds a device."""
+    told: list[str] = []
+
+    def tell() -> None:
+        if not told:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            say(f"device {device} is in use by another timed run (process {holder}); waiting for it to end.")
+            told.append(holder)
+
+    return tell

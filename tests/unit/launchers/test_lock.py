@@ -1,8 +1,11 @@
 """One timed run on a device at a time, whoever asks."""
 
+import fcntl
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -108,3 +111,52 @@ def test_another_holders_lock_is_waited_for_whatever_was_handed_down(tmp_path, m
             pass
         os.close(mine)
     assert "in use by another timed run" in said[0]
+
+
+def test_who_comes_back_at_once_stands_behind_who_waits():
+    said, turns, ended = [], 0, threading.Event()
+
+    def other():
+        with device_lock("cpu", said.append):
+            ended.set()
+
+    with device_lock("cpu", print):
+        waiting = threading.Thread(target=other)
+        waiting.start()
+        while not said:
+            time.sleep(0.01)
+    while not ended.is_set() and turns < 20:
+        with device_lock("cpu", print):
+            turns += 1
+            time.sleep(0.05)
+    waiting.join()
+    assert turns <= 1
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_who_stands_first_and_takes_nothing_is_passed(own_folder, stopped):
+    said, looks = [], []
+    line = os.open(own_folder / "laptime-cpu.line", os.O_RDWR | os.O_CREAT)
+    if stopped:
+        fcntl.flock(line, fcntl.LOCK_EX)
+    with device_lock("cpu", said.append, looks.append):
+        assert bool(looks) is stopped
+    os.close(line)
+    assert said == []
+
+
+def test_without_a_place_for_the_line_nobody_stands_in_it(own_folder):
+    (own_folder / "laptime-cpu.line").mkdir()
+    with device_lock("cpu", print):
+        assert (own_folder / "laptime-cpu.lock").is_file()
+
+
+def test_who_gave_up_waiting_holds_up_nobody():
+    def give_up(_):
+        raise InterruptedError
+
+    looks = []
+    with device_lock("cpu", print), pytest.raises(InterruptedError), device_lock("cpu", print, give_up):
+        pass
+    with device_lock("cpu", print, looks.append):
+        assert looks == []
