@@ -31,6 +31,7 @@ from laptime.ladder import Ladder, LadderRequest, Turn, make_request, open_ladde
 from laptime.launchers.base import Hooks
 from laptime.places import Places, find_places
 from laptime.spec import DataSpec
+from laptime.starts import warm_starts
 from laptime.tracking.reach import let_go
 from laptime.tune import led
 from laptime.variants import resolve
@@ -174,6 +175,7 @@ def done(ladder: Ladder) -> State[str]:
     return Completed(message=f"{what} compared in {ladder.folder}", data=str(ladder.folder))
 
 
+@warm_starts()
 def run_all(request: LadderRequest) -> Ladder:
     """Runs, compares and publishes a ladder; the current flow run gets its logs and artifacts."""
     places = find_places()

@@ -12,11 +12,12 @@ import importlib
 import os
 import runpy
 import sys
+from collections.abc import Sequence
 
 from laptime.processes import die_with_parent
 
 # Which begin with torch, its compiler and torchvision.
-_WITH_TORCH = ("fitting", "inspecting", "logged_model", "predicting", "probe", "worker")
+WITH_TORCH = ("fitting", "inspecting", "logged_model", "predicting", "probe", "worker")
 
 
 def bring_torch() -> None:
@@ -28,13 +29,18 @@ def bring_torch() -> None:
         gc.enable()
 
 
-if __name__ == "__main__":
+def become(words: Sequence[str]) -> None:
+    """Runs a module with its arguments as `python -m` would, bound to this process's parent."""
     die_with_parent()
     if not os.environ.get("PYTHONSAFEPATH"):
         with contextlib.suppress(OSError):  # it is gone
             # A user's modules are found there, behind what they might be mistaken for (`plain_path`).
             sys.path.append(os.getcwd())  # noqa: PTH109 - as Python writes it
-    del sys.argv[0]
-    if sys.argv[0].removeprefix("laptime.") in _WITH_TORCH:
+    if words[0].removeprefix("laptime.") in WITH_TORCH:
         bring_torch()
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    sys.argv[:] = words
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    become(sys.argv[1:])

@@ -27,7 +27,7 @@ from laptime.launchers.process import last_line, run_child, supervise
 from laptime.nodes import Nodes, add_options, read_nodes
 from laptime.parsing import parse_json
 from laptime.places import find_places
-from laptime.processes import ENDPOINT_LOST, RANKS_FILE, child_command, death, rank_log
+from laptime.processes import ENDPOINT_LOST, RANKS_FILE, death, rank_log
 from laptime.records import PARTIAL, SYSTEM, write_json
 from laptime.runstore import CHECKPOINTS, PROFILE, PROFILE_ARCHIVE, data_place, failure_name
 from laptime.spec import DataSpec, RunSpec, read_spec
@@ -80,12 +80,12 @@ class Pod:
 
         Where node 0 is away, which serves the endpoint, the others wait until it is there again.
         """
-        command = child_command("laptime.ranks", str(ranks))
-        command += [str(self._folder / SPEC), str(self._folder / RECORD), *(nodes.words() if nodes else [])]
+        words = ["laptime.ranks", str(ranks)]
+        words += [str(self._folder / SPEC), str(self._folder / RECORD), *(nodes.words() if nodes else [])]
         until = time.monotonic() + spec.timeout_s
         while True:
             hooks = Hooks(on_line=_say, on_event=lambda _: self._upload_now_and_then())
-            code = supervise(command, self._folder, hooks, (), until - time.monotonic(), spec.device)
+            code = supervise(words, self._folder, hooks, (), until - time.monotonic(), spec.device)
             if code is None:
                 raise RunError(f"ran past its time-out of {spec.timeout_s:g} s and was ended: raise --timeout.")
             if code != ENDPOINT_LOST:

@@ -18,7 +18,7 @@ from typing import Literal, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_PARENT = "LAPTIME_PARENT"
+PARENT = "LAPTIME_PARENT"
 _LOOK_EVERY_S = 0.05
 # What a process is told of its rank, as torch.distributed reads it; what begins with TORCHELASTIC_ belongs to it.
 _RANK = frozenset(f"{of}{what}" for of in ("", "LOCAL_", "GROUP_", "ROLE_") for what in ("RANK", "WORLD_SIZE")) | {
@@ -81,7 +81,7 @@ def child_environment(ours: bool = True) -> dict[str, str]:
             user's own command gets what it would get without us.
     """
     told = {name: value for name, value in os.environ.items() if not (ours and _tells_a_rank(name))}
-    return told | {_PARENT: str(os.getpid())}
+    return told | {PARENT: str(os.getpid())}
 
 
 @contextlib.contextmanager
@@ -132,7 +132,7 @@ def die_with_parent() -> None:
     A parent that died before the call is noticed where it left its process id in the environment (`child_environment`).
     It holds for the thread that started the child, so start children from the main thread.
     """
-    parent = int(os.environ.pop(_PARENT, os.getppid()))
+    parent = int(os.environ.pop(PARENT, os.getppid()))
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

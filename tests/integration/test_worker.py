@@ -210,12 +210,9 @@ def test_a_spec_of_another_version_ends_with_2(data, tmp_path):
     fields = spec_of(data).model_dump(mode="json", by_alias=True) | {"schema": "laptime.spec/7"}
     (tmp_path / "spec.json").write_text(json.dumps(fields))
     lines: list[str] = []
-    import sys
-
-    command = [sys.executable, "-m", "laptime.worker", str(tmp_path / "spec.json"), str(tmp_path / "record.json")]
-    with child(command) as process:
-        with process.stdout:
-            lines = process.stdout.read().splitlines()
+    with child(["laptime.worker", str(tmp_path / "spec.json"), str(tmp_path / "record.json")]) as (process, output):
+        with output:
+            lines = output.read().splitlines()
         assert process.wait() == 2
     assert len(lines) == 1
     assert "laptime.spec/7" in lines[0]

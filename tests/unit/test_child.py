@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from laptime.child import _WITH_TORCH
+from laptime.child import WITH_TORCH
 from laptime.processes import apart_from_ranks, child_command, child_environment, death
 
 SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
@@ -69,7 +69,7 @@ def test_a_process_that_leaves_at_once_takes_its_folder_of_sockets_with_it(tmp_p
 
 
 def test_each_that_has_torch_in_it_is_there():
-    assert all(importlib.util.find_spec(f"laptime.{name}") for name in _WITH_TORCH)
+    assert all(importlib.util.find_spec(f"laptime.{name}") for name in WITH_TORCH)
 
 
 @pytest.mark.parametrize(("imported", "kept"), [("json", True), ("laptime.child; laptime.child.bring_torch()", False)])

@@ -37,6 +37,7 @@ from laptime.launchers.base import Hooks
 from laptime.places import Places, find_places
 from laptime.processes import undisturbed
 from laptime.records import EpochRecord, RunRecord
+from laptime.starts import warm_starts
 from laptime.tracking.reach import let_go
 from laptime.tracking.uri import masked
 from laptime.tune import foreseen, led
@@ -134,7 +135,7 @@ def run_ladder(request: LadderRequest, as_json: bool, given: Collection[str]) ->
         given: the options that were typed.
     """
     places = find_places()
-    with view() as shown:
+    with warm_starts(), view() as shown:
         ladder = _opened(request, places, shown.say, given)
         if ladder.record.data.notice:
             shown.say(f"NOTICE: {ladder.record.data.notice}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -14,10 +15,11 @@ from typing import IO, Any
 from laptime.catalogue.own import is_own, place_of
 from laptime.errors import DataError, UsageError, answered, shorten
 from laptime.places import Places
-from laptime.processes import child_command, child_environment, death
+from laptime.processes import death
 from laptime.records import write_json
 from laptime.scratch import scratch
 from laptime.spec import DataSpec
+from laptime.starts import Started, start_piped
 
 # What is being done, how much of it is done, and of how much (0 where that is not known).
 OnProgress = Callable[[str, int, int], None]
@@ -93,7 +95,7 @@ def _ask(
         write_json(asked, {**request, "home": str(places.home)})
         with (folder / "stderr.txt").open("w+b") as log:
             try:
-                code = _run(child_command(module, str(asked), str(answer)), log, on_progress)
+                code = _run([module, str(asked), str(answer)], log, on_progress)
             except KeyboardInterrupt as stop:
                 for sentence in _kept(answer):
                     stop.add_note(sentence)
@@ -103,12 +105,10 @@ def _ask(
         return _result(json.loads(answer.read_text(encoding="utf-8")))
 
 
-def _run(command: list[str], log: IO[bytes], on_progress: OnProgress | None) -> int:
-    child = subprocess.Popen(
-        command, env=child_environment(), stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL
-    )
+def _run(words: list[str], log: IO[bytes], on_progress: OnProgress | None) -> int:
+    child, output = start_piped(words, errors=log.fileno())
     try:
-        for line in _lines(child):
+        for line in _lines(child, output):
             _tell(line, on_progress)
         return child.wait()
     finally:
@@ -116,11 +116,10 @@ def _run(command: list[str], log: IO[bytes], on_progress: OnProgress | None) -> 
             _end(child)
 
 
-def _lines(child: subprocess.Popen[bytes]) -> Iterator[bytes]:
+def _lines(child: Started, output: IO[bytes]) -> Iterator[bytes]:
     """What a child says until it ends; a process that a user's file has started may hold the pipe open for longer."""
-    assert child.stdout is not None
     rest = b""
-    with child.stdout as pipe, selectors.DefaultSelector() as ready:
+    with output as pipe, selectors.DefaultSelector() as ready:
         ready.register(pipe, selectors.EVENT_READ)
         while True:
             ended = child.poll() is not None  # asked first, so that all it has said is read
@@ -134,14 +133,13 @@ def _lines(child: subprocess.Popen[bytes]) -> Iterator[bytes]:
                 return
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    # Asked first, so that it removes what is half done.
-    child.send_signal(signal.SIGTERM)
-    try:
-        child.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+def _end(child: Started) -> None:
+    for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            # Asked first, so that it removes what is half done.
+            os.kill(child.pid, number)
+            child.wait(patience_s)
+            return
 
 
 def _tell(line: bytes, on_progress: OnProgress | None) -> None:

@@ -89,14 +89,14 @@ def launch_by_turns(first: Job, second: Job, hooks: Hooks) -> tuple[RunRecord, R
         second: of the other one, whose output and progress the hooks hear.
         hooks: who listens.
     """
-    commands = [prepared(*job) for job in (first, second)]
+    all_words = [prepared(*job) for job in (first, second)]
     with run_locks(second[0], hooks.say) as locks, scratch("turns") as room, Turns(room, 2) as turns:
         cautions = others_on(second[0].device, len(locks))
         with contextlib.ExitStack() as stack:
             sides = []
-            for place, (job, command) in enumerate(zip((first, second), commands, strict=True)):
+            for place, (job, words) in enumerate(zip((first, second), all_words, strict=True)):
                 heard = hooks if place else Hooks(say=hooks.say)
-                run = stack.enter_context(running(command, job[1], heard, locks, {TURNS: str(turns.paths[place])}))
+                run = stack.enter_context(running(words, job[1], heard, locks, {TURNS: str(turns.paths[place])}))
                 seat = turns.seats[place]
                 seat.cpu_s = partial(tree_cpu_s, run.process.pid)
                 sides.append(_Side(*job, run, seat, time.monotonic()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import queue
 import signal
 import subprocess
@@ -18,48 +19,47 @@ from laptime.errors import LaptimeError, shorten
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.sampling import sampling
-from laptime.processes import child_command, child_environment, end_tree, undisturbed
+from laptime.processes import end_tree, undisturbed
 from laptime.records import PARTIAL, RunRecord, read_record, write_json, write_record
 from laptime.spec import RunSpec
+from laptime.starts import Started, start_piped
 
 _LOOK_EVERY_S = 0.2
 _DRAIN_S = 2.0
 _NONE: Mapping[str, str] = MappingProxyType({})
-# torch's own warnings in C++, of which each profile of memory brings one; what a user sets stays.
-_QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
 def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     """Runs a spec in a fresh process while holding the device's lock; waiting for the lock costs no time-out."""
-    command = prepared(spec, folder)
+    words = prepared(spec, folder)
     with run_locks(spec, hooks.say) as locks:
         cautions = others_on(spec.device, len(locks))
-        outcome = supervise(command, folder, hooks, locks, spec.timeout_s, spec.device)
+        outcome = supervise(words, folder, hooks, locks, spec.timeout_s, spec.device)
     record = with_cautions(record_of(spec, folder, outcome), cautions)
     write_record(folder / RECORD, record)
     return record
 
 
 def prepared(spec: RunSpec, folder: Path) -> list[str]:
-    """The worker's command for a spec, with the folder as a fresh process is to find it."""
+    """The worker's words for a spec, with the folder as a fresh process is to find it."""
     folder.mkdir(parents=True, exist_ok=True)
     for stale in (RECORD, PARTIAL, LOG, PROGRESS):
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / SPEC, spec)
-    return child_command("laptime.worker", str(folder / SPEC), str(folder / RECORD))
+    return ["laptime.worker", str(folder / SPEC), str(folder / RECORD)]
 
 
 def supervise(
-    command: Sequence[str], folder: Path, hooks: Hooks, locks: tuple[int, ...], timeout_s: float, device: str
+    words: Sequence[str], folder: Path, hooks: Hooks, locks: tuple[int, ...], timeout_s: float, device: str
 ) -> int | None:
-    """Runs the command, which trains on `device`, to its end, and where hooks want it samples the machine meanwhile.
+    """Runs a module of ours, which trains on `device`, to its end; where hooks want it samples the machine meanwhile.
 
     Returns:
         Its exit code, None when the time-out ended it.
     """
     until = time.monotonic() + timeout_s
     samples = sampling(folder, device) if hooks.samples else contextlib.nullcontext()
-    with running(command, folder, hooks, locks) as run, samples as sampler:
+    with running(words, folder, hooks, locks) as run, samples as sampler:
         while run.process.poll() is None:
             run.look()
             if sampler is not None:
@@ -75,10 +75,10 @@ def supervise(
 class Running:
     """A process on its way, whose output and progress are passed on with each look."""
 
-    def __init__(self, process: subprocess.Popen[str], log: IO[str], folder: Path, hooks: Hooks) -> None:
+    def __init__(self, process: Started, output: IO[str], log: IO[str], folder: Path, hooks: Hooks) -> None:
         self.process = process
         self._log, self._hooks = log, hooks
-        self._reader, self._lines = ProgressReader(folder / PROGRESS), _lines(process)
+        self._reader, self._lines = ProgressReader(folder / PROGRESS), _Reader(output)
 
     def look(self) -> None:
         """Passes on what it has said and done since the last look."""
@@ -94,20 +94,20 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    command: Sequence[str], folder: Path, hooks: Hooks, locks: tuple[int, ...], variables: Mapping[str, str] = _NONE
+    words: Sequence[str], folder: Path, hooks: Hooks, locks: tuple[int, ...], variables: Mapping[str, str] = _NONE
 ) -> Iterator[Running]:
-    """Starts a command whose output goes to the folder's log, and ends its whole tree on the way out.
+    """Starts a module of ours whose output goes to the folder's log, and ends its whole tree on the way out.
 
     Args:
-        command: a `child_command`.
+        words: the module and its arguments.
         folder: its run's.
         hooks: who hears of it.
         locks: descriptors of the locks of its devices, which it holds, too.
         variables: of its environment, beside this process's.
     """
     log_file = (folder / LOG).open("w", encoding="utf-8")
-    with _named(folder), log_file as log, child(command, *locks, variables=variables) as process:
-        yield Running(process, log, folder, hooks)
+    with _named(folder), log_file as log, child(words, *locks, variables=variables) as (process, output):
+        yield Running(process, output, log, folder, hooks)
 
 
 @contextlib.contextmanager
@@ -122,27 +122,18 @@ def _named(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def child(
-    command: Sequence[str], *descriptors: int, variables: Mapping[str, str] = _NONE
-) -> Iterator[subprocess.Popen[str]]:
-    """Starts a process whose output is piped, and ends its whole tree on the way out, whatever the way is.
+    words: Sequence[str], *descriptors: int, variables: Mapping[str, str] = _NONE
+) -> Iterator[tuple[Started, IO[str]]]:
+    """Starts a module of ours with its output piped, and ends its whole tree on the way out, whatever the way is.
 
-    Whoever reads the output closes it.
+    Whoever reads the output, which comes second, closes it.
 
-    The child stays in this process group, so that Ctrl-C and Prefect's cancellation reach it; a `child_command` asks
-    the kernel to be ended with its parent.
+    The child stays in this process group, so that Ctrl-C and Prefect's cancellation reach it, and asks the kernel to be
+    ended with its parent.
     """
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        pass_fds=descriptors,
-        env=_QUIET | child_environment() | {"PYTHONUNBUFFERED": "1"} | dict(variables),
-    )
+    process, output = start_piped(words, variables, descriptors)
     try:
-        yield process
+        yield process, io.TextIOWrapper(output, encoding="utf-8", errors="replace")
     finally:
         with undisturbed():
             if process.poll() is None:
@@ -162,11 +153,6 @@ class _Reader(threading.Thread):
         with self._source:
             for line in self._source:
                 self.queue.put(line)
-
-
-def _lines(process: subprocess.Popen[str]) -> _Reader:
-    assert process.stdout is not None
-    return _Reader(process.stdout)
 
 
 def _pass_on(lines: _Reader, log: IO[str], hooks: Hooks) -> None:
@@ -213,8 +199,7 @@ def run_child(
 
     Past `limit_s` its whole tree is ended, which shows as a negative code.
     """
-    with child(child_command(module, *arguments)) as process:
-        assert process.stdout is not None
+    with child([module, *arguments]) as (process, output):
         past = threading.Event()
 
         def end() -> None:
@@ -226,7 +211,7 @@ def run_child(
         if limit_s is not None:
             limit.start()
         try:
-            with process.stdout as lines:
+            with output as lines:
                 for line in lines:
                     on_line(line.rstrip("\n"))
             code = process.wait()

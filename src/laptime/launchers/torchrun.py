@@ -9,7 +9,7 @@ from laptime.devices import others_on
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.process import last_line, record_of, supervise
-from laptime.processes import RANKS_FILE, child_command, death, rank_log
+from laptime.processes import RANKS_FILE, death, rank_log
 from laptime.records import PARTIAL, RunRecord, write_json, write_record
 from laptime.spec import RunSpec
 
@@ -21,11 +21,10 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     for stale in (RECORD, PARTIAL, LOG, PROGRESS, RANKS_FILE, *logs):
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / SPEC, spec)
-    arguments = [str(spec.ranks), str(folder / SPEC), str(folder / RECORD)]
-    command = child_command("laptime.ranks", *arguments)
+    words = ["laptime.ranks", str(spec.ranks), str(folder / SPEC), str(folder / RECORD)]
     with run_locks(spec, hooks.say) as locks:
         cautions = others_on(spec.device, spec.ranks)
-        outcome = supervise(command, folder, hooks, locks, spec.timeout_s, spec.device)
+        outcome = supervise(words, folder, hooks, locks, spec.timeout_s, spec.device)
     record = with_cautions(_record(spec, folder, outcome), cautions)
     write_record(folder / RECORD, record)
     return record

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laptime.errors import TrackingError, shorten
-from laptime.processes import allowed_cores, child_command, child_environment, end_tree
+from laptime.processes import allowed_cores, end_tree
 from laptime.records import write_json
 from laptime.scratch import scratch
+from laptime.starts import Started, start
 from laptime.tracking.reach import last_cause
 
 _TIMEOUT_S = 600.0
@@ -56,7 +57,7 @@ class _Begun:
     """A process that logs some models."""
 
     folder: Path
-    process: subprocess.Popen[bytes]
+    process: Started
 
     def answer(self) -> dict[str, str]:
         """Its answer, once it has ended; raises TrackingError where it has none."""
@@ -83,10 +84,9 @@ def _begin(folder: Path, models: Sequence[tuple[str, Path, str]], uri: str, ends
     entries = [{"key": key, "folder": str(place), "run_id": run_id} for key, place, run_id in models]
     write_json(request, {"models": entries, "answer": str(folder / "answer.json")})
     # No GPU: one that is being timed must not be touched.
-    environment = {**child_environment(), "MLFLOW_TRACKING_URI": uri, "CUDA_VISIBLE_DEVICES": ""}
-    command = child_command("laptime.logged_model", str(request))
+    variables = {"MLFLOW_TRACKING_URI": uri, "CUDA_VISIBLE_DEVICES": ""}
     with (folder / "log.txt").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = start(["laptime.logged_model", str(request)], (log.fileno(), log.fileno()), variables)
     begun = _Begun(folder, process)
     ends.callback(begun.end)
     return begun
