@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import mmap
 import os
 import select
 import signal
@@ -17,7 +18,7 @@ from types import MappingProxyType
 from typing import BinaryIO, Protocol
 
 from laptime.child import WITH_TORCH
-from laptime.forkserver import ASK, MOST_DESCRIPTORS
+from laptime.forkserver import ASK, MADV_POPULATE_READ, MOST_DESCRIPTORS
 from laptime.processes import child_command, child_environment, end_tree, plain_path
 
 # How variables begin that each process reads when it needs them; a difference in any other may change what imports do.
@@ -213,6 +214,8 @@ def _can_fork() -> bool:
         return False
     try:
         os.close(os.pidfd_open(os.getpid()))
+        with mmap.mmap(-1, mmap.PAGESIZE) as some:
+            some.madvise(MADV_POPULATE_READ)
     except OSError:  # an older kernel, or one that forbids it
         return False
     return not any(driver.exists() for driver in _DRIVERS)

@@ -125,6 +125,18 @@ def test_a_fork_sees_what_a_fresh_interpreter_sees(folder, monkeypatch):
 
 
 @linux
+def test_a_fork_holds_as_much_memory_as_a_fresh_interpreter(folder, forks, monkeypatch):
+    """The peak of a training is what a user's machine has to have, however it was started."""
+    (folder / "holds.py").write_text(
+        "import importlib\nimportlib.import_module('laptime.worker')\n"
+        "import psutil\nprint(psutil.Process().memory_info().rss)"
+    )
+    forked = int(ended("holds")[1])
+    monkeypatch.setattr(starts, "_server", None)
+    assert forked == pytest.approx(int(ended("holds")[1]), rel=0.05)
+
+
+@linux
 def test_a_fork_s_end_is_told_as_it_was(folder, forks):
     for code, text in (
         (0, ""),
