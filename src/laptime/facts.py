@@ -39,6 +39,7 @@ class Facts:
     check: CheckRecord | None = None
     own: OwnData | None = None
     recipe: Recipe | None = None
+    before: dict[str, float] = field(default_factory=dict)
     flops: float | None = None
     begun: float = field(default_factory=time.perf_counter)
     startup_s: float | None = None
@@ -110,6 +111,7 @@ def _record(spec: RunSpec, facts: Facts, outcome: tuple[Status, str | None]) -> 
         spec=spec,
         machine=machine(),
         epochs=epochs,
+        before=facts.before,
         check=facts.check,
         settled=facts.settled(),
         ranks=facts.world.size,

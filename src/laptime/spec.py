@@ -203,6 +203,11 @@ class RunSpec(Frozen):
         )
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def begins_own(self) -> bool:
+        """Whether this is a first process of the baseline of a user's own training, beside which others are judged."""
+        return self.check and self.data.own is not None and not self.optimizations and not self.repeat
+
     def option(self, name: str) -> dict[str, Option] | None:
         """The options of an optimization of this spec, None when it has none of that name."""
         return next((o.options for o in self.optimizations if o.name == name), None)

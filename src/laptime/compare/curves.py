@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from laptime.compare.model import Comparison
+from laptime.compare.quality import LOWER_IS_BETTER, final_quality
+from laptime.compare.statistics import median
 from laptime.records import EpochRecord, RunRecord
 
 
@@ -71,3 +73,26 @@ def _so_far(record: RunRecord) -> dict[int, float]:
 def _mean(epochs: Sequence[EpochRecord], name: str) -> float:
     known = [v for e in epochs if (v := getattr(e, name, None)) is not None and math.isfinite(v)]
     return fmean(known) if known else math.nan
+
+
+def time_to_quality(records: Sequence[RunRecord], quality: str, target: float | None) -> float | None:
+    """Training seconds until a variant first reached a quality: the median over its processes.
+
+    A process that never reached it counts as infinitely slow; None where the median is such. Without a target
+    each process is to reach its own final quality: so the baseline has a time, though half of its processes
+    end below their mean.
+    """
+    goals = [final_quality(r, quality) if target is None else target for r in records]
+    times = [math.inf if g is None else _first_reached(r, quality, g) for r, g in zip(records, goals, strict=True)]
+    middle = median(times) if times else math.inf
+    return middle if math.isfinite(middle) else None
+
+
+def _first_reached(record: RunRecord, quality: str, target: float) -> float:
+    so_far = 0.0
+    for epoch in sorted(record.epochs, key=lambda e: e.index):
+        so_far = epoch.train_s_so_far if epoch.train_s_so_far is not None else so_far + epoch.epoch_s
+        value = getattr(epoch, f"test_{quality}", None)
+        if value is not None and (value <= target if quality in LOWER_IS_BETTER else value >= target):
+            return so_far
+    return math.inf

@@ -55,6 +55,7 @@ class Rules:
         test_count: samples that the quality was measured on; 0 where unknown.
         chance: what is reached without having learnt anything, from 0 to 1.
         untrained: the loss before the training, where a loss is the quality; None where unknown.
+        begun: the quality before the training, of a training of the user's own, whose floor nobody else knows.
     """
 
     floor: float
@@ -62,15 +63,24 @@ class Rules:
     test_count: int
     chance: float = 0.0
     untrained: float | None = None
+    begun: float | None = None
 
 
-def rules_of(ladder: LadderRecord, records: Sequence[RunRecord] = ()) -> Rules:
-    """The rules of a ladder's data; the one-step checks of its records know the loss before the training."""
+def rules_of(ladder: LadderRecord, records: Sequence[RunRecord]) -> Rules:
+    """The rules of a ladder's data; its records know where a training of the user's own began.
+
+    What an evaluation before the first step gave, else of a loss what the one-step checks had on a batch.
+    """
     tested = min(ladder.limit_test or ladder.data.test_count, ladder.data.test_count)
     chance = chance_of(ladder.workload, len(ladder.data.classes), ladder.data.commonest)
-    checks = [r.check for r in records if r.check and r.spec and r.spec.workload == ladder.workload]
-    known = [c.loss_baseline for c in checks if ladder.quality == "loss" and math.isfinite(c.loss_baseline)]
-    return Rules(ladder.quality_floor, ladder.real_data, tested, chance, median(known) if known else None)
+    mine = [r for r in records if r.spec and r.spec.workload == ladder.workload]
+    begun = next((v for r in mine if (v := r.before.get(ladder.quality)) is not None and math.isfinite(v)), None)
+    if ladder.quality not in LOWER_IS_BETTER:
+        return Rules(ladder.quality_floor, ladder.real_data, tested, max(chance, begun or 0.0), None, begun)
+    checks = [r.check.loss_baseline for r in mine if r.check and ladder.quality == "loss"]
+    known = [loss for loss in checks if math.isfinite(loss)]
+    untrained = begun if begun is not None or not known else median(known)
+    return Rules(ladder.quality_floor, ladder.real_data, tested, chance, untrained, begun)
 
 
 @dataclass(frozen=True)
@@ -86,8 +96,21 @@ class Judgement:
 
 
 def has_learnt(reached: float | None, quality: str, rules: Rules) -> bool:
-    """Whether a baseline's quality is one that variants can be judged beside: of real data, and not below the floor."""
-    return rules.real_data and reached is not None and (quality in LOWER_IS_BETTER or reached >= rules.floor)
+    """Whether a baseline's quality is one that variants can be judged beside.
+
+    Of real data, not below the floor, and better than before the training where that is known.
+    """
+    if not rules.real_data or reached is None:
+        return False
+    lower = quality in LOWER_IS_BETTER
+    return not _where_it_began(reached, lower, rules) and (lower or reached >= rules.floor)
+
+
+def _where_it_began(reached: float, lower: bool, rules: Rules) -> bool:
+    if rules.begun is None:
+        return False
+    gained = rules.begun - reached if lower else reached - rules.begun
+    return gained <= _NOTHING  # means of equal numbers differ in their last digit
 
 
 def final_quality(record: RunRecord, quality: str) -> float | None:
@@ -151,6 +174,8 @@ def _verdict(baseline: Scores, rules: Rules, found: tuple[float, float | None, f
             "not judged",
             f"the baseline reached {baseline.mean:.1%}, below the floor of {rules.floor:.1%}".replace("%", " %"),
         )
+    if _where_it_began(baseline.mean, baseline.is_loss, rules):
+        return "not judged", "the baseline is no better than it was before its training, so nothing could be lost"
     if low is None or high is None:
         return "not judged", "the size of the test set is not known"
     margin = margin_points(baseline, rules)
@@ -252,29 +277,6 @@ def noise_points(value: float, test_count: int, quality: str = "accuracy") -> fl
     if quality in LOWER_IS_BETTER:
         return 2 * _LOSS_NOISE
     return 200 * math.sqrt(2 * _spread(value) / test_count) if test_count else math.inf
-
-
-def time_to_quality(records: Sequence[RunRecord], quality: str, target: float | None) -> float | None:
-    """Training seconds until a variant first reached a quality: the median over its processes.
-
-    A process that never reached it counts as infinitely slow; None where the median is such. Without a target
-    each process is to reach its own final quality: so the baseline has a time, though half of its processes
-    end below their mean.
-    """
-    goals = [final_quality(r, quality) if target is None else target for r in records]
-    times = [math.inf if g is None else _first_reached(r, quality, g) for r, g in zip(records, goals, strict=True)]
-    middle = median(times) if times else math.inf
-    return middle if math.isfinite(middle) else None
-
-
-def _first_reached(record: RunRecord, quality: str, target: float) -> float:
-    so_far = 0.0
-    for epoch in sorted(record.epochs, key=lambda e: e.index):
-        so_far = epoch.train_s_so_far if epoch.train_s_so_far is not None else so_far + epoch.epoch_s
-        value = getattr(epoch, f"test_{quality}", None)
-        if value is not None and (value <= target if quality in LOWER_IS_BETTER else value >= target):
-            return so_far
-    return math.inf
 
 
 def _values(scores: Scores, rounds: Sequence[int]) -> list[float]:

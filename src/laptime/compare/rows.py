@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from laptime.compare.curves import time_to_quality
 from laptime.compare.model import VariantRow
 from laptime.compare.parts import parts_of
 from laptime.compare.quality import (
@@ -18,7 +19,6 @@ from laptime.compare.quality import (
     name_of,
     scores_of,
     strict_mean,
-    time_to_quality,
     without_quality,
 )
 from laptime.compare.statistics import Bootstrap, Laps

@@ -116,7 +116,8 @@ class Ablation:
 
         A training without it that ended with no number at all has lost everything.
         """
-        metric, whole, rules = self.ladder.record.quality, self.whole.quality, rules_of(self.ladder.record)
+        metric, whole = self.ladder.record.quality, self.whole.quality
+        rules = rules_of(self.ladder.record, self.ladder.runs)
         base = standing_of(self.ladder.plan.fixed[0], self.ladder.runs, metric)
         judged = find_optimization(name).klass == "statistical" and has_learnt(base.quality, metric, rules)
         if whole is None or not judged:

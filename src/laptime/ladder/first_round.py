@@ -50,8 +50,8 @@ def first_round(ladder: Ladder) -> Iterator[Turn]:
 
 def _climbed(ladder: Ladder, baseline: Variant) -> Iterator[Turn]:
     """Yields the turns of the rungs, of what they come to, and of that on several devices."""
-    quality = ladder.record.quality
-    climb = Climb(ladder.plan, standing_of(baseline, ladder.runs, quality), rules_of(ladder.record), quality)
+    quality, rules = ladder.record.quality, rules_of(ladder.record, ladder.runs)
+    climb = Climb(ladder.plan, standing_of(baseline, ladder.runs, quality), rules, quality)
     trainings = Trainings(ladder, baseline)
     for group in ladder.plan.rungs:
         yield from _try(ladder, climb, group, trainings)
@@ -96,7 +96,7 @@ def _optimized(ladder: Ladder, climb: Climb, trainings: Trainings) -> Generator[
 
 def _why_unjudged(ladder: Ladder) -> str:
     mine = scores_of(ladder.runs[:1], ladder.record.quality)
-    return judge(mine, mine, rules_of(ladder.record)).reason
+    return judge(mine, mine, rules_of(ladder.record, ladder.runs)).reason
 
 
 def what_failed(ladder: Ladder, variant: str) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from laptime.compare import words
-from laptime.compare.quality import Judgement, Scores, judge, name_of, rules_of, scores_of, shown
+from laptime.compare.quality import Judgement, Rules, Scores, judge, name_of, rules_of, scores_of, shown
 from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, mean_ratio, median
 from laptime.ladder.climb import Both, ratio_of
 from laptime.ladder.process import SHORT
 from laptime.ladder.remedies import Group, Remedy, alike, broken
-from laptime.records import LadderRecord, Measured, RunRecord
+from laptime.records import Measured, RunRecord
 from laptime.variants import Variant
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def lacks_training(ladder: Ladder, group: Group, remedy: Remedy) -> bool:
     if remedy.learns_alike or ladder.record.epochs <= SHORT:
         return False
     known = scores_of(trained(ladder, group.advised), ladder.record.quality)
-    if trained(ladder, remedy.variant) or _can_not_be_judged(known, ladder.record):
+    if trained(ladder, remedy.variant) or _can_not_be_judged(known, rules_of(ladder.record, ladder.runs)):
         return False
     found = outcome(ladder, group, remedy)
     return found is None or (found.gain is not None and found.gain > 0)
@@ -107,14 +107,14 @@ def _quality(ladder: Ladder, group: Group, remedy: Remedy, pairs: Sequence[Both]
     before, after = (scores_of(side, record.quality) for side in sides)
     rules = rules_of(record, ladder.runs)
     found = judge(before, after, rules)
-    if after is None and _can_not_be_judged(before, record):
+    if after is None and _can_not_be_judged(before, rules):
         found = judge(before, before, rules)  # says why there was no training
     return {"quality_kept": _KEPT.get(found.verdict), "quality": _in_words(found, record.quality)}
 
 
-def _can_not_be_judged(advised: Scores | None, ladder: LadderRecord) -> bool:
+def _can_not_be_judged(advised: Scores | None, rules: Rules) -> bool:
     """Whether nothing a remedy reaches could be judged beside what it is advised on."""
-    return judge(advised, advised, rules_of(ladder)).verdict == "not judged"
+    return judge(advised, advised, rules).verdict == "not judged"
 
 
 def _in_words(found: Judgement, quality: str) -> str:

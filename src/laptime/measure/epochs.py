@@ -52,16 +52,19 @@ class Session:
         self.train_s = 0.0
         self.watch: CompileWatch | None = None
         self.syncs: int | None = None
+        self.before: dict[str, float] = {}
         self.cached = False  # whether an evaluation has left its memory in a GPU's allocator
 
-    def warm_up(self, plan: Plan) -> float:
-        """Runs the warm-up epochs and puts all state back; returns their seconds.
+    def warm_up(self, plan: Plan, looks: bool = False) -> float:
+        """Runs the warm-up epochs and puts all state back; returns their seconds. Before them looks at the quality.
 
         A shortened warm-up still runs the epoch's last, smaller batch, which is a shape of its own. Images that grow
         with the epochs are met in all their sizes, and so are steps on a part of the batch.
         What is recorded at a later call than the first (CUDA graphs) gets as many calls in each shape.
         """
         saved = snapshot(self.parts)
+        if looks:
+            self.before = self._quality()
         begin = time.perf_counter()
         if plan.warmup_epochs:
             self._meet_evaluation()
@@ -162,6 +165,23 @@ class Session:
         found = evaluate(self.parts, self.recipe, self.recipe.data.test)
         self.cached = (self.recipe.evaluate_on or self.parts.device).type == "cuda"
         return found
+
+    def _quality(self) -> dict[str, float]:
+        """What an evaluation gives, by the names of quality metrics.
+
+        A user's own may not expect a net that knows nothing: where it fails, nothing is known, nor where other ranks
+        would wait for one that fails.
+        """
+        if self.recipe.world.size > 1:
+            return {}
+        try:
+            tested = self._evaluated()
+        except Exception:  # whatever it is, the next evaluation will tell
+            self.parts.evaluated.train()
+            return {}
+        loss, accuracy, _ = totals([tested])
+        known = {"test_loss": loss, "test_accuracy": accuracy, **tested.scores}
+        return {name.removeprefix("test_"): v for name, v in known.items() if v is not None and math.isfinite(v)}
 
     def _peak(self) -> float | None:
         """MiB of the largest rank; None where a GPU's allocator still holds what an evaluation took."""

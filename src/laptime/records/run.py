@@ -122,6 +122,8 @@ class RunRecord(Readable):
     """What one process of one variant produced.
 
     Attributes:
+        before: of a training of the user's own, what an evaluation gave before the first step, by the quality's name:
+            of the first process of the baseline, and empty in all others.
         precision: `fp32`, `bf16` or `fp16`: which ceiling the throughput is compared with.
         flops_per_sample: floating point operations of one training step by sample, forward and backward.
         startup_s: process start to the first warm-up step (imports, data, model, check).
@@ -146,6 +148,7 @@ class RunRecord(Readable):
     spec: RunSpec | None = None
     machine: Machine = Machine()
     epochs: tuple[EpochRecord, ...] = ()
+    before: dict[str, float] = Field(default_factory=dict)
     check: CheckRecord | None = None
     settled: tuple[OptimizationSpec, ...] = ()
     ranks: Annotated[int, Field(ge=1)] = 1

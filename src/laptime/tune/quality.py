@@ -67,7 +67,7 @@ class Budgeted:
 def can_judge(ladder: Ladder) -> bool:
     """Whether the baseline, a ladder's first process, has learnt enough to lose something, of real data."""
     record = ladder.record
-    return has_learnt(final_quality(ladder.runs[0], record.quality), record.quality, rules_of(record))
+    return has_learnt(final_quality(ladder.runs[0], record.quality), record.quality, rules_of(record, ladder.runs))
 
 
 def is_faster(ladder: Ladder, record: RunRecord) -> bool:

@@ -108,7 +108,7 @@ class Search:
         ladder = self.ladder
         if ladder.plan.adaptive:
             baseline = standing_of(self.base, ladder.runs, ladder.record.quality)
-            (whole, rung), *_ = Climb(ladder.plan, baseline, rules_of(ladder.record)).optimized()
+            (whole, rung), *_ = Climb(ladder.plan, baseline, rules_of(ladder.record, ladder.runs)).optimized()
             yield ladder.enter(whole, rung)
             yield from self._begin_with(whole)
             rest = learning_alike(whole)

@@ -8,6 +8,7 @@ import pytest
 from compare_examples import record
 
 from laptime.compare import compare_records, words
+from laptime.compare.curves import time_to_quality
 from laptime.compare.quality import (
     Rules,
     Scores,
@@ -16,7 +17,6 @@ from laptime.compare.quality import (
     judge,
     noise_points,
     scores_of,
-    time_to_quality,
 )
 
 RULES = Rules(floor=0.55, real_data=True, test_count=10_000)

@@ -10,8 +10,9 @@ from tests.unit.compare.compare_examples import ladder, records
 from laptime import worker
 from laptime.artifacts import epoch_line, times_line
 from laptime.compare import compare
+from laptime.compare.curves import time_to_quality
 from laptime.compare.markdown import to_markdown
-from laptime.compare.quality import advantage, scores_of, time_to_quality
+from laptime.compare.quality import advantage, scores_of
 from laptime.data.own import OwnSplit, open_own
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.evaluate import evaluate
