@@ -20,7 +20,7 @@ from laptime.optimizations.samples import in_order, ungraded
 from laptime.user_code import place_in
 from laptime.workloads.base import Counts
 from laptime.workloads.own import Batches, evaluated, has_evaluation
-from laptime.world import ALONE
+from laptime.world import ALONE, World
 
 # By device; a GPU of which a small batch uses a fraction takes larger ones.
 EVALUATION_BATCH = {"cpu": 500, "cuda": 2000}
@@ -69,6 +69,22 @@ def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
         scores = scorer.scores() if scorer is not None else _own_scores(recipe, model, split, device)
     model.train()
     return Counts(loss, correct, count, scores)
+
+
+def totals(counts: list[Counts], world: World = ALONE) -> tuple[float, float | None, int]:
+    """Mean loss, accuracy (None without one) and samples of several steps of all ranks; reads the device once.
+
+    In float64, in which counts add up exactly: the ranks' totals are those of one process.
+    """
+    loss = torch.stack([torch.as_tensor(c.loss_sum, dtype=torch.float64) for c in counts]).sum()
+    whole = world.summed(loss)
+    right = [
+        torch.as_tensor(c.correct, dtype=torch.float64, device=loss.device) for c in counts if c.correct is not None
+    ]
+    hits = torch.stack(right).sum() if right else torch.zeros_like(loss)
+    numbers = torch.stack([hits, hits.new_tensor(sum(c.count for c in counts)), hits.new_tensor(len(right))])
+    correct, samples, judged = world.summed(numbers).tolist()  # waits for the device
+    return float(whole) / samples, correct / samples if judged else None, int(samples)
 
 
 def _check_share(recipe: Recipe, correct: Tensor | None, count: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from laptime.draws import draw_apart
-from laptime.engine.evaluate import evaluate
+from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import drive
 from laptime.engine.reset import reset, snapshot
 from laptime.errors import RunError
@@ -28,7 +28,6 @@ from laptime.optimizations.data import settle
 from laptime.records import DIVERGED, EpochRecord
 from laptime.trees import cut
 from laptime.workloads.base import Batch, Counts
-from laptime.world import ALONE, World
 
 Progress = Callable[[int, int, int], None]
 """Called after each step with epoch (-1 in warm-up), steps done and steps of the epoch."""
@@ -91,8 +90,7 @@ class Session:
         """
         if (self.recipe.evaluate_on or self.parts.device).type == "cuda":
             self._evaluated()
-            torch.cuda.empty_cache()
-            self.cached = False
+            self._give_back()
 
     def counted(self, plan: Plan, first: int = 0) -> Iterator[EpochRecord]:
         """Yields the counted epochs one by one from the first one that is still to be run, each evaluated."""
@@ -179,9 +177,16 @@ class Session:
         except Exception:  # whatever it is, the next evaluation will tell
             self.parts.evaluated.train()
             return {}
+        finally:
+            self._give_back()
         loss, accuracy, _ = totals([tested])
         known = {"test_loss": loss, "test_accuracy": accuracy, **tested.scores}
         return {name.removeprefix("test_"): v for name, v in known.items() if v is not None and math.isfinite(v)}
+
+    def _give_back(self) -> None:
+        if self.cached:
+            torch.cuda.empty_cache()
+            self.cached = False
 
     def _peak(self) -> float | None:
         """MiB of the largest rank; None where a GPU's allocator still holds what an evaluation took."""
@@ -280,19 +285,3 @@ class _Counted:
         self.own_s = time.perf_counter() - self.began
         self.session.marks.stop()
         self.stack.close()
-
-
-def totals(counts: list[Counts], world: World = ALONE) -> tuple[float, float | None, int]:
-    """Mean loss, accuracy (None without one) and samples of several steps of all ranks; reads the device once.
-
-    In float64, in which counts add up exactly: the ranks' totals are those of one process.
-    """
-    loss = torch.stack([torch.as_tensor(c.loss_sum, dtype=torch.float64) for c in counts]).sum()
-    whole = world.summed(loss)
-    right = [
-        torch.as_tensor(c.correct, dtype=torch.float64, device=loss.device) for c in counts if c.correct is not None
-    ]
-    hits = torch.stack(right).sum() if right else torch.zeros_like(loss)
-    numbers = torch.stack([hits, hits.new_tensor(sum(c.count for c in counts)), hits.new_tensor(len(right))])
-    correct, samples, judged = world.summed(numbers).tolist()  # waits for the device
-    return float(whole) / samples, correct / samples if judged else None, int(samples)

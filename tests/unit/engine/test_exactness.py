@@ -13,11 +13,11 @@ from laptime.engine import check, one_step
 from laptime.engine.build import build, make_recipe
 from laptime.engine.check import TOLERANCES, check_one_step, comparable
 from laptime.engine.distances import Farthest, relative_error, worst_layer
+from laptime.engine.evaluate import totals
 from laptime.engine.layers import beside_rounding
 from laptime.engine.loop import train_epoch
 from laptime.engine.plain import plain_state
 from laptime.engine.reset import reset, snapshot
-from laptime.measure.epochs import totals
 from laptime.optimizations.products import products
 from laptime.spec import OptimizationSpec
 

@@ -10,10 +10,11 @@ from tests.unit.optimizations.small_recipes import small_recipe, started
 from torch import nn
 
 from laptime.engine.build import build, refuse_unfit
+from laptime.engine.evaluate import totals
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.loop import train_epoch
 from laptime.errors import UsageError
-from laptime.measure.epochs import Plan, Session, totals
+from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations import apply
 from laptime.optimizations.data import innermost

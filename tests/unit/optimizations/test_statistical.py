@@ -9,12 +9,12 @@ from tests.unit.optimizations.small_recipes import small_recipe, started
 from torch import nn
 
 from laptime.engine.build import build
-from laptime.engine.evaluate import evaluate
+from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.loop import train_epoch
 from laptime.engine.reset import reset, snapshot
 from laptime.errors import RunError, UsageError
-from laptime.measure.epochs import Plan, Session, totals
+from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations import apply, augment
 from laptime.optimizations.augment import growing, throws

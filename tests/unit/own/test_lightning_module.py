@@ -14,11 +14,10 @@ from laptime.catalogue.own import place_of
 from laptime.data.own import open_own
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.check import check_one_step
-from laptime.engine.evaluate import evaluate
+from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import train_epoch
 from laptime.errors import LaptimeError, RunError, UsageError
 from laptime.inspecting import inspect
-from laptime.measure.epochs import totals
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.base import permutation
 from laptime.spec import OptimizationSpec

@@ -10,12 +10,11 @@ from tests.own_files import DICTIONARY, TUPLE, WIDE, write
 from laptime.catalogue import LADDERS, OPTIMIZATIONS, rung_spec
 from laptime.engine.build import build, make_recipe, open_data, refuse_unfit
 from laptime.engine.check import TOLERANCES, check_one_step
-from laptime.engine.evaluate import evaluate
+from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import drive
 from laptime.engine.reset import reset, snapshot
 from laptime.errors import UsageError
 from laptime.inspecting import inspect
-from laptime.measure.epochs import totals
 from laptime.spec import OptimizationSpec, RunSpec
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

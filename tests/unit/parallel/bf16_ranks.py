@@ -14,9 +14,9 @@ from tests.unit.parallel.two_ranks import Tiny, recipe_for
 
 from laptime.catalogue import parse_optimization
 from laptime.engine.build import build
+from laptime.engine.evaluate import totals
 from laptime.engine.loop import train_epoch
 from laptime.engine.reset import reset, snapshot
-from laptime.measure.epochs import totals
 from laptime.optimizations import apply
 from laptime.workloads.base import classify
 from laptime.world import World, opened

@@ -7,8 +7,8 @@ from tests.unit.conftest import make_data, make_spec
 
 from laptime.catalogue import parse_optimization
 from laptime.engine.build import build, make_recipe
+from laptime.engine.evaluate import totals
 from laptime.engine.loop import train_epoch
-from laptime.measure.epochs import totals
 from laptime.world import World
 
 GPUS = torch.cuda.device_count()

@@ -21,11 +21,11 @@ from laptime.catalogue import parse_optimization
 from laptime.draws import seed_all
 from laptime.engine.build import build
 from laptime.engine.check import check_one_step
-from laptime.engine.evaluate import evaluate
+from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import train_epoch
 from laptime.engine.plain import plain_state
 from laptime.engine.reset import reset, snapshot
-from laptime.measure.epochs import Plan, Session, totals
+from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations import apply, buckets
 from laptime.optimizations.base import Recipe
