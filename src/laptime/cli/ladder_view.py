@@ -14,16 +14,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from laptime.catalogue import find_workload
 from laptime.catalogue.own import is_own
+from laptime.cli.options import chosen_profile, typed
 from laptime.cli.words import command
 from laptime.compare.terminal import print_comparison
 from laptime.compare.words import count, seconds
 from laptime.devices import choose_device
-from laptime.errors import LaptimeError, TrackingError
+from laptime.errors import LaptimeError, TrackingError, UsageError
 from laptime.ladder import (
     Ladder,
     LadderRequest,
     Turn,
     check_request,
+    make_request,
     open_ladder,
     prepare_data,
     resume_ladder,
@@ -124,6 +126,27 @@ def view() -> Iterator[View]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield View(progress)
+
+
+def planned_or_run(context: typer.Context) -> int:
+    """Does what `optimize` or `tune` was asked for, whose options the context holds; returns the exit code.
+
+    Raises:
+        UsageError: options that make no sense, or not together.
+    """
+    given, fields = context.params, LadderRequest.model_fields
+    asked = {name: value for name, value in given.items() if name in fields}
+    out = given["out"] and str(given["out"])
+    request = make_request(**asked | {"profile": chosen_profile(given["profile"], given["no_profile"]), "out": out})
+    if given["dry_run"] and request.resume:
+        what = "ladder" if request.budget is None else "search"
+        raise UsageError(
+            f"--dry-run and --resume contradict each other: a {what} that is gone on with is planned already."
+        )
+    if given["dry_run"]:
+        plan_only(request, given["as_json"])
+        return 0
+    return run_ladder(request, given["as_json"], typed(context, fields))
 
 
 def run_ladder(request: LadderRequest, as_json: bool, given: Collection[str]) -> int:

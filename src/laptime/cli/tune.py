@@ -22,10 +22,7 @@ from laptime.cli.options import (
     TRACKING,
     WEIGHTS,
     WORKLOAD,
-    chosen_profile,
-    typed,
 )
-from laptime.errors import UsageError
 
 
 def tune(
@@ -60,35 +57,6 @@ def tune(
     as_json: JSON = False,
 ) -> None:
     """Searches for the fastest variant that keeps quality, from the optimized one on, and compares what it finds."""
-    from laptime.cli.ladder_view import plan_only, run_ladder
-    from laptime.ladder import make_request
+    from laptime.cli.ladder_view import planned_or_run
 
-    request = make_request(
-        workload=workload,
-        preset=preset,
-        device=device,
-        epochs=epochs,
-        warmup_epochs=warmup_epochs,
-        repeats=repeats,
-        limit_train=limit_train,
-        limit_test=limit_test,
-        data=data,
-        weights=weights,
-        seed=seed,
-        timeout=timeout,
-        profile=chosen_profile(profile, no_profile),
-        profile_schedule=profile_schedule,
-        launcher=launcher,
-        budget=budget,
-        tracking_uri=tracking_uri,
-        out=str(out) if out else None,
-        resume=resume,
-    )
-    if dry_run and resume:
-        raise UsageError(
-            "--dry-run and --resume contradict each other: a search that is gone on with is planned already."
-        )
-    if dry_run:
-        plan_only(request, as_json)
-        return
-    raise typer.Exit(run_ladder(request, as_json, typed(context, type(request).model_fields)))
+    raise typer.Exit(planned_or_run(context))
