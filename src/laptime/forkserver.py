@@ -116,7 +116,6 @@ def _tell(status: int, number: int) -> None:
 
 def _settle_in(asked: Asked, server: int, before: Mapping[str, str]) -> None:
     """Makes this fork the process that was asked for; `before` is the environment that the server began with."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.sched_setaffinity(0, asked.affinity)
     os.dup2(asked.out, sys.stdout.fileno())
     os.dup2(asked.err, sys.stderr.fileno())
@@ -168,14 +167,14 @@ def _show(title: list[str]) -> None:
     """Puts a command in place of this process's own, as far as there is room: `ps` and `top` show it then."""
     fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5), counted from the state on
-    text = b"".join(word.encode() + b"\0" for word in title)[: end - begin - 1]
+    text = b"".join(os.fsencode(word) + b"\0" for word in title)[: end - begin - 1]
     ctypes.memset(begin, 0, end - begin)
     ctypes.memmove(begin, text, len(text))
 
 
 def main(arguments: list[str]) -> None:
     """Serves; comes back in each child once it has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who trains
+    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who trains
     control, parent, server = socket.socket(fileno=int(arguments[0])), int(arguments[1]), os.getpid()
     before = dict(os.environ)
     bring_torch()
@@ -185,6 +184,7 @@ def main(arguments: list[str]) -> None:
     files = mapped_files()
     asked = serve(control, parent)
     _map(files)
+    signal.signal(signal.SIGINT, on_interrupt)  # of what stands in a shell's background, none
     _settle_in(asked, server, before)
     become(asked.words)
 

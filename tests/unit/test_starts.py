@@ -137,6 +137,20 @@ def test_a_fork_holds_as_much_memory_as_a_fresh_interpreter(folder, forks, monke
 
 
 @linux
+def test_a_fork_of_a_command_in_the_background_hears_no_ctrl_c_either(folder):
+    """As a shell without job control starts it, with the signal ignored."""
+    code = (
+        "from laptime import starts\nstarts._with_torch = lambda words: True\nwith starts.warm_starts():\n"
+        "    process, output = starts.start_piped(['hears'])\n    print(output.read().decode(), process.wait())"
+    )
+    (folder / "hears.py").write_text("import signal\nprint(signal.getsignal(signal.SIGINT).name, end='')")
+    (folder / "asks_behind.py").write_text(code)
+    shell = f"trap '' INT; exec {sys.executable} asks_behind.py"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("SIG_IGN 0\n", 0), done.stderr
+
+
+@linux
 def test_a_fork_s_end_is_told_as_it_was(folder, forks):
     for code, text in (
         (0, ""),
