@@ -170,7 +170,7 @@ def test_a_hang_is_ended_at_its_timeout(data, tmp_path):
 def test_a_killed_worker_is_explained(data, tmp_path):
     def kill(event):
         if event["event"] == "step":
-            for process in psutil.Process().children():
+            for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess):  # a second event may come after its end
                     if str(tmp_path) in " ".join(process.cmdline()):
                         process.send_signal(signal.SIGKILL)
@@ -231,7 +231,7 @@ def test_a_worker_that_is_killed_in_its_profile_keeps_its_epochs(data, tmp_path)
             until = time.monotonic() + 30
             while not (tmp_path / "run" / PARTIAL).is_file() and time.monotonic() < until:
                 time.sleep(0.01)
-            mine = [p for p in psutil.Process().children() if str(tmp_path) in " ".join(p.cmdline())]
+            mine = [p for p in psutil.Process().children(recursive=True) if str(tmp_path) in " ".join(p.cmdline())]
             assert mine
             for process in mine:
                 process.send_signal(signal.SIGKILL)

@@ -52,7 +52,7 @@ def test_records_alone_and_a_ladder_know_the_largest_class() -> None:
     runs = [record("cpu-baseline", 85, 0.96, r) for r in range(3)]
     of_it = [r.model_copy(update={"spec": r.spec.model_copy(update={"data": uneven})}) for r in runs if r.spec]
     assert compare_records(of_it).conditions.quality_floor == pytest.approx(0.975)
-    assert rules_of(ladder().model_copy(update={"data": uneven})).chance == 0.95
+    assert rules_of(ladder().model_copy(update={"data": uneven}), ()).chance == 0.95
     assert any("below the floor of 97.5 %" in c for c in compare_records(of_it).cautions)
 
 
@@ -127,5 +127,5 @@ def test_a_check_of_another_training_says_nothing_of_where_a_loss_began() -> Non
     assert run.spec is not None
     other = run.model_copy(update={"spec": run.spec.model_copy(update={"workload": "another"})})
     assert rules_of(mine, [other]).untrained is None
-    assert rules_of(mine).untrained is None
+    assert rules_of(mine, ()).untrained is None
     assert rules_of(ladder(), [run]).untrained is None

@@ -85,9 +85,9 @@ def test_a_part_without_which_trainings_come_to_no_loss_earns_its_place_whatever
     [(0.5, "accuracy", False), (0.6, "accuracy", True), (None, "loss", False), (0.5, "loss", True)],
 )
 def test_what_a_baseline_must_have_learnt(reached: float | None, quality: str, learnt: bool) -> None:
-    assert has_learnt(reached, quality, rules_of(ladder("cpu-baseline", quality_floor=0.55))) == learnt
+    assert has_learnt(reached, quality, rules_of(ladder("cpu-baseline", quality_floor=0.55), ())) == learnt
     stand_in = ladder("cpu-baseline", data=data("synthetic"))
-    assert not has_learnt(reached, quality, rules_of(stand_in))
+    assert not has_learnt(reached, quality, rules_of(stand_in, ()))
 
 
 def test_losses_have_a_unit_of_their_own() -> None:
