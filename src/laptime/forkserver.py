@@ -168,7 +168,7 @@ def _show(title: list[str]) -> None:
     """Puts a command in place of this process's own, as far as there is room: `ps` and `top` show it then."""
     fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5), counted from the state on
-    text = b"".join(word.encode() + b"\0" for word in title)[: end - begin - 1]
+    text = b"".join(os.fsencode(word) + b"\0" for word in title)[: end - begin - 1]
     ctypes.memset(begin, 0, end - begin)
     ctypes.memmove(begin, text, len(text))
 

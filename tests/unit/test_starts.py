@@ -183,6 +183,12 @@ def test_what_imports_read_begins_the_server_anew(folder, forks, monkeypatch):
 
 
 @linux
+def test_names_that_are_no_utf_8_are_handed_on(folder, forks):
+    (folder / "words.py").write_text("import sys; print(ascii(sys.argv[1:]))")
+    assert ended("words", "tmp\udcff")[:2] == (0, "['tmp\\udcff']\n")
+
+
+@linux
 def test_a_server_that_somebody_ends_takes_its_forks_with_it_and_the_next_starts_all_the_same(folder, forks):
     with running("import time\nprint(flush=True)\ntime.sleep(60)") as process:
         os.kill(forks._process.pid, signal.SIGKILL)
