@@ -22,7 +22,11 @@ from laptime.forkserver import ASK, MADV_POPULATE_READ, MOST_DESCRIPTORS
 from laptime.processes import child_command, child_environment, end_tree, plain_path
 
 # How variables begin that each process reads when it needs them; a difference in any other may change what imports do.
-_TOLD = ("LAPTIME_", "MLFLOW_", "PREFECT_", "AWS_", "CUDA_VISIBLE_DEVICES", "PYTEST_")
+# The last two are set where a ladder reaches for MLflow, behind its first starts.
+_TOLD = (
+    *("LAPTIME_", "MLFLOW_", "PREFECT_", "AWS_", "CUDA_VISIBLE_DEVICES", "PYTEST_"),
+    *("DO_NOT_TRACK", "GIT_PYTHON_REFRESH"),
+)
 # Where a driver shows its GPUs: what it makes of forks has not been seen, so a fresh interpreter starts there.
 _DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
 _GRACE_S = 2.0
