@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from laptime.child import WITH_TORCH, become, bring_torch
-from laptime.processes import PARENT
+from laptime.processes import PARENT, die_with_parent
 
 # One byte asks; what is asked stands in the first descriptor.
 ASK = b"!"
@@ -176,6 +176,7 @@ def _show(title: list[str]) -> None:
 def main(arguments: list[str]) -> None:
     """Serves; comes back in each child once it has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who trains
+    die_with_parent()  # for as long as imports take; later it is looked at
     control, parent, server = socket.socket(fileno=int(arguments[0])), int(arguments[1]), os.getpid()
     before = dict(os.environ)
     bring_torch()
