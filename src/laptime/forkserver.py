@@ -143,12 +143,12 @@ def mapped_files() -> list[tuple[int, int]]:
     import numpy as np
 
     page, found = mmap.PAGESIZE, []
-    with Path("/proc/self/maps").open(encoding="utf-8") as maps, Path("/proc/self/pagemap").open("rb") as tables:
+    with Path("/proc/self/maps").open("rb") as maps, Path("/proc/self/pagemap").open("rb") as tables:
         for line in maps:
             addresses, rights, _, _, inode, *_ = line.split()
-            if inode == "0" or not rights.startswith("r"):
+            if inode == b"0" or not rights.startswith(b"r"):
                 continue
-            begin, end = (int(address, 16) for address in addresses.split("-"))
+            begin, end = (int(address, 16) for address in addresses.split(b"-"))
             tables.seek(begin // page * 8)
             there = np.frombuffer(tables.read((end - begin) // page * 8), np.uint64) >> 63
             edges = np.flatnonzero(np.diff(there.astype(np.int8), prepend=0, append=0))

@@ -1,5 +1,8 @@
 """A fork server that still imports, or can't: it ends with who asked for it, and nothing waits for it twice."""
 
+import ctypes
+import mmap
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.unit.test_starts import gone, linux
+
+from laptime.forkserver import mapped_files
 
 # Starts a module within `warm_starts`, as often as it is told.
 ASKS = """
@@ -59,3 +64,17 @@ def test_a_server_that_can_t_begin_is_begun_once(found):
     with asks(found, "open('tried', 'a').write('!')\nraise ImportError('broken')", times=3) as command:
         assert command.stdout.read() == "Popen here\n" * 3
     assert (found / "tried").read_text().count("!") == 1
+
+
+@linux
+@pytest.mark.parametrize("name", [b"no utf-8 \xff", b"a line's \r end"])
+def test_files_are_found_in_memory_whatever_their_names_are(tmp_path, name):
+    """Those of libraries in a folder of such a name above all."""
+    path = os.fsencode(tmp_path) + b"/" + name
+    with open(path, "w+b") as file:  # noqa: PTH123 - a name of bytes
+        file.write(b"!" * mmap.PAGESIZE)
+        file.flush()
+        with mmap.mmap(file.fileno(), mmap.PAGESIZE) as held:
+            assert held[0] == ord("!")  # so it is in this process's tables
+            address = ctypes.addressof(ctypes.c_char.from_buffer(held))
+            assert (address, mmap.PAGESIZE) in mapped_files()
