@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from laptime.child import WITH_TORCH, become, bring_torch
-from laptime.processes import PARENT
+from laptime.processes import PARENT, die_with_parent, outlive_parent_thread
 
 # One byte asks; what is asked stands in the first descriptor.
 ASK = b"!"
@@ -142,12 +142,12 @@ def mapped_files() -> list[tuple[int, int]]:
     import numpy as np
 
     page, found = mmap.PAGESIZE, []
-    with Path("/proc/self/maps").open(encoding="utf-8") as maps, Path("/proc/self/pagemap").open("rb") as tables:
+    with Path("/proc/self/maps").open("rb") as maps, Path("/proc/self/pagemap").open("rb") as tables:
         for line in maps:
             addresses, rights, _, _, inode, *_ = line.split()
-            if inode == "0" or not rights.startswith("r"):
+            if inode == b"0" or not rights.startswith(b"r"):
                 continue
-            begin, end = (int(address, 16) for address in addresses.split("-"))
+            begin, end = (int(address, 16) for address in addresses.split(b"-"))
             tables.seek(begin // page * 8)
             there = np.frombuffer(tables.read((end - begin) // page * 8), np.uint64) >> 63
             edges = np.flatnonzero(np.diff(there.astype(np.int8), prepend=0, append=0))
@@ -175,6 +175,7 @@ def _show(title: list[str]) -> None:
 def main(arguments: list[str]) -> None:
     """Serves; comes back in each child once it has ended."""
     on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who trains
+    die_with_parent()  # in the seconds that imports take
     control, parent, server = socket.socket(fileno=int(arguments[0])), int(arguments[1]), os.getpid()
     before = dict(os.environ)
     bring_torch()
@@ -182,6 +183,7 @@ def main(arguments: list[str]) -> None:
         importlib.import_module(name)
         del sys.modules[name]  # all that it needs stays: it runs as a program, which it could not do twice
     files = mapped_files()
+    outlive_parent_thread()  # from here on it looks at the parent itself
     asked = serve(control, parent)
     _map(files)
     signal.signal(signal.SIGINT, on_interrupt)  # of what stands in a shell's background, none

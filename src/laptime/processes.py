@@ -140,6 +140,12 @@ def die_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+def outlive_parent_thread() -> None:
+    """Takes `die_with_parent` back: the thread that started this process may end long before its parent does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
 def adopt_orphans() -> None:
     """Makes this process the parent of what loses its own below it, for it to reap (Linux; elsewhere nothing)."""
     if sys.platform == "linux":

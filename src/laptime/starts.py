@@ -19,10 +19,14 @@ from typing import BinaryIO, Protocol
 
 from laptime.child import WITH_TORCH
 from laptime.forkserver import ASK, MADV_POPULATE_READ, MOST_DESCRIPTORS
-from laptime.processes import child_command, child_environment, end_tree, plain_path
+from laptime.processes import PARENT, child_command, child_environment, end_tree, plain_path
 
 # How variables begin that each process reads when it needs them; a difference in any other may change what imports do.
-_TOLD = ("LAPTIME_", "MLFLOW_", "PREFECT_", "AWS_", "CUDA_VISIBLE_DEVICES", "PYTEST_")
+# The last two are set where a ladder reaches for MLflow, behind its first starts.
+_TOLD = (
+    *("LAPTIME_", "MLFLOW_", "PREFECT_", "AWS_", "CUDA_VISIBLE_DEVICES", "PYTEST_"),
+    *("DO_NOT_TRACK", "GIT_PYTHON_REFRESH"),
+)
 # Where a driver shows its GPUs: what it makes of forks has not been seen, so a fresh interpreter starts there.
 _DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
 _GRACE_S = 2.0
@@ -92,33 +96,49 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._begun_in: object = None
+        self._in_vain: object = None  # where one could not begin, and another could not either
 
     def start(
         self, words: Sequence[str], output: tuple[int, int], held: Sequence[int], environment: Mapping[str, str]
     ) -> Forked:
         """Forks a process; the arguments are those of `start`. Raises ServerGoneError."""
         here = _surroundings(environment)
-        if self._control is None or here != self._begun_in:
+        if here == self._in_vain:
+            raise ServerGoneError
+        begins = self._control is None or here != self._begun_in
+        try:
+            if begins:
+                self.close()
+                self._control, self._begun_in = self._begin(environment), here
+            return Forked(self._asked(words, output, held, environment))
+        except (OSError, ServerGoneError) as error:
+            self._in_vain = here if begins else None
             self.close()
-            self._control, self._begun_in = self._begin(environment), here
+            raise ServerGoneError from error
+
+    def _asked(
+        self, words: Sequence[str], output: tuple[int, int], held: Sequence[int], environment: Mapping[str, str]
+    ) -> int:
+        """Asks for a process; returns the descriptor by which the server tells of it."""
+        assert self._control is not None
         fields = {
             "words": list(words),
             "title": child_command(*words),
             "environment": dict(environment),
             "affinity": list(os.sched_getaffinity(0)),
         }
-        answer, status = os.pipe()
-        request = os.memfd_create("request")
-        try:
-            os.write(request, json.dumps(fields).encode())
-            socket.send_fds(self._control, [ASK], [request, *output, status, *held])
-        except OSError as error:
-            os.close(answer)
-            raise ServerGoneError from error
-        finally:
-            os.close(request)
-            os.close(status)
-        return Forked(answer)
+        with contextlib.ExitStack() as ours:
+            request = os.memfd_create("request")
+            ours.callback(os.close, request)
+            answer, status = os.pipe()
+            ours.callback(os.close, status)
+            try:
+                os.write(request, json.dumps(fields).encode())
+                socket.send_fds(self._control, [ASK], [request, *output, status, *held])
+            except BaseException:
+                os.close(answer)
+                raise
+        return answer
 
     def _begin(self, environment: Mapping[str, str]) -> socket.socket:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -134,7 +154,7 @@ class ForkServer:
         with its:
             self._process = subprocess.Popen(
                 command,
-                env=_read_by_imports(environment),
+                env=_read_by_imports(environment) | {PARENT: str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -147,6 +167,7 @@ class ForkServer:
         if self._control is not None:
             self._control.close()
         if self._process is not None:
+            self._process.terminate()  # in its imports it would not hear of it for seconds
             try:
                 self._process.wait(_GRACE_S)
             except subprocess.TimeoutExpired:
@@ -237,7 +258,7 @@ def start(
         try:
             return _server.start(words, output, held, environment)
         except ServerGoneError:
-            _server.close()
+            pass
     out, err = output
     return subprocess.Popen(
         child_command(*words), stdin=subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=held, env=environment

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import psutil
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from laptime import starts
 from laptime.processes import end_tree
 from laptime.starts import Forked, start_piped, warm_starts
+from laptime.tracking.patience import set_switches
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="forks are taken for fresh processes on Linux alone")
 
@@ -194,6 +196,25 @@ def test_what_imports_read_begins_the_server_anew(folder, forks, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert ended("threads")[1] == "2\n"
     assert gone(first)
+
+
+@linux
+def test_what_mlflow_alone_reads_begins_none_anew(folder, forks):
+    """A ladder sets it once it reaches for the store, behind its first starts."""
+    (folder / "after.py").write_text("import os; print(os.environ.get('DO_NOT_TRACK'))")
+    with patch.dict(os.environ):
+        os.environ.pop("DO_NOT_TRACK", None)
+        assert ended("after")[1] == "None\n"
+        first = forks._process.pid
+        set_switches()
+        assert ended("after")[1] == "true\n"
+        assert forks._process.pid == first
+
+
+@linux
+def test_names_that_are_no_utf_8_are_handed_on(folder, forks):
+    (folder / "words.py").write_text("import sys; print(ascii(sys.argv[1:]))")
+    assert ended("words", "tmp\udcff")[:2] == (0, "['tmp\\udcff']\n")
 
 
 @linux
