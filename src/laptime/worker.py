@@ -169,7 +169,7 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
     progress.write({"event": "phase", "phase": "warm-up"})
     with watching(recipe.compiled) as session.watch:
         facts.watch = session.watch
-        facts.warmup_s = session.warm_up(plan, looks=spec.begins_own and found is None)
+        facts.warmup_s = session.warm_up(plan, looks=spec.begins_own)
         facts.syncs, facts.before = session.syncs, session.before
         if found is not None:
             found.put_into(parts)

@@ -67,6 +67,14 @@ def test_a_loss_alone_is_known_too(file, tmp_path):
     assert run(write(file, TUPLE), tmp_path).before["loss"] == pytest.approx(0.69, abs=0.2)
 
 
+def test_one_that_goes_on_from_a_checkpoint_knows_it_as_well(file, tmp_path):
+    name, kept = write(file, TUPLE), str(tmp_path / "checkpoints")
+    first, again = run(name, tmp_path, checkpoints=kept), run(name, tmp_path, checkpoints=kept)
+    assert len(again.starts) == 2
+    assert again.before == first.before != {}
+    assert [e.test_loss for e in again.epochs] == [e.test_loss for e in first.epochs]
+
+
 def own_rows(quality: str, began: float | None, base: float, other: float):
     """The row of a variant whose quality is `other` in each round beside `base`, 4,000 test samples."""
     found = []
