@@ -28,7 +28,7 @@ _TOLD = (
     *("DO_NOT_TRACK", "GIT_PYTHON_REFRESH"),
 )
 # Where a driver shows its GPUs: what it makes of forks has not been seen, so a fresh interpreter starts there.
-_DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
+_DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
 _GRACE_S = 2.0
 # For the words of a fork, which a listing of processes shows in place of the server's.
 _ROOM = " " * 1024
