@@ -41,6 +41,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     gc.unfreeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _imports_are_no_garbage() -> Iterator[None]:
+    """Leaves what a file of tests has imported out of further searches, which trainings ask for time and again."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _torch_as_it_was() -> Iterator[None]:
     """Puts back what process-wide optimizations set, for tests that run them in this process."""

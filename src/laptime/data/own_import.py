@@ -61,8 +61,9 @@ def modules_beside(file: Path, known: Collection[str]) -> tuple[str, ...]:
     """
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     installed |= {*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])}
+    before = frozenset(known)
     # Part of a package that was there before is what torch's compiler writes into its cache, say.
-    new = [module for name, module in list(sys.modules.items()) if not {name, name.partition(".")[0]} & set(known)]
+    new = [m for name, m in list(sys.modules.items()) if before.isdisjoint((name, name.partition(".")[0]))]
     named = {Path(str(getattr(module, "__dict__", {}).get("__file__"))) for module in new} - {file}
     mine = [p for p in named if p.suffix == ".py" and p.is_absolute() and installed.isdisjoint(map(str, p.parents))]
     inside = sorted(str(p.relative_to(file.parent)) for p in mine if file.parent in p.parents)

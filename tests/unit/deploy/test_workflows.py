@@ -102,7 +102,14 @@ def test_a_pull_request_reaches_neither_the_runner_of_ones_own_nor_the_registry(
 def test_ci_runs_what_a_clean_checkout_runs_on_both_pythons() -> None:
     job = read(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["check-and-test"]
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.13"]
-    assert ".ci/run" in [step.get("run") for step in job["steps"]]
+    assert (".ci/run $PART", {"PART": "${{ matrix.part }}"}) in [(s.get("run"), s.get("env")) for s in job["steps"]]
+
+
+def test_the_parts_of_ci_are_all_tests() -> None:
+    parts = read(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["check-and-test"]["strategy"]["matrix"]["part"]
+    named = [ROOT / folder for part in parts for folder in part.split()]
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        assert len([folder for folder in named if folder in file.parents]) == 1, file
 
 
 def test_images_are_the_targets_that_manifests_name() -> None:
