@@ -70,8 +70,8 @@ def serve(control: socket.socket, parent: int) -> Asked:
     watched = os.pidfd_open(parent)
     children: dict[int, tuple[int, int]] = {}  # by a descriptor that is readable once it has ended: its id, its status
     while True:
-        ready = select.select([control.fileno(), watched, *children], [], [])[0]
-        for ended in children.keys() & set(ready):
+        ready = readable(control.fileno(), watched, *children)
+        for ended in children.keys() & ready:
             _tell_end(ended, *children.pop(ended))
         hears = control.fileno() in ready
         asked = _heard(control) if hears else None
@@ -88,6 +88,19 @@ def serve(control: socket.socket, parent: int) -> Asked:
         asked.close()
         children[os.pidfd_open(pid)] = pid, asked.status
         _tell(asked.status, pid)
+
+
+def readable(*descriptors: int, patience_s: float | None = None) -> set[int]:
+    """Those of descriptors, of any number, that something can be read from or whose other side has hung up.
+
+    Args:
+        descriptors: what to look at.
+        patience_s: how long to wait for the first; None for ever.
+    """
+    waiting = select.poll()
+    for descriptor in descriptors:
+        waiting.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in waiting.poll(None if patience_s is None else 1000 * patience_s)}
 
 
 def _heard(control: socket.socket) -> Asked | None:

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import mmap
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ from types import MappingProxyType
 from typing import BinaryIO, Protocol
 
 from laptime.child import WITH_TORCH
-from laptime.forkserver import ASK, MADV_POPULATE_READ, MOST_DESCRIPTORS
+from laptime.forkserver import ASK, MADV_POPULATE_READ, MOST_DESCRIPTORS, readable
 from laptime.processes import PARENT, child_command, child_environment, end_tree, plain_path
 
 # How variables begin that each process reads when it needs them; a difference in any other may change what imports do.
@@ -76,7 +75,7 @@ class Forked:
         return code
 
     def _look(self, patience_s: float | None) -> int | None:
-        if self.returncode is None and select.select([self._status], [], [], patience_s)[0]:
+        if self.returncode is None and readable(self._status.fileno(), patience_s=patience_s):
             said = self._status.readline()
             if not said:  # somebody ended the server, with which the kernel ends the process
                 end_tree(self.pid)

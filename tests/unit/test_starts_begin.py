@@ -3,6 +3,7 @@
 import ctypes
 import mmap
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -98,3 +99,19 @@ def test_a_server_that_a_thread_began_outlives_the_thread(tmp_path):
     )
     done = subprocess.run([sys.executable, "asks.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("Forked None None\n", 0), done.stderr
+
+
+@linux
+def test_a_command_with_thousands_of_open_files_hears_of_an_end(found):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4096:
+        pytest.skip("no process may open so many files here")
+    text = ASKS.replace("import sys\n", "import os, sys\nheld = [os.open(os.devnull, 0) for _ in range(1100)]\n", 1)
+    (found / "asks.py").write_text(text)
+    (found / "says.py").write_text("print('here')")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    try:
+        done = subprocess.run([sys.executable, "asks.py", "1"], cwd=found, capture_output=True, text=True, check=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (done.stdout, done.returncode) == ("Forked here\n", 0), done.stderr

@@ -124,7 +124,7 @@ def _print_code(name: str, workload: str, asked: str | None, as_json: bool) -> N
     from laptime.ladder.fitting import fit_here
     from laptime.ladder.plan import rungs_refused
     from laptime.places import find_places
-    from laptime.script import print_script, unprinted
+    from laptime.script import print_script, require_printable, unprinted
     from laptime.variants import resolve
 
     whole = resolve(name, workload=workload)
@@ -140,6 +140,7 @@ def _print_code(name: str, workload: str, asked: str | None, as_json: bool) -> N
         typer.echo(f"not for {workload}, and left out: {', '.join(away)}", err=True)
     if hopeless:
         typer.echo(f"left out: {', '.join(hopeless)}, since {EMULATED}", err=True)
+    require_printable(found, workload, data if own else None)  # before the seconds that a fit takes
     fit = fit_here(found, workload, data) if known else None
     text = print_script(found, workload, data if own else None, fit)
     typer.echo(json.dumps({"variant": found.name, "workload": workload, "code": text}) if as_json else text, nl=as_json)

@@ -16,6 +16,7 @@ from laptime import fitting
 from laptime.cli import app
 from laptime.data.fetch import fetch
 from laptime.engine import room
+from laptime.errors import UsageError
 from laptime.ladder.fitting import fit_here
 from laptime.optimizations import loader_room
 from laptime.script import Fit, print_script
@@ -109,6 +110,14 @@ def test_explain_prints_for_the_data_that_are_given(tmp_path: Path, monkeypatch)
     asked.remove("--code")
     found = CliRunner().invoke(app, asked)
     assert found.exit_code != 0
+
+
+def test_what_has_no_script_is_refused_before_anything_is_fitted_to_the_machine(monkeypatch):
+    monkeypatch.setattr("laptime.ladder.fitting.run_child", lambda *_: pytest.fail("a process was started"))
+    asked = ["explain", "cpu-baseline+ddp:batchnorm=sync", "--code", "--workload", "eurosat"]
+    found = CliRunner().invoke(app, asked)
+    assert isinstance(found.exception, UsageError)
+    assert "Leave ddp out" in str(found.exception)
 
 
 @pytest.mark.parametrize(("flags", "has"), [("avx2", False), ("avx2 avx512f", True)])
