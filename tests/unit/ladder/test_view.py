@@ -85,6 +85,8 @@ def test_a_ladder_that_a_full_disk_ends_says_how_to_go_on(tmp_path):
     assert said[0].endswith(f" optimize cifar --resume {tmp_path}")
 
 
+# That nobody closes it is the case; Python 3.13 says so.
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_an_interruption_in_the_middle_of_a_write_locks_no_store_that_is_published_to_next(tmp_path):
     def written(stopped: bool) -> None:
         file = sqlite3.connect(tmp_path / "store.db", timeout=0, isolation_level=None)
