@@ -157,8 +157,10 @@ def in_precision(product: Callable[..., Tensor], images: Tensor, *rest: Any) -> 
     return product(images, *rest)
 
 
-class ProductConv2d(nn.Module):
-    """A convolution computed as a matrix product; its weight keeps its shape and name.
+class ProductConv2d(nn.Conv2d):
+    """A convolution computed as a matrix product; its weight keeps its shape and name, and it its class.
+
+    A penalty on the weights of all convolutions finds it so, and what asks for its channels.
 
     Attributes:
         error: what is raised where it meets a map of another size than it was made for.
@@ -167,9 +169,19 @@ class ProductConv2d(nn.Module):
     error: type[Exception] = ValueError
 
     def __init__(self, conv: nn.Conv2d, geometry: Geometry, route: Route) -> None:
-        super().__init__()
+        super().__init__(
+            conv.in_channels,
+            conv.out_channels,
+            conv.kernel_size,  # type: ignore[arg-type]
+            conv.stride,  # type: ignore[arg-type]
+            conv.padding,  # type: ignore[arg-type]
+            groups=conv.groups,
+            bias=False,
+            device="meta",
+        )
         self.geometry, self._product = geometry, route
         self.weight, self.bias = conv.weight, conv.bias
+        self.train(conv.training)
         # A kernel of one pixel is one product whatever the map; one that was cropped to it has more taps elsewhere.
         plain = geometry.padding == 0 and not geometry.depthwise and not hasattr(conv, "border")
         self._anywhere = geometry.kernel == 1 and plain

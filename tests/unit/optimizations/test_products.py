@@ -40,6 +40,14 @@ def test_a_product_equals_its_convolution(geometry, bias):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
 
 
+def test_what_goes_over_a_net_finds_a_product_as_the_convolution_it_was():
+    conv = nn.Conv2d(4, 6, 3, stride=2, padding=1).eval()
+    product = as_product(conv, Geometry(4, 3, 2, 1), 8)
+    assert [m.weight is conv.weight for m in nn.Sequential(product).modules() if isinstance(m, nn.Conv2d)] == [True]
+    asked = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "groups", "bias", "training")
+    assert [getattr(product, name) for name in asked] == [getattr(conv, name) for name in asked]
+
+
 def test_a_padded_kernel_as_large_as_its_map_is_no_flat_product():
     assert route_of(Geometry(3, 3, 1, 1), 8) is None
 
