@@ -27,7 +27,7 @@ from laptime.data.lightning_schedule import FollowedSchedule
 from laptime.data.own import OwnData, OwnSplit, open_own
 from laptime.data.own_import import digest_of, modules_beside, told_with_line
 from laptime.data.own_workers import item_makers, refused_workers
-from laptime.engine.laid_out import layout_refusals
+from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.optimizations.dead_taps import crop_refusal, update_refusal
@@ -82,9 +82,9 @@ def inspect(name: str) -> DataSpec:
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
         **own_refused.not_kept(data.train, batch, again),
-        **_crops(data, own_name, step.model, batch),
+        **_crops(data, own_name, step.copied, batch),
         **own_refused.map_sizes(batch, others + tests),
-        **layout_refusals(data, step.model, batch),
+        **layout_refusals(data, step.copied, batch),
         **own_refused.shapes(batch, others),
         **own_refused.gathering(step.outputs, samples(batch)),
         **own_refused.of_step(step.uncopied, step.summed, step.counted),
@@ -92,6 +92,7 @@ def inspect(name: str) -> DataSpec:
         **_schedule(data, step.model, rate, -(-len(data.train) // batch_size)),
         **refused_workers(data),
     }
+    refused = {**copy_refusals(data, batch), **refused}
     beside = modules_beside(file, known)
     return DataSpec(
         asked="auto",

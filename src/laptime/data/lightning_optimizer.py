@@ -61,6 +61,9 @@ def _refuse_what_is_not_made_again(own: Optimizer, module: Any, line: str) -> No
         )
     remedy = "give one of torch.optim, or one whose class takes parameters and groups and keeps its options in these"
     told = f"configure_optimizers() ({line}) gives {kind}, and each run makes its own from the parameters"
+    hooks = [getattr(own, f"_optimizer_step_{when}_hooks", None) for when in ("pre", "post")]
+    if any(hooks):  # a step that is replaced tells nothing, since schedules replace it
+        raise UsageError(f"{told}, without the hooks of its steps: do their work in training_step().")
     try:
         lost = forgotten(own, made_like(own, plain, plain, own.param_groups[0]["lr"]))
     except Exception as error:  # whatever the user's class raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -9,10 +10,13 @@ from torch import Tensor, nn
 
 from laptime.data.decoded import refusal
 from laptime.data.own import OwnSplit
+from laptime.draws import State, drawn
 from laptime.trees import Tree, by_sample, leaves, mapped, samples, tensors
 
 # What leaves the net that it was given alone and changes, averages or moves a copy.
 _COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", "ddp")
+# How often a few items are read again, and for how long, to see that they stay what they are.
+_READINGS, _PATIENCE_S = 60, 1.0
 # What takes larger batches, or the mean of what ranks find.
 _SHARING = ("large-batch", "ddp", "flat-reduce")
 
@@ -33,8 +37,10 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     again = turned(again, count)
     if _shapes_of(again) != _shapes_of(batch):
         return {"resident": "its items differ in shape from one reading to the next"}
-    if not same(again, batch):
+    if not same(again, batch) or not _same_again(split, batch):
         return {"resident": "its items differ when they are read twice (a random augmentation, perhaps)"}
+    if _draws(split):
+        return {"resident": "its items draw random numbers when they are read, for a rare augmentation perhaps"}
     try:
         alone = split.batch([0])
     except Exception:  # whatever a user's code raises: all its own batches may be larger
@@ -42,6 +48,44 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     if not same(alone, mapped(batch, lambda t: t[:1])):
         return {"resident": "the shape or the values of an item depend on what else is in its batch"}
     return {}
+
+
+def _draws(split: OwnSplit) -> bool:
+    """Whether reading an item moves a generator of the process, the second time too.
+
+    A first reading may seed it by the item's number, or draw what is kept from then on.
+    """
+    try:
+        split.dataset[0]
+        before = drawn()
+        split.dataset[0]
+    except Exception:  # whatever a user's code raises, sometimes
+        return True
+    return any(not torch.equal(*pair) for pair in zip(_moving(before), _moving(drawn()), strict=True))
+
+
+def _moving(state: State) -> list[Tensor]:
+    """Where the process's generators are, as tensors."""
+    numbers = state["numpy"]
+    return [state["cpu"], torch.tensor(state["python"][1]), numbers["keys"], torch.tensor(numbers["place"])]
+
+
+def _same_again(split: OwnSplit, batch: Tree) -> bool:
+    """Whether items stay the same however often they are read, as far as a moment tells.
+
+    A transform of one item in thirty is in few pairs of readings, and may draw from a generator of its own.
+    """
+    count, end = samples(batch), time.perf_counter() + _PATIENCE_S
+    for _ in range(_READINGS):
+        try:
+            again = split.batch(range(count))
+        except Exception:  # whatever a user's code raises, sometimes
+            return False
+        if not same(again, batch):
+            return False
+        if time.perf_counter() > end:
+            break
+    return True
 
 
 def only_tensors(batch: Tree) -> bool:

@@ -50,6 +50,35 @@ def layout_refusals(data: OwnData, model: nn.Module, batch: Tree) -> dict[str, s
     return {"channels-last": reason, **known} if reason else known
 
 
+def copy_refusals(data: OwnData, batch: Tree) -> dict[str, str]:
+    """What works on copies of the net, where one takes another step than the net, by a hook that knows that by name.
+
+    Args:
+        data: with the user's workload, which makes one more net: a step may leave in it what can't be copied.
+        batch: of training.
+    """
+    before = drawn()
+    try:
+        told = _miscopied(data, batch)
+    finally:
+        put_back_drawn(before)
+    return own_refused.of_step(told, summed=False)
+
+
+def _miscopied(data: OwnData, batch: Tree) -> str:
+    try:
+        model = data.workload.model()
+        copies = [copy.deepcopy(model) for _ in range(2)]
+        own = _taken(data, model, batch)
+    except (Exception, SystemExit):  # told elsewhere, as is what the net's own step raises
+        return ""
+    try:
+        found, again = (_taken(data, net, batch) for net in copies)
+    except (Exception, SystemExit) as error:  # whatever a user's code raises
+        return f"a copy of it fails: {shorten(complaint(error, data.file, (data.workload.loss,)), 300)}"
+    return "" if step_within(found, own) or not step_within(again, found) else "a copy of it takes another step"
+
+
 def _reason(data: OwnData, model: nn.Module, batch: Tree) -> str:
     try:
         # Twice as it is: a step that differs from itself, by numbers that nobody can seed say, shows nothing.
@@ -67,9 +96,13 @@ def _reason(data: OwnData, model: nn.Module, batch: Tree) -> str:
 
 
 def _step(data: OwnData, model: nn.Module, batch: Tree, layout: torch.memory_format) -> Step:
-    """A step of a copy of the net: its loss, and the gradient by parameter."""
-    net = copy.deepcopy(model).to(memory_format=layout).train()
-    net.zero_grad(set_to_none=True)
+    """A step of a copy of the net, laid out anew."""
+    return _taken(data, copy.deepcopy(model).to(memory_format=layout), batch, layout)
+
+
+def _taken(data: OwnData, net: nn.Module, batch: Tree, layout: torch.memory_format = torch.contiguous_format) -> Step:
+    """A step of a net: its loss, and the gradient by parameter."""
+    net.train().zero_grad(set_to_none=True)
     silence(net, frozen=False)
     seed_all(0)
     given = Batch(sent(mapped(batch, torch.clone), torch.device("cpu"), layout))

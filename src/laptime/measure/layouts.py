@@ -18,6 +18,7 @@ from laptime.optimizations.base import Recipe
 from laptime.optimizations.products import layer_s
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, input_shapes, runs_of
+from laptime.optimizations.small_maps import ProductConv2d
 from laptime.records import LayoutRecord
 from laptime.trees import tensors
 
@@ -94,6 +95,8 @@ def _layers(recipe: Recipe, local: int) -> list[_Layer]:
     for name, (trained, *_) in met.items():
         conv = recipe.model.get_submodule(name)
         assert isinstance(conv, nn.Conv2d)
+        if isinstance(conv, ProductConv2d):
+            continue  # no kernel of a convolution's
         for shape in trained:
             if len(shape) != 4:
                 continue  # one image without a batch

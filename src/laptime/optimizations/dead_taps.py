@@ -182,6 +182,8 @@ def update_refusal(optimizer: Optimizer) -> str | None:
     Adam's L2 goes through the moments, which divide each weight's decay by that weight's own size.
     """
     name = type(optimizer).__name__
+    if hooked(optimizer):
+        return f"what the hooks of its {name} do to weights without gradient is not known"
     if type(optimizer) not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
         return f"what {name} does to weights without gradient is not known"
     coupled = type(optimizer) is not torch.optim.SGD
@@ -189,6 +191,12 @@ def update_refusal(optimizer: Optimizer) -> str | None:
         if coupled and group["weight_decay"] and not group["decoupled_weight_decay"]:
             return f"{name} with L2 in the gradient ({group['weight_decay']:g}) moves each dead tap at its own rate"
     return None
+
+
+def hooked(optimizer: Optimizer) -> bool:
+    """Whether an optimizer's steps do more than those of its class: they have hooks, or a function in their place."""
+    kinds = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+    return any(getattr(optimizer, kind, None) for kind in kinds) or "step" in vars(optimizer)
 
 
 def dead_taps(recipe: Recipe, options: Options) -> Recipe:

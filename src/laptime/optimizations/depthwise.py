@@ -56,17 +56,20 @@ class DepthwiseProduct(torch.autograd.Function):
     """A depthwise convolution whose weights' gradient is a product; the rest is the convolution's own."""
 
     @staticmethod
-    def forward(ctx: Any, images: Tensor, weight: Tensor, window: Window) -> Tensor:
+    def forward(ctx: Any, images: Tensor, weight: Tensor, window: Window, bias: Tensor | None = None) -> Tensor:
         taps = weight.to(images.dtype)
         ctx.save_for_backward(images, taps)
         ctx.window, ctx.wide = window, weight.dtype
-        return F.conv2d(images, taps, None, window.stride, window.padding, 1, len(weight))
+        added = None if bias is None else bias.to(images.dtype)
+        return F.conv2d(images, taps, added, window.stride, window.padding, 1, len(weight))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None, Tensor | None]:
         images, taps = ctx.saved_tensors
         to_images = _to_images(images, taps, gradients[0], ctx.window) if ctx.needs_input_grad[0] else None
-        return to_images, _to_weight(images, taps, gradients[0], ctx.window).to(ctx.wide), None
+        wanted = ctx.needs_input_grad[3:] == (True,)
+        to_bias = gradients[0].sum((0, 2, 3), dtype=ctx.wide) if wanted else None
+        return to_images, _to_weight(images, taps, gradients[0], ctx.window).to(ctx.wide), None, to_bias
 
 
 def _to_images(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:

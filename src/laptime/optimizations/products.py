@@ -54,7 +54,7 @@ def route_of(geometry: Geometry, largest: int) -> Route | None:
     if geometry.size > largest and geometry.stride == 1:
         return None
     window = Window(geometry.size, geometry.kernel, geometry.stride, geometry.padding)
-    return lambda images, weight: in_precision(DepthwiseProduct.apply, images, weight, window)
+    return lambda images, weight, bias: in_precision(DepthwiseProduct.apply, images, weight, window, bias)
 
 
 def as_product(conv: nn.Conv2d, geometry: Geometry, largest: int) -> ProductConv2d | None:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
-Route = Callable[[Tensor, Tensor], Tensor]
+Route = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""Images, weight and bias to the output: a bias that was added later would round half precision twice."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,24 @@ def nchw(images: Tensor) -> Tensor:
     return images.permute(0, 3, 1, 2)
 
 
-def flat_product(images: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
+def flat_product(images: Tensor, weight: Tensor, geometry: Geometry, bias: Tensor | None = None) -> Tensor:
     """One patch that covers the map, or a 1x1 kernel: a linear layer over channels."""
     if geometry.kernel == 1:
         rows = nhwc(images[:, :, :: geometry.stride, :: geometry.stride])
     else:
         rows = nhwc(images).reshape(len(images), 1, 1, -1)
-    return nchw(F.linear(rows, nhwc(weight).reshape(len(weight), -1)))
+    return nchw(F.linear(rows, nhwc(weight).reshape(len(weight), -1), bias))
+
+
+def biased(rows: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+    """A product with a bias that is added before it is rounded."""
+    return rows @ matrix.t() if bias is None else torch.addmm(bias.to(rows.dtype), rows, matrix.t())
+
+
+def to_bias(ctx: Any, gradient: Tensor, place: int) -> Tensor | None:
+    """The gradient of a bias, which stands at a place among what was given; None where nobody asks for it."""
+    wanted = ctx.needs_input_grad[place : place + 1] == (True,)
+    return gradient.sum((0, 2, 3), dtype=_sum_type(gradient)) if wanted else None
 
 
 class BlockProduct(torch.autograd.Function):
@@ -63,18 +75,19 @@ class BlockProduct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, images: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         batch, channels = images.shape[:2]
         rows = nhwc(images).reshape(batch, 4 * channels)
         taps = nhwc(weight).to(rows.dtype)
         blocks = [taps[:, 1 - p : 3 - p, 1 - q : 3 - q] for p in range(2) for q in range(2)]
         matrix = torch.stack(blocks).view(4 * len(weight), 4 * channels)
         ctx.save_for_backward(rows, matrix)
-        return nchw((rows @ matrix.t()).view(batch, 2, 2, len(weight)))
+        found = biased(rows, matrix, None if bias is None else bias.repeat(4))
+        return nchw(found.view(batch, 2, 2, len(weight)))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         rows, matrix = ctx.saved_tensors
         (gradient,) = gradients
         batch, outputs = gradient.shape[:2]
@@ -86,23 +99,24 @@ class BlockProduct(torch.autograd.Function):
         for p in range(2):
             for q in range(2):
                 to_weight[:, 1 - p : 3 - p, 1 - q : 3 - q] += blocks[p, q]
-        return to_images, nchw(to_weight)
+        return to_images, nchw(to_weight), to_bias(ctx, gradient, 2)
 
 
 class PatchProduct(torch.autograd.Function):
     """Any square kernel as one product over the patches of the map (im2col); no gradient goes through its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, images: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
+    def forward(ctx: Any, images: Tensor, weight: Tensor, geometry: Geometry, bias: Tensor | None = None) -> Tensor:
         patches = _patches(images, geometry)
         matrix = nhwc(weight).to(patches.dtype).reshape(len(weight), -1)
         ctx.save_for_backward(patches, matrix)
         ctx.geometry, ctx.shape = geometry, images.shape
-        return nchw((patches @ matrix.t()).view(len(images), geometry.out, geometry.out, len(weight)))
+        found = biased(patches, matrix, bias)
+        return nchw(found.view(len(images), geometry.out, geometry.out, len(weight)))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, Tensor | None]:
         patches, matrix = ctx.saved_tensors
         (gradient,) = gradients
         g: Geometry = ctx.geometry
@@ -116,7 +130,8 @@ class PatchProduct(torch.autograd.Function):
             for j in range(g.kernel):
                 padded[:, i : i + span : g.stride, j : j + span : g.stride] += parts[:, :, :, i, j]
         inner = slice(g.padding, g.padding + g.size)
-        return nchw(padded[:, inner, inner]), nchw(to_weight.to(_sum_type(to_weight))), None
+        to_images, exact = nchw(padded[:, inner, inner]), nchw(to_weight.to(_sum_type(to_weight)))
+        return to_images, exact, None, to_bias(ctx, gradient, 3)
 
 
 def _sum_type(products: Tensor) -> torch.dtype:
@@ -140,11 +155,11 @@ def dense_route(geometry: Geometry, largest: int) -> Route | None:
     if geometry.size > largest:
         return None
     if geometry.padding == 0 and (geometry.kernel in (1, geometry.size)):
-        return lambda images, weight: flat_product(images, weight, geometry)
+        return lambda images, weight, bias: flat_product(images, weight, geometry, bias)
     if geometry == Geometry(2, 3, 1, 1):
-        return lambda images, weight: in_precision(BlockProduct.apply, images, weight)
+        return lambda images, weight, bias: in_precision(BlockProduct.apply, images, weight, bias)
     if geometry.stride > 1:
-        return lambda images, weight: in_precision(PatchProduct.apply, images, weight, geometry)
+        return lambda images, weight, bias: in_precision(PatchProduct.apply, images, weight, geometry, bias)
     return None
 
 
@@ -157,8 +172,10 @@ def in_precision(product: Callable[..., Tensor], images: Tensor, *rest: Any) -> 
     return product(images, *rest)
 
 
-class ProductConv2d(nn.Module):
-    """A convolution computed as a matrix product; its weight keeps its shape and name.
+class ProductConv2d(nn.Conv2d):
+    """A convolution computed as a matrix product; its weight keeps its shape and name, and it its class.
+
+    A penalty on the weights of all convolutions finds it so, and what asks for its channels.
 
     Attributes:
         error: what is raised where it meets a map of another size than it was made for.
@@ -167,9 +184,19 @@ class ProductConv2d(nn.Module):
     error: type[Exception] = ValueError
 
     def __init__(self, conv: nn.Conv2d, geometry: Geometry, route: Route) -> None:
-        super().__init__()
+        super().__init__(
+            conv.in_channels,
+            conv.out_channels,
+            conv.kernel_size,  # type: ignore[arg-type]
+            conv.stride,  # type: ignore[arg-type]
+            conv.padding,  # type: ignore[arg-type]
+            groups=conv.groups,
+            bias=False,
+            device="meta",
+        )
         self.geometry, self._product = geometry, route
         self.weight, self.bias = conv.weight, conv.bias
+        self.train(conv.training)
         # A kernel of one pixel is one product whatever the map; one that was cropped to it has more taps elsewhere.
         plain = geometry.padding == 0 and not geometry.depthwise and not hasattr(conv, "border")
         self._anywhere = geometry.kernel == 1 and plain
@@ -183,8 +210,7 @@ class ProductConv2d(nn.Module):
                 f"a product for maps of {side}x{side} met one of {height}x{width}: leave products out, or give images "
                 "of one size."
             )
-        found = self._product(images, self.weight)
-        return found if self.bias is None else found + self.bias.view(1, -1, 1, 1).to(found.dtype)
+        return self._product(images, self.weight, self.bias)
 
 
 def is_whole(conv: nn.Module) -> bool:

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from laptime.data.lightning_optimizer import forgotten
 from laptime.errors import shorten
+from laptime.optimizations.dead_taps import hooked
 from laptime.workloads.own import remade
 
 
@@ -23,6 +24,9 @@ def unfused(made: Optimizer) -> dict[str, str]:
         made: before its first step.
     """
     kind, told = type(made).__name__, ""
+    if hooked(made):
+        told = f"steps of its {kind} have hooks or were replaced, and one made anew with a fused kernel has neither"
+        return dict.fromkeys(("fused-optimizer", "fp16", "graph"), told)
     try:
         fused = remade(made, fused=True)
         lost = forgotten(made, fused)

@@ -35,6 +35,7 @@ class Stepped:
 
     Attributes:
         model: the net, in training mode.
+        copied: the same, or another that has taken no step where it holds what its last one gave: nobody can copy that.
         outputs: what it gave in the first, each time that the loss called it.
         judged: whether the loss gives an accuracy in evaluation.
         uncopied: why the net can't be copied, as optimizations do that change it; empty where it can.
@@ -44,6 +45,7 @@ class Stepped:
     """
 
     model: nn.Module
+    copied: nn.Module
     outputs: Sequence[Tree]
     judged: bool
     uncopied: str
@@ -69,7 +71,6 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
             f"model() of {file.name} gave the same weights twice{made}: make a new net in each call, since each seed "
             "and each side of a comparison begins with its own."
         )
-    del another
     uncopied = _uncopied(model)
     outputs: list[Tree] = []
     kept = _versions(user, model)
@@ -96,7 +97,8 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     _check_share(judged, f"{line} on the test data", data)
     counted = tuple(name for name in found if name not in getattr(user, "unread", ()))
     summed = _summed(data, model, batch)
-    return Stepped(model.train(), outputs, judged is not None, uncopied, summed, moved, counted)
+    copied = another if _uncopied(model) else model
+    return Stepped(model.train(), copied, outputs, judged is not None, uncopied, summed, moved, counted)
 
 
 def _versions(user: object, model: nn.Module) -> dict[str, list[tuple[int, int]]]:
@@ -190,7 +192,13 @@ def _uncopied(model: nn.Module) -> str:
         copy.deepcopy(model)
     except Exception as error:  # whatever a net holds: locks, files, handles of libraries
         return f"{type(error).__name__}: {shorten(' '.join(str(error).split()), 160)}"
-    return ""
+    hooked = next((name for name, p in model.named_parameters() if _has_hooks(p)), "")
+    return f"{hooked} has hooks for its gradient, which copies of weights lose" if hooked else ""
+
+
+def _has_hooks(parameter: Tensor) -> bool:
+    """Whether a weight's gradient goes through a function of the user's, which bounds it say."""
+    return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
 
 
 def _noted(model: nn.Module, outputs: list[Tree]) -> AbstractContextManager[object]:
