@@ -141,7 +141,8 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             items.append(split.dataset[index])
     shapes = [[tuple(t.shape) for t in tensors(item)] for item in items]
     try:
-        with told_with_line(f"making a batch of {len(items)} items of the {which} data", data.file, split.collate):
+        making = f"making a batch of {len(items)} items of the {which} data"
+        with told_with_line(making, data.file, split.collate, *item_makers(split), data.workload.data):
             found = split.collate(items)
     except RunError as error:
         other = next((i for i, s in enumerate(shapes) if s != shapes[0]), None)
@@ -152,17 +153,15 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             f"{shapes[other]}, which make no batch{_made(data, split)}: bring them to one shape, or give the workload "
             "a collate_fn."
         ) from error
-    said = f"a batch of {len(items)} items of the {which} data of {data.file.name}"
+    said = f"a batch of {len(items)} item{'s' * (len(items) > 1)} of the {which} data of {data.file.name}"
     if not tensors(found):
         raise RunError(
             f"{said} is a {type(found).__name__} in which no tensor is found{_made(data, split)}: make it of tensors "
             "in tuples, lists, dictionaries or dataclasses."
         )
     if samples(found) != len(items):
-        raise RunError(
-            f"{said} begins with {[tuple(t.shape) for t in tensors(found)][:1]}{_made(data, split)}: let its first "
-            "tensor be [B, ...], torch.arange(len(items)) where all others are in lists."
-        )
+        seen, remedy = own_refused.miscounted(found)
+        raise RunError(f"{said} {seen}{_made(data, split)}: {remedy}.")
     return found
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
 
 from laptime.data.decoded import refusal
 from laptime.data.own import OwnSplit
-from laptime.trees import Tree, by_sample, leaves, mapped, samples, tensors
+from laptime.trees import Tree, by_sample, leaves, listed, mapped, samples, tensors
 
 # What leaves the net that it was given alone and changes, averages or moves a copy.
 _COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", "ddp")
@@ -34,7 +35,7 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     if _shapes_of(again) != _shapes_of(batch):
         return {"resident": "its items differ in shape from one reading to the next"}
     if not same(again, batch):
-        return {"resident": "its items differ when they are read twice (a random augmentation, perhaps)"}
+        return {"resident": _unlike(split, batch, count)}
     try:
         alone = split.batch([0])
     except Exception:  # whatever a user's code raises: all its own batches may be larger
@@ -42,6 +43,24 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     if not same(alone, mapped(batch, lambda t: t[:1])):
         return {"resident": "the shape or the values of an item depend on what else is in its batch"}
     return {}
+
+
+def _unlike(split: OwnSplit, batch: Tree, count: int) -> str:
+    """Why items of a batch are others when they are read in the other order: in the same one, too, or only then."""
+    with suppress(Exception):  # whatever a user's code raises: it was read before
+        if same(split.batch(range(count)), batch):
+            return "the values of an item depend on its place in its batch"
+    return "its items differ when they are read twice (a random augmentation, perhaps)"
+
+
+def miscounted(batch: Tree) -> tuple[str, str]:
+    """What is seen of a batch that holds another number of samples than items were put into it, and the remedy."""
+    count = listed(batch)
+    if count is not None:
+        seen = f"is taken for {count} samples, since it holds {count} dictionaries in a list, and no tensor beside it"
+        return seen, "put a tensor [B, ...] beside that list, torch.arange(len(items)) say"
+    remedy = "let its first tensor be [B, ...], torch.arange(len(items)) where all others are in lists"
+    return f"begins with {[tuple(t.shape) for t in tensors(batch)][:1]}", remedy
 
 
 def only_tensors(batch: Tree) -> bool:

@@ -1,10 +1,12 @@
 """Batches of lists of samples, as torchvision's detectors take them."""
 
 import pytest
+import torch
 from tests.own_files import write
 
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
+from laptime.trees import samples
 
 DETECTOR = """
 import torch
@@ -70,3 +72,22 @@ def test_lists_without_dictionaries_ask_for_a_tensor_in_front(file):
         LaptimeError, match=r"begins with \[\(3, 8, 8\)\].*\[B, \.\.\.\], torch\.arange\(len\(items\)\)"
     ):
         inspect(write(file, DETECTOR, ("batch_size = 3", "batch_size = 2"), change))
+
+
+# As sentence-transformers has it: what is compared stands in one list, each side a dictionary of tensors [B, ...].
+SIDES = (
+    ("tuple(zip(*items))", "{'sides': [{'ids': torch.rand(len(items), 4)} for _ in 'ab']}"),
+    ("images, targets = batch", "images = batch['sides'][0]['ids']"),
+    ("batch_size = 3", "batch_size = 4"),
+)
+
+
+def test_dictionaries_that_are_not_samples_are_told_with_what_tells_them_apart(file):
+    with pytest.raises(LaptimeError, match=r"taken for 2 samples.*2 dictionaries in a list.* beside that list") as said:
+        inspect(write(file, DETECTOR, *SIDES))
+    assert "begins with" not in str(said.value)
+
+
+def test_a_tensor_beside_a_list_of_dictionaries_says_how_many_samples_there_are():
+    sides = [{"ids": torch.rand(4, 2)}, {"ids": torch.rand(4, 3)}]
+    assert samples({"sides": sides, "index": torch.arange(4)}) == 4
