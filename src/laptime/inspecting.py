@@ -37,23 +37,12 @@ from laptime.spec import DataSpec, OwnSpec
 from laptime.trees import Tree, samples, sent, tensors
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch
-from laptime.workloads.own import (
-    Batches,
-    Kind,
-    OwnWorkload,
-    check_stepped,
-    clip_norm,
-    evaluated,
-    has_evaluation,
-    probe_optimizer,
-    rates_of,
-    takes,
-)
+from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_optimizer, rates_of, takes
+from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_optimizer import stepped_by_others, unfused
 from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
-_EVALUATED = 256  # test samples that an evaluation is tried on, at most
 _STEPS = 4  # of a schedule that is walked
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
 
@@ -77,7 +66,7 @@ def inspect(name: str) -> DataSpec:
     step = stepped(data, batch, judged_on)
     others = [again, *_others(data, data.train, samples(batch))]
     tests = [judged_on, *_others(data, data.test, samples(judged_on))]
-    quality = _evaluation(data, step.model) or ("accuracy" if step.judged else "loss")
+    kind, unrounded = tried(data, step.model)
     refused = {
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
@@ -90,6 +79,7 @@ def inspect(name: str) -> DataSpec:
         **own_refused.of_step(step.uncopied, step.summed, step.counted),
         **_optimizer(data, step.model, rate),
         **_schedule(data, step.model, rate, -(-len(data.train) // batch_size)),
+        **unrounded,
         **refused_workers(data),
     }
     beside = modules_beside(file, known)
@@ -107,7 +97,7 @@ def inspect(name: str) -> DataSpec:
             name=own_name,
             batch_size=batch_size,
             learning_rate=rate,
-            quality=quality,
+            quality=kind or ("accuracy" if step.judged else "loss"),
             refused=refused,
             file=digest_of(file, beside),
             beside=beside,
@@ -174,20 +164,6 @@ def _others(data: OwnData, split: OwnSplit, count: int) -> Iterator[Tree]:
     """A batch of the middle of a part of the data, and one of its end."""
     whole = len(split)
     return (_batch(data, split, range(begin, begin + count)) for begin in ((whole - count) // 2, whole - count))
-
-
-def _evaluation(data: OwnData, model: nn.Module) -> Kind | None:
-    """What the user's own evaluation gives, tried on samples spread over the test data; None without one."""
-    if not has_evaluation(data.workload):
-        return None
-    count = len(data.test)
-    chosen = torch.arange(0, count, -(-count // _EVALUATED))
-    parts = chosen.split(data.batch_size)
-    batches = Batches(lambda: (data.test.batch(p.tolist()) for p in parts), len(chosen), data.batch_size)
-    with told_with_line("evaluate()", data.file, getattr(data.workload, "evaluate", None)), torch.no_grad():
-        kind, _ = evaluated(data.workload, model.eval(), batches, data.file)
-    model.train()
-    return kind
 
 
 def _digest(data: OwnData, batch: Tree, again: Tree) -> str:
