@@ -70,7 +70,7 @@ def inspect(name: str) -> DataSpec:
     refused = {
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
-        **own_refused.not_kept(data.train, batch, again),
+        **own_refused.not_kept(data.train, batch, others),
         **_crops(data, own_name, step.model, batch),
         **own_refused.map_sizes(batch, others + tests),
         **layout_refusals(data, step.model, batch),

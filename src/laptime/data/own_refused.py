@@ -18,10 +18,24 @@ _COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", 
 _SHARING = ("large-batch", "ddp", "flat-reduce")
 
 
-def not_kept(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
-    """Why training samples, or the images that they are made of, can't be read once and kept."""
+def not_kept(split: OwnSplit, batch: Tree, others: Sequence[Tree]) -> dict[str, str]:
+    """Why training samples, or the images that they are made of, can't be read once and kept.
+
+    Args:
+        split: to train.
+        batch: its first items.
+        others: these in the other order, and batches of other items.
+    """
     undecoded = refusal(split.dataset)
-    return {**not_resident(split, batch, again), **({} if undecoded is None else {"decoded": undecoded})}
+    refused = not_resident(split, batch, others[0])
+    if not refused and any(_forms(other) != _forms(batch) for other in others[1:]):
+        refused = {"resident": "its batches come in several shapes"}
+    return {**refused, **({} if undecoded is None else {"decoded": undecoded})}
+
+
+def _forms(batch: Tree) -> list[tuple[int, ...]]:
+    """The shapes of a batch's tensors without the number of its samples."""
+    return [tuple(t.shape[1:]) for t in tensors(batch)]
 
 
 def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
@@ -36,12 +50,14 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
         return {"resident": "its items differ in shape from one reading to the next"}
     if not same(again, batch):
         return {"resident": _unlike(split, batch, count)}
-    try:
-        alone = split.batch([0])
-    except Exception:  # whatever a user's code raises: all its own batches may be larger
-        return {"resident": "its collate_fn makes no batch of one item"}
-    if not same(alone, mapped(batch, lambda t: t[:1])):
-        return {"resident": "the shape or the values of an item depend on what else is in its batch"}
+    # Each of them: the longest is padded by nothing, wherever it stands.
+    for index in range(count):
+        try:
+            alone = split.batch([index])
+        except Exception:  # whatever a user's code raises: all its own batches may be larger
+            return {"resident": "its collate_fn makes no batch of one item"}
+        if not same(alone, mapped(batch, lambda t, i=index: t[i : i + 1])):  # type: ignore[misc]
+            return {"resident": "the shape or the values of an item depend on what else is in its batch"}
     return {}
 
 

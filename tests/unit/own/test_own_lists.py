@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.own_files import write
+from tests.own_files import TUPLE, write
 
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
@@ -91,3 +91,40 @@ def test_dictionaries_that_are_not_samples_are_told_with_what_tells_them_apart(f
 def test_a_tensor_beside_a_list_of_dictionaries_says_how_many_samples_there_are():
     sides = [{"ids": torch.rand(4, 2)}, {"ids": torch.rand(4, 3)}]
     assert samples({"sides": sides, "index": torch.arange(4)}) == 4
+
+
+PADDED = """
+from torch.nn.utils.rnn import pad_sequence
+
+LENGTHS = {lengths}
+
+class Workload(Workload):
+    @staticmethod
+    def collate_fn(items):
+        texts, labels = zip(*items)
+        return pad_sequence(texts, True), torch.tensor(labels)
+
+    def data(self):
+        texts = [(torch.full((LENGTHS[i % len(LENGTHS)], 3), 0.5), i % 2) for i in range(64)]
+        return texts, texts[:16]
+
+    def model(self):
+        return nn.Linear(3, 2)
+
+    def loss(self, model, batch):
+        return F.cross_entropy(model(batch[0].mean(1)), batch[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("lengths", "reason"),
+    [
+        ("[9, 4, 5]", "depend on what else is in its batch"),
+        ("[4] * 8 + [6] * 24", "its batches come in several shapes"),
+        ("[4]", ""),
+    ],
+)
+def test_padded_items_are_not_kept_though_the_first_is_the_longest(file, lengths, reason):
+    """All of them as one batch would be padded to the longest of all, which a mean over the length sees."""
+    refused = inspect(write(file, TUPLE + PADDED.replace("{lengths}", lengths))).own.refused
+    assert reason in refused["resident"] if reason else "resident" not in refused
