@@ -37,23 +37,12 @@ from laptime.spec import DataSpec, OwnSpec
 from laptime.trees import Tree, samples, sent, tensors
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch
-from laptime.workloads.own import (
-    Batches,
-    Kind,
-    OwnWorkload,
-    check_stepped,
-    clip_norm,
-    evaluated,
-    has_evaluation,
-    probe_optimizer,
-    rates_of,
-    takes,
-)
+from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_optimizer, rates_of, takes
+from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_optimizer import stepped_by_others, unfused
 from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
-_EVALUATED = 256  # test samples that an evaluation is tried on, at most
 _STEPS = 4  # of a schedule that is walked
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
 
@@ -77,11 +66,11 @@ def inspect(name: str) -> DataSpec:
     step = stepped(data, batch, judged_on)
     others = [again, *_others(data, data.train, samples(batch))]
     tests = [judged_on, *_others(data, data.test, samples(judged_on))]
-    quality = _evaluation(data, step.model) or ("accuracy" if step.judged else "loss")
+    kind, unrounded = tried(data, step.model)
     refused = {
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
-        **own_refused.not_kept(data.train, batch, again),
+        **own_refused.not_kept(data.train, batch, others),
         **_crops(data, own_name, step.copied, batch),
         **own_refused.map_sizes(batch, others + tests),
         **layout_refusals(data, step.copied, batch),
@@ -90,6 +79,7 @@ def inspect(name: str) -> DataSpec:
         **own_refused.of_step(step.uncopied, step.summed, step.counted),
         **_optimizer(data, step.model, rate),
         **_schedule(data, step.model, rate, -(-len(data.train) // batch_size)),
+        **unrounded,
         **refused_workers(data),
     }
     refused = {**copy_refusals(data, batch), **refused}
@@ -108,7 +98,7 @@ def inspect(name: str) -> DataSpec:
             name=own_name,
             batch_size=batch_size,
             learning_rate=rate,
-            quality=quality,
+            quality=kind or ("accuracy" if step.judged else "loss"),
             refused=refused,
             file=digest_of(file, beside),
             beside=beside,
@@ -142,7 +132,8 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             items.append(split.dataset[index])
     shapes = [[tuple(t.shape) for t in tensors(item)] for item in items]
     try:
-        with told_with_line(f"making a batch of {len(items)} items of the {which} data", data.file, split.collate):
+        making = f"making a batch of {len(items)} items of the {which} data"
+        with told_with_line(making, data.file, split.collate, *item_makers(split), data.workload.data):
             found = split.collate(items)
     except RunError as error:
         other = next((i for i, s in enumerate(shapes) if s != shapes[0]), None)
@@ -153,17 +144,15 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             f"{shapes[other]}, which make no batch{_made(data, split)}: bring them to one shape, or give the workload "
             "a collate_fn."
         ) from error
-    said = f"a batch of {len(items)} items of the {which} data of {data.file.name}"
+    said = f"a batch of {len(items)} item{'s' * (len(items) > 1)} of the {which} data of {data.file.name}"
     if not tensors(found):
         raise RunError(
             f"{said} is a {type(found).__name__} in which no tensor is found{_made(data, split)}: make it of tensors "
             "in tuples, lists, dictionaries or dataclasses."
         )
     if samples(found) != len(items):
-        raise RunError(
-            f"{said} begins with {[tuple(t.shape) for t in tensors(found)][:1]}{_made(data, split)}: let its first "
-            "tensor be [B, ...], torch.arange(len(items)) where all others are in lists."
-        )
+        seen, remedy = own_refused.miscounted(found)
+        raise RunError(f"{said} {seen}{_made(data, split)}: {remedy}.")
     return found
 
 
@@ -176,20 +165,6 @@ def _others(data: OwnData, split: OwnSplit, count: int) -> Iterator[Tree]:
     """A batch of the middle of a part of the data, and one of its end."""
     whole = len(split)
     return (_batch(data, split, range(begin, begin + count)) for begin in ((whole - count) // 2, whole - count))
-
-
-def _evaluation(data: OwnData, model: nn.Module) -> Kind | None:
-    """What the user's own evaluation gives, tried on samples spread over the test data; None without one."""
-    if not has_evaluation(data.workload):
-        return None
-    count = len(data.test)
-    chosen = torch.arange(0, count, -(-count // _EVALUATED))
-    parts = chosen.split(data.batch_size)
-    batches = Batches(lambda: (data.test.batch(p.tolist()) for p in parts), len(chosen), data.batch_size)
-    with told_with_line("evaluate()", data.file, getattr(data.workload, "evaluate", None)), torch.no_grad():
-        kind, _ = evaluated(data.workload, model.eval(), batches, data.file)
-    model.train()
-    return kind
 
 
 def _digest(data: OwnData, batch: Tree, again: Tree) -> str:

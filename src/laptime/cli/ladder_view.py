@@ -293,7 +293,7 @@ def _uncounted(request: LadderRequest) -> str:
 
 def _expectation(found: Expected) -> str:
     if found.seconds is None:
-        return "Expected duration: unknown, no earlier run of these variants on such images is on record."
+        return "Expected duration: unknown, no earlier run of these variants on such data is on record."
     long = found.seconds >= 2 * 3600
     time = f"{found.seconds / 3600:,.1f} hours" if long else f"{found.seconds / 60:.1f} minutes"
     return f"Expected duration: about {time}, from {found.source}."

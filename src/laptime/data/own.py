@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -240,6 +240,11 @@ def _check_mapped(name: str, dataset: Any, made: tuple[Path, str]) -> None:
             f"{said} an IterableDataset ({type(dataset).__name__}){place}, of which no sample can be drawn by its "
             "number: give a map-style data set, a list of what it yields perhaps."
         )
+    if _by_name(dataset):
+        raise UsageError(
+            f"{said} a {type(dataset).__name__}{place}, which gives columns by their names and no samples by their "
+            "numbers: give a map-style data set around it, whose __getitem__(i) takes one row (frame.iloc[i], say)."
+        )
     # torch's Dataset has a __getitem__ that only says that there is none.
     lacking = [n for n in ("__len__", "__getitem__") if getattr(type(dataset), n, None) is getattr(Dataset, n, None)]
     if lacking:
@@ -249,6 +254,12 @@ def _check_mapped(name: str, dataset: Any, made: tuple[Path, str]) -> None:
         )
     if not len(dataset):
         raise UsageError(f"the {name} data of {file.name} are empty{place}: give at least one sample.")
+
+
+def _by_name(dataset: Any) -> bool:
+    """Whether something holds columns or parts by name, as a dictionary or a data frame of pandas does."""
+    frame = hasattr(dataset, "iloc") and getattr(dataset, "ndim", 0) == 2
+    return frame or (isinstance(dataset, Mapping) and 0 not in dataset)
 
 
 def limited(dataset: Any, name: str, limit: int | None) -> Any:

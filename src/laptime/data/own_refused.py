@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
@@ -11,20 +12,35 @@ from torch import Tensor, nn
 from laptime.data.decoded import refusal
 from laptime.data.own import OwnSplit
 from laptime.draws import State, drawn
-from laptime.trees import Tree, by_sample, leaves, mapped, samples, tensors
+from laptime.trees import Tree, by_sample, leaves, listed, mapped, samples, tensors
 
 # What leaves the net that it was given alone and changes, averages or moves a copy.
 _COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", "ddp")
 # How often a few items are read again, and for how long, to see that they stay what they are.
 _READINGS, _PATIENCE_S = 60, 1.0
+_DIFFER = "its items differ when they are read twice (a random augmentation, perhaps)"
 # What takes larger batches, or the mean of what ranks find.
 _SHARING = ("large-batch", "ddp", "flat-reduce")
 
 
-def not_kept(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
-    """Why training samples, or the images that they are made of, can't be read once and kept."""
+def not_kept(split: OwnSplit, batch: Tree, others: Sequence[Tree]) -> dict[str, str]:
+    """Why training samples, or the images that they are made of, can't be read once and kept.
+
+    Args:
+        split: to train.
+        batch: its first items.
+        others: these in the other order, and batches of other items.
+    """
     undecoded = refusal(split.dataset)
-    return {**not_resident(split, batch, again), **({} if undecoded is None else {"decoded": undecoded})}
+    refused = not_resident(split, batch, others[0])
+    if not refused and any(_forms(other) != _forms(batch) for other in others[1:]):
+        refused = {"resident": "its batches come in several shapes"}
+    return {**refused, **({} if undecoded is None else {"decoded": undecoded})}
+
+
+def _forms(batch: Tree) -> list[tuple[int, ...]]:
+    """The shapes of a batch's tensors without the number of its samples."""
+    return [tuple(t.shape[1:]) for t in tensors(batch)]
 
 
 def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
@@ -37,17 +53,31 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     again = turned(again, count)
     if _shapes_of(again) != _shapes_of(batch):
         return {"resident": "its items differ in shape from one reading to the next"}
-    if not same(again, batch) or not _same_again(split, batch):
-        return {"resident": "its items differ when they are read twice (a random augmentation, perhaps)"}
+    reason = _changing(split, batch, again) or _alone(split, batch)
+    return {"resident": reason} if reason else {}
+
+
+def _changing(split: OwnSplit, batch: Tree, again: Tree) -> str:
+    """Why items can't be kept as they were read: they are others the next time."""
+    if not same(again, batch):
+        return _unlike(split, batch, samples(batch))
+    if not _same_again(split, batch):
+        return _DIFFER
     if _draws(split):
-        return {"resident": "its items draw random numbers when they are read, for a rare augmentation perhaps"}
-    try:
-        alone = split.batch([0])
-    except Exception:  # whatever a user's code raises: all its own batches may be larger
-        return {"resident": "its collate_fn makes no batch of one item"}
-    if not same(alone, mapped(batch, lambda t: t[:1])):
-        return {"resident": "the shape or the values of an item depend on what else is in its batch"}
-    return {}
+        return "its items draw random numbers when they are read, for a rare augmentation perhaps"
+    return ""
+
+
+def _alone(split: OwnSplit, batch: Tree) -> str:
+    """Why items can't be read one by one; each is looked at, since the longest is padded by nothing, wherever it is."""
+    for index in range(samples(batch)):
+        try:
+            alone = split.batch([index])
+        except Exception:  # whatever a user's code raises: all its own batches may be larger
+            return "its collate_fn makes no batch of one item"
+        if not same(alone, mapped(batch, lambda t, i=index: t[i : i + 1])):  # type: ignore[misc]
+            return "the shape or the values of an item depend on what else is in its batch"
+    return ""
 
 
 def _draws(split: OwnSplit) -> bool:
@@ -86,6 +116,24 @@ def _same_again(split: OwnSplit, batch: Tree) -> bool:
         if time.perf_counter() > end:
             break
     return True
+
+
+def _unlike(split: OwnSplit, batch: Tree, count: int) -> str:
+    """Why items of a batch are others when they are read in the other order: in the same one, too, or only then."""
+    with suppress(Exception):  # whatever a user's code raises: it was read before
+        if same(split.batch(range(count)), batch):
+            return "the values of an item depend on its place in its batch"
+    return _DIFFER
+
+
+def miscounted(batch: Tree) -> tuple[str, str]:
+    """What is seen of a batch that holds another number of samples than items were put into it, and the remedy."""
+    count = listed(batch)
+    if count is not None:
+        seen = f"is taken for {count} samples, since it holds {count} dictionaries in a list, and no tensor beside it"
+        return seen, "put a tensor [B, ...] beside that list, torch.arange(len(items)) say"
+    remedy = "let its first tensor be [B, ...], torch.arange(len(items)) where all others are in lists"
+    return f"begins with {[tuple(t.shape) for t in tensors(batch)][:1]}", remedy
 
 
 def only_tensors(batch: Tree) -> bool:

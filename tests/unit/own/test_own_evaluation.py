@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from tests.own_files import ATTACKED, JUDGED, write
+from tests.own_files import ATTACKED, JUDGED, TUPLE, place, write
 from tests.unit.compare.compare_examples import ladder, records
 
 from laptime import worker
@@ -175,3 +175,15 @@ def test_what_is_no_number_is_not_judged(file):
     recipe = make_recipe(spec, opened, ())
     (epoch,) = Session(build(recipe, marks), recipe, marks, lambda *_: None).counted(Plan(1, 0, None))
     assert (epoch.test_score, spec.data.own.quality) == (None, "score")
+
+
+@pytest.mark.parametrize(("scores", "fails"), [("sigmoid()", True), ("sigmoid().float()", False), ("argmax(1)", False)])
+def test_scores_that_are_handed_to_numpy_leave_bf16_out_with_the_line(file, scores, fails):
+    """Metrics of scikit-learn take arrays, which know no bfloat16: runs would have ended after their first epoch."""
+    found = f"found = [model(x).{scores}.cpu().numpy().mean() for x, y in batches]\n        return found[0] / 2"
+    name = write(file, TUPLE + f"\n    def evaluate(self, model, batches):\n        {found}\n")
+    refused = inspect(name).own.refused
+    assert ("bf16" in refused) is fails
+    if fails:
+        assert place(file, "sigmoid()") in refused["bf16"]
+        assert ".float() before .numpy()" in refused["bf16"]

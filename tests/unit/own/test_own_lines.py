@@ -18,6 +18,13 @@ from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
 from laptime.worker import explain
 
+# As pandas has it.
+FRAME = """
+
+class Frame(list):
+    ndim, iloc = 2, property(list)
+"""
+
 
 @pytest.fixture
 def spawned():
@@ -45,11 +52,14 @@ def refused(name: str) -> str:
         ([("Rows(X[64:], Y[64:])", "Rows(X[96:], Y[96:])")], "def data(self):", "the test data of"),
         ([("Rows(X[:64], Y[:64])", "Rows(X[:0], Y[:0])")], "def data(self):", "the train data of"),
         ([("Rows(X[:64], Y[:64])", "iter(X)")], "def data(self):", "without __len__"),
+        ([("Rows(X[:64], Y[:64])", "{'x': X, 'y': Y}")], "def data(self):", "a dict (training"),
+        ([("Rows(X[:64], Y[:64])", "Frame(X[:64])")], "def data(self):", "gives columns by their names"),
+        ([('{"input_values": self.x[i].flatten(), "labels": self.y[i]}', "object()")], "def __getitem__(self, i):", ""),
     ],
 )
 def test_the_line_that_it_comes_from_is_named(file, changes, code, said):
     with pytest.raises(LaptimeError) as caught:
-        inspect(write(file, DICTIONARY, *changes))
+        inspect(write(file, DICTIONARY + FRAME, *changes))
     assert said in str(caught.value)
     assert (place(file, code) if code else f"({file.name}, line ") in str(caught.value)
     assert "\n" not in str(caught.value)

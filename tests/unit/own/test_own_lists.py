@@ -1,10 +1,12 @@
 """Batches of lists of samples, as torchvision's detectors take them."""
 
 import pytest
-from tests.own_files import write
+import torch
+from tests.own_files import TUPLE, write
 
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
+from laptime.trees import samples
 
 DETECTOR = """
 import torch
@@ -70,3 +72,59 @@ def test_lists_without_dictionaries_ask_for_a_tensor_in_front(file):
         LaptimeError, match=r"begins with \[\(3, 8, 8\)\].*\[B, \.\.\.\], torch\.arange\(len\(items\)\)"
     ):
         inspect(write(file, DETECTOR, ("batch_size = 3", "batch_size = 2"), change))
+
+
+# As sentence-transformers has it: what is compared stands in one list, each side a dictionary of tensors [B, ...].
+SIDES = (
+    ("tuple(zip(*items))", "{'sides': [{'ids': torch.rand(len(items), 4)} for _ in 'ab']}"),
+    ("images, targets = batch", "images = batch['sides'][0]['ids']"),
+    ("batch_size = 3", "batch_size = 4"),
+)
+
+
+def test_dictionaries_that_are_not_samples_are_told_with_what_tells_them_apart(file):
+    with pytest.raises(LaptimeError, match=r"taken for 2 samples.*2 dictionaries in a list.* beside that list") as said:
+        inspect(write(file, DETECTOR, *SIDES))
+    assert "begins with" not in str(said.value)
+
+
+def test_a_tensor_beside_a_list_of_dictionaries_says_how_many_samples_there_are():
+    sides = [{"ids": torch.rand(4, 2)}, {"ids": torch.rand(4, 3)}]
+    assert samples({"sides": sides, "index": torch.arange(4)}) == 4
+
+
+PADDED = """
+from torch.nn.utils.rnn import pad_sequence
+
+LENGTHS = {lengths}
+
+class Workload(Workload):
+    @staticmethod
+    def collate_fn(items):
+        texts, labels = zip(*items)
+        return pad_sequence(texts, True), torch.tensor(labels)
+
+    def data(self):
+        texts = [(torch.full((LENGTHS[i % len(LENGTHS)], 3), 0.5), i % 2) for i in range(64)]
+        return texts, texts[:16]
+
+    def model(self):
+        return nn.Linear(3, 2)
+
+    def loss(self, model, batch):
+        return F.cross_entropy(model(batch[0].mean(1)), batch[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("lengths", "reason"),
+    [
+        ("[9, 4, 5]", "depend on what else is in its batch"),
+        ("[4] * 8 + [6] * 24", "its batches come in several shapes"),
+        ("[4]", ""),
+    ],
+)
+def test_padded_items_are_not_kept_though_the_first_is_the_longest(file, lengths, reason):
+    """All of them as one batch would be padded to the longest of all, which a mean over the length sees."""
+    refused = inspect(write(file, TUPLE + PADDED.replace("{lengths}", lengths))).own.refused
+    assert reason in refused["resident"] if reason else "resident" not in refused

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import TUPLE, place, write
+from tests.own_files import DICTIONARY, TUPLE, place, write
 
 from laptime import worker
 from laptime.errors import LaptimeError, UsageError
@@ -151,3 +151,11 @@ def test_tensors_of_the_workload_that_a_step_changes_are_told(file, held, said, 
     notice = inspect(name).notice
     assert told in notice
     assert bool(told) == bool(notice)
+
+
+def test_items_that_follow_from_their_place_in_the_batch_are_not_called_random(file):
+    """The labels of a contrastive loss are the numbers of the rows: read in another order, items have others."""
+    rows = 'collate_fn = staticmethod(lambda items: {"input_values": torch.stack([i["input_values"] for i in items]),'
+    rows += ' "labels": torch.arange(len(items)) % 2})'
+    name = write(file, DICTIONARY, ('    name = "rows"', f'    name = "rows"\n    {rows}'))
+    assert inspect(name).own.refused["resident"] == "the values of an item depend on its place in its batch"
