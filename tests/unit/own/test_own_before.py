@@ -13,7 +13,7 @@ from laptime.inspecting import inspect
 from laptime.measure.marks import StepMarks
 from laptime.spec import OptimizationSpec, RunSpec
 
-# An evaluation that counts its calls, and fails at the one that its file names.
+# An evaluation that counts its calls, two of which the look into its file makes, and fails at the one that it names.
 FAILS = JUDGED.replace("    def evaluate(", "    calls = 0\n\n    def evaluate(").replace(
     "        both =",
     "        type(self).calls += 1\n        if self.calls == AT:\n            raise ZeroDivisionError('no hits')\n"
@@ -52,13 +52,13 @@ def test_the_first_process_of_a_baseline_alone_knows_it_and_learns_what_it_would
 
 
 def test_an_evaluation_that_can_t_judge_an_untrained_net_costs_no_run(file, tmp_path):
-    record = run(write(file, FAILS.replace("AT:", "2:")), tmp_path)
+    record = run(write(file, FAILS.replace("AT:", "3:")), tmp_path)
     assert record.before == {}
     assert reached(record) == reached(run(write(file, JUDGED), tmp_path))
 
 
 def test_one_that_fails_later_is_told_as_before(file, tmp_path):
-    record = run(write(file, FAILS.replace("AT:", "3:")), tmp_path)
+    record = run(write(file, FAILS.replace("AT:", "4:")), tmp_path)
     assert record.status == "failed"
     assert "no hits" in record.error
 
