@@ -25,6 +25,7 @@ from laptime.errors import RunError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.live_taps import LIVE, Axis, Convolution, LiveConv, Size, live_axes, refusal, several_names
 from laptime.optimizations.shapes import Run, ShapesUnknownError, guarded, input_shapes, read_elsewhere, runs_of
+from laptime.workloads.own_optimizer import hooked
 
 
 class Crop(nn.Module):
@@ -191,12 +192,6 @@ def update_refusal(optimizer: Optimizer) -> str | None:
         if coupled and group["weight_decay"] and not group["decoupled_weight_decay"]:
             return f"{name} with L2 in the gradient ({group['weight_decay']:g}) moves each dead tap at its own rate"
     return None
-
-
-def hooked(optimizer: Optimizer) -> bool:
-    """Whether an optimizer's steps do more than those of its class: they have hooks, or a function in their place."""
-    kinds = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-    return any(getattr(optimizer, kind, None) for kind in kinds) or "step" in vars(optimizer)
 
 
 def dead_taps(recipe: Recipe, options: Options) -> Recipe:
