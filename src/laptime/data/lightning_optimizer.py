@@ -46,6 +46,11 @@ def forgotten(own: object, made: object) -> list[str]:
     return [name for name, value in plain.items() if there[name] != value]
 
 
+def has_step_hooks(own: Optimizer) -> bool:
+    """Whether functions of the user's run before or behind each step, which an optimizer made anew lacks."""
+    return any(getattr(own, f"_optimizer_step_{when}_hooks", None) for when in ("pre", "post"))
+
+
 def _refuse_what_is_not_made_again(own: Optimizer, module: Any, line: str) -> None:
     """Raises UsageError where an optimizer of the same class and groups fails or is another one.
 
@@ -61,8 +66,7 @@ def _refuse_what_is_not_made_again(own: Optimizer, module: Any, line: str) -> No
         )
     remedy = "give one of torch.optim, or one whose class takes parameters and groups and keeps its options in these"
     told = f"configure_optimizers() ({line}) gives {kind}, and each run makes its own from the parameters"
-    hooks = [getattr(own, f"_optimizer_step_{when}_hooks", None) for when in ("pre", "post")]
-    if any(hooks):  # a step that is replaced tells nothing, since schedules replace it
+    if has_step_hooks(own):  # a step that is replaced tells nothing, since schedules replace it
         raise UsageError(f"{told}, without the hooks of its steps: do their work in training_step().")
     try:
         lost = forgotten(own, made_like(own, plain, plain, own.param_groups[0]["lr"]))

@@ -67,16 +67,24 @@ def copy_refusals(data: OwnData, batch: Tree) -> dict[str, str]:
 
 def _miscopied(data: OwnData, batch: Tree) -> str:
     try:
-        model = data.workload.model()
-        copies = [copy.deepcopy(model) for _ in range(2)]
-        own = _taken(data, model, batch)
+        own, copied = _own_and_copy(data, batch)
     except (Exception, SystemExit):  # told elsewhere, as is what the net's own step raises
         return ""
     try:
-        found, again = (_taken(data, net, batch) for net in copies)
+        found = _taken(data, copied, batch)
+        if step_within(found, own):
+            return ""
+        again = _taken(data, copied, batch)  # where it differs from itself nothing is shown
     except (Exception, SystemExit) as error:  # whatever a user's code raises
         return f"a copy of it fails: {shorten(complaint(error, data.file, (data.workload.loss,)), 300)}"
-    return "" if step_within(found, own) or not step_within(again, found) else "a copy of it takes another step"
+    return "a copy of it takes another step" if step_within(again, found) else ""
+
+
+def _own_and_copy(data: OwnData, batch: Tree) -> tuple[Step, nn.Module]:
+    """The step of a new net, which is freed, since a large one would stand there twice, and a copy made before it."""
+    model = data.workload.model()
+    copied = copy.deepcopy(model)
+    return _taken(data, model, batch), copied
 
 
 def _reason(data: OwnData, model: nn.Module, batch: Tree) -> str:

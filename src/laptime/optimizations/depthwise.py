@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
+from laptime.optimizations.small_maps import to_bias
+
 # Side of the largest map whose pairs of pixel and output are few enough to be multiplied all.
 LARGEST = 8
 
@@ -67,9 +69,8 @@ class DepthwiseProduct(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None, Tensor | None]:
         images, taps = ctx.saved_tensors
         to_images = _to_images(images, taps, gradients[0], ctx.window) if ctx.needs_input_grad[0] else None
-        wanted = ctx.needs_input_grad[3:] == (True,)
-        to_bias = gradients[0].sum((0, 2, 3), dtype=ctx.wide) if wanted else None
-        return to_images, _to_weight(images, taps, gradients[0], ctx.window).to(ctx.wide), None, to_bias
+        to_weight = _to_weight(images, taps, gradients[0], ctx.window).to(ctx.wide)
+        return to_images, to_weight, None, to_bias(ctx, gradients[0], 3)
 
 
 def _to_images(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:

@@ -8,15 +8,14 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from laptime.data.lightning_optimizer import forgotten
+from laptime.data.lightning_optimizer import forgotten, has_step_hooks
 from laptime.errors import shorten
 from laptime.workloads.own import remade
 
 
 def hooked(optimizer: Optimizer) -> bool:
     """Whether an optimizer's steps do more than those of its class: they have hooks, or a function in their place."""
-    kinds = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-    return any(getattr(optimizer, kind, None) for kind in kinds) or "step" in vars(optimizer)
+    return has_step_hooks(optimizer) or "step" in vars(optimizer)
 
 
 def unfused(made: Optimizer) -> dict[str, str]:

@@ -71,6 +71,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
             f"model() of {file.name} gave the same weights twice{made}: make a new net in each call, since each seed "
             "and each side of a comparison begins with its own."
         )
+    del another
     uncopied = _uncopied(model)
     outputs: list[Tree] = []
     kept = _versions(user, model)
@@ -97,8 +98,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     _check_share(judged, f"{line} on the test data", data)
     counted = tuple(name for name in found if name not in getattr(user, "unread", ()))
     summed = _summed(data, model, batch)
-    copied = another if _uncopied(model) else model
-    return Stepped(model.train(), copied, outputs, judged is not None, uncopied, summed, moved, counted)
+    return Stepped(model.train(), _copyable(data, model), outputs, judged is not None, uncopied, summed, moved, counted)
 
 
 def _versions(user: object, model: nn.Module) -> dict[str, list[tuple[int, int]]]:
@@ -194,6 +194,14 @@ def _uncopied(model: nn.Module) -> str:
         return f"{type(error).__name__}: {shorten(' '.join(str(error).split()), 160)}"
     hooked = next((name for name, p in model.named_parameters() if _has_hooks(p)), "")
     return f"{hooked} has hooks for its gradient, which copies of weights lose" if hooked else ""
+
+
+def _copyable(data: OwnData, model: nn.Module) -> nn.Module:
+    """A net that has taken steps, or a new one where it holds what its last step gave, which nobody can copy."""
+    if not _uncopied(model):
+        return model
+    with told_with_line("model()", data.file, data.workload.model):
+        return data.workload.model()
 
 
 def _has_hooks(parameter: Tensor) -> bool:

@@ -31,6 +31,14 @@ class Every(torch.optim.SGD):
 
 
 """
+_HOOKED = """\
+def hooked(parameters):
+    made = torch.optim.SGD(parameters, lr=0.1)
+    made.register_step_WHEN_hook(lambda *_: None)
+    return made
+
+
+"""
 _MODULE = "class Lit(LightningModule)"
 
 
@@ -40,6 +48,8 @@ _MODULE = "class Lit(LightningModule)"
         (_LOOKAHEAD, "Lookahead(torch.optim.SGD(self.parameters(), lr=0.1))", r"gives Lookahead, .*fails \(Attribute"),
         (_SAM, "SAM(self.parameters(), torch.optim.SGD, lr=0.1)", r"gives SAM, .*fails \(TypeError: .*'base'\): give"),
         (_EVERY, "Every(self.parameters(), every=3)", "gives Every, .* which then has another every: give one"),
+        (_HOOKED.replace("WHEN", "post"), "hooked(self.parameters())", "gives SGD, .* without the hooks of its steps"),
+        (_HOOKED.replace("WHEN", "pre"), "hooked(self.parameters())", "gives SGD, .* without the hooks of its steps"),
         ("", "torch.optim.SGD([torch.zeros(1)])", r"of tensors \(1\) that are no parameters of the module: make"),
     ],
 )

@@ -87,7 +87,8 @@ def test_a_net_whose_hook_finds_its_own_copy_is_copied(file):
     assert not {"channels-last", "products"} & set(inspect(write(file, TUPLE + bound, (_MADE, "Net()"))).own.refused)
 
 
-def test_a_net_that_holds_what_its_last_step_gave_is_tried_on_another(file):
-    kept = ("        scores = model(x)\n", "        scores = model(x)\n        model.kept = [scores]\n")
+def test_a_net_that_holds_what_its_steps_gave_is_tried_on_another(file):
+    kept = "        scores = model(x)\n        model.kept = [*getattr(model, 'kept', []), scores]\n"
+    kept = ("        scores = model(x)\n", kept)
     wide = ("nn.Conv2d(3, 4, 3, padding=1)", "nn.Conv2d(3, 4, 17, padding=8)")
     assert not {"dead-taps", "channels-last"} & set(inspect(write(file, TUPLE, kept, wide)).own.refused)
