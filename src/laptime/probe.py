@@ -11,9 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import torch
 
@@ -27,32 +25,17 @@ from laptime.catalogue import (
     large_batch_of,
     rung_spec,
 )
-from laptime.data.own import OwnData
-from laptime.data.own_few import few_in_memory
 from laptime.devices import EMULATED, hopeless_here
-from laptime.engine.build import build, find_device, make_recipe, open_data
-from laptime.engine.noise import random_boxes, random_images
+from laptime.engine.build import find_device
+from laptime.engine.trial import HOPELESS, Trial, own_of
 from laptime.errors import LaptimeError, shorten
 from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.compiling import watching
 from laptime.measure.machine import machine, with_ceilings
-from laptime.optimizations.base import Parts
-from laptime.optimizations.data import settle
 from laptime.processes import leave
-from laptime.records import ProbeRecord, write_json
-from laptime.spec import DataSpec, OptimizationSpec, RunSpec
+from laptime.records import LEAST_GAIN, ProbeRecord, write_json
+from laptime.spec import OptimizationSpec
 
-_ROUNDS = 5
-# A step at a large batch takes long and varies less.
-_LARGE_ROUNDS = 2
-# Half the speed or less is no gain that more rounds or a larger batch could show: bf16 without instructions for it
-# takes ten times as long, and minutes at a batch of 512.
-_HOPELESS = 0.5
-# Seconds of rounds that count after which none is begun: of steps of 20 s there would else be 48, 16 minutes.
-_ENOUGH_S = 60.0
-_SAMPLES = 128
-# Seconds of one round after which no further step of it is begun.
-_ROUND_S = 10.0
 _ONLY = "--only="
 _NEEDED_CAPABILITY = {"fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0)}
 
@@ -68,7 +51,7 @@ def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> 
     begin = time.perf_counter()
     machine()  # notes the load before the probe adds to it
     ceilings = measure_ceilings(find_device(device))
-    gains: dict[str, float] = {}
+    found = ProbeRecord()
     lacking = lacking_here() if device == "cuda" else emulated_here(device)
     # A GPU's matrix units are known by its generation; on a CPU only a trial tells.
     for rung in LADDERS.get(device, ()) if device == "cpu" else ():
@@ -77,38 +60,41 @@ def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> 
             continue
         if entry.name in {*refused_of(workload), *lacking}:
             continue
-        if entry.probe and not entry.probe_limit_s and entry.probe not in gains:
-            found, failure = tried(workload, device, rung)
-            gains |= found
-            if failure and not found:
+        if entry.probe and not entry.probe_limit_s and entry.probe not in found.gains:
+            more, failure = tried(workload, device, rung)
+            if failure and not more.gains:
                 lacking = {**lacking, entry.name: failure}
-    return ProbeRecord(
-        machine=with_ceilings(ceilings),
-        gains=gains,
-        refusals=lacking,
-        seconds=time.perf_counter() - begin,
-    )
+            found = ProbeRecord(gains=found.gains | more.gains, beside=found.beside | more.beside)
+    update = {"machine": with_ceilings(ceilings), "refusals": lacking, "seconds": time.perf_counter() - begin}
+    return found.model_copy(update=update)
 
 
-def tried(workload: str, device: str, rung: str) -> tuple[dict[str, float], str]:
+def tried(workload: str, device: str, rung: str) -> tuple[ProbeRecord, str]:
     """The gains of one rung by the batches of `places_of`, and why there are no more where a trial failed.
 
     A user's own net may hold an operation that has no kernel in bf16, or have no room for the large batch: that says
     something of the rung, and the ladder goes on without it.
     """
     chosen, before = rung_spec(rung), exact_before(workload, device, rung)
-    gains: dict[str, float] = {}
-    for key, batch in places_of(workload, device, find_optimization(chosen.name).probe or chosen.name):
+    entry = find_optimization(chosen.name)
+    gains, beside = dict[str, float](), dict[str, str]()
+    for key, batch in places_of(workload, device, entry.probe or chosen.name):
         try:
-            gains[key] = Trial(workload, before, chosen, batch).gain()
+            alone = gains[key] = Trial(workload, before, chosen, batch).gain()
+            if alone < LEAST_GAIN and entry.probe_with and entry.probe_with not in refused_of(workload):
+                both = combine(before, rung_spec(entry.probe_with))
+                gains[key] = max(alone, Trial(workload, both, chosen, batch).gain())
         except LaptimeError:
             raise
         except Exception as error:
             text = shorten(" ".join(str(error).split()), 200)
-            return gains, f"a probe of it on this machine failed ({type(error).__name__}: {text})"
-        if gains[key] <= _HOPELESS:
+            failure = f"a probe of it on this machine failed ({type(error).__name__}: {text})"
+            return ProbeRecord(gains=gains, beside=beside), failure
+        if alone < LEAST_GAIN <= gains[key]:
+            beside[key] = entry.probe_with
+        if gains[key] <= HOPELESS:
             break
-    return gains, ""
+    return ProbeRecord(gains=gains, beside=beside), ""
 
 
 def emulated_here(device: str) -> dict[str, str]:
@@ -170,11 +156,6 @@ def places_of(workload: str, device: str, key: str) -> list[tuple[str, int]]:
     return [(key, entry.probe_batch or entry.batch_size), *([(f"{key}@{larger}", larger)] if larger else [])]
 
 
-def own_of(workload: str) -> DataSpec | None:
-    """The data of a user's own workload; None for one of the catalogue."""
-    return DataSpec.model_validate_json(workload) if workload.startswith("{") else None
-
-
 def refused_of(workload: str) -> Collection[str]:
     """Optimizations that are not for a workload."""
     data = own_of(workload)
@@ -186,91 +167,6 @@ def refused_of(workload: str) -> Collection[str]:
 def exact_before(workload: str, device: str, rung: str) -> tuple[OptimizationSpec, ...]:
     """What the exact rungs before one in its ladder come to."""
     return variants.exact_before(device, rung, workload, refused_of(workload))
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One optimization beside its absence, on the CPU: on a GPU no rung is tried before its ladder."""
-
-    workload: str
-    before: tuple[OptimizationSpec, ...]
-    added: OptimizationSpec
-    batch: int
-
-    def gain(self) -> float:
-        """Speed with the optimization over speed without.
-
-        Both sides take steps in turn on random images, or on samples of the user's own; the ratio is that of the
-        medians. The first round, with all that is done only once, does not count. One round that counts is enough where
-        it shows as little as the first, or steps are long.
-        """
-        sides = [self._parts(chosen) for chosen in (self.before, combine(self.before, self.added))]
-        times: list[list[float]] = [[], []]
-        rounds = _ROUNDS if self.batch < _SAMPLES and not self._heavy else _LARGE_ROUNDS
-        for _ in range(rounds + 1):
-            for parts, seconds in zip(sides, times, strict=True):
-                seconds.append(_steps_s(parts))
-            hopeless = all(a <= b * _HOPELESS for a, b in zip(*times, strict=True))
-            if len(times[0]) > 1 and (hopeless or sum(sum(t[1:]) for t in times) > _ENOUGH_S):
-                break
-        without, with_it = (median(t[1:]) for t in times)
-        return without / with_it
-
-    @property
-    def _heavy(self) -> bool:
-        """Whether few samples make a long step; of a workload of the user's own nobody knows."""
-        return own_of(self.workload) is None and find_workload(self.workload).probe_batch is not None
-
-    def _parts(self, chosen: tuple[OptimizationSpec, ...]) -> Parts:
-        own = own_of(self.workload)
-        if own is not None and own.own is not None:
-            samples = min(max(_SAMPLES, self.batch), own.train_count)
-            spec = RunSpec(
-                workload=own.own.name,
-                variant="probe",
-                data=own,
-                batch_size=self.batch,
-                learning_rate=own.own.learning_rate,
-                limit_train=samples,
-            )
-            whole = open_data(spec)
-            assert isinstance(whole, OwnData)
-            few = few_in_memory(whole, self.batch, own.own.batch_size)
-            return build(make_recipe(spec, few, chosen), mark=lambda _: None)
-        entry = find_workload(self.workload)
-        samples = entry.probe_batch or max(_SAMPLES, self.batch)
-        data = random_boxes(samples) if entry.boxes else random_images(entry.image_size, samples)
-        spec = RunSpec(
-            workload=self.workload,
-            variant="probe",
-            data=DataSpec(
-                asked="probe",
-                kind="synthetic",
-                digest="",
-                path="",
-                classes=data.classes,
-                train_count=samples,
-                test_count=0,
-            ),
-            batch_size=self.batch,
-            learning_rate=entry.learning_rate,
-        )
-        return build(make_recipe(spec, data, chosen), mark=lambda _: None)
-
-
-def _steps_s(parts: Parts) -> float:
-    """Seconds of all steps, by as many of them as one round has time for."""
-    begin, steps = time.perf_counter(), 0
-    for batch in parts.loader.epoch(0):
-        parts.step(parts, batch)
-        steps += 1
-        if time.perf_counter() - begin > _ROUND_S:
-            break
-    if parts.device.type == "cuda":
-        torch.cuda.synchronize(parts.device)  # waits for the device
-    seconds = (time.perf_counter() - begin) * len(parts.loader) / steps
-    settle(parts.loader)
-    return seconds
 
 
 def main(arguments: list[str]) -> int:

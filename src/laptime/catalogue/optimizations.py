@@ -131,6 +131,7 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         "bfloat16",
         "Convolutions and matrix products in bfloat16 under autocast; weights stay fp32.",
         probe="bf16",
+        probe_with="products",  # of depthwise convolutions, whose own kernels take longer in bf16 than in fp32
     ),
     OptimizationEntry(
         "ddp",

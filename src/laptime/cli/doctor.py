@@ -15,9 +15,9 @@ from laptime.cli.options import JSON
 def doctor(as_json: JSON = False) -> None:
     """Looks at this machine; measures its ceilings and whether bf16 gains (a few seconds)."""
     from laptime.devices import cuda_devices, missing_compiler
-    from laptime.ladder.plan import LEAST_GAIN
     from laptime.ladder.surroundings import run_probe
     from laptime.places import find_places, lock_folder
+    from laptime.records import LEAST_GAIN
 
     places = find_places()
     places.home.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from laptime.catalogue import (
@@ -21,12 +21,9 @@ from laptime.catalogue.workloads import ONLY_OWN
 from laptime.devices import choose_device, missing_extra
 from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten
-from laptime.records import LeftOut, Machine, ProbeRecord, Rung, busy
+from laptime.records import LEAST_GAIN, LeftOut, Machine, ProbeRecord, Rung, busy
 from laptime.spec import DataSpec, OptimizationSpec
 from laptime.variants import Variant, baseline_of, joins_by_name, resolve
-
-# A probe's gain below this is noise.
-LEAST_GAIN = 1.05
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
         return replace(plan, left_out=(*plan.left_out, *(left for left in left_out if left.variant in gone)))
     left_out = tuple(left for left in left_out if left.reason != ONLY_OWN)  # news to nobody who has not named it
     entering = tuple(r for r in tried if r not in refused)
-    groups = grouped(gains_at_last(device, entering, probe), preset.rungs)
+    groups = grouped(*together(gains_at_last(device, entering, probe), preset.rungs, probe))
     return Plan(device, groups, (baseline_of(device),), tuple(refused), left_out, probe=probe)
 
 
@@ -152,13 +149,31 @@ def gains_at_last(device: str, rungs: tuple[str, ...], probe: ProbeRecord) -> tu
     return (*early[:place], *late, *early[place:])
 
 
-def grouped(ladder: tuple[str, ...], own: tuple[str, ...] | None) -> tuple[tuple[str, ...], ...]:
-    """Cuts a ladder into rungs: each of `own` (None for all) with those before it that have no rung of their own."""
+def together(
+    ladder: tuple[str, ...], own: tuple[str, ...] | None, probe: ProbeRecord
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Has rungs that gain only beside another followed by that one, and enter with it.
+
+    Returns:
+        The ladder, and the rungs of their own in it.
+    """
+    mine, order = list(ladder if own is None else own), list(ladder)
+    for name in ladder:
+        partner = next((probe.beside[k] for k in probe.beside if k.partition("@")[0] == _probe_key(name)), "")
+        if partner in order:
+            order.remove(partner)
+            order.insert(order.index(name) + 1, partner)
+            mine = [partner if rung == name else rung for rung in mine]
+    return tuple(order), tuple(mine)
+
+
+def grouped(ladder: tuple[str, ...], own: Collection[str]) -> tuple[tuple[str, ...], ...]:
+    """Cuts a ladder into rungs: each of `own` with those before it that have no rung of their own."""
     groups: list[tuple[str, ...]] = []
     waiting: tuple[str, ...] = ()
     for name in ladder:
         waiting += (name,)
-        if own is None or name in own:
+        if name in own:
             groups.append(waiting)
             waiting = ()
     return tuple(groups)
@@ -197,9 +212,13 @@ def hopeless(name: str, batch: int | None, probe: ProbeRecord) -> str | None:
 
 def gains_of(name: str, probe: ProbeRecord) -> dict[str, float]:
     """The gains that a probe found for a rung: by `` at the baseline's batch, by `@512` at a batch of 512."""
-    key = find_optimization(rung_spec(name).name).probe
+    key = _probe_key(name)
     found = {k.partition("@"): gain for k, gain in probe.gains.items()}
     return {at + batch: gain for (own, at, batch), gain in found.items() if own == key}
+
+
+def _probe_key(name: str) -> str | None:
+    return find_optimization(rung_spec(name).name).probe
 
 
 def rungs_refused(device: str, workload: str, data: DataSpec | None) -> tuple[str, ...]:

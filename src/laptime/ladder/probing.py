@@ -17,12 +17,12 @@ from laptime.catalogue import LADDERS, find_optimization, large_batch_of, rung_s
 from laptime.devices import lock_name, missing_compiler
 from laptime.entries import OptimizationEntry, Preset
 from laptime.errors import DataError
-from laptime.ladder.plan import LEAST_GAIN, tried_rungs
+from laptime.ladder.plan import tried_rungs
 from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
 from laptime.places import Places
 from laptime.processes import death
-from laptime.records import LadderRecord, ProbeRecord, RunRecord, read_ladder, write_json
+from laptime.records import LEAST_GAIN, LadderRecord, ProbeRecord, RunRecord, read_ladder, write_json
 
 Say = Callable[[str], None]
 
@@ -115,6 +115,7 @@ def _with(probe: ProbeRecord, found: ProbeRecord) -> ProbeRecord:
     return probe.model_copy(
         update={
             "gains": {**probe.gains, **found.gains},
+            "beside": {**probe.beside, **found.beside},
             "costs_s": {**probe.costs_s, **found.costs_s},
             "refusals": {**probe.refusals, **found.refusals},
             "seconds": probe.seconds + found.seconds,
@@ -157,11 +158,11 @@ def read_kept(path: Path) -> ProbeRecord | None:
 
 
 def _numeric_before(probe: ProbeRecord, device: str, rung: str) -> list[str]:
-    """The numeric rungs that will stand below this one, since their probe showed a gain."""
+    """The numeric rungs that will stand below this one, since their probe showed a gain; by themselves."""
     rungs = LADDERS[device]
     before = [(r, find_optimization(rung_spec(r).name)) for r in rungs[: rungs.index(rung)]]
     numeric = [(r, e) for r, e in before if e.klass == "numeric" and e.probe and not e.probe_limit_s]
-    return [r for r, e in numeric if probe.gains.get(e.probe or "", 0.0) >= LEAST_GAIN]
+    return [r for r, e in numeric if probe.gains.get(e.probe or "", 0.0) >= LEAST_GAIN and e.probe not in probe.beside]
 
 
 def _probe(what: tuple[str, str, str], with_too: list[str], places: Places, limit_s: float, say: Say) -> ProbeRecord:

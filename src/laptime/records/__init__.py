@@ -16,6 +16,7 @@ from laptime.records.breakdown import (
 from laptime.records.check import CheckRecord, FullPrecisionCheck, PiecesCheck, RecordingCheck
 from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record
 from laptime.records.ladder import (
+    LEAST_GAIN,
     SEARCH,
     TRIALS,
     VERIFY,
@@ -55,6 +56,7 @@ from laptime.records.trace import (
 __all__ = [
     "CATEGORIES",
     "DIVERGED",
+    "LEAST_GAIN",
     "PARTIAL",
     "SEARCH",
     "SYSTEM",

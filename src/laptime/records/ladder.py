@@ -23,6 +23,10 @@ SEARCH = "search"
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
+# A probe's gain below this is noise.
+LEAST_GAIN = 1.05
+
+
 class ProbeRecord(Readable):
     """What a few seconds of probing said about this machine: which numeric rungs may enter.
 
@@ -30,12 +34,14 @@ class ProbeRecord(Readable):
         gains: speed of an optimization over not having it, by name at the baseline's batch and by `name@batch` at the
             ladder's large one.
         costs_s: seconds that it took to get there (compilation), by the same names.
+        beside: by the names of gains that show only with another optimization on both sides, which one.
         refusals: by optimization, why it can't be had here at all, or why its probe came to no end.
     """
 
     machine: Machine = Machine()
     gains: dict[str, float] = Field(default_factory=dict)
     costs_s: dict[str, float] = Field(default_factory=dict)
+    beside: dict[str, str] = Field(default_factory=dict)
     refusals: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
 

@@ -131,6 +131,15 @@ def test_a_ratio_of_other_steps_has_a_wider_range():
     assert signals_of(more, probe=probe(bf16=1.4)).bf16_apart == "without keep-pages"
 
 
+def test_a_ratio_that_shows_only_beside_another_optimization_holds_for_runs_with_that_one():
+    exact = [o.name for o in exact_before("cifar", "cpu", "bf16")]
+    found = probe(bf16=1.4).model_copy(update={"beside": {"bf16": "products"}})
+    with_it = record().model_copy(update={"spec": spec("cpu-products", *exact, "products")})
+    assert signals_of(with_it, probe=found).bf16_gain == 1.4
+    assert signals_of(with_it, probe=found).bf16_apart == ""
+    assert signals_of(record(), probe=found).bf16_gain is None
+
+
 def test_a_gpu_without_bf16_is_offered_fp16():
     old = "compute capability 7.5, and matrix units for bf16 begin at 8.0"
     found = precision(gpu(bf16_rates=0.3, refusals={"bf16": old}))

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import pytest
 
 from laptime.catalogue import STATISTICAL, find_preset, find_workload
+from laptime.catalogue.own import own_entry
 from laptime.errors import UsageError
 from laptime.ladder.opening import require_contender
 from laptime.ladder.plan import hopeless, make_plan, refusal, untried
@@ -36,6 +37,24 @@ def test_a_gain_at_either_batch_is_enough_to_enter():
     reason = refusal("bf16", with_gains(bf16=0.8, bf16_at_512=0.7))
     assert "0.80x at the baseline's batch" in reason
     assert "0.70x at a batch of 512" in reason
+
+
+def test_what_gains_only_beside_another_enters_with_it():
+    probe = ProbeRecord(gains={"bf16": 1.3}, beside={"bf16": "products"})
+    assert [g for g in make_plan("cpu", FULL, None, probe).rungs if {"bf16", "products"} & set(g)] == [
+        ("bf16", "products")
+    ]
+    short = make_plan("cpu", find_preset(own_entry("my.py:workload"), "quick"), None, probe).rungs
+    assert [g[-2:] for g in short if {"bf16", "products"} & set(g)] == [("bf16", "products")]
+    bare = make_plan("cpu", find_preset(find_workload("eurosat"), "quick"), None, probe)
+    assert {"bf16", "products"} <= set(untried(bare))
+
+
+def test_what_gains_only_beside_another_at_the_large_batch_takes_it_behind_that():
+    probe = ProbeRecord(gains={"bf16": 0.8, "bf16@512": 1.3}, beside={"bf16@512": "products"})
+    rungs = make_plan("cpu", FULL, None, probe).rungs
+    assert rungs[rungs.index(("large-batch",)) + 1] == ("bf16", "products")
+    assert ("products",) not in rungs
 
 
 @pytest.mark.parametrize(("load", "cores", "told"), [(6.57, 2, True), (2.5, 2, False), (None, 2, False)])

@@ -9,10 +9,11 @@ from tests.own_files import TUPLE, write
 from laptime import devices
 from laptime import probe as probing
 from laptime.catalogue import find_preset, find_workload, rung_spec
+from laptime.engine import trial
+from laptime.engine.trial import Trial
 from laptime.inspecting import inspect
 from laptime.ladder.plan import make_plan
 from laptime.measure import ceilings
-from laptime.probe import Trial
 from laptime.records import Ceilings
 
 
@@ -33,7 +34,7 @@ def test_a_trial_ends_early_only_where_two_rounds_show_no_hope(monkeypatch, time
     """What is slow only once, in the first round or in another, has all its rounds."""
     left = [seconds for with_it in times_with for seconds in (1.0, with_it)]
     monkeypatch.setattr(Trial, "_parts", lambda *_: None)
-    monkeypatch.setattr(probing, "_steps_s", lambda _: left.pop(0))
+    monkeypatch.setattr(trial, "_steps_s", lambda _: left.pop(0))
     assert Trial("cifar", (), rung_spec("bf16"), 32).gain() == pytest.approx(gain)
     assert not left
     assert len(times_with) == rounds
@@ -44,9 +45,7 @@ def test_long_steps_have_one_round_that_counts(monkeypatch, first_s, later_s, ro
     """A step of 20 s at a batch of 32 would else be taken 48 times before a ladder begins; a compiler is no step."""
     taken = []
     monkeypatch.setattr(Trial, "_parts", lambda *_: None)
-    monkeypatch.setattr(
-        probing, "_steps_s", lambda _: taken.append(first_s if len(taken) < 2 else later_s) or taken[-1]
-    )
+    monkeypatch.setattr(trial, "_steps_s", lambda _: taken.append(first_s if len(taken) < 2 else later_s) or taken[-1])
     assert Trial("cifar", (), rung_spec("bf16"), 32).gain() == 1
     assert len(taken) == 2 * rounds
 
@@ -57,6 +56,31 @@ def test_what_takes_twice_as_long_is_not_tried_at_the_large_batch(monkeypatch, g
     monkeypatch.setattr(probing, "emulated_here", lambda _: {})
     monkeypatch.setattr(Trial, "gain", lambda _: gain)
     assert probing.probe("cifar", "cpu", ["bf16"]).gains.keys() == measured
+
+
+@pytest.mark.parametrize(
+    ("workload", "alone", "both", "gains", "beside"),
+    [
+        ("eurosat", 0.86, 1.3, {"bf16": 1.3}, {"bf16": "products"}),
+        ("eurosat", 0.4, 1.3, {"bf16": 1.3}, {"bf16": "products"}),
+        ("eurosat", 0.9, 0.8, {"bf16": 0.9}, {}),
+        ("eurosat", 1.2, None, {"bf16": 1.2}, {}),
+        ("detection", 0.9, None, {"bf16": 0.9}, {}),
+    ],
+)
+def test_bf16_that_gains_nothing_is_tried_again_with_products(monkeypatch, workload, alone, both, gains, beside):
+    """Depthwise kernels may take longer in bf16 than in fp32; the products stand in for those. A detector has none."""
+
+    def gain(trial):
+        if any(o.name == "products" for o in trial.before):
+            return both or pytest.fail("tried with products")
+        return alone
+
+    monkeypatch.setattr(probing, "measure_ceilings", lambda _: Ceilings())
+    monkeypatch.setattr(probing, "emulated_here", lambda _: {})
+    monkeypatch.setattr(Trial, "gain", gain)
+    found = probing.probe(workload, "cpu", ["bf16"])
+    assert (found.gains, found.beside) == (gains, beside)
 
 
 @pytest.mark.parametrize(("least", "gains"), [(0, set()), (512, {"bf16"})])

@@ -9,13 +9,14 @@ import torch
 from tests.own_files import TUPLE, write
 from torch.utils.data import default_collate
 
-from laptime import probe as probing
 from laptime.catalogue import rung_spec
 from laptime.data import own_few
 from laptime.data.own import OwnData, OwnSplit
 from laptime.data.own_few import few_in_memory, few_items
+from laptime.engine import trial as trials
+from laptime.engine.trial import Trial
 from laptime.inspecting import inspect
-from laptime.probe import Trial, places_of
+from laptime.probe import places_of
 
 
 class Slow:
@@ -98,7 +99,7 @@ def test_where_all_samples_are_one_batch_there_is_one_place(file, count, batch, 
 
 def test_a_round_begins_no_step_after_its_time_and_tells_the_seconds_of_all(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(probing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(trials, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     taken = []
 
     def step(_, batch):
@@ -110,7 +111,7 @@ def test_a_round_begins_no_step_after_its_time_and_tells_the_seconds_of_all(monk
             return iter(self)
 
     parts = SimpleNamespace(loader=Loader(range(10)), step=step, device=torch.device("cpu"))
-    assert probing._steps_s(parts) == pytest.approx(40.0)
+    assert trials._steps_s(parts) == pytest.approx(40.0)
     assert taken == [0, 1, 2]
     parts.loader = Loader(range(2))
-    assert probing._steps_s(parts) == pytest.approx(8.0)
+    assert trials._steps_s(parts) == pytest.approx(8.0)
