@@ -5,7 +5,9 @@ kernel is larger than 3x3 or than the map (docs/log.md). A channel's gradient is
 output's gradient, gathered by the tap in which the two meet: [Q, B] x [B, P] and one sum over pairs.
 
 The gradient of a strided one's images takes a hundred times as long in bf16 as in fp32, on some machines in NHWC alone.
-So both are computed in fp32 and apart, on larger maps too.
+In half precision it is computed as what it is by definition: a plain convolution with the kernel turned round, of the
+output's gradient with zeros between its values. Where the map is large, a kernel of more than 3x3 has the gradient of
+its weights computed in fp32.
 """
 
 from __future__ import annotations
@@ -74,14 +76,21 @@ class DepthwiseProduct(torch.autograd.Function):
 
 
 def _to_images(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
-    if window.stride == 1:
+    half = images.dtype in (torch.bfloat16, torch.float16)
+    if not half or window.stride == 1 or window.padding >= window.kernel:
         return _own(images, taps, gradient, window, 0)
-    return _widened(images, taps, gradient, window, 0).to(images.dtype)
+    return _spread(taps, gradient, window)
 
 
-def _widened(images: Tensor, taps: Tensor, gradient: Tensor, window: Window, place: int) -> Tensor:
-    wide = torch.promote_types(images.dtype, torch.float32)
-    return _own(images.to(wide), taps.to(wide), gradient.to(wide), window, place)
+def _spread(taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
+    """The gradient of the images [B, C, size, size], by a stride of 1."""
+    batch, channels = gradient.shape[:2]
+    side = window.size + 2 * window.padding - window.kernel + 1
+    nhwc = gradient.is_contiguous(memory_format=torch.channels_last)
+    layout = torch.channels_last if nhwc else torch.contiguous_format
+    zeros = gradient.new_zeros(batch, channels, side, side).contiguous(memory_format=layout)
+    zeros[:, :, :: window.stride, :: window.stride] = gradient
+    return F.conv2d(zeros, taps.flip(2, 3), None, 1, window.kernel - 1 - window.padding, 1, channels)
 
 
 def _own(images: Tensor, taps: Tensor, gradient: Tensor, window: Window, place: int) -> Tensor:
@@ -103,7 +112,8 @@ def _by_channel(maps: Tensor) -> Tensor:
 def _to_weight(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
     """[B, C, H, W] and the output's gradient to [C, 1, kernel, kernel], products summed in fp32 or better."""
     if window.size > LARGEST:
-        return _widened(images, taps, gradient, window, 1)
+        wide = images.dtype if window.kernel <= 3 else torch.promote_types(images.dtype, torch.float32)
+        return _own(images.to(wide), taps.to(wide), gradient.to(wide), window, 1)
     channels = images.shape[1]
     pairs = torch.bmm(_by_channel(images).mT, _by_channel(gradient)).flatten(1)
     exact = torch.promote_types(pairs.dtype, torch.float32)

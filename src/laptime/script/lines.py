@@ -170,7 +170,7 @@ def process_lines(o: Chosen) -> list[str]:
     return lines
 
 
-def model_lines(o: Chosen, timed: bool, own: bool) -> list[str]:
+def model_lines(o: Chosen, timed: bool, base: Base) -> list[str]:
     """What changes the model, in the order of the stages."""
     lines = []
     for name, call in (("fixed_shapes", "fix_shape"), ("folded_norms", "fold_norms"), ("gathered_rois", "gather_rois")):
@@ -178,7 +178,7 @@ def model_lines(o: Chosen, timed: bool, own: bool) -> list[str]:
             lines.append(f"{call}(model)")
     resizing = o["progressive_resizing"]
     if o["dead_taps"] is not None or o["products"] is not None:
-        seen = "next(data.in_order(2))" if own else "[data.image_size]"
+        seen = "next(data.in_order(2))" if base.own else "[data.image_size]"
         if resizing is not None:
             lines.append(f"grown = sides(data.image_size, given.epochs, {', '.join(map(str, resizing.values()))})")
             seen = "list(dict.fromkeys((data.image_size, *grown)))"
@@ -187,6 +187,7 @@ def model_lines(o: Chosen, timed: bool, own: bool) -> list[str]:
         lines.append("crop_dead_taps(model, sizes)")
     if o["channels_last"] is not None:
         lines.append("model.to(memory_format=torch.channels_last)  # NHWC, which convolution kernels prefer")
+        lines += [] if base.boxes else ["spread_means(model)"]
     if o["products"] is not None:
         lines.append(f"use_products(model, sizes{', data.batch_size' if timed else ''})")
     return lines

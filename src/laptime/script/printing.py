@@ -154,7 +154,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "remade": any("remade(" in line for line in optimizer),
         "spared": any("spare_copies(" in line for line in optimizer),
         "process_lines": lines.process_lines(o),
-        "model_lines": lines.model_lines(o, timed, own),
+        "model_lines": lines.model_lines(o, timed, base),
         "net_lines": nets,
         "evaluation_batch": _evaluation_batch(o, base),
         "seeding": "seed_all" if own or several else "torch.manual_seed",

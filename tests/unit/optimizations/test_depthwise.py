@@ -206,7 +206,8 @@ def test_images_of_bands_are_equal_in_both_loaders(small, bands):
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize(
-    ("size", "kernel", "stride", "padding"), [(12, 5, 2, 2), (4, 5, 2, 2), (8, 3, 1, 1), (7, 3, 2, 1)]
+    ("size", "kernel", "stride", "padding"),
+    [(12, 5, 2, 2), (4, 5, 2, 2), (8, 3, 1, 1), (7, 3, 2, 1), (12, 3, 2, 1), (11, 5, 3, 0), (6, 2, 2, 2)],
 )
 def test_gradients_in_bf16_are_those_of_fp32_but_for_rounding(layout, size, kernel, stride, padding):
     torch.manual_seed(0)
@@ -222,6 +223,7 @@ def test_gradients_in_bf16_are_those_of_fp32_but_for_rounding(layout, size, kern
         gradient = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
         out.backward(gradient.to(out.dtype))
         assert x.grad.dtype is images.dtype
+        assert x.grad.is_contiguous(memory_format=layout)
         assert w.grad.dtype is torch.float32
         found.append((x.grad.float(), w.grad))
     for half, whole in zip(*found, strict=True):
