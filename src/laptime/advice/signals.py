@@ -142,6 +142,7 @@ class Signals:
     collectives: tuple[CollectiveRow, ...] | None = None
     elementwise_calls: float | None = None
     elementwise_ms: float | None = None
+    mixed_ms: float | None = None
     optimizer_calls: float | None = None
     unused_graph: UnusedGraph | None = None
     compiler: CompilerUse | None = None

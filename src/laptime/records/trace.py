@@ -31,6 +31,8 @@ CATEGORIES = (
 MATRIX_WORK = re.compile(r"conv|(^|[:_])(b?addb?mm|mm|bmm|matmul|linear|gemm)\b|scaled_dot|_mm$", re.IGNORECASE)
 # The window of a transposed convolution.
 TRANSPOSED = "transposed"
+# That of an element-wise operator whose maps are in both memory formats.
+MIXED = "NCHW and NHWC"
 
 
 class OperatorRow(Readable):
@@ -41,7 +43,7 @@ class OperatorRow(Readable):
         dtype: type of the operands of a convolution or matrix product (`fp32`, `bf16`, `fp16`, else torch's name for
             it); empty of other operators, and where the trace does not say.
         window: how a convolution's kernel moves, such as `stride [2, 2] padding [1, 1] dilation [1, 1]`, or
-            `transposed`; empty as `dtype` is.
+            `transposed`; of an element-wise operator `NCHW and NHWC` where its maps are in both; empty as `dtype` is.
         chain: operators above it that only pass the call on (their time is all its own): `aten::linear`, ...
         calls: in a step.
         self_ms, total_ms: on the host, without and with what it calls, in a step.
@@ -213,6 +215,8 @@ class TraceSummary(Readable):
         regions_ms: host time of the named regions `data`, `forward`, `backward`, `optimizer`, where they are recorded.
         elementwise_calls: small element-wise operators in a step, which a compiler would fuse; None where not known.
         elementwise_ms: their self time.
+        mixed_ms: that of those whose maps are in two memory formats; None where the trace does not say (torch before
+            2.4, or without shapes), and of older summaries.
         optimizer_ms: of the optimizer's step; None where the trace does not show it.
         optimizer_calls: operators or kernels that it took in a step.
         gc_ms: Python's garbage collector; None where not recorded.
@@ -249,6 +253,7 @@ class TraceSummary(Readable):
     collectives: tuple[CollectiveRow, ...] = ()
     elementwise_calls: float | None = None
     elementwise_ms: float | None = None
+    mixed_ms: float | None = None
     optimizer_ms: float | None = None
     optimizer_calls: float | None = None
     gc_ms: float | None = None

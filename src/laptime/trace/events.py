@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from laptime.trace.operands import dtype_of, is_matrix_work, window_of
+from laptime.trace.operands import dtype_of, formats_of, is_elementwise, is_matrix_work, window_of
 
 OP, NOTE, FRAME, RUNTIME, KERNEL, COPY, FILL, _OLD_OP = range(8)
 DEVICE = frozenset((KERNEL, COPY, FILL))
@@ -76,7 +76,7 @@ class Event(NamedTuple):
         external, correlation: 0 where there is none.
         name: of a `FRAME` the user's line.
         shapes: of the inputs; of an operator in FILLS the shape that it makes.
-        dtype, window: of convolutions and matrix products, see `OperatorRow`.
+        dtype, window: see `OperatorRow`.
         size: bytes of a copy or a collective; -1 where not known.
         sequence: autograd's count of nodes as an operator was told it, from 1; that of the node that a function of a
             backward goes through, negative; 0 of neither.
@@ -174,9 +174,15 @@ class Reducer:
         if shapes is None:
             shapes = self._shapes[packed] = self._share(" ".join(str(d) for d in dims if d))
         if not is_matrix_work(name):
-            return shapes, "", "", -1
+            return shapes, "", self._formats(name, dims, args.get("Input Strides")), -1
         dtype, window = dtype_of(dims, args.get("Input type")), window_of(name, args.get("Concrete Inputs"))
         return shapes, self._share(dtype), self._share(window), -1
+
+    def _formats(self, name: str, dims: Any, strides: Any) -> str:
+        if strides is None:
+            return ""
+        self.holds.add("strides")
+        return formats_of(dims, strides) if is_elementwise(name) else ""
 
     def _lane(self, place: tuple[object, object]) -> str:
         lane = self._lanes[place] = self._share(f"{place[0]}/{place[1]}")

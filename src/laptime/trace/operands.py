@@ -1,4 +1,4 @@
-"""What a trace says of convolutions and matrix products beside shapes: the operands' type, and how a kernel moves."""
+"""What a trace says of operators beside shapes: the operands' type, how a kernel moves, formats of maps that meet."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from laptime.records.trace import MATRIX_WORK, TRANSPOSED
+from laptime.records.trace import MATRIX_WORK, MIXED, TRANSPOSED
 
 # C++'s names for what laptime calls otherwise; any other type goes by torch's name.
 _TYPES = {"float": "fp32", "double": "fp64", "c10::bfloat16": "bf16", "c10::half": "fp16"}
 _SIZES = re.compile(r"\[\d+(, \d+)*\]")
 _ONES = "[1, 1]"
+_NAMES = (
+    "add sub rsub mul div neg abs exp log sqrt rsqrt reciprocal pow square sigmoid tanh relu relu6 gelu silu mish "
+    "leaky_relu elu hardswish hardsigmoid hardtanh clamp clamp_min clamp_max threshold_backward sigmoid_backward "
+    "tanh_backward gelu_backward silu_backward leaky_relu_backward elu_backward hardswish_backward hardtanh_backward "
+    "where maximum minimum eq ne lt le gt ge logical_and logical_or logical_not bitwise_and bitwise_or addcmul addcdiv "
+    "lerp masked_fill native_dropout bernoulli sin cos erf fill"
+)
+_ELEMENTWISE = frozenset(_NAMES.split())
 
 
 @lru_cache(maxsize=4096)
 def is_matrix_work(name: str) -> bool:
     return MATRIX_WORK.search(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def is_elementwise(name: str) -> bool:
+    return name.startswith("aten::") and name[6:].rstrip("_") in _ELEMENTWISE
 
 
 class Places(NamedTuple):
@@ -77,3 +90,19 @@ def window_of(name: str, concrete: Any) -> str:
     if not all(_SIZES.fullmatch(sizes) for sizes in (stride, padding, dilation)):
         return ""
     return f"stride {stride} padding {padding} dilation {dilation}"
+
+
+def formats_of(dims: Any, strides: Any) -> str:
+    """MIXED where maps [B, C, H, W] that an operator takes are in NCHW and in NHWC; empty otherwise.
+
+    What is spread by strides of 0, and a map of one value or one channel, is in every format.
+    """
+    met = {_format(d, s) for d, s in zip(dims, strides, strict=False) if len(d) == len(s) == 4}
+    return MIXED if {"NCHW", "NHWC"} <= met else ""
+
+
+def _format(dims: list[int], strides: list[int]) -> str:
+    _, channel, row, column = strides
+    if dims[1] == 1 or dims[2] * dims[3] == 1 or 0 in strides:
+        return ""
+    return "NHWC" if channel < min(row, column) else "NCHW" if channel > max(row, column) else ""

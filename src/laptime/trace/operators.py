@@ -6,8 +6,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from laptime.records import OperatorRow
+from laptime.records.trace import MIXED
 from laptime.trace.events import Event
 from laptime.trace.nest import Node
+from laptime.trace.operands import is_elementwise
 from laptime.trace.steps import Step
 
 # Name, shapes, type of the operands, window.
@@ -16,14 +18,6 @@ Key = tuple[str, str, str, str]
 _PASSES = 0.10
 # More rows than anybody reads; each is some 200 bytes of a summary.
 MOST_ROWS = 200
-_NAMES = (
-    "add sub rsub mul div neg abs exp log sqrt rsqrt reciprocal pow square sigmoid tanh relu relu6 gelu silu mish "
-    "leaky_relu elu hardswish hardsigmoid hardtanh clamp clamp_min clamp_max threshold_backward sigmoid_backward "
-    "tanh_backward gelu_backward silu_backward leaky_relu_backward elu_backward hardswish_backward hardtanh_backward "
-    "where maximum minimum eq ne lt le gt ge logical_and logical_or logical_not bitwise_and bitwise_or addcmul addcdiv "
-    "lerp masked_fill native_dropout bernoulli sin cos erf fill"
-)
-_ELEMENTWISE = frozenset(_NAMES.split())
 
 
 @dataclass(slots=True)
@@ -100,6 +94,11 @@ class Operators:
         most = max(spent, key=lambda dtype: spent[dtype], default=None)
         return most if most is not None and spent[most] > 0 else None
 
+    def mixed_us(self, on_device: bool) -> float:
+        """What operators take whose maps are in two memory formats: on the device, else on the host."""
+        mixed = (group for (key, _), group in self.groups.items() if key[3] == MIXED)
+        return sum(group.device_us if on_device else group.self_us for group in mixed)
+
     def _matrix_device_us(self) -> dict[str, float]:
         spent: dict[str, float] = defaultdict(float)
         for ((_, _, dtype, _), _), group in self.groups.items():
@@ -143,10 +142,6 @@ def _give(whole: dict[Key, Group], key: Key, end: Key, group: Group) -> None:
     left.device_us -= group.device_us
     left.regions -= group.regions
     left.sources -= group.sources
-
-
-def is_elementwise(name: str) -> bool:
-    return name.startswith("aten::") and name[6:].rstrip("_") in _ELEMENTWISE
 
 
 def _key(event: Event) -> Key:

@@ -67,6 +67,9 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
             totals.add(step)
             told(ADDING_UP, min(1.0, done / len(marks)))
     found = _summary(path, file.meta, totals, _missing(reducer, kinds, totals))
+    if "strides" in reducer.holds:
+        mixed_ms = totals.operators.mixed_us(totals.on_device) / found.steps / 1e3
+        found = found.model_copy(update={"mixed_ms": mixed_ms})
     left_out = odd.dur / 1e3 if odd else None
     return found.model_copy(update={"compiler": compiled, "left_out_ms": left_out, "devices": devices})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from advice_loading import LOADING
-from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, RECOMPILED
+from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, MIXED_FORMATS, RECOMPILED
 
 from laptime.advice.signals import Signals
 from laptime.records import LayoutRecord
@@ -236,6 +236,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
             cpu(kernels=KernelStats(layout_ms=8.0), operators=(OperatorRow(name="aten::add", self_ms=3.0),)),
         ),
     ),
+    "mixed-formats": tuple(tuple(side(**c) for c in some for side in (cpu, gpu)) for some in MIXED_FORMATS),
     "dead-taps": (
         (
             cpu(dead_share=0.6, optimizer_ms=40.0, operators=(OperatorRow(name="aten::mm", region="forward"),)),

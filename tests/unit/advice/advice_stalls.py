@@ -1,8 +1,9 @@
-"""What graphs for nobody, a compiler and a driver change in the steps: for their rules, to fire and not to."""
+"""What graphs for nobody, a compiler, a driver and memory formats change in the steps: for their rules, or not."""
 
 from __future__ import annotations
 
-from laptime.records import Allocations, CompilerUse, UnusedGraph
+from laptime.records import Allocations, CompilerUse, OperatorRow, UnusedGraph
+from laptime.records.trace import MIXED
 
 UNUSED = UnusedGraph(steps=5, operators=40, matrix_work=10, share=0.3, ms=9.0, sources=("train.py:31",))
 ASKED = Allocations(steps=8, calls=4.0, frees=2.0, ms=1.0)
@@ -27,4 +28,12 @@ DRIVER_MEMORY = (
         {"allocations": ASKED.model_copy(update=few), "trace_steps": 20}
         for few in ({"steps": 1}, {"ms": 0.01}, {"steps": 0})
     ),
+)
+_MET = OperatorRow(name="aten::add_", shapes="[64, 240, 16, 16] [64, 240, 16, 16]", window=MIXED, calls=4)
+MIXED_FORMATS = (
+    (
+        {"mixed_ms": 6.0, "operators": (_MET.model_copy(update={"self_ms": 6.0, "device_self_ms": 6.0}),)},
+        {"mixed_ms": 5.0, "channels_last": True, "operators": (_MET.model_copy(update={"self_ms": 5.0}),)},
+    ),
+    ({"mixed_ms": 0.2}, {"mixed_ms": 0.0}),
 )

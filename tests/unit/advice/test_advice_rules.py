@@ -121,6 +121,7 @@ def test_with_no_signals_every_rule_abstains_or_has_nothing_to_say():
         ("batch-size", "memory_mib"),
         ("precision", "precision"),
         ("channels-last", "kernels"),
+        ("mixed-formats", "mixed_ms"),
         ("dead-taps", "optimizer_ms"),
         ("optimizer", "optimizer_ms"),
         ("optimizer", "optimizer_kernel"),

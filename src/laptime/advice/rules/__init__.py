@@ -9,7 +9,7 @@ from laptime.advice.rules.epoch import epoch_overhead, evaluation, first_batch, 
 from laptime.advice.rules.gradients import kept_gradients
 from laptime.advice.rules.hot import hot_operator
 from laptime.advice.rules.launches import compiling, launch_bound
-from laptime.advice.rules.layout import channels_last
+from laptime.advice.rules.layout import channels_last, mixed_formats
 from laptime.advice.rules.limits import near_the_roof, too_noisy
 from laptime.advice.rules.loading import batch_transform, decoded, resident_data, workers
 from laptime.advice.rules.model import bias_before_norm, dead_taps, precision
@@ -33,6 +33,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("batch-size", batch_size),
     ("precision", precision),
     ("channels-last", channels_last),
+    ("mixed-formats", mixed_formats),
     ("dead-taps", dead_taps),
     ("optimizer", optimizer),
     ("zero-grad", zero_grad),

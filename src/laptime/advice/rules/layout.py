@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from laptime.advice.figures import ms
-from laptime.advice.outcome import Abstain, Outcome, Proposal, known
+from laptime.advice.outcome import Abstain, Outcome, Proposal, known, lines_of
 from laptime.advice.rules.operators import is_convolution, reorders_memory, spent
 from laptime.advice.signals import Signals
+from laptime.records.trace import MIXED, OperatorRow
 
 # A trial of single layers says nothing of the rest of the net, whose operators meet another format, too.
 _TRIED = (0.5, 1.3)
 # Below it two formats are alike, as far as a trial of each layer can tell.
 _LEAST = 0.03
+# Measured of EfficientNet-B5 on a CPU: with a gradient that is spread, the step was shorter by 1.0 (bf16) and 1.4 times
+# (fp32) what these operators had taken, since no map is written either (docs/log.md). On a GPU nobody has measured it.
+_MIXED, _MIXED_ON_GPU = (0.7, 1.3), (0.3, 0.9)
+_MEAN = "x.sum((2, 3), keepdim=True) / (H * W)  # for a global mean: its gradient is spread by strides, in no format"
+# There autocast would have a sum in fp32.
+_MEAN_ON_GPU = "F.avg_pool2d(x, x.shape[-2:])  # for a global mean: its gradient is in the format of x"
 
 
 @dataclass(frozen=True)
@@ -74,3 +81,31 @@ def nhwc_gain(s: Signals, convolutions: float) -> Gain | Abstain | None:
         return None
     most = lost + (0.15 * convolutions if s.device == "cuda" else 0.0)
     return Gain((0.8 * lost, most), f"reorders between NCHW and NHWC take {lost:.2f} ms")
+
+
+def mixed_formats(s: Signals) -> Outcome:
+    """Additions, products and activations whose maps come in NCHW on one side and in NHWC on the other."""
+    step, mixed = known(s.step_ms, "the step's time"), known(s.mixed_ms, "the strides of a trace's inputs")
+    if mixed < _LEAST * step:
+        return None
+    on_gpu = s.device == "cuda"
+    rows = sorted((r for r in s.operators or () if r.window == MIXED), key=lambda r: -_own_ms(r, on_gpu))
+    low, high = _MIXED_ON_GPU if on_gpu else _MIXED
+    return Proposal(
+        "mixed-formats",
+        "Maps in NCHW meet maps in NHWC, which goes value by value: keep one format. A global average pool's gradient "
+        "is in NCHW whatever it was given, and so is what .contiguous(), .view() and .reshape() bring.",
+        tuple(
+            f"{row.name} of {row.shapes}: {ms(_own_ms(row, on_gpu))} of {ms(step)} ms a step, {row.calls:.0f} calls"
+            for row in rows[:3]
+        ),
+        (low * mixed, high * mixed),
+        0.5 if on_gpu else 0.7,
+        code=_MEAN_ON_GPU if on_gpu else _MEAN,
+        klass="exact",
+        lines=lines_of(*(row.source for row in rows)),
+    )
+
+
+def _own_ms(row: OperatorRow, on_gpu: bool) -> float:
+    return row.device_self_ms if on_gpu else row.self_ms

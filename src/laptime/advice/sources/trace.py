@@ -33,6 +33,7 @@ def with_trace(found: Signals, trace: TraceSummary) -> Signals:
         collectives=None if blind else tuple(_scaled(r, by, "ms", "exposed_ms") for r in trace.collectives),
         elementwise_calls=None if blind else trace.elementwise_calls,
         elementwise_ms=None if blind else _times(trace.elementwise_ms, by),
+        mixed_ms=None if blind else _times(trace.mixed_ms, by),
         optimizer_calls=None if blind else trace.optimizer_calls,
         unused_graph=trace.unused_graph,
         compiler=trace.compiler,
