@@ -51,7 +51,8 @@ def nchw(images: Tensor) -> Tensor:
 def flat_product(images: Tensor, weight: Tensor, geometry: Geometry, bias: Tensor | None = None) -> Tensor:
     """One patch that covers the map, or a 1x1 kernel: a linear layer over channels."""
     if geometry.kernel == 1:
-        rows = nhwc(images[:, :, :: geometry.stride, :: geometry.stride])
+        # Cut in NHWC: the gradient of a cut is made in the order of what was cut, and all that it meets is NHWC.
+        rows = nhwc(images)[:, :: geometry.stride, :: geometry.stride]
     else:
         rows = nhwc(images).reshape(len(images), 1, 1, -1)
     return nchw(F.linear(rows, nhwc(weight).reshape(len(weight), -1), bias))

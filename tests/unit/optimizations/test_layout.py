@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from laptime.optimizations.layout import SpreadMean, SpreadMeanPool2d, spread_means
+from laptime.optimizations.products import as_product
+from laptime.optimizations.small_maps import geometry_of
 
 
 def pooling(**options) -> SpreadMeanPool2d:
@@ -72,3 +74,16 @@ def test_other_pools_stay_and_hooks_go_along():
     changed[2](torch.ones(1, 1, 2, 2))
     assert seen
     assert type(net[2]) is nn.AdaptiveAvgPool2d
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding"), [(8, 1, 2, 0), (8, 1, 1, 0), (4, 3, 2, 1), (2, 3, 1, 1)]
+)
+def test_what_goes_back_through_a_product_is_nhwc(size, kernel, stride, padding):
+    """At a residual's join it meets the other branch's gradient, which is."""
+    conv = nn.Conv2d(6, 4, kernel, stride, padding, bias=False)
+    product = as_product(conv, geometry_of(conv, (size, size)), 8)
+    images = torch.randn(3, 6, size, size).to(memory_format=torch.channels_last).requires_grad_()
+    found = product(images)
+    (gradient,) = torch.autograd.grad(found, images, torch.ones_like(found))
+    assert gradient.stride(1) == 1
