@@ -196,8 +196,7 @@ def update_refusal(optimizer: Optimizer) -> str | None:
 
 def dead_taps(recipe: Recipe, options: Options) -> Recipe:
     """Crops every convolution that has dead taps; says how many parameters went, and why where none did."""
-    groups = recipe.make_groups(recipe.model)
-    reason = update_refusal(recipe.make_optimizer(groups, recipe.learning_rate, **recipe.optimizer_options))
+    reason = update_refusal(recipe.make_optimizer(recipe.model, recipe.learning_rate, **recipe.optimizer_options))
     if reason:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {reason}"))
     try:

@@ -180,18 +180,25 @@ def evaluated(user: Protocol, model: nn.Module, batches: Batches, file: Path) ->
 
 
 def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:
-    """The user's factory of optimizers, taking further arguments as far as its class knows them; None without one."""
+    """The user's optimizer of a net, with further options as far as its class knows them; None without one."""
     factory = getattr(user, "optimizer", None)
     if factory is None:
         return None
+    by_name = takes_model(user)
 
-    def make(groups: list[dict[str, Any]], learning_rate: float | Tensor, **options: Any) -> Optimizer:
-        # What users' functions go over is a list of parameters; groups come only where they say more than that.
-        alike = len(groups) == 1 and groups[0].keys() == {"params"}
-        made: Optimizer = factory(list(groups[0]["params"]) if alike else groups, learning_rate)
+    def make(model: nn.Module, learning_rate: float | Tensor, **options: Any) -> Optimizer:
+        made: Optimizer = factory(model if by_name else list(model.parameters()), learning_rate)
         return remade(made, **options)
 
     return make
+
+
+def takes_model(user: Protocol | None) -> bool:
+    """Whether the user's optimizer(model, lr) wants the net, for groups by name, and no list of parameters."""
+    try:
+        return next(iter(inspect.signature(user.optimizer).parameters), "") == "model"  # type: ignore[union-attr]
+    except (AttributeError, TypeError, ValueError):  # there is none, or Python knows nothing of it
+        return False
 
 
 def remade(made: Optimizer, **options: Any) -> Optimizer:
@@ -250,10 +257,10 @@ def workload_name(spec: RunSpec) -> str:
     return spec.data.own.name if spec.data.own else spec.workload
 
 
-def probe_optimizer(user: Protocol, parameters: list[nn.Parameter], rate: float) -> Optimizer:
+def probe_optimizer(user: Protocol, model: nn.Module, rate: float) -> Optimizer:
     """The optimizer that a user's workload trains with."""
     made = own_optimizer(user)
-    return made([{"params": parameters}], rate) if made else torch.optim.Adam(parameters, lr=rate)
+    return made(model, rate) if made else torch.optim.Adam(model.parameters(), lr=rate)
 
 
 def rates_of(optimizer: Optimizer) -> list[float]:
