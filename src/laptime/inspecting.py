@@ -31,6 +31,7 @@ from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.optimizations.dead_taps import crop_refusal, update_refusal
+from laptime.optimizations.shapes import CPU, META, Passes, Run, undone
 from laptime.processes import leave
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
@@ -71,7 +72,7 @@ def inspect(name: str) -> DataSpec:
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
         **own_refused.not_kept(data.train, batch, others),
-        **_crops(data, own_name, step.copied, batch),
+        **_crops(data, own_name, step.copied, [batch, others[-1]]),
         **own_refused.map_sizes(batch, others + tests),
         **layout_refusals(data, step.copied, batch),
         **own_refused.shapes(batch, others),
@@ -234,10 +235,15 @@ def _tried_optimizer(data: OwnData, model: nn.Module, rate: float) -> tuple[Opti
     return made, refused
 
 
-def _crops(data: OwnData, name: str, model: nn.Module, batch: Tree) -> dict[str, str]:
+def _crops(data: OwnData, name: str, model: nn.Module, batches: Sequence[Tree]) -> dict[str, str]:
     """Why no kernel of the net can be cropped."""
-    shapes_alone, workload = Batch(sent(batch, torch.device("meta"), torch.contiguous_format)), OwnWorkload(name, data)
-    reason = crop_refusal(model, [lambda net: workload.forward(net, shapes_alone)])
+    workload = OwnWorkload(name, data)
+
+    def on(batch: Tree, device: torch.device) -> Run:
+        return lambda net: workload.forward(net, Batch(sent(batch, device, torch.contiguous_format)))
+
+    on_samples = [undone(data, on(batch, CPU)) for batch in batches]
+    reason = crop_refusal(model, Passes([on(batches[0], META)], on_samples, data.file))
     return {"dead-taps": reason} if reason else {}
 
 

@@ -20,7 +20,7 @@ from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, UsageError
 from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
-from laptime.tallies import numbers_of, put_back_numbers, untouched
+from laptime.tallies import Unwritten, numbers_of, put_back_numbers, untouched
 from laptime.trees import mapped, tensors
 from laptime.user_code import place_in, wanted
 from laptime.workloads.base import Batch, Output
@@ -59,7 +59,7 @@ class OwnWorkload:
 
     def forward(self, model: nn.Module, batch: Batch) -> Output:
         """See `Workload.forward`."""
-        with _looked_at(self.user) if _shapes_alone(batch) else nullcontext():
+        with looked_at(self.user) if _shapes_alone(batch) else nullcontext():
             loss, accuracy = answered(self.user, model, batch, self.file)
         correct = None if accuracy is None else accuracy.detach().double() * len(batch)
         return Output(loss, correct, len(batch))
@@ -86,10 +86,10 @@ def spread(model: nn.Module) -> None:
 
 
 @contextmanager
-def _looked_at(user: Protocol) -> Iterator[None]:
-    """Within it a pass on shapes alone may change the user's object and draw numbers, which is undone."""
+def looked_at(user: Protocol) -> Iterator[None]:
+    """Within it a pass may change the user's object and any tensor, and draw numbers; behind it all is undone."""
     before = drawn()
-    with untouched(user):
+    with untouched(user), Unwritten():
         try:
             yield
         finally:
