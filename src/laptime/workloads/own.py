@@ -157,7 +157,8 @@ class Batches:
 def evaluated(user: Protocol, model: nn.Module, batches: Batches, file: Path) -> tuple[Kind, float]:
     """What the user's own evaluation gives: which kind it is, and the number.
 
-    It may go backward through the net, for the worst inputs say: the next step adds nothing to such gradients.
+    It may go backward through the net, for the worst inputs say: the gradients of the training stay as they are, also
+    where it fails.
 
     Raises:
         RunError: it gives no number, or a score above 1.
@@ -165,9 +166,13 @@ def evaluated(user: Protocol, model: nn.Module, batches: Batches, file: Path) ->
     function: Any = user.evaluate  # type: ignore[attr-defined]
     kind: Kind = "score" if getattr(user, "higher_is_better", True) else "error"
     kept = [(parameter, parameter.grad) for parameter in model.parameters()]
-    given = function(model, batches)
-    for parameter, gradient in kept:
-        parameter.grad = gradient
+    try:
+        for parameter, _ in kept:
+            parameter.grad = None  # else backward would add to what is kept
+        given = function(model, batches)
+    finally:
+        for parameter, gradient in kept:
+            parameter.grad = gradient
     number = isinstance(given, Real) or (isinstance(given, Tensor) and given.numel() == 1)
     value = float(given) if number else math.nan
     if not number or (kind == "score" and value > 1):
