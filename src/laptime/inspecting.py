@@ -31,15 +31,16 @@ from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.optimizations.dead_taps import crop_refusal, update_refusal
+from laptime.optimizations.shapes import CPU, META, Passes, Run, undone
 from laptime.processes import leave
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
 from laptime.trees import Tree, samples, sent, tensors
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch
-from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_optimizer, rates_of, takes
+from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_optimizer, rates_of, takes, takes_model
 from laptime.workloads.own_evaluation import tried
-from laptime.workloads.own_optimizer import stepped_by_others, unfused
+from laptime.workloads.own_optimizer import left_out, stepped_by_others, unfused
 from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
@@ -71,7 +72,7 @@ def inspect(name: str) -> DataSpec:
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
         **own_refused.not_kept(data.train, batch, others),
-        **_crops(data, own_name, step.copied, batch),
+        **_crops(data, own_name, step.copied, [batch, others[-1]]),
         **own_refused.map_sizes(batch, others + tests),
         **layout_refusals(data, step.copied, batch),
         **own_refused.shapes(batch, others),
@@ -92,7 +93,7 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
-        notice=own_refused.moving(step.moved),
+        notice=" ".join(n for n in (own_refused.moving(step.moved), left_out(data.workload, step.model, rate)) if n),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,
@@ -105,6 +106,7 @@ def inspect(name: str) -> DataSpec:
             lightning=isinstance(data.workload, LightningWorkload),
             clip_norm=None if clip_norm(data.workload) is None else _number(data, "clip_norm", 1.0, float),
             schedule=getattr(data.workload, "schedule", None) is not None,
+            by_name=takes_model(data.workload),
         ),
     )
 
@@ -180,33 +182,10 @@ def _bytes(batch: Tree) -> bytes:
 
 
 def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
-    """What the user's optimizer has no kernels for; its step moves the net, by the gradients that are there.
-
-    Raises:
-        UsageError: it takes another learning rate, or trains something besides the net.
-    """
-    maker, schedule = (getattr(data.workload, name, None) for name in ("optimizer", "schedule"))
-    lightning = data.workload if isinstance(data.workload, LightningWorkload) else None
-    given, place = list(model.parameters()), place_in(data.file, (), (lightning.configuring if lightning else maker,))
-    with told_with_line("optimizer()" if maker else "the default optimizer, Adam,", data.file, maker):
-        made = probe_optimizer(data.workload, given, rate)
-        check_stepped(made, "configure_optimizers" if lightning else "optimizer", f"{data.file.name}{place}")
-        rates, doubled = (rates_of(o) for o in (made, probe_optimizer(data.workload, given, 2 * rate)))
-        refused = unfused(made)  # before it counts steps
-        made.step()
-    if rates == doubled:  # some groups may have a rate of their own
-        asked = 2 * rate if math.isclose(rates[0], rate) else rate
-        raise UsageError(
-            f"optimizer() of {data.file.name} trains at {rates[0]:g} where it was given lr={asked:g}{place}: pass lr "
-            "on, and set learning_rate."
-        )
-    foreign = len({id(p) for group in made.param_groups for p in group["params"]} - {id(p) for p in given})
-    if foreign:
-        raise UsageError(
-            f"optimizer() of {data.file.name} trains {foreign} tensors that are not among its parameters{place}: make "
-            "it of those alone, and let the net of model() hold what else is trained, a loss's own weights say."
-        )
-    kind, refused = type(made), {**refused, **stepped_by_others(made, schedule)}
+    """What the user's optimizer has no kernels for; raises what `_tried_optimizer` does."""
+    made, refused = _tried_optimizer(data, model, rate)
+    kind = type(made)
+    refused |= stepped_by_others(made, getattr(data.workload, "schedule", None))
     if reason := update_refusal(made):
         refused["dead-taps"] = reason
     if not takes(kind, "fused"):
@@ -215,15 +194,56 @@ def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
         refused["graph"] = f"its {kind.__name__} may not start from zeros, so it can't be put back in place"
     if kind is not torch.optim.SGD and not takes(kind, "capturable"):
         refused["graph"] = f"a step of {kind.__name__} can't be captured"
-    if maker is not None:
+    if getattr(data.workload, "optimizer", None) is not None:
         refused["decay"] = "its own optimizer settles the decay"
     return refused
 
 
-def _crops(data: OwnData, name: str, model: nn.Module, batch: Tree) -> dict[str, str]:
+def _tried_optimizer(data: OwnData, model: nn.Module, rate: float) -> tuple[Optimizer, dict[str, str]]:
+    """The user's optimizer, of which a step has moved the net by the gradients that are there, and see `unfused`.
+
+    Raises:
+        UsageError: it takes another learning rate, or trains something besides the net.
+        RunError: the user's code failed.
+    """
+    maker = getattr(data.workload, "optimizer", None)
+    lightning = data.workload if isinstance(data.workload, LightningWorkload) else None
+    place = place_in(data.file, (), (lightning.configuring if lightning else maker,))
+    trained = [p.requires_grad for p in model.parameters()]
+    with told_with_line("optimizer()" if maker else "the default optimizer, Adam,", data.file, maker):
+        made = probe_optimizer(data.workload, model, rate)
+        check_stepped(made, "configure_optimizers" if lightning else "optimizer", f"{data.file.name}{place}")
+        rates, doubled = (rates_of(o) for o in (made, probe_optimizer(data.workload, model, 2 * rate)))
+        refused = unfused(made)  # before it counts steps
+        made.step()
+    if rates == doubled:  # some groups may have a rate of their own
+        asked = 2 * rate if math.isclose(rates[0], rate) else rate
+        raise UsageError(
+            f"optimizer() of {data.file.name} trains at {rates[0]:g} where it was given lr={asked:g}{place}: pass lr "
+            "on, and set learning_rate."
+        )
+    if trained != [p.requires_grad for p in model.parameters()]:
+        refused["ddp"] = (
+            "its optimizer() changes which parameters are trained, and DDP has looked at them before: do it in model()"
+        )
+    foreign = len({id(p) for group in made.param_groups for p in group["params"]} - {id(p) for p in model.parameters()})
+    if foreign:
+        raise UsageError(
+            f"optimizer() of {data.file.name} trains {foreign} tensors that are not among its parameters{place}: make "
+            "it of those alone, and let the net of model() hold what else is trained, a loss's own weights say."
+        )
+    return made, refused
+
+
+def _crops(data: OwnData, name: str, model: nn.Module, batches: Sequence[Tree]) -> dict[str, str]:
     """Why no kernel of the net can be cropped."""
-    shapes_alone, workload = Batch(sent(batch, torch.device("meta"), torch.contiguous_format)), OwnWorkload(name, data)
-    reason = crop_refusal(model, [lambda net: workload.forward(net, shapes_alone)])
+    workload = OwnWorkload(name, data)
+
+    def on(batch: Tree, device: torch.device) -> Run:
+        return lambda net: workload.forward(net, Batch(sent(batch, device, torch.contiguous_format)))
+
+    on_samples = [undone(data, on(batch, CPU)) for batch in batches]
+    reason = crop_refusal(model, Passes([on(batches[0], META)], on_samples, data.file))
     return {"dead-taps": reason} if reason else {}
 
 
@@ -232,7 +252,7 @@ def _schedule(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[
     schedule: Any = getattr(data.workload, "schedule", None)
     if schedule is None:
         return {}
-    optimizer = probe_optimizer(data.workload, list(model.parameters()), rate)
+    optimizer = probe_optimizer(data.workload, model, rate)
     fixed, maker = _beside_the_rate(optimizer), getattr(data.workload, "configuring", schedule)  # of a LightningModule
     with told_with_line(f"{maker.__name__}()", data.file, maker):
         made: Any = schedule(optimizer, steps, 1)

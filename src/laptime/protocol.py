@@ -16,7 +16,8 @@ class Workload(Protocol):
     a `loss`. It need not inherit from this class. These three methods are all that is needed. A workload may also have:
 
     - `batch_size` (default 32) and `learning_rate` (default 1e-3);
-    - `optimizer(parameters, lr)`, which makes an optimizer of torch.optim's interface (default: Adam);
+    - `optimizer(parameters, lr)`, which makes an optimizer of torch.optim's interface (default: Adam); written as
+      `optimizer(model, lr)` it gets the net instead, for groups by name. Type checkers take both: neither is asked for;
     - `clip_norm`, the largest norm (L2) of the whole gradient, to which it is scaled down (default: any);
     - `schedule(optimizer, steps_per_epoch, epochs)`, which makes a schedule of torch.optim.lr_scheduler's interface,
       moved on after each step of the optimizer (default: none);

@@ -51,6 +51,7 @@ class OwnSpec(Frozen):
         lightning: whether it is a LightningModule.
         clip_norm: the largest norm of its gradient; None for any.
         schedule: whether it has a schedule of its own.
+        by_name: whether its optimizer(model, lr) takes the net, not a list of parameters.
         beside: modules of the user's that it imports: paths from its folder, or whole ones.
     """
 
@@ -64,6 +65,7 @@ class OwnSpec(Frozen):
     lightning: bool = False
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     schedule: bool = False
+    by_name: bool = False
     beside: tuple[str, ...] = ()
 
 

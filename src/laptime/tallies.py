@@ -11,7 +11,9 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, UntypedStorage, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 Numbers = list[tuple[Any, dict[str, Any]]]
 """Objects, each with the numbers among its attributes."""
@@ -55,10 +57,14 @@ def changed(kept: Numbers) -> tuple[str, ...]:
 def untouched(owner: Any) -> Iterator[None]:
     """Within it an object may get other attributes and more in its lists; behind it it has what it had before.
 
-    For passes on shapes alone: a mean that a loss keeps of its scores would be a tensor without a value.
+    For passes on shapes alone: a mean that a loss keeps of its scores would be a tensor without a value, and so would
+    the weights of a net that it holds and moves to the device of its batch.
     """
     own = getattr(owner, "__dict__", {})
     kept = dict(own)
+    parts = [part for net in kept.values() if isinstance(net, nn.Module) for part in net.modules()]
+    places: list[Any] = [place for part in parts for place in (part._parameters, part._buffers)]
+    placed = [(place, dict(place)) for place in places if isinstance(place, dict)]  # torch.jit has others
     own.update({name: copy.copy(value) for name, value in kept.items() if isinstance(value, list | dict | set)})
     try:
         yield
@@ -66,3 +72,42 @@ def untouched(owner: Any) -> Iterator[None]:
         for name in own.keys() - kept.keys():
             del own[name]
         own.update(kept)
+        for place, before in placed:
+            place.update(before)
+
+
+class Unwritten(TorchDispatchMode):
+    """Within it operations may write over any tensor, whoever holds it; behind it each has the values of before.
+
+    Their schemas say what they write to, but for the running statistics of BatchNorm. Of each memory a copy is taken
+    before its first write.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._before: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs an operation, behind a copy of what it is about to write to."""
+        arguments, named = func._schema.arguments, dict(kwargs or {})
+        named.update(zip((argument.name for argument in arguments), args, strict=False))
+        for argument in arguments:
+            if (argument.alias_info and argument.alias_info.is_write) or argument.name.startswith("running_"):
+                given = named.get(argument.name)
+                for written in given if isinstance(given, list | tuple) else [given]:
+                    self._keep(written)
+        return func(*args, **(kwargs or {}))
+
+    def _keep(self, written: object) -> None:
+        if isinstance(written, Tensor) and written.layout == torch.strided and not written.is_meta:
+            storage = written.untyped_storage()
+            if storage._cdata not in self._before:
+                self._before[storage._cdata] = (storage, storage.clone())
+
+    def __exit__(self, *error: Any) -> None:
+        """Ends it."""
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        for storage, before in self._before.values():
+            if storage.nbytes() == before.nbytes():
+                storage.copy_(before)
+        self._before = {}

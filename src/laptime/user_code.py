@@ -62,7 +62,7 @@ def place_in(path: Path, places: Sequence[tuple[Path, int]], makers: Iterable[ob
     if not mine:
         return ""
     file, line = mine[-1]
-    code = shorten(linecache.getline(str(file), line).strip(), 100)
+    code = shorten(linecache.getline(str(file), line).strip().removesuffix(":"), 100)
     return f" ({file.name}, line {line}{f': {code}' if code else ''})"
 
 

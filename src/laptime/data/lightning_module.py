@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from laptime.data.lightning_loaders import batches_of, loader_of, not_taken
 from laptime.data.lightning_made import made_of
-from laptime.data.lightning_optimizer import again, made_like, optimizer_of, rated
+from laptime.data.lightning_optimizer import made_like, optimizer_of
 from laptime.data.lightning_refused import (
     is_lightning,
     left_out,
@@ -156,24 +156,9 @@ class LightningWorkload:
             )
         return loss, accuracy
 
-    def optimizer(self, parameters: Iterable[Any], lr: float | Tensor) -> Optimizer:
-        """What configure_optimizers() makes, for other parameters; groups keep the ratios of their rates.
-
-        Raises:
-            UsageError: several groups, and the parameters come in groups for another reason.
-        """
-        own, given, plain = self._configured[0], list(parameters), list(self._first.parameters())
-        options = rated(own, lr)
-        if given and isinstance(given[0], dict):
-            if len(options) > 1:
-                raise UsageError(
-                    f"the optimizer of {self.file.name} has {len(options)} groups of parameters, and an optimization "
-                    "of this variant makes groups of its own: leave it out (--variants)."
-                )
-            return again(own, [{**options[0], **g} for g in given])
-        if len(given) < len(plain):  # a few parameters that are tried, not the module's
-            return again(own, [{**options[0], "params": given}])
-        return made_like(own, plain, given, lr)
+    def optimizer(self, parameters: Sequence[Tensor], lr: float | Tensor) -> Optimizer:
+        """What configure_optimizers() makes, for the parameters of a net; groups keep the ratios of their rates."""
+        return made_like(self._configured[0], list(self._first.parameters()), parameters, lr)
 
     @property
     def schedule(self) -> Callable[[Optimizer, int, int], FollowedSchedule] | None:

@@ -41,6 +41,7 @@ from laptime.tallies import Numbers, numbers_of
 from laptime.workloads import find
 from laptime.workloads.detection import resize_to
 from laptime.workloads.own import OwnWorkload, clip_norm, own_optimizer, own_schedule, workload_name
+from laptime.workloads.own_optimizer import check_groups
 from laptime.world import ALONE, World
 
 
@@ -101,7 +102,10 @@ def make_recipe(
         if entry.sgd:
             baseline = replace(baseline, make_optimizer=sgd, optimizer_options=dict(entry.sgd))
         baseline = fitted(replace(baseline, loading=Loading(page_locked=entry.page_locked)), entry.workers)
-    return apply(baseline, optimizations)
+    recipe = apply(baseline, optimizations)
+    if isinstance(data, OwnData) and recipe.make_optimizer is baseline.make_optimizer:
+        check_groups(data, model, recipe.model, spec.learning_rate)
+    return recipe
 
 
 def _image_shape(data: AnyData) -> tuple[int, int, int]:

@@ -75,7 +75,6 @@ Exchange = Callable[[nn.Module], None]
 MakeOptimizer = Callable[..., Optimizer]
 MakeAverage = Callable[[nn.Module, int], "Average"]
 Augment = Callable[[Batch, Tensor, int], Batch]
-Groups = list[dict[str, Any]]
 
 
 def no_exchange(model: nn.Module) -> None:
@@ -126,14 +125,9 @@ class Parts:
         return self.model if self.average is None else self.average.model
 
 
-def adam(groups: Groups, learning_rate: float | Tensor, **options: Any) -> Optimizer:
+def adam(model: nn.Module, learning_rate: float | Tensor, **options: Any) -> Optimizer:
     """Adam as the tutorials use it."""
-    return torch.optim.Adam(groups, lr=learning_rate, **options)
-
-
-def one_group(model: nn.Module) -> Groups:
-    """All parameters alike."""
-    return [{"params": list(model.parameters())}]
+    return torch.optim.Adam(model.parameters(), lr=learning_rate, **options)
 
 
 def constant(optimizer: Optimizer, steps: int) -> Schedule:
@@ -166,8 +160,8 @@ class Recipe:
         channels_last: whether images come in NHWC memory format.
         make_loader: loader from the finished recipe.
         make_schedule: schedule from the optimizer and the steps of the whole counted run.
-        make_optimizer: optimizer from parameter groups, learning rate and `optimizer_options`.
-        make_groups: parameter groups of the finished model, with what is special about each.
+        make_optimizer: optimizer from the finished model (never one in wrappers), learning rate and
+            `optimizer_options`; it says which parameters make a group, and what is special about each.
         optimizer_options: further arguments of the optimizer.
         clip_norm: the largest norm (L2) of the whole gradient; None for any.
         augments: applied in turn to each training batch, on the run's device: batch, the samples' indices [B], epoch.
@@ -206,7 +200,6 @@ class Recipe:
     step: Callable[[Parts, Batch], Counts]
     make_schedule: MakeSchedule = constant
     make_optimizer: MakeOptimizer = adam
-    make_groups: Callable[[nn.Module], Groups] = one_group
     optimizer_options: dict[str, Any] = field(default_factory=dict)
     clip_norm: float | None = None
     augments: tuple[Augment, ...] = ()

@@ -15,6 +15,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +25,18 @@ from torch.optim import Optimizer
 from laptime.errors import RunError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.live_taps import LIVE, Axis, Convolution, LiveConv, Size, live_axes, refusal, several_names
-from laptime.optimizations.shapes import Run, ShapesUnknownError, guarded, input_shapes, read_elsewhere, runs_of
+from laptime.optimizations.shapes import (
+    META,
+    Passes,
+    Run,
+    ShapesUnknownError,
+    guarded,
+    input_shapes,
+    passes_of,
+    read_elsewhere,
+    runs_of,
+    seen,
+)
 from laptime.workloads.own_optimizer import hooked
 
 
@@ -75,8 +87,10 @@ def crops(model: nn.Module) -> dict[str, tuple[nn.Parameter, Crop]]:
     return found
 
 
-def conv_sizes(model: nn.Module, runs: Sequence[Run]) -> dict[str, list[Size]]:
+def conv_sizes(model: nn.Module, runs: Sequence[Run], device: torch.device = META) -> dict[str, list[Size]]:
     """Finds the sizes, as (height, width), of the maps that each convolution of a model meets.
+
+    Takes the net, the runs and their device as `input_shapes` does.
 
     Returns:
         Module name to its sizes, without doubles. Empty where it is called never or more than once in a forward pass.
@@ -85,7 +99,7 @@ def conv_sizes(model: nn.Module, runs: Sequence[Run]) -> dict[str, list[Size]]:
         ShapesUnknownError: the net can't be run on shapes alone.
     """
     found = {}
-    for name, met in input_shapes(model, runs, tuple(LIVE)).items():
+    for name, met in input_shapes(model, runs, tuple(LIVE), device).items():
         axes = len(convolution(model, name).kernel_size)
         once = all(len(calls) == 1 for calls in met)
         found[name] = list(dict.fromkeys(calls[0][-axes:] for calls in met)) if once else []
@@ -125,16 +139,18 @@ def crop(conv: Convolution, size: Size) -> LiveConv | None:
     return cropped(conv, Cut(axes, [size])) if axes else None
 
 
-def croppable(model: nn.Module, runs: Sequence[Run]) -> tuple[dict[str, Cut], dict[str, str]]:
+def croppable(
+    model: nn.Module, runs: Sequence[Run], device: torch.device = META
+) -> tuple[dict[str, Cut], dict[str, str]]:
     """Which convolutions of a model can be cropped, and how; which others can't, and why.
 
-    Takes the net and the runs as `input_shapes` does.
+    Takes the net, the runs and their device as `input_shapes` does.
 
     Raises:
         ShapesUnknownError: the net can't be run on shapes alone.
     """
     several, cut, left = several_names(model), dict[str, Cut](), dict[str, str]()
-    for name, met in conv_sizes(model, runs).items():
+    for name, met in conv_sizes(model, runs, device).items():
         conv = convolution(model, name)
         why = refusal(conv, met, several)
         axes = None if why else live_axes(conv, met[0])
@@ -142,18 +158,18 @@ def croppable(model: nn.Module, runs: Sequence[Run]) -> tuple[dict[str, Cut], di
             left[name] = why
         elif axes is not None:
             cut[name] = Cut(axes, met)
-    for name in read_elsewhere(model, runs, cut) if cut else ():
+    for name in read_elsewhere(model, runs, cut, device) if cut else ():
         left[name] = "its weight is read by something else than its own call"
         del cut[name]
     return cut, left
 
 
-def crop_refusal(model: nn.Module, runs: Sequence[Run]) -> str | None:
-    """Why nothing of a net can be cropped; None where something can. Takes the two as `input_shapes` does."""
+def crop_refusal(model: nn.Module, passes: Passes) -> str | None:
+    """Why nothing of a net can be cropped; None where something can."""
     if not any(isinstance(m, Convolution) for m in model.modules()):
         return "its model has no convolutions"
     try:
-        cut, left = croppable(model, runs)
+        cut, left = seen(passes, partial(croppable, model))
     except ShapesUnknownError as unknown:
         return str(unknown)
     if cut:
@@ -196,12 +212,11 @@ def update_refusal(optimizer: Optimizer) -> str | None:
 
 def dead_taps(recipe: Recipe, options: Options) -> Recipe:
     """Crops every convolution that has dead taps; says how many parameters went, and why where none did."""
-    groups = recipe.make_groups(recipe.model)
-    reason = update_refusal(recipe.make_optimizer(groups, recipe.learning_rate, **recipe.optimizer_options))
+    reason = update_refusal(recipe.make_optimizer(recipe.model, recipe.learning_rate, **recipe.optimizer_options))
     if reason:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {reason}"))
     try:
-        cut, left = croppable(recipe.model, runs_of(recipe))
+        cut, left = seen(passes_of(recipe), partial(croppable, recipe.model))
         model = guarded(lambda: copy.deepcopy(recipe.model))
     except ShapesUnknownError as unknown:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {unknown}"))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from laptime.optimizations.base import Groups, Options, Recipe
+from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.dead_taps import crops
+
+Groups = list[dict[str, Any]]
+MakeGroups = Callable[[nn.Module], Groups]
 
 
 def fused_optimizer(recipe: Recipe, options: Options) -> Recipe:
@@ -36,23 +40,32 @@ def decay(recipe: Recipe, options: Options) -> Recipe:
     (arXiv:1812.01187).
     """
     amount = float(options["amount"])
+    rule = sgd if recipe.make_optimizer is sgd else adamw
     return replace(
         recipe,
-        make_optimizer=sgd if recipe.make_optimizer is sgd else adamw,
-        make_groups=recipe.make_groups if options["norms"] else matrices_and_vectors,
+        make_optimizer=rule if options["norms"] else partial(rule, make_groups=matrices_and_vectors),
         optimizer_options={**recipe.optimizer_options, "weight_decay": amount},
     )
 
 
-def adamw(groups: Groups, learning_rate: float | Tensor, **options: Any) -> Optimizer:
+def one_group(model: nn.Module) -> Groups:
+    """All parameters alike."""
+    return [{"params": list(model.parameters())}]
+
+
+def adamw(
+    model: nn.Module, learning_rate: float | Tensor, make_groups: MakeGroups = one_group, **options: Any
+) -> Optimizer:
     """Adam with decoupled weight decay."""
-    return torch.optim.AdamW(groups, lr=learning_rate, **options)
+    return torch.optim.AdamW(make_groups(model), lr=learning_rate, **options)
 
 
-def sgd(groups: Groups, learning_rate: float | Tensor, **options: Any) -> Optimizer:
+def sgd(
+    model: nn.Module, learning_rate: float | Tensor, make_groups: MakeGroups = one_group, **options: Any
+) -> Optimizer:
     """SGD; it counts no steps, so it can be captured as it is and has no option for it."""
     options.pop("capturable", None)
-    return torch.optim.SGD(groups, lr=learning_rate, **options)
+    return torch.optim.SGD(make_groups(model), lr=learning_rate, **options)
 
 
 def matrices_and_vectors(model: nn.Module) -> Groups:
@@ -65,7 +78,7 @@ def matrices_and_vectors(model: nn.Module) -> Groups:
 def build_optimizer(recipe: Recipe, model: nn.Module) -> Optimizer:
     """The recipe's optimizer over a model's parameters, and over the factors of dead taps where decay moves them."""
     rate = torch.tensor(recipe.learning_rate, device=recipe.device) if recipe.rate_on_device else recipe.learning_rate
-    optimizer = recipe.make_optimizer(recipe.make_groups(model), rate, **recipe.optimizer_options)
+    optimizer = recipe.make_optimizer(model, rate, **recipe.optimizer_options)
     _follow_decay(optimizer, model)
     spare_copies(optimizer)
     return optimizer

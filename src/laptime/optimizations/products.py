@@ -14,6 +14,7 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from laptime.optimizations.dead_taps import Crop, conv_sizes
 from laptime.optimizations.depthwise import DepthwiseProduct, Window
 from laptime.optimizations.graph import cuda_record, on_side_stream
 from laptime.optimizations.precision import AUTOCAST
-from laptime.optimizations.shapes import ShapesUnknownError, runs_of
+from laptime.optimizations.shapes import ShapesUnknownError, passes_of, seen
 from laptime.optimizations.small_maps import (
     Geometry,
     ProductConv2d,
@@ -79,7 +80,8 @@ def products(recipe: Recipe, options: Options) -> Recipe:
     wanted, largest = str(options["layers"]), int(options["largest"])
     model, chosen, timed = copy.deepcopy(recipe.model), list[str](), dict[object, bool]()
     try:
-        sizes = conv_sizes(recipe.model, runs_of(recipe))
+        with torch.no_grad():  # a loss that asks for gradients may differentiate them, which no product bears
+            sizes = seen(passes_of(recipe), partial(conv_sizes, recipe.model))
     except ShapesUnknownError as unknown:
         return replace(recipe, notes=(*recipe.notes, f"no layer as product: {unknown}"))
     for name, met in sizes.items():

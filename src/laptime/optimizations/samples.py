@@ -55,6 +55,15 @@ def stand_in(recipe: Recipe, count: int, device: torch.device = _META, size: tup
     return Batch(images.to(memory_format=layout), torch.zeros(count, dtype=torch.int64, device=device))
 
 
+def at_end(recipe: Recipe, count: int, end: int) -> Batch:
+    """The first samples (0) or the last (1) of a user's own training data, on the CPU; all where there are fewer."""
+    split = recipe.data.train
+    assert isinstance(split, OwnSplit)
+    some = min(count, len(split))
+    begin = end * (len(split) - some)
+    return _own(recipe, split, range(begin, begin + some), torch.device("cpu"))
+
+
 def _own(recipe: Recipe, split: OwnSplit, indices: Sequence[int], device: torch.device) -> Batch:
     layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
     return Batch(sent(split.batch(indices), device, layout))

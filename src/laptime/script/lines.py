@@ -38,6 +38,7 @@ class Base:
         clipped, schedule: whether the user's own bounds the gradient, and moves the learning rate.
         judged: what the user's own evaluation gives, `score` or `error`; empty without one.
         lightning: whether the user's own is a LightningModule.
+        by_name: whether the user's own optimizer takes the net, not a list of parameters.
     """
 
     batch_size: int
@@ -49,6 +50,7 @@ class Base:
     schedule: bool = False
     judged: str = ""
     lightning: bool = False
+    by_name: bool = False
     sgd: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -136,10 +138,7 @@ def _optimizer_made(o: Chosen, base: Base, rate: str) -> list[str]:
         options = [f"{name}={value}" for name, value in base.sgd.items()]
         return called("optimizer = torch.optim.SGD", ["model.parameters()", f"lr={rate}", *options, *arguments])
     if base.own and not sgd and not decay:
-        factory = (
-            "workload.optimizer" if base.lightning else '(getattr(workload, "optimizer", None) or torch.optim.Adam)'
-        )
-        made = f"optimizer = {factory}(list(model.parameters()), {rate})"
+        made = _users_own(base, rate)
         if not arguments:
             return [made]
         again = f"optimizer = remade(optimizer, {', '.join(arguments)})  # one kernel for all parameters"
@@ -149,6 +148,13 @@ def _optimizer_made(o: Chosen, base: Base, rate: str) -> list[str]:
     kind = "SGD" if sgd else "AdamW" if decay else "Adam"
     parameters = "matrices_and_vectors(model)" if decay and not decay["norms"] else "model.parameters()"
     return [*before, *called(f"optimizer = torch.optim.{kind}", [parameters, f"lr={rate}", *arguments, *rest])]
+
+
+def _users_own(base: Base, rate: str) -> str:
+    factory, given = "workload.optimizer", "model" if base.by_name else "list(model.parameters())"
+    if not base.by_name and not base.lightning:
+        factory = '(getattr(workload, "optimizer", None) or torch.optim.Adam)'
+    return f"optimizer = {factory}({given}, {rate})"
 
 
 def process_lines(o: Chosen) -> list[str]:

@@ -52,6 +52,7 @@ class _Subject:
         if own is not None:
             base = lines.Base(own.batch_size, own.learning_rate, device, own=True)
             base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule, lightning=own.lightning)
+            base = replace(base, by_name=own.by_name)
             return replace(base, judged=own.quality if own.quality in ("score", "error") else "")
         entry = find_workload(self.workload)
         size = self.fit.batch_size if self.fit else entry.batch_size

@@ -20,7 +20,7 @@ from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, UsageError
 from laptime.protocol import Workload as Protocol
 from laptime.spec import RunSpec
-from laptime.tallies import numbers_of, put_back_numbers, untouched
+from laptime.tallies import Unwritten, numbers_of, put_back_numbers, untouched
 from laptime.trees import mapped, tensors
 from laptime.user_code import place_in, wanted
 from laptime.workloads.base import Batch, Output
@@ -59,7 +59,7 @@ class OwnWorkload:
 
     def forward(self, model: nn.Module, batch: Batch) -> Output:
         """See `Workload.forward`."""
-        with _looked_at(self.user) if _shapes_alone(batch) else nullcontext():
+        with looked_at(self.user) if _shapes_alone(batch) else nullcontext():
             loss, accuracy = answered(self.user, model, batch, self.file)
         correct = None if accuracy is None else accuracy.detach().double() * len(batch)
         return Output(loss, correct, len(batch))
@@ -86,10 +86,10 @@ def spread(model: nn.Module) -> None:
 
 
 @contextmanager
-def _looked_at(user: Protocol) -> Iterator[None]:
-    """Within it a pass on shapes alone may change the user's object and draw numbers, which is undone."""
+def looked_at(user: Protocol) -> Iterator[None]:
+    """Within it a pass may change the user's object and any tensor, and draw numbers; behind it all is undone."""
     before = drawn()
-    with untouched(user):
+    with untouched(user), Unwritten():
         try:
             yield
         finally:
@@ -157,7 +157,8 @@ class Batches:
 def evaluated(user: Protocol, model: nn.Module, batches: Batches, file: Path) -> tuple[Kind, float]:
     """What the user's own evaluation gives: which kind it is, and the number.
 
-    It may go backward through the net, for the worst inputs say: the next step adds nothing to such gradients.
+    It may go backward through the net, for the worst inputs say: the gradients of the training stay as they are, also
+    where it fails.
 
     Raises:
         RunError: it gives no number, or a score above 1.
@@ -165,9 +166,13 @@ def evaluated(user: Protocol, model: nn.Module, batches: Batches, file: Path) ->
     function: Any = user.evaluate  # type: ignore[attr-defined]
     kind: Kind = "score" if getattr(user, "higher_is_better", True) else "error"
     kept = [(parameter, parameter.grad) for parameter in model.parameters()]
-    given = function(model, batches)
-    for parameter, gradient in kept:
-        parameter.grad = gradient
+    try:
+        for parameter, _ in kept:
+            parameter.grad = None  # else backward would add to what is kept
+        given = function(model, batches)
+    finally:
+        for parameter, gradient in kept:
+            parameter.grad = gradient
     number = isinstance(given, Real) or (isinstance(given, Tensor) and given.numel() == 1)
     value = float(given) if number else math.nan
     if not number or (kind == "score" and value > 1):
@@ -180,18 +185,25 @@ def evaluated(user: Protocol, model: nn.Module, batches: Batches, file: Path) ->
 
 
 def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:
-    """The user's factory of optimizers, taking further arguments as far as its class knows them; None without one."""
+    """The user's optimizer of a net, with further options as far as its class knows them; None without one."""
     factory = getattr(user, "optimizer", None)
     if factory is None:
         return None
+    by_name = takes_model(user)
 
-    def make(groups: list[dict[str, Any]], learning_rate: float | Tensor, **options: Any) -> Optimizer:
-        # What users' functions go over is a list of parameters; groups come only where they say more than that.
-        alike = len(groups) == 1 and groups[0].keys() == {"params"}
-        made: Optimizer = factory(list(groups[0]["params"]) if alike else groups, learning_rate)
+    def make(model: nn.Module, learning_rate: float | Tensor, **options: Any) -> Optimizer:
+        made: Optimizer = factory(model if by_name else list(model.parameters()), learning_rate)
         return remade(made, **options)
 
     return make
+
+
+def takes_model(user: Protocol | None) -> bool:
+    """Whether the user's optimizer(model, lr) wants the net, for groups by name, and no list of parameters."""
+    try:
+        return next(iter(inspect.signature(user.optimizer).parameters), "") == "model"  # type: ignore[union-attr]
+    except (AttributeError, TypeError, ValueError):  # there is none, or Python knows nothing of it
+        return False
 
 
 def remade(made: Optimizer, **options: Any) -> Optimizer:
@@ -250,10 +262,10 @@ def workload_name(spec: RunSpec) -> str:
     return spec.data.own.name if spec.data.own else spec.workload
 
 
-def probe_optimizer(user: Protocol, parameters: list[nn.Parameter], rate: float) -> Optimizer:
+def probe_optimizer(user: Protocol, model: nn.Module, rate: float) -> Optimizer:
     """The optimizer that a user's workload trains with."""
     made = own_optimizer(user)
-    return made([{"params": parameters}], rate) if made else torch.optim.Adam(parameters, lr=rate)
+    return made(model, rate) if made else torch.optim.Adam(model.parameters(), lr=rate)
 
 
 def rates_of(optimizer: Optimizer) -> list[float]:

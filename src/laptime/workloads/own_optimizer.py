@@ -1,16 +1,20 @@
-"""What a user's own optimizer is not for: kernels that it has not, and others that step it."""
+"""What a user's own optimizer is not for (kernels that it has not, others that step it), and how it parts a net."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from laptime.data.lightning_module import LightningWorkload
 from laptime.data.lightning_optimizer import forgotten, has_step_hooks
-from laptime.errors import shorten
-from laptime.workloads.own import remade
+from laptime.data.own import OwnData
+from laptime.errors import UsageError, shorten
+from laptime.protocol import Workload as Protocol
+from laptime.user_code import place_in
+from laptime.workloads.own import probe_optimizer, remade, takes_model
 
 
 def hooked(optimizer: Optimizer) -> bool:
@@ -71,3 +75,51 @@ def stepped_by_others(made: Any, schedule: object) -> dict[str, str]:
         if not called:
             refused["lightning"] = f"the step of its {kind} does not call the closure that Lightning gives it"
     return refused
+
+
+def left_out(user: Protocol, model: nn.Module, rate: float) -> str:
+    """What to say of a net's parameters that the user's optimizer leaves out; empty where it leaves none out.
+
+    What the net itself has frozen is meant to stay.
+    """
+    groups = _groups(probe_optimizer(user, model, rate), model)
+    wanted = [name for name, p in model.named_parameters() if p.requires_grad]
+    lost = [name for name in wanted if groups[name] is None]
+    if not lost:
+        return ""
+    function = "configure_optimizers" if isinstance(user, LightningWorkload) else "optimizer"
+    return (
+        f"{function}() leaves {len(lost)} of {len(wanted)} parameters out ({shorten(', '.join(lost))}), which stay as "
+        "they are: give them a group, or freeze them in model() (requires_grad_(False)), which saves their gradients."
+    )
+
+
+def check_groups(data: OwnData, plain: nn.Module, changed: nn.Module, rate: float) -> None:
+    """Refuses groups that follow what optimizations change in a net: not its names, and not its weights' axes.
+
+    Args:
+        data: of the user's workload.
+        plain: as model() gave it.
+        changed: the net of a variant.
+        rate: any learning rate.
+
+    Raises:
+        UsageError: a parameter comes into another group than in the plain net.
+    """
+    if plain is changed or not takes_model(data.workload):
+        return
+    before, now = (_groups(probe_optimizer(data.workload, net, rate), net) for net in (plain, changed))
+    other = next((name for name in before if now.get(name) != before[name]), None)
+    if other is not None:
+        function: Any = data.workload.optimizer  # type: ignore[attr-defined]
+        raise UsageError(
+            f"optimizer() of {data.file.name} puts {other} into another group than in the plain net, since this "
+            f"variant has another module in its place{place_in(data.file, (), (function,))}: form groups by names and "
+            "p.ndim, not by classes of modules or sizes of weights."
+        )
+
+
+def _groups(made: Optimizer, model: nn.Module) -> dict[str, int | None]:
+    """By name of each parameter the place of its group; None for what is in none."""
+    places = {id(p): place for place, group in enumerate(made.param_groups) for p in group["params"]}
+    return {name: places.get(id(p)) for name, p in model.named_parameters()}

@@ -67,8 +67,8 @@ def test_each_group_keeps_its_rate(on_device, make_schedule, begin):
     """That of the optimizer as it was made, whatever the schedule did since; OneCycle begins at a 25th of the peak."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
 
-    def two_rates(groups, rate, **options):
-        weight, bias = groups[0]["params"]
+    def two_rates(model, rate, **options):
+        weight, bias = model.parameters()
         return torch.optim.Adam([{"params": [weight]}, {"params": [bias], "lr": rate / 10}], lr=rate)
 
     recipe = replace(
@@ -87,4 +87,4 @@ def test_each_group_keeps_its_rate(on_device, make_schedule, begin):
 
 
 def _with(make):
-    return lambda groups, rate, **options: make(groups, lr=rate, **options)
+    return lambda model, rate, **options: make(model.parameters(), lr=rate, **options)

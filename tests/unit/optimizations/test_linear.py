@@ -42,8 +42,8 @@ def rates(parts, epochs=2):
 
 
 def test_each_group_follows_it_from_its_own_rate():
-    def two_rates(groups, rate, **options):
-        first, *rest = groups[0]["params"]
+    def two_rates(model, rate, **options):
+        first, *rest = model.parameters()
         return torch.optim.Adam([{"params": [first], "lr": rate / 10}, {"params": rest}], lr=rate)
 
     recipe = replace(small_recipe("linear-decay", warmup=0.5, factor=2.0), make_optimizer=two_rates)

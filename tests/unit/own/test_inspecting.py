@@ -284,10 +284,10 @@ def test_a_users_optimizer_takes_what_its_class_knows(file, kind):
     name = write(file, DICTIONARY, ("SGD(parameters, lr=lr, momentum=0.9)", kind))
     data = open_own(*place_of(name))
     make = own_optimizer(data.workload)
-    weight = torch.nn.Parameter(torch.ones(2))
-    made = make([{"params": [weight]}], 0.25, fused=True, nothing=1)
+    net = torch.nn.Linear(2, 1)
+    made = make(net, 0.25, fused=True, nothing=1)
     (group,) = made.param_groups
-    assert (group["fused"], group["lr"], group["params"][0] is weight) == (True, 0.25, True)
+    assert (group["fused"], group["lr"], group["params"][0] is net.weight) == (True, 0.25, True)
     assert group.get("momentum", 0.9) == 0.9
     assert group["weight_decay"] == (0.1 if "AdamW" in kind else 0)
 

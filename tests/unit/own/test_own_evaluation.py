@@ -1,6 +1,9 @@
 """An evaluation of the user's own: in the record, in the comparison with its direction, among MLflow's metrics."""
 
 import sys
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,6 +25,7 @@ from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.tracking.rows import curves
+from laptime.workloads.own import evaluated
 
 CHANGES = "x, y = batch\n        x.mul_(0.5)\n"
 READ = """
@@ -187,3 +191,22 @@ def test_scores_that_are_handed_to_numpy_leave_bf16_out_with_the_line(file, scor
     if fails:
         assert place(file, "sigmoid()") in refused["bf16"]
         assert ".float() before .numpy()" in refused["bf16"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_gradients_of_an_evaluation_are_not_those_of_the_training(fails):
+    """Neither behind it, nor where it goes backward and then fails, as one does that numpy breaks in bf16."""
+    net = torch.nn.Linear(2, 1)
+    kept = net.weight.grad = torch.full_like(net.weight, 0.5)
+
+    def evaluate(model, batches):
+        model(torch.ones(3, 2)).sum().backward()
+        if fails:
+            raise TypeError("no bfloat16")
+        return 0.5
+
+    with pytest.raises(TypeError) if fails else nullcontext():
+        evaluated(SimpleNamespace(evaluate=evaluate), net, None, Path("train.py"))
+    assert net.weight.grad is kept
+    assert torch.equal(kept, torch.full_like(kept, 0.5))
+    assert net.bias.grad is None

@@ -63,6 +63,7 @@ def test_the_line_that_it_comes_from_is_named(file, changes, code, said):
     assert said in str(caught.value)
     assert (place(file, code) if code else f"({file.name}, line ") in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert ":)" not in str(caught.value)  # a colon of the line itself would stand before that of the sentence
 
 
 def test_unequal_items_of_a_library_s_data_set_are_told_by_what_made_it(file):
