@@ -51,6 +51,7 @@ class OwnSpec(Frozen):
         lightning: whether it is a LightningModule.
         clip_norm: the largest norm of its gradient; None for any.
         schedule: whether it has a schedule of its own.
+        weighted: whether training samples are drawn by weights of its own, with replacement.
         beside: modules of the user's that it imports: paths from its folder, or whole ones.
     """
 
@@ -64,6 +65,7 @@ class OwnSpec(Frozen):
     lightning: bool = False
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     schedule: bool = False
+    weighted: bool = False
     beside: tuple[str, ...] = ()
 
 
