@@ -96,6 +96,11 @@ class DataSpec(Frozen):
     notice: str = ""
     own: OwnSpec | None = None
 
+    @property
+    def weighted(self) -> bool:
+        """Whether training samples are drawn by weights, so that training and test see other shares of the classes."""
+        return self.own is not None and self.own.weighted
+
 
 ProfileMode = Literal["full", "simple", "none"]
 

@@ -194,7 +194,6 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
         "synthetic": "a generated stand-in for the data",
         "own": "the workload's own data",
     }
-    weighed = ladder.data.own is not None and ladder.data.own.weighted
     return Conditions(
         workload=ladder.workload,
         preset=ladder.preset,
@@ -203,7 +202,7 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
         cores=machine.cores,
         fingerprint=machine.fingerprint,
         torch=machine.torch,
-        data=sources[data.kind] + (", drawn by its weights" if weighed else ""),
+        data=sources[data.kind] + (", drawn by its weights" if data.weighted else ""),
         data_kind=data.kind,
         data_notice=data.notice,
         real_data=ladder.real_data,
