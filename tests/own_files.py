@@ -69,6 +69,12 @@ F1 = """
         return 2 * hits / (found.sum() + true.sum())
 """
 JUDGED = TUPLE + F1
+# Ten times as often drawn where the label is 1.
+WEIGHTS = """
+    def sample_weights(self, train):
+        return 1 + 9 * train.tensors[1]
+"""
+WEIGHTED = TUPLE + WEIGHTS
 # Goes backward through the net first, as for the worst inputs, and twice through the data, whose number it asks for.
 ATTACKED = (
     "        both =",

@@ -107,6 +107,7 @@ def inspect(name: str) -> DataSpec:
             clip_norm=None if clip_norm(data.workload) is None else _number(data, "clip_norm", 1.0, float),
             schedule=getattr(data.workload, "schedule", None) is not None,
             by_name=takes_model(data.workload),
+            weighted=data.train.weights is not None,
         ),
     )
 
@@ -170,11 +171,12 @@ def _others(data: OwnData, split: OwnSplit, count: int) -> Iterator[Tree]:
 
 
 def _digest(data: OwnData, batch: Tree, again: Tree) -> str:
-    """SHA-256 of counts and shapes, and of some values where two readings agree: the file itself is no data."""
+    """SHA-256 of counts, shapes and weights, and of some values where two readings agree: the file is no data."""
     found = [(len(data.train), len(data.test)), *((tuple(t.shape), str(t.dtype)) for t in tensors(batch))]
     alike = own_refused.same(own_refused.turned(again, samples(batch)), batch)
     values = _bytes(batch) + _bytes(data.train.few(len(data.train) - 1)) if alike else b""
-    return hashlib.sha256(repr(found).encode() + values).hexdigest()
+    weights = b"" if data.train.weights is None else data.train.weights.numpy().tobytes()
+    return hashlib.sha256(repr(found).encode() + values + weights).hexdigest()
 
 
 def _bytes(batch: Tree) -> bytes:

@@ -23,6 +23,8 @@ class Workload(Protocol):
       moved on after each step of the optimizer (default: none);
     - `evaluate(model, batches)`, which gives what the training is judged by in place of accuracy and loss: one number
       over all test data, of which more is better and 1 is perfect; with `higher_is_better = False` less is better;
+    - `sample_weights(train)`, which gives a number for each training sample, by which an epoch draws as many as there
+      are, with replacement (default: each is drawn once);
     - `collate_fn`, as DataLoader takes it (default: torch's);
     - `name`, for the experiment in MLflow (default: the file's name).
     """

@@ -52,6 +52,7 @@ class OwnSpec(Frozen):
         clip_norm: the largest norm of its gradient; None for any.
         schedule: whether it has a schedule of its own.
         by_name: whether its optimizer(model, lr) takes the net, not a list of parameters.
+        weighted: whether training samples are drawn by weights of its own, with replacement.
         beside: modules of the user's that it imports: paths from its folder, or whole ones.
     """
 
@@ -66,6 +67,7 @@ class OwnSpec(Frozen):
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     schedule: bool = False
     by_name: bool = False
+    weighted: bool = False
     beside: tuple[str, ...] = ()
 
 
@@ -95,6 +97,11 @@ class DataSpec(Frozen):
     commonest: Annotated[float, Field(ge=0, le=1)] = 0.0
     notice: str = ""
     own: OwnSpec | None = None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether training samples are drawn by weights, so that training and test see other shares of the classes."""
+        return self.own is not None and self.own.weighted
 
 
 ProfileMode = Literal["full", "simple", "none"]

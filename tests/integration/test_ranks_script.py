@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import JUDGED, write
+from tests.own_files import JUDGED, WEIGHTS, write
 from tests.samples import write_folder
 from tests.unit.script.script_runs import EPOCHS, NUMBERS, assert_equal, numbers_of
 
@@ -82,8 +82,9 @@ def test_a_script_of_two_ranks_trains_to_the_losses_of_the_run(name, images, tmp
     assert_equal(found, of_run(resolve(name), images, tmp_path / "run"))
 
 
-def test_a_script_of_two_ranks_for_a_users_own_workload(tmp_path):
-    data = inspect(write(tmp_path / "own_on_ranks.py", JUDGED))
+@pytest.mark.parametrize(("name", "drawing"), [("own_on_ranks", ""), ("weighted_on_ranks", WEIGHTS)])
+def test_a_script_of_two_ranks_for_a_users_own_workload(name, drawing, tmp_path):
+    data = inspect(write(tmp_path / f"{name}.py", JUDGED + drawing))
     text = print_script(resolve(PLAIN), "own", data)
     assert "        draw_apart(data.seed, epoch, RANK)\n" in text  # its net has dropout
     found = of_script(text, [], tmp_path)

@@ -202,7 +202,7 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
         cores=machine.cores,
         fingerprint=machine.fingerprint,
         torch=machine.torch,
-        data=sources[data.kind],
+        data=sources[data.kind] + (", drawn by its weights" if data.weighted else ""),
         data_kind=data.kind,
         data_notice=data.notice,
         real_data=ladder.real_data,

@@ -30,6 +30,7 @@ _STRICT = {"map50": "map"}
 # accuracy it is the least that an interval is wide.
 _LOSS_NOISE = 1.0
 _NOTHING = 1e-12
+_LOST = "so nothing could be lost"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Rules:
         chance: what is reached without having learnt anything, from 0 to 1.
         untrained: the loss before the training, where a loss is the quality; None where unknown.
         begun: the quality before the training, of a training of the user's own, whose floor nobody else knows.
+        weighted: whether samples to train on are drawn by weights, and none but the user's own evaluation knows of it.
     """
 
     floor: float
@@ -64,6 +66,7 @@ class Rules:
     chance: float = 0.0
     untrained: float | None = None
     begun: float | None = None
+    weighted: bool = False
 
 
 def rules_of(ladder: LadderRecord, records: Sequence[RunRecord]) -> Rules:
@@ -75,12 +78,14 @@ def rules_of(ladder: LadderRecord, records: Sequence[RunRecord]) -> Rules:
     chance = chance_of(ladder.workload, len(ladder.data.classes), ladder.data.commonest)
     mine = [r for r in records if r.spec and r.spec.workload == ladder.workload]
     begun = next((v for r in mine if (v := r.before.get(ladder.quality)) is not None and math.isfinite(v)), None)
+    weighted = ladder.data.weighted and ladder.quality in ("accuracy", "loss")
     if ladder.quality not in LOWER_IS_BETTER:
-        return Rules(ladder.quality_floor, ladder.real_data, tested, max(chance, begun or 0.0), None, begun)
+        chance = max(chance, begun or 0.0)
+        return Rules(ladder.quality_floor, ladder.real_data, tested, chance, None, begun, weighted)
     checks = [r.check.loss_baseline for r in mine if r.check and ladder.quality == "loss"]
     known = [loss for loss in checks if math.isfinite(loss)]
     untrained = begun if begun is not None or not known else median(known)
-    return Rules(ladder.quality_floor, ladder.real_data, tested, chance, untrained, begun)
+    return Rules(ladder.quality_floor, ladder.real_data, tested, chance, untrained, begun, weighted)
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,9 @@ def _verdict(baseline: Scores, rules: Rules, found: tuple[float, float | None, f
             f"the baseline reached {baseline.mean:.1%}, below the floor of {rules.floor:.1%}".replace("%", " %"),
         )
     if _where_it_began(baseline.mean, baseline.is_loss, rules):
-        return "not judged", "the baseline is no better than it was before its training, so nothing could be lost"
+        # A net that gives the common class alone is right more often than one that was taught all of them alike.
+        why = "but draws by weights: an evaluate() that counts all classes alike would tell" if rules.weighted else ""
+        return "not judged", f"the baseline is no better than it was before its training, {why or _LOST}"
     if low is None or high is None:
         return "not judged", "the size of the test set is not known"
     margin = margin_points(baseline, rules)

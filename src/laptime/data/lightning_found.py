@@ -27,7 +27,7 @@ def of_lightning(given: Any, data_name: str, module: Any, file: Path) -> Lightni
     workload = LightningWorkload(given, file)
     if data_name:
         return workload.loading_from(getattr(module, data_name))
-    if workload.has_loaders:
+    if workload.loading is not None:
         return workload
     mine = {n: v for n, v in vars(module).items() if is_lightning(v, DATA) and _of(v) == module.__name__}
     if len(mine) != 1:

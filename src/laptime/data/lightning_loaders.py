@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Any
 
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    WeightedRandomSampler,
+)
 
 from laptime.data.lightning_refused import line_of, overridden
 from laptime.errors import UsageError
+
+_TRAINING = "train_dataloader"
 
 
 def loader_of(owner: Any, name: str) -> DataLoader[Any] | None:
@@ -29,19 +40,38 @@ def loader_of(owner: Any, name: str) -> DataLoader[Any] | None:
         )
     if type(found.batch_sampler) is not BatchSampler:
         raise UsageError(f"{where} has a batch_sampler of its own or none: give the DataLoader a batch_size.")
-    sampler: Any = batches_of(found).sampler
-    if type(sampler) not in (RandomSampler, SequentialSampler) or getattr(sampler, "replacement", False):
-        raise UsageError(
-            f"{where} draws by {type(sampler).__name__}, but laptime draws each sample once an epoch: leave the "
-            "sampler out."
-        )
-    if isinstance(found.dataset, Sized) and len(sampler) != len(found.dataset):
-        raise UsageError(
-            f"{where} draws {len(sampler)} of {len(found.dataset)} samples by its {type(sampler).__name__}, but "
-            "laptime draws each once an epoch: leave the sampler out, and give a Subset of the data where some are "
-            "meant."
-        )
+    _check_sampler(found, name == _TRAINING, where)
     return found
+
+
+def _check_sampler(loader: DataLoader[Any], training: bool, where: str) -> None:
+    """Raises UsageError for a sampler whose draws can't be followed; `where` names what gave the loader."""
+    sampler: Any = batches_of(loader).sampler
+    if type(sampler) not in (RandomSampler, SequentialSampler, WeightedRandomSampler):
+        raise UsageError(
+            f"{where} draws by {type(sampler).__name__}, but laptime draws each sample once an epoch, or by weights: "
+            "leave the sampler out, or give torch's WeightedRandomSampler."
+        )
+    if not training and getattr(sampler, "replacement", False):
+        raise UsageError(
+            f"{where} draws by {type(sampler).__name__} with replacement, but the test is on each sample once: leave "
+            "the sampler out."
+        )
+    if isinstance(loader.dataset, Sized) and len(sampler) != len(loader.dataset):
+        raise UsageError(
+            f"{where} draws {len(sampler)} of {len(loader.dataset)} samples by its {type(sampler).__name__}, but "
+            f"laptime draws as many as there are: give it num_samples={len(loader.dataset)} or leave it out, and give "
+            "a Subset of the data where some are meant."
+        )
+
+
+def drawn_by(loader: DataLoader[Any]) -> Tensor | None:
+    """The weights by which a training loader draws with replacement [n]; None where it has each sample once."""
+    sampler: Any = batches_of(loader).sampler
+    if not getattr(sampler, "replacement", False):
+        return None
+    # A RandomSampler with replacement draws all alike.
+    return sampler.weights if isinstance(sampler, WeightedRandomSampler) else torch.ones(len(sampler))
 
 
 def batches_of(loader: DataLoader[Any]) -> BatchSampler:
@@ -55,6 +85,10 @@ def not_taken(loader: DataLoader[Any]) -> list[str]:
     """Notes on what the training loader says of its batches and laptime does not do."""
     batches, said = batches_of(loader), []
     sampler: Any = batches.sampler
+    if isinstance(sampler, WeightedRandomSampler) and not sampler.replacement:
+        said.append(
+            "its sampler has no replacement, so it draws each sample once, and laptime draws them without its weights"
+        )
     if isinstance(sampler, SequentialSampler):
         said.append("its training loader does not shuffle, and laptime draws the samples in another order each epoch")
     if batches.drop_last and len(sampler) % batches.batch_size > 1:  # one sample is left out anyway

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from laptime.data.lightning_loaders import batches_of, loader_of, not_taken
+from laptime.data.lightning_loaders import batches_of, drawn_by, loader_of, not_taken
 from laptime.data.lightning_made import made_of
 from laptime.data.lightning_optimizer import made_like, optimizer_of
 from laptime.data.lightning_refused import (
@@ -95,9 +95,9 @@ class LightningWorkload:
         return overridden(self._first, "configure_optimizers")
 
     @property
-    def has_loaders(self) -> bool:
-        """Whether there is a training loader."""
-        return overridden(self._loads, "train_dataloader") is not None
+    def loading(self) -> Any:
+        """What gives the training loader, to be named likewise; None where nothing does."""
+        return overridden(self._loads, "train_dataloader")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -113,6 +113,10 @@ class LightningWorkload:
         """See `laptime.Workload`: the data sets of the loaders."""
         train, test = self._loaders
         return train.dataset, test.dataset
+
+    def sample_weights(self, train: Any) -> Tensor | None:
+        """See `laptime.Workload`: those of the training loader's sampler."""
+        return drawn_by(self._loaders[0])
 
     @property
     def batch_size(self) -> int:

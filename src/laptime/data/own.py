@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ from laptime.data.lightning_module import MODULE, LightningWorkload
 from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
 from laptime.data.own_import import digest_of, imported, refuse_arguments, told_with_line
+from laptime.data.own_weights import sample_weights
 from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
@@ -42,10 +43,12 @@ class OwnSplit:
     Attributes:
         dataset: map-style.
         collate: from a list of items to a batch.
+        weights: by which an epoch draws as many of them as there are [n]; None where it has each once.
     """
 
     dataset: Any
     collate: Callable[[list[Any]], Tree]
+    weights: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -219,14 +222,14 @@ def open_own(
                 "data sets, to train and to test."
             )
         collate = getattr(workload, "collate_fn", None) or default_collate
-        splits = []
-        for name, dataset, limit in zip(("train", "test"), given, limits, strict=True):
+        for name, dataset in zip(("train", "test"), given, strict=True):
             _check_mapped(name, dataset, (file, place_in(file, (), (workload.data,))))
-            splits.append(OwnSplit(limited(dataset, name, limit), collate))
+    train = OwnSplit(given[0], collate, sample_weights(workload, given[0], file))
+    train, test = _kept("train", train, limits[0]), _kept("test", OwnSplit(given[1], collate), limits[1])
     if module:
         with told_with_line("configure_optimizers()", file):
             module.configure()
-    return OwnData(workload, splits[0], splits[1], file, numbers=numbers_of(workload))
+    return OwnData(workload, train, test, file, numbers=numbers_of(workload))
 
 
 def _check_mapped(name: str, dataset: Any, made: tuple[Path, str]) -> None:
@@ -262,14 +265,15 @@ def _by_name(dataset: Any) -> bool:
     return frame or (isinstance(dataset, Mapping) and 0 not in dataset)
 
 
-def limited(dataset: Any, name: str, limit: int | None) -> Any:
-    """The samples that a limit keeps: a smaller limit's are among a larger one's; raises UsageError."""
-    count = len(dataset)
+def _kept(name: str, whole: OwnSplit, limit: int | None) -> OwnSplit:
+    """The samples that a limit keeps, with their weights: a smaller limit's are among a larger one's; or UsageError."""
+    count = len(whole)
     check_limit(name, count, limit)
     if limit is None or limit == count:
-        return dataset
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
-    return Subset(dataset, order[:limit].tolist())
+        return whole
+    chosen = torch.randperm(count, generator=torch.Generator().manual_seed(0))[:limit]
+    weights = None if whole.weights is None else whole.weights[chosen]
+    return replace(whole, dataset=Subset(whole.dataset, chosen.tolist()), weights=weights)
 
 
 def open_run(data: DataSpec, limit_train: int | None, limit_test: int | None, epochs: int) -> OwnData:

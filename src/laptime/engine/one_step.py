@@ -28,8 +28,9 @@ from laptime.engine.loop import driven_step
 from laptime.engine.norm_statistics import Statistics, running_values, statistics_behind
 from laptime.engine.plain import plain_gradients
 from laptime.engine.still import silence, still
-from laptime.optimizations.base import AnyData, Loading, Parts, Recipe, batches, permutation, shares, unclipped
+from laptime.optimizations.base import AnyData, Loading, Parts, Recipe, batches, shares, unclipped
 from laptime.optimizations.modes import Modes
+from laptime.optimizations.order import epoch_order
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.trees import Tree, listed, mapped, samples, sent, tensors
 from laptime.workloads.base import Batch
@@ -133,7 +134,7 @@ def _with_batch(spec: RunSpec, data: AnyData, world: World) -> AnyData:
     own = spec.data.own
     if not isinstance(data, OwnData) or own is None or "resident" not in own.refused:
         return data
-    order = permutation(len(data.train), spec.seed, 0)
+    order = epoch_order(len(data.train), spec.seed, 0, data.train.weights)
     chosen = batches(order, min(spec.batch_size, len(data.train)), world.size)[0].tolist()
     batch, parts = world.agreed(_read(data, chosen, world.size) if world.first else (None, ()))
     return Held(**vars(data), batch=batch, parts=parts)

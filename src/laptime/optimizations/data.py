@@ -23,8 +23,9 @@ from laptime.data.own_workers import Staying, Watch
 from laptime.data.tensors import ImageData
 from laptime.draws import SeededItems
 from laptime.optimizations.augment import Augmented
-from laptime.optimizations.base import Loader, Mark, Recipe, permutation, shares, unmarked
+from laptime.optimizations.base import Loader, Mark, Recipe, shares, unmarked
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
+from laptime.optimizations.order import epoch_order, weights_of
 from laptime.optimizations.selecting import Selecting
 from laptime.trees import sent
 from laptime.workloads.base import Batch
@@ -61,17 +62,18 @@ def bands_to_tensor(scale: int, image: NDArray[np.int16]) -> Tensor:
 
 
 class EpochBatches:
-    """A batch sampler for DataLoader that follows the run's permutation; each rank takes its part of each batch.
+    """A batch sampler for DataLoader that follows the run's order; each rank takes its part of each batch.
 
     Where `keyed` is set, a batch comes with what seeds it (see `SeededItems`).
     """
 
-    def __init__(self, count: int, size: int, seed: int, world: World = ALONE) -> None:
+    def __init__(self, count: int, size: int, seed: int, world: World = ALONE, drawn_by: Tensor | None = None) -> None:
         self.count, self.size, self.seed, self.epoch, self.world = count, size, seed, 0, world
+        self.drawn_by = drawn_by
         self.keyed = self.stopped = False
 
     def __iter__(self) -> Iterator[Any]:
-        order = permutation(self.count, self.seed, self.epoch)
+        order = epoch_order(self.count, self.seed, self.epoch, self.drawn_by)
         asked = itertools.takewhile(lambda _: not self.stopped, shares(order, self.size, self.world))
         chosen = (share.indices.tolist() for share in asked)
         if not self.keyed:
@@ -102,7 +104,8 @@ class ItemLoader:
 
     def __init__(self, recipe: Recipe) -> None:
         data = recipe.data
-        self.sampler = EpochBatches(len(data.train), recipe.batch_size, recipe.seed, recipe.world)
+        of = len(data.train), recipe.batch_size, recipe.seed
+        self.sampler = EpochBatches(*of, recipe.world, weights_of(data))
         self.own = not isinstance(data, ImageData)
         count = recipe.loading.workers
         items = ItemDataset(data) if isinstance(data, ImageData) else data.train.dataset

@@ -36,6 +36,7 @@ class Base:
 
     Attributes:
         clipped, schedule: whether the user's own bounds the gradient, and moves the learning rate.
+        weighted: whether the user's own draws its samples by weights.
         judged: what the user's own evaluation gives, `score` or `error`; empty without one.
         lightning: whether the user's own is a LightningModule.
         by_name: whether the user's own optimizer takes the net, not a list of parameters.
@@ -48,6 +49,7 @@ class Base:
     boxes: bool = False
     clipped: bool = False
     schedule: bool = False
+    weighted: bool = False
     judged: str = ""
     lightning: bool = False
     by_name: bool = False

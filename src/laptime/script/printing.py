@@ -51,8 +51,8 @@ class _Subject:
         device, own = DEVICES[self.variant.device], self.data.own if self.data else None
         if own is not None:
             base = lines.Base(own.batch_size, own.learning_rate, device, own=True)
-            base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule, lightning=own.lightning)
-            base = replace(base, by_name=own.by_name)
+            base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule, weighted=own.weighted)
+            base = replace(base, lightning=own.lightning, by_name=own.by_name)
             return replace(base, judged=own.quality if own.quality in ("score", "error") else "")
         entry = find_workload(self.workload)
         size = self.fit.batch_size if self.fit else entry.batch_size
@@ -123,6 +123,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "own": _own(subject.data),
         "lightning": base.lightning,
         "followed": base.schedule,
+        "weighted": base.weighted,
         "judged": base.judged,
         "collate": "workload.collate_fn" if base.lightning else "COLLATE",
         **_module(subject.data),

@@ -67,7 +67,7 @@ def test_the_next_epoch_s_order_is_made_once_and_before_it_begins(recipe, monkey
         made.append(epoch)
         return permutation(count, seed, epoch)
 
-    monkeypatch.setattr("laptime.optimizations.placed.permutation", noted)
+    monkeypatch.setattr("laptime.optimizations.order.permutation", noted)
     flipped = flip(replace(recipe, seed=4711), {"mode": "random"})  # of no order that is known already
     loader = Augmented(ResidentLoader(flipped), flipped)
     assert [len(b) for b in loader.epoch(0)] == [16, 16, 16]

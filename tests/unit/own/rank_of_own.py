@@ -1,6 +1,6 @@
-"""One rank of two that opens LightningModules and makes their models, and evaluates a workload.
+"""One rank of two that opens LightningModules and makes their models, evaluates a workload, and draws by weights.
 
-python rank_of_own.py RESULT.json WORKLOAD.py RANKS_A_MACHINE:LIT.py..., with the environment of torch's launcher.
+python rank_of_own.py RESULT.json WORKLOAD.py WEIGHTED.py RANKS_A_MACHINE:LIT.py..., in the launcher's environment.
 """
 
 from __future__ import annotations
@@ -33,10 +33,23 @@ def scored(file: Path, world: World) -> tuple[dict[str, float | None], ...]:
     return world.collected(dict(evaluate(build(recipe, lambda _: None), recipe, data.test).scores))
 
 
-def main(result: Path, workload: str, asked: list[str]) -> None:
+def drawn_in(file: Path, world: World) -> dict[str, tuple[list[int], ...]]:
+    """The numbers of the samples that each rank trains on in an epoch, by the loader."""
+    seen = {}
+    for loader in ("resident", "no-reads"):
+        chosen = tuple(OptimizationSpec(name=name) for name in ("flat-reduce", loader))
+        data = open_own(file, "Workload")
+        recipe = make_recipe(make_spec(optimizations=chosen, batch_size=16), data, chosen, world)
+        mine = [int(i) for batch in build(recipe, lambda _: None).loader.epoch(1) for i in batch.inputs[1]]
+        seen[loader] = world.collected(mine)
+    return seen
+
+
+def main(result: Path, workload: str, weighted: str, asked: list[str]) -> None:
     seen = {}
     with opened("cpu") as world:
         seen["scores"] = scored(Path(workload), world)
+        seen["drawn"] = drawn_in(Path(weighted), world)
         for here, _, file in (a.partition(":") for a in asked):
             os.environ["LOCAL_RANK"] = str(world.rank % int(here))
             seen[Path(file).stem] = found_in(Path(file), world)
@@ -45,4 +58,4 @@ def main(result: Path, workload: str, asked: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])

@@ -11,7 +11,7 @@ from laptime.compare.quality import has_learnt, rules_of
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.inspecting import inspect
 from laptime.measure.marks import StepMarks
-from laptime.spec import OptimizationSpec, RunSpec
+from laptime.spec import OptimizationSpec, OwnSpec, RunSpec
 
 # An evaluation that counts its calls, two of which the look into its file makes, and fails at the one that it names.
 FAILS = JUDGED.replace("    def evaluate(", "    calls = 0\n\n    def evaluate(").replace(
@@ -75,18 +75,36 @@ def test_one_that_goes_on_from_a_checkpoint_knows_it_as_well(file, tmp_path):
     assert [e.test_loss for e in again.epochs] == [e.test_loss for e in first.epochs]
 
 
+def scored(record, quality: str, value: float):
+    """A record's epochs, whose quality is `value` and nothing else."""
+    none = dict.fromkeys(("test_accuracy", "test_loss"), None)
+    return tuple(e.model_copy(update={**none, f"test_{quality}": value}) for e in record.epochs)
+
+
 def own_rows(quality: str, began: float | None, base: float, other: float):
     """The row of a variant whose quality is `other` in each round beside `base`, 4,000 test samples."""
     found = []
     for record in records():
         value = base if record.spec.variant == "cpu-baseline" else other
-        none = dict.fromkeys(("test_accuracy", "test_loss"), None)
-        epochs = tuple(e.model_copy(update={**none, f"test_{quality}": value}) for e in record.epochs)
+        epochs = scored(record, quality, value)
         first = record.spec.variant == "cpu-baseline" and not record.spec.repeat
         before = {quality: began} if first and began is not None else {}
         found.append(record.model_copy(update={"epochs": epochs, "before": before, "check": None}))
     asked = ladder().model_copy(update={"quality": quality, "quality_floor": 0.0})
     return compare(asked, found).row("cpu-optimized"), rules_of(asked, found)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("quality", ["accuracy", "score"])
+def test_a_training_that_draws_by_weights_is_told_what_would_judge_it(quality, weighted):
+    own = OwnSpec(attribute="w", name="w", batch_size=8, learning_rate=0.1, quality=quality, weighted=weighted)
+    data = ladder().data.model_copy(update={"own": own})
+    asked = ladder().model_copy(update={"data": data, "quality": quality, "quality_floor": 0.0})
+    began = {"before": {quality: 0.95}}
+    found = compare(asked, [r.model_copy(update=began | {"epochs": scored(r, quality, 0.9)}) for r in records()])
+    said = found.row("cpu-optimized").verdict_reason
+    assert ("an evaluate() that counts all classes alike would tell" in said) == (weighted and quality == "accuracy")
+    assert (", drawn by its weights" in found.conditions.data) == weighted
 
 
 @pytest.mark.parametrize(("quality", "began"), [("score", 0.4), ("accuracy", 0.4), ("loss", 10.8), ("error", 44.0)])

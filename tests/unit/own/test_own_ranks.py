@@ -1,15 +1,19 @@
-"""Two ranks on users' files: one prepares Lightning's data before the others go on, one evaluates for all."""
+"""Two ranks on users' files: one prepares Lightning's data and the others wait, one evaluates, both share draws."""
 
 import json
 import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import JUDGED, write
+import torch
+from tests.own_files import JUDGED, WEIGHTED, write
 from tests.rank_runs import run_two_ranks
+from tests.unit.conftest import make_spec
 from tests.unit.own.test_lightning_module import LIT, STEP
 
 from laptime.data.own import open_own
+from laptime.data.own_weights import as_weights
+from laptime.optimizations.order import draws
 
 DATA = "class Points(LightningDataModule):\n"
 PREPARES = """\
@@ -46,11 +50,12 @@ def lit(file: Path, per_node: bool) -> Path:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("own-ranks")
-    result, judged = tmp_path / "result.json", tmp_path / "judged.py"
+    result, judged, weighted = (tmp_path / name for name in ("result.json", "judged.py", "weighted.py"))
+    write(weighted, WEIGHTED, ("X[:64], Y[:64]", "X[:61], torch.arange(61)"))
     # The number of samples that it sees, in hundreds.
     write(judged, JUDGED, ("return 2 * hits / (found.sum() + true.sum())", "return len(found) / 100"))
     asked = [f"{here}:{lit(tmp_path / f'{name}.py', per_node)}" for name, (per_node, here, _) in CASES.items()]
-    run_two_ranks(Path(__file__).with_name("rank_of_own.py"), str(result), str(judged), *asked)
+    run_two_ranks(Path(__file__).with_name("rank_of_own.py"), str(result), str(judged), str(weighted), *asked)
     return json.loads(result.read_text())
 
 
@@ -61,6 +66,14 @@ def test_one_rank_of_each_machine_prepares_and_the_others_wait(found, name):
 
 def test_one_rank_evaluates_all_of_the_test_data_and_tells_the_others(found):
     assert found["scores"] == [{"test_score": 0.32}] * 2
+
+
+@pytest.mark.parametrize("loader", ["resident", "no-reads"])
+def test_each_rank_takes_its_part_of_what_is_drawn_by_weights(found, loader):
+    order = draws(as_weights(1 + 9 * torch.arange(61)), make_spec().seed, 1)
+    parts = [[int(i) for b in order.split(16) for i in b.tensor_split(2)[rank]] for rank in range(2)]
+    assert found["drawn"][loader] == parts
+    assert len(set(order.tolist())) < 50, "some are drawn more than once"
 
 
 def test_alone_each_module_is_prepared_before_it_is_set_up(tmp_path, monkeypatch):

@@ -1,0 +1,98 @@
+"""A LightningModule whose training loader draws with replacement: its weights are taken, and what can't be is told."""
+
+import sys
+
+import pytest
+import torch
+from tests.unit.own.test_lightning_module import LOADER, lit, trained
+from torch.utils.data import DataLoader, WeightedRandomSampler
+
+from laptime.catalogue.own import place_of
+from laptime.data.own import open_own
+from laptime.errors import UsageError
+from laptime.inspecting import inspect
+
+
+def loading(sampler):
+    return LOADER, f"return DataLoader(self.train, batch_size=32, sampler=torch.utils.data.{sampler})"
+
+
+WEIGHED = loading("WeightedRandomSampler(1 + 9 * self.train.tensors[1], 256)")
+
+
+def opened(file, *changes):
+    return open_own(*place_of(lit(file, *changes)))
+
+
+@pytest.mark.parametrize("named", ["resident", "no-reads"])
+def test_it_trains_as_by_hand_with_its_own_sampler(file, named):
+    found, _, recipe, _ = trained(lit(file, WEIGHED), named, seed=3)
+    module = sys.modules[file.stem]
+    points = module.Points()
+    points.setup("fit")
+    torch.manual_seed(3)
+    own = module.Lit()
+    own.log = lambda *_, **__: None
+    optimizer, losses = own.configure_optimizers(), []
+    for epoch in range(2):
+        sampler = points.train_dataloader().sampler
+        assert type(sampler) is WeightedRandomSampler
+        sampler.generator = torch.Generator().manual_seed(3 * 1_000_003 + epoch)
+        total = 0.0
+        for batch in DataLoader(points.train, batch_size=32, sampler=sampler):
+            loss = own.training_step(batch, 0)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * 32
+        losses.append(total / 256)
+    assert found == pytest.approx(losses, rel=1e-5)
+    assert recipe.notes == ()
+
+
+def test_a_batch_sampler_of_torchs_around_one_and_a_limit_are_followed(file):
+    batches = "torch.utils.data.BatchSampler(torch.utils.data.WeightedRandomSampler(range(1, 257), 256), 24, False)"
+    name = lit(file, (LOADER, f"return DataLoader(self.train, batch_sampler={batches})"))
+    assert inspect(name).own.weighted
+    train = open_own(*place_of(name), limits=(9, None)).train
+    assert train.weights.tolist() == [1.0 + index for index in train.dataset.indices]
+
+
+def test_a_random_sampler_with_replacement_draws_all_alike(file):
+    data = opened(file, loading("RandomSampler(self.train, replacement=True)"))
+    assert data.train.weights.tolist() == [1.0] * 256
+    assert data.notes == ()
+
+
+def test_a_sampler_without_replacement_draws_each_once_and_a_note_says_so(file):
+    data = opened(file, loading("WeightedRandomSampler([1.0] * 256, 256, replacement=False)"))
+    assert data.train.weights is None
+    assert data.notes == (
+        "its sampler has no replacement, so it draws each sample once, and laptime draws them without its weights",
+    )
+
+
+@pytest.mark.parametrize(
+    ("sampler", "said"),
+    [
+        ("WeightedRandomSampler([1.0] * 256, 99)", "draws 99 of 256 samples .*: give it num_samples=256 or leave it"),
+        ("WeightedRandomSampler([1.0] * 256, 512)", "draws 512 of 256 samples by its WeightedRandomSampler"),
+        ("WeightedRandomSampler([1.0] * 99, 99, replacement=False)", "draws 99 of 256 samples"),
+    ],
+)
+def test_draws_of_another_number_are_refused_with_their_line(file, sampler, said):
+    with pytest.raises(UsageError, match=rf"train_dataloader\(\) \(.*line 14\) {said}"):
+        opened(file, loading(sampler))
+
+
+def test_weights_that_are_none_are_told_with_the_loaders_line(file):
+    said = r"train_dataloader\(\) of .* gave -2 as the weight of training sample 0 \(.*, line 14: def train_dataloader"
+    with pytest.raises(UsageError, match=said):
+        opened(file, loading("WeightedRandomSampler([-2.0] * 256, 256)"))
+
+
+def test_what_is_tested_is_not_drawn(file):
+    test = "WeightedRandomSampler([1.0] * 64, 64)"
+    change = ("batch_size=64)", f"batch_size=64, sampler=torch.utils.data.{test})")
+    with pytest.raises(UsageError, match=r"val_dataloader\(\) \(.*\) draws by W.* but the test is on each sample once"):
+        opened(file, change)

@@ -1,0 +1,58 @@
+"""The script of a workload whose samples are drawn by weights draws them as the run does, without laptime."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.own_files import WEIGHTED, write
+from tests.unit.own.test_lightning_module import LIT
+from tests.unit.own.test_lightning_weights import WEIGHED
+from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
+
+from laptime.inspecting import inspect
+from laptime.script import print_script
+from laptime.variants import resolve
+
+# Numbers of another kind than tensors, on a last batch of another size.
+LISTED = WEIGHTED.replace("return 1 + 9 * train.tensors[1]", "return [1 + 9 * int(label) for _, label in train]")
+LISTED = LISTED.replace("batch_size = 16", "batch_size = 15")
+FILES = {
+    "listed": (LISTED, "Workload", ("cpu-baseline", "cpu-baseline+resident+no-reads", "cpu-baseline+workers:count=1")),
+    "lit": (LIT.replace(*WEIGHED), "Lit", ("cpu-baseline", "cpu-baseline+resident+large-batch:size=64")),
+}
+CASES = [(kind, name) for kind, (*_, names) in FILES.items() for name in names]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    root, path = tmp_path_factory.mktemp("weighted"), list(sys.path)
+    names = {
+        kind: write(root / f"weighted_{kind}.py", text).replace(":Workload", f":{attribute}")
+        for kind, (text, attribute, _) in FILES.items()
+    }
+    yield {kind: inspect(name) for kind, name in names.items()}
+    sys.path[:] = path
+
+
+@pytest.fixture(scope="module")
+def printed(found, tmp_path_factory):
+    scripts = {f"{kind}|{name}": (print_script(resolve(name), "own", found[kind]), []) for kind, name in CASES}
+    return run_scripts(tmp_path_factory.mktemp("scripts"), scripts)
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_a_script_trains_to_the_losses_of_the_run(kind, name, printed, found, tmp_path):
+    assert_equal(printed[f"{kind}|{name}"], numbers_of(run_laptime(resolve(name), "own", found[kind], tmp_path)))
+
+
+def test_what_is_printed_is_tidy_and_has_no_permutation(found, tmp_path):
+    for kind, name in [*CASES, ("listed", "cpu-baseline+ddp"), ("listed", "cuda-baseline+fp16+pinned")]:
+        text = print_script(resolve(name), "own", found[kind])
+        assert "permutation" not in text
+        (tmp_path / f"{kind}_{name}.py").write_text(text, encoding="utf-8")
+    ruff = [str(Path(sys.executable).parent / "ruff")]
+    lint = ["check", "--isolated", "--select", "E,F,I", "--line-length", "120", "--target-version", "py311"]
+    for command in (lint, ["format", "--isolated", "--line-length", "120", "--diff"]):
+        done = subprocess.run([*ruff, *command, str(tmp_path)], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
