@@ -135,7 +135,7 @@ def test_a_limit_that_keeps_none_that_is_drawn_is_told(file):
 def test_what_is_no_weight_is_told_with_its_line(file, given, found, remedy):
     name = write(file, WEIGHTED, (RETURN, f"return {given}"))
     line = place(file, "def sample_weights")
-    said = f"sample_weights() of {file.name} gave {found} {line}def sample_weights(self, train):): {remedy}"
+    said = f"sample_weights() of {file.name} gave {found} {line}def sample_weights(self, train)): {remedy}"
     with pytest.raises(UsageError, match=re.escape(said)):
         inspect(name)
 
