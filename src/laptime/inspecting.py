@@ -92,7 +92,7 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
-        notice=own_refused.moving(step.moved),
+        notice=" ".join(step.told),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,

@@ -1,0 +1,143 @@
+"""What steps of a user's own training carry along where nothing puts it back: it goes on from the warm-up."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from laptime.data.lightning_module import LightningWorkload
+from laptime.data.lightning_steps import Steps, is_metric
+from laptime.draws import drawn, put_back_drawn
+from laptime.tallies import numbers_of, plain_numbers, put_back_numbers
+
+# Two losses of the same numbers.
+_ALIKE = 1e-5
+_FEW = 1000
+_CONTAINERS = (list, dict, set, deque)
+
+Marks = dict[tuple[int, str], tuple[Any, object]]
+"""By object and attribute: what keeps its parts alive, since another object may have their ids, and what it shows."""
+
+
+class Start:
+    """Where a user's object and a net are before a step: what a run puts back behind its warm-up, and all else."""
+
+    def __init__(self, user: object, model: nn.Module) -> None:
+        self.user, self.model = user, model
+        self.drawn, self.numbers = drawn(), numbers_of(user, model)
+        self.buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        self.marks, self.sizes = _marks(user, model), _sizes(model)
+
+    @torch.no_grad()
+    def back(self) -> None:
+        """Puts numbers, buffers and draws back, as a run does behind its warm-up; it does so with weights, too."""
+        put_back_numbers(self.numbers)
+        put_back_drawn(self.drawn)
+        for name, buffer in self.model.named_buffers():
+            if name in self.buffers and self.buffers[name].shape == buffer.shape:
+                buffer.copy_(self.buffers[name])
+
+    def set_weights(self) -> bool:
+        """Whether the net has set weights itself since then, from its first batch perhaps: no optimizer has."""
+        return self.sizes != _sizes(self.model)
+
+    def kept(self) -> tuple[str, ...]:
+        """The names of attributes that hold other tensors or other parts than then."""
+        return _others(self.marks, _marks(self.user, self.model))
+
+
+class Counting:
+    """The numbers in objects that a user's object or net holds, which nothing puts back, an annealer's say."""
+
+    def __init__(self, user: object, model: nn.Module) -> None:
+        self.user, self.model = user, model
+        self.marks = _counts(user, model)
+
+    def moved(self) -> tuple[str, ...]:
+        """The names of attributes whose objects count."""
+        return _others(self.marks, _counts(self.user, self.model))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What steps carry along.
+
+    Attributes:
+        names: of attributes, or what stands for them; empty where they carry nothing.
+        told: what to say of it.
+    """
+
+    names: tuple[str, ...] = ()
+    told: str = ""
+
+
+def carried(line: str, objects: tuple[str, ...], kept: tuple[str, ...], losses: tuple[float, float]) -> Carried:
+    """What steps carry along, as far as the loss of one batch or a count in an object shows.
+
+    Args:
+        line: what gives the loss, with its line.
+        objects: attributes whose objects count.
+        kept: attributes that hold other tensors or parts than before, as many do that are made anew in each step.
+        losses: that of a batch, and that after steps, with the same weights, buffers, numbers and draws.
+    """
+    differs = not math.isclose(*losses, rel_tol=_ALIKE, abs_tol=_ALIKE**2)
+    names = tuple(dict.fromkeys((*objects, *(kept if differs else ()))))
+    if not names and not differs:
+        return Carried()
+    gives = "gives {:.6g} for a batch and some steps later {:.6g} with the same weights and random numbers; "
+    held = f"what it changes in {', '.join(names)}" if names else "what it keeps from step to step"
+    seen = gives.format(*losses) if differs else "counts in objects: "
+    remedy = "keep tensors as buffers of the net, and count in attributes of the net or of the workload itself"
+    told = f"{line} {seen}{held} goes on from the warm-up and is in no checkpoint: {remedy}."
+    return Carried(names or ("what it keeps",), told)
+
+
+def _owners(user: object, model: nn.Module) -> Iterator[Any]:
+    """The user's object and the parts of the net, but for metrics, which are reset, and what a module has logged."""
+    if not isinstance(user, LightningWorkload) and hasattr(user, "__dict__"):
+        yield user
+    yield from (m for m in model.modules() if not isinstance(m, Steps) and not is_metric(m))
+
+
+def _marks(user: object, model: nn.Module) -> Marks:
+    """What attributes hold: which tensors, written to how often, and which parts of lists."""
+    found = Marks()
+    for owner in _owners(user, model):
+        for name, value in vars(owner).items():
+            if not name.startswith("_") and isinstance(value, (Tensor, *_CONTAINERS)):
+                parts = [value] if isinstance(value, Tensor) else [*value][:_FEW]
+                parts = [value[part] for part in parts] if isinstance(value, dict) else parts
+                found[id(owner), name] = (parts, [(id(part), _version(part)) for part in parts])
+    return found
+
+
+@torch.no_grad()
+def _sizes(model: nn.Module) -> list[float]:
+    """What tells that weights have changed, without a copy of them."""
+    return [float(p.abs().sum()) for p in model.parameters()]
+
+
+def _version(value: object) -> int:
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
+
+
+def _counts(user: object, model: nn.Module) -> Marks:
+    """The numbers of objects that attributes hold."""
+    return {
+        (id(owner), name): (value, repr(sorted(plain_numbers(value).items())))
+        for owner in _owners(user, model)
+        for name, value in vars(owner).items()
+        if hasattr(value, "__dict__") and not isinstance(value, Tensor | nn.Module | type | FunctionType | ModuleType)
+    }
+
+
+def _others(before: Marks, now: Marks) -> tuple[str, ...]:
+    """The names of attributes that show something else than before, each once."""
+    return tuple(dict.fromkeys(key[1] for key, (_, mark) in before.items() if key in now and now[key][1] != mark))
