@@ -84,6 +84,7 @@ def inspect(name: str) -> DataSpec:
     }
     refused = {**copy_refusals(data, batch), **refused}
     beside = modules_beside(file, known)
+    warned = [data.workload.warning] if isinstance(data.workload, LightningWorkload) else []
     return DataSpec(
         asked="auto",
         kind="own",
@@ -92,7 +93,7 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
-        notice=" ".join(step.told),
+        notice=" ".join((*warned, *step.told)),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,
