@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     found = changed(numbers)
     moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
     carries = _carried(data, batch, start, (value, counting.moved(), moved))
-    with told_with_line("loss() on the test data", file, user.loss), torch.no_grad():
+    with told_with_line("loss() on the test data", file, user.loss), _asking_none():
         _, judged = answered(user, model.eval(), Batch(test_batch), file)
     _check_share(judged, f"{line} on the test data", data)
     counted = tuple(name for name in found if name not in getattr(user, "unread", ()))
@@ -243,6 +243,20 @@ def _copyable(data: OwnData, model: nn.Module) -> nn.Module:
 def _has_hooks(parameter: Tensor) -> bool:
     """Whether a weight's gradient goes through a function of the user's, which bounds it say."""
     return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
+
+
+@contextmanager
+def _asking_none() -> Iterator[None]:
+    """Within it nothing has gradients, as in evaluation; what asks for one all the same is told what helps."""
+    with torch.no_grad():
+        try:
+            yield
+        except RuntimeError as error:
+            if "does not require grad" in str(error):
+                error.args = (
+                    f"{error}; test data go through it without gradients: torch.enable_grad() lets them be asked for",
+                )
+            raise
 
 
 def _noted(model: nn.Module, outputs: list[Tree]) -> AbstractContextManager[object]:

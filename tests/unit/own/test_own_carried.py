@@ -1,8 +1,11 @@
 """What steps carry along and nothing puts back, and weights that no optimizer is given, are told before a ladder."""
 
+import sys
+
 import pytest
 from tests.own_files import TUPLE, write
 
+from laptime.errors import RunError
 from laptime.inspecting import inspect
 
 _LOSS = "return F.cross_entropy(scores, y)"
@@ -111,3 +114,20 @@ def test_a_weight_that_no_optimizer_is_given_is_told(file, loss, told):
     notice = inspect(write(file, TUPLE, ("\nclass Workload:\n", _GLOBAL), (_LOSS, loss))).notice
     assert bool(notice) == bool(told)
     assert told in notice
+
+
+_EQUATION = """\
+x.requires_grad_()
+        scores = model(x)
+        slope, = torch.autograd.grad(scores.sum(), x, create_graph=True)"""
+
+
+def test_a_loss_that_asks_for_gradients_in_evaluation_is_told_what_lets_it(file):
+    name = write(file, TUPLE, ("scores = model(x)", _EQUATION), (_LOSS, f"{_LOSS} + slope.square().mean()"))
+    with pytest.raises(
+        RunError, match=r"without gradients: torch\.enable_grad\(\) lets them be asked for \(.*line 2\d"
+    ):
+        inspect(name)
+    asked = ("    def loss(self, model, batch):\n", "    @torch.enable_grad()\n    def loss(self, model, batch):\n")
+    sys.modules.pop(file.stem)
+    assert inspect(write(file, file.read_text(), asked)).own.quality == "accuracy"
