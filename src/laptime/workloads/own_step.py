@@ -129,11 +129,11 @@ def _carried(data: OwnData, batch: Tree, start: Start, seen: tuple[float, tuple[
     first, objects, moved = seen
     kept = tuple(name for name in start.kept() if name not in moved)
     start.back()
-    with told_with_line("loss() of a third step", data.file, data.workload.loss):
+    again = first
+    with suppress(Exception, SystemExit):  # whatever a user's code raises: a run that comes there tells it
         loss, _ = answered(data.workload, start.model, Batch(mapped(batch, torch.clone)), data.file)
-    # Of what has moved a notice tells already; weights that the net sets itself are put back in a run alone.
-    shown = (kept or not moved) and not start.set_weights()
-    again = loss.item() if shown else first
+        # Of what has moved a notice tells already; weights that the net sets itself are put back in a run alone.
+        again = loss.item() if (kept or not moved) and not start.set_weights() else first
     return carried(_told(data), objects, kept, (first, again))
 
 
