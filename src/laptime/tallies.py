@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,7 +60,7 @@ def untouched(owner: Any) -> Iterator[None]:
     """
     own = getattr(owner, "__dict__", {})
     kept = dict(own)
-    own.update({name: copy.copy(value) for name, value in kept.items() if isinstance(value, list | dict | set)})
+    own.update({name: copy.copy(value) for name, value in kept.items() if isinstance(value, list | dict | set | deque)})
     try:
         yield
     finally:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from laptime.data.lightning_refused import overridden
+from laptime.tallies import untouched
 
 # An accuracy by the name that is logged: acc, val_acc1, trainAcc, MulticlassAccuracy; not acceleration.
 _ACCURACY = re.compile(r"accurac|acc(?![a-z])", re.IGNORECASE)
@@ -34,6 +37,7 @@ class Steps(nn.Module):
         for _, metric in self.metrics:
             metric.distributed_available_fn = _alone
         self.filled = [metric for _, metric in self.metrics]
+        self.moving: set[str] | None = None
         module.log = self.note  # log_dict() calls it too; without a Trainer Lightning's own only warns
 
     def train(self, mode: bool = True) -> Steps:
@@ -59,9 +63,30 @@ class Steps(nn.Module):
             loss = self._step("validation_step", batch)
             loss, accuracy = self._said(_LOSS) if loss is None else loss, self._accuracy()
         if loss is None:
-            loss = self._step("training_step", batch)
-            accuracy = self._accuracy() if accuracy is None else accuracy
+            with nullcontext() if self.training else self._put_back():
+                loss = self._step("training_step", batch)
+                accuracy = self._accuracy() if accuracy is None else accuracy
         return loss, accuracy
+
+    @contextmanager
+    def _put_back(self) -> Iterator[None]:
+        """Within it training_step() judges, which under a Trainer trains alone: what it changes is put back.
+
+        A teacher that follows, a centre, a count. Of tensors without gradients those are kept that the first such batch
+        has changed, since a frozen backbone is large.
+        """
+        still = {n: t for n, t in (*self.named_parameters(), *self.named_buffers()) if not t.requires_grad}
+        watched = still if self.moving is None else {n: t for n, t in still.items() if n in self.moving}
+        kept = {n: (t._version, t.detach().clone()) for n, t in watched.items() if not t.is_inference()}
+        with ExitStack() as stack:
+            for part in self.module.modules():
+                if not is_metric(part):
+                    stack.enter_context(untouched(part))
+            yield
+        self.moving = {n for n, (version, _) in kept.items() if still[n]._version != version}
+        with torch.no_grad():
+            for name in self.moving:
+                still[name].copy_(kept[name][1])
 
     def _step(self, name: str, batch: Any) -> Tensor | None:
         """Takes a step and returns its loss; None where it gives none.
