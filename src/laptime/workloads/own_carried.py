@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.lightning_steps import Steps, is_metric
 from laptime.draws import drawn, put_back_drawn
-from laptime.tallies import numbers_of, plain_numbers, put_back_numbers
+from laptime.tallies import changed, numbers_of, plain_numbers, put_back_numbers
 
 # Two losses of the same numbers.
 _ALIKE = 1e-5
@@ -51,6 +51,19 @@ class Start:
     def kept(self) -> tuple[str, ...]:
         """The names of attributes that hold other tensors or other parts than then."""
         return _others(self.marks, _marks(self.user, self.model))
+
+
+class Judging:
+    """What a user's object counts, and what a net holds, before test data go through them."""
+
+    def __init__(self, user: object, model: nn.Module) -> None:
+        self.model, self.numbers, self.tensors = model, numbers_of(user, model), _held(model)
+
+    def moved(self) -> tuple[str, ...]:
+        """The names of numbers and of tensors that are others now."""
+        now = _held(self.model)
+        names = [n for n, (tensor, version) in self.tensors.items() if n in now and now[n] != (tensor, version)]
+        return (*changed(self.numbers), *names)
 
 
 class Counting:
@@ -97,6 +110,17 @@ def carried(line: str, objects: tuple[str, ...], kept: tuple[str, ...], losses: 
     remedy = "keep tensors as buffers of the net, and count in attributes of the net or of the workload itself"
     told = f"{line} {seen}{held} goes on from the warm-up and is in no checkpoint: {remedy}."
     return Carried(names or ("what it keeps",), told)
+
+
+def moved_by_tests(line: str, names: tuple[str, ...]) -> str:
+    """What to say of what test data change; empty where they change nothing."""
+    held = f"{line} changes {', '.join(names)} with test data, too, which training then goes on with"
+    return f"{held}: change it only where model.training is set." if names else ""
+
+
+def _held(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """By name which tensors a net has, and how often each was written to."""
+    return {name: (id(t), _version(t)) for name, t in (*model.named_buffers(), *model.named_parameters())}
 
 
 def _owners(user: object, model: nn.Module) -> Iterator[Any]:

@@ -25,7 +25,7 @@ from laptime.trees import Tree, by_sample, cut, mapped, samples
 from laptime.user_code import complaint, place_in, stack_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
-from laptime.workloads.own_carried import Carried, Counting, Start, carried
+from laptime.workloads.own_carried import Carried, Counting, Judging, Start, carried, moved_by_tests
 from laptime.workloads.own_leaves import leaves_of, left_untrained, untrained
 
 # Two sums of the same numbers.
@@ -83,11 +83,8 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
         loss, accuracy = answered(user, model.train(), Batch(mapped(batch, torch.clone)), file)
         value = loss.item()
     line = _told(data)
-    if not math.isfinite(value):
-        raise RunError(f"{line} gave {value} on the first batch: look at its inputs and at the loss.")
+    _check_loss(loss, line)
     _check_share(accuracy, line, data)
-    if not loss.requires_grad:
-        raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
     leaves = leaves_of(loss)
     _backward(data, model, batch, loss)
     _check_trained(model, line)
@@ -99,11 +96,14 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     found = changed(numbers)
     moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
     carries = _carried(data, batch, start, (value, counting.moved(), moved))
+    judging = Judging(user, model.eval())
     with told_with_line("loss() on the test data", file, user.loss), _asking_none():
-        _, judged = answered(user, model.eval(), Batch(test_batch), file)
+        _, judged = answered(user, model, Batch(test_batch), file)
     _check_share(judged, f"{line} on the test data", data)
     counted = tuple(name for name in found if name not in getattr(user, "unread", ()))
-    told = (own_refused.moving(moved), carries.told, left_untrained(foreign, line))
+    # A LightningModule's steps put back what they change, and what its validation changes it does under a Trainer, too.
+    tests = () if isinstance(user, LightningWorkload) else judging.moved()
+    told = (own_refused.moving(moved), carries.told, moved_by_tests(line, tests), left_untrained(foreign, line))
     summed = _summed(data, model, batch)
     return Stepped(
         model=model.train(),
@@ -212,6 +212,13 @@ def _told(data: OwnData) -> str:
     user, file = data.workload, data.file
     name, function = ("training_step", user.step) if isinstance(user, LightningWorkload) else ("loss", user.loss)
     return f"{name}() of {file.name}{place_in(file, (), (function,))}"
+
+
+def _check_loss(loss: Tensor, line: str) -> None:
+    if not math.isfinite(loss.item()):
+        raise RunError(f"{line} gave {loss.item()} on the first batch: look at its inputs and at the loss.")
+    if not loss.requires_grad:
+        raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
 
 
 def _check_share(accuracy: Tensor | None, line: str, data: OwnData) -> None:

@@ -131,3 +131,37 @@ def test_a_loss_that_asks_for_gradients_in_evaluation_is_told_what_lets_it(file)
     asked = ("    def loss(self, model, batch):\n", "    @torch.enable_grad()\n    def loss(self, model, batch):\n")
     sys.modules.pop(file.stem)
     assert inspect(write(file, file.read_text(), asked)).own.quality == "accuracy"
+
+
+_COUNTED = """
+class Counted(nn.Sequential):
+    steps = 0
+
+    def __init__(self, *layers):
+        super().__init__(*layers)
+        self.register_buffer("center", torch.zeros(2))
+
+    def forward(self, x):
+        scores = super().forward(x)
+        CHANGED
+        return scores
+
+
+class Workload:
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "names"),
+    [
+        ("self.steps += 1", "steps"),
+        ("self.center.lerp_(scores.detach().mean(0), 0.5)", "center"),
+        ("self.center = scores.detach().mean(0); self.steps += self.training", "center"),
+        ("self.steps += self.training", ""),
+        ("if self.training:\n            self.center.lerp_(scores.detach().mean(0), 0.5)", ""),
+    ],
+)
+def test_what_test_data_change_of_a_net_is_told(file, changed, names):
+    made = (("\nclass Workload:\n", _COUNTED.replace("CHANGED", changed)), ("return nn.Sequential(", "return Counted("))
+    told = inspect(write(file, TUPLE, *made)).notice
+    assert (f"changes {names} with test data, too, which training then goes on with" in told) == bool(names)
