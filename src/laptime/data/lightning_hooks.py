@@ -36,6 +36,11 @@ _ARGUMENTS: dict[str, tuple[tuple[object, ...], str]] = {
 }
 
 
+# Callbacks that show, keep or end a training and leave its steps as they are.
+_WATCHING = ("Checkpoint", "Monitor", "Progress", "ProgressBar", "Summary", "EarlyStopping", "Timer", "Logger")
+_CALLED = "do such a callback's work in training_step(); a moving average of the weights is the rung ema"
+
+
 @dataclass(frozen=True)
 class Uncalled:
     """A hook of the user's that is not called.
@@ -82,18 +87,23 @@ def warning_of(value: object) -> str:
 
 
 def trainer_arguments(file: Path, given: Sequence[str] = ()) -> list[str]:
-    """Notes on arguments for a Trainer in the user's file, which nobody makes here.
+    """Notes on arguments and callbacks for a Trainer in the user's file, which nobody makes here.
 
     Args:
         file: the user's.
         given: arguments whose work is done.
     """
-    found = ((n, v) for n, v in _arguments(ast.parse(file.read_bytes())) if n in _ARGUMENTS and n not in given)
-    return [
-        f"{n}={ast.unparse(v)} of the Trainer ({file.name}, line {v.lineno}) is not seen: {_ARGUMENTS[n][1]}"
-        for n, v in found
-        if not _is_default(n, v)
+    arguments = list(_arguments(ast.parse(file.read_bytes())))
+    seen = [(n, v) for n, v in arguments if n in _ARGUMENTS and n not in given and not _is_default(n, v)]
+    notes = [
+        _argument_note(f"{n}={ast.unparse(v)}", f"{file.name}, line {v.lineno}", _ARGUMENTS[n][1]) for n, v in seen
     ]
+    called = [c for name, v in arguments if name == "callbacks" for c in getattr(v, "elts", [v]) if _changes_steps(c)]
+    return notes + [_argument_note(ast.unparse(c), f"{file.name}, line {c.lineno}", _CALLED) for c in called]
+
+
+def _argument_note(what: str, place: str, remedy: str) -> str:
+    return f"{what} of the Trainer ({place}) is not seen: {remedy}"
 
 
 def _arguments(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -105,6 +115,11 @@ def _arguments(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
                 if keyword.arg == "trainer_defaults" and isinstance(keyword.value, ast.Dict):
                     pairs = zip(keyword.value.keys, keyword.value.values, strict=True)
                     yield from ((str(key.value), v) for key, v in pairs if isinstance(key, ast.Constant))
+
+
+def _changes_steps(callback: ast.expr) -> bool:
+    """Whether a callback may do so: one that is made there, under a name that does not say that it watches."""
+    return isinstance(callback, ast.Call) and not ast.unparse(callback.func).endswith(_WATCHING)
 
 
 def _is_default(name: str, value: ast.expr) -> bool:

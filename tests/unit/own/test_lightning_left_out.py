@@ -59,6 +59,7 @@ def test_a_list_that_only_a_hook_empties_is_noted(file, emptied):
         ("LightningCLI(Lit, trainer_defaults={'precision': '16-mixed'})", "precision='16-mixed' of the Trainer"),
         ("Trainer(gradient_clip_val=None, accumulate_grad_batches=1, precision='32-true', devices=2)", ""),
         ("Sampler(gradient_clip_val=1.0)", ""),
+        ("Trainer(callbacks=[ModelCheckpoint(), LearningRateMonitor('step'), RichProgressBar(), watching])", ""),
     ],
 )
 def test_what_the_files_trainer_is_given_and_nobody_sees_is_noted(file, call, noted):
@@ -67,6 +68,16 @@ def test_what_the_files_trainer_is_given_and_nobody_sees_is_noted(file, call, no
     notes = open_own(*place_of(f"{file}:Lit")).notes
     line = len(file.read_text().splitlines())
     assert [f"{noted} ({file.name}, line {line}) is not seen" in note for note in notes] == [True] * bool(noted)
+
+
+def test_a_callback_that_may_change_steps_is_noted(file):
+    lit(file)
+    made = "Trainer(callbacks=[EarlyStopping('val_loss'), callbacks.StochasticWeightAveraging(1e-2), Follow(0.9)])"
+    file.write_text(f"{LIT}\n\ndef main():\n    {made}.fit(Lit())\n", encoding="utf-8")
+    place = f"of the Trainer ({file.name}, line {len(file.read_text().splitlines())}) is not seen: do such a callback"
+    first, second = open_own(*place_of(f"{file}:Lit")).notes
+    assert first.startswith(f"callbacks.StochasticWeightAveraging(0.01) {place}")
+    assert second.startswith(f"Follow(0.9) {place}")
 
 
 def test_a_bound_that_the_module_has_itself_is_no_matter(file):
