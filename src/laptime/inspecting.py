@@ -93,7 +93,7 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
-        notice=" ".join((*warned, *step.told)),
+        notice=" ".join(filter(None, (*warned, *step.told))),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,

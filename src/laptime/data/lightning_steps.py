@@ -43,6 +43,7 @@ class Steps(nn.Module):
     def train(self, mode: bool = True) -> Steps:
         """As under Lightning's Trainer, what the module has put into evaluation mode when it was made stays in it."""
         super().train(mode)
+        self.moving = None
         for part in self.still:
             part.training = False
         return self
@@ -72,21 +73,22 @@ class Steps(nn.Module):
     def _put_back(self) -> Iterator[None]:
         """Within it training_step() judges, which under a Trainer trains alone: what it changes is put back.
 
-        A teacher that follows, a centre, a count. Of tensors without gradients those are kept that the first such batch
-        has changed, since a frozen backbone is large.
+        A teacher that follows, a centre, a count. Tensors without gradients are kept where an evaluation's first batch
+        has changed them, since a frozen backbone is large.
         """
         still = {n: t for n, t in (*self.named_parameters(), *self.named_buffers()) if not t.requires_grad}
         watched = still if self.moving is None else {n: t for n, t in still.items() if n in self.moving}
-        kept = {n: (t._version, t.detach().clone()) for n, t in watched.items() if not t.is_inference()}
+        kept = {name: tensor.detach().clone() for name, tensor in watched.items()}
         with ExitStack() as stack:
             for part in self.module.modules():
                 if not is_metric(part):
                     stack.enter_context(untouched(part))
             yield
-        self.moving = {n for n, (version, _) in kept.items() if still[n]._version != version}
+        # By their values: what is written through `.data` counts no version.
+        self.moving = {name for name, was in kept.items() if not torch.equal(still[name], was)}
         with torch.no_grad():
             for name in self.moving:
-                still[name].copy_(kept[name][1])
+                still[name].copy_(kept[name])
 
     def _step(self, name: str, batch: Any) -> Tensor | None:
         """Takes a step and returns its loss; None where it gives none.

@@ -62,7 +62,7 @@ class Judging:
     def moved(self) -> tuple[str, ...]:
         """The names of numbers and of tensors that are others now."""
         now = _held(self.model)
-        names = [n for n, (tensor, version) in self.tensors.items() if n in now and now[n] != (tensor, version)]
+        names = [name for name, held in self.tensors.items() if name in now and now[name] != held]
         return (*changed(self.numbers), *names)
 
 
@@ -118,9 +118,21 @@ def moved_by_tests(line: str, names: tuple[str, ...]) -> str:
     return f"{held}: change it only where model.training is set." if names else ""
 
 
-def _held(model: nn.Module) -> dict[str, tuple[int, int]]:
-    """By name which tensors a net has, and how often each was written to."""
-    return {name: (id(t), _version(t)) for name, t in (*model.named_buffers(), *model.named_parameters())}
+@torch.no_grad()
+def _held(model: nn.Module) -> dict[str, tuple[float, ...]]:
+    """By name what tells that a net's tensors have changed, written through `.data` too, without a copy of them.
+
+    Weights that are trained may be set to what they are but for rounding, by a norm that is kept say.
+    """
+    found = dict[str, tuple[float, ...]]()
+    for name, tensor in (*model.named_buffers(), *model.named_parameters()):
+        size = _size(tensor)
+        found[name] = (_version(tensor), float(f"{size:.5g}") if tensor.requires_grad else size)
+    return found
+
+
+def _size(tensor: Tensor) -> float:
+    return float((tensor.abs() if tensor.is_floating_point() or tensor.is_complex() else tensor.long()).sum())
 
 
 def _owners(user: object, model: nn.Module) -> Iterator[Any]:
@@ -142,10 +154,10 @@ def _marks(user: object, model: nn.Module) -> Marks:
     return found
 
 
-@torch.no_grad()
 def _sizes(model: nn.Module) -> list[float]:
     """What tells that weights have changed, without a copy of them."""
-    return [float(p.abs().sum()) for p in model.parameters()]
+    with torch.no_grad():
+        return [_size(p) for p in model.parameters()]
 
 
 def _version(value: object) -> int:
