@@ -76,7 +76,8 @@ class Steps(nn.Module):
         A teacher that follows, a centre, a count. Tensors without gradients are kept where an evaluation's first batch
         has changed them, since a frozen backbone is large.
         """
-        still = {n: t for n, t in (*self.named_parameters(), *self.named_buffers()) if not t.requires_grad}
+        held = (*self.named_parameters(), *self.named_buffers())
+        still = {name: t for name, t in held if not t.requires_grad and t.layout == torch.strided}
         watched = still if self.moving is None else {n: t for n, t in still.items() if n in self.moving}
         kept = {name: tensor.detach().clone() for name, tensor in watched.items()}
         with ExitStack() as stack:

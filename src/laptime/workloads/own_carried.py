@@ -32,7 +32,7 @@ class Start:
     def __init__(self, user: object, model: nn.Module) -> None:
         self.user, self.model = user, model
         self.drawn, self.numbers = drawn(), numbers_of(user, model)
-        self.buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        self.buffers = {name: b.clone() for name, b in model.named_buffers() if b.layout == torch.strided}
         self.marks, self.sizes = _marks(user, model), _sizes(model)
 
     @torch.no_grad()
@@ -41,8 +41,10 @@ class Start:
         put_back_numbers(self.numbers)
         put_back_drawn(self.drawn)
         for name, buffer in self.model.named_buffers():
-            if name in self.buffers and self.buffers[name].shape == buffer.shape:
-                buffer.copy_(self.buffers[name])
+            was = self.buffers.get(name)
+            # What has not changed is left: nothing can be written to a buffer that expand() shows in several places.
+            if was is not None and was.shape == buffer.shape and not torch.equal(buffer, was):
+                buffer.copy_(was)
 
     def set_weights(self) -> bool:
         """Whether the net has set weights itself since then, from its first batch perhaps: no optimizer has."""
@@ -132,6 +134,9 @@ def _held(model: nn.Module) -> dict[str, tuple[float, ...]]:
 
 
 def _size(tensor: Tensor) -> float:
+    """What is another number for other values; 0 of what is sparse, for which not all of torch is there."""
+    if tensor.layout != torch.strided:
+        return 0.0
     return float((tensor.abs() if tensor.is_floating_point() or tensor.is_complex() else tensor.long()).sum())
 
 

@@ -13,6 +13,7 @@ from laptime.measure.marks import StepMarks
 _MADE = "super().__init__()\n        self.net"
 _HELD = """super().__init__()
         self.register_buffer("center", torch.zeros(2))
+        self.register_buffer("sparse", torch.eye(2).to_sparse())
         self.rest, self.seen, self.steps = torch.zeros(2), [], 0
         self.metric = torchmetrics.Accuracy("multiclass", num_classes=2)
         self.net = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2))

@@ -15,6 +15,8 @@ class Carrying(nn.Sequential):
     def __init__(self, *layers):
         super().__init__(*layers)
         self.center, self.seen, self.last = torch.zeros(2), [], None
+        self.register_buffer("shown", torch.ones(1).expand(2))  # nobody can write there
+        self.register_buffer("sparse", torch.eye(2).to_sparse())
 
     def forward(self, x):
         scores = super().forward(x)
