@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,7 +66,7 @@ def untouched(owner: Any) -> Iterator[None]:
     parts = [part for net in kept.values() if isinstance(net, nn.Module) for part in net.modules()]
     places: list[Any] = [place for part in parts for place in (part._parameters, part._buffers)]
     placed = [(place, dict(place)) for place in places if isinstance(place, dict)]  # torch.jit has others
-    own.update({name: copy.copy(value) for name, value in kept.items() if isinstance(value, list | dict | set)})
+    own.update({name: copy.copy(value) for name, value in kept.items() if isinstance(value, list | dict | set | deque)})
     try:
         yield
     finally:

@@ -29,7 +29,7 @@ def of_lightning(given: Any, data_name: str, module: Any, file: Path) -> Lightni
         return workload.loading_from(getattr(module, data_name))
     if workload.loading is not None:
         return workload
-    mine = {n: v for n, v in vars(module).items() if is_lightning(v, DATA) and _of(v) == module.__name__}
+    mine = {n: v for n, v in vars(module).items() if is_lightning(v, DATA) and _is_of(v, module.__name__)}
     if len(mine) != 1:
         said = f"has {len(mine)} ({', '.join(sorted(mine))})" if mine else "has none"
         raise UsageError(
@@ -39,5 +39,6 @@ def of_lightning(given: Any, data_name: str, module: Any, file: Path) -> Lightni
     return workload.loading_from(next(iter(mine.values())))
 
 
-def _of(value: object) -> str:
-    return value.__module__ if isinstance(value, type) else type(value).__module__
+def _is_of(value: object, module: str) -> bool:
+    """Whether a file defines a class, or has an object: that may be of Lightning's own class (`from_datasets`)."""
+    return not isinstance(value, type) or value.__module__ == module

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from laptime.data.lightning_hooks import notes_on, trainer_arguments, warning_of
 from laptime.data.lightning_loaders import batches_of, drawn_by, loader_of, not_taken
 from laptime.data.lightning_made import made_of
 from laptime.data.lightning_optimizer import made_like, optimizer_of
 from laptime.data.lightning_refused import (
+    index_notes,
     is_lightning,
-    left_out,
     line_of,
     overridden,
     refuse_what_needs_a_trainer,
@@ -102,12 +103,23 @@ class LightningWorkload:
     @property
     def notes(self) -> tuple[str, ...]:
         """What of the user's is left out."""
-        said = [*left_out(self._first), *(left_out(self._loads) if self._loads is not self._first else ())]
+        said = [note for owner in self._owners for note in (*notes_on(owner), *index_notes(owner))]
+        said += trainer_arguments(self.file, () if self.clip_norm is None else ("gradient_clip_val",))
         said += not_taken(self._loaders[0])
         for schedule in self._configured[1]:
             if reason := left_behind(schedule):
                 said.append(f"its schedule ({type(schedule['scheduler']).__name__}) is left out: {reason}")
         return tuple(said)
+
+    @property
+    def warning(self) -> str:
+        """What a user must know before a ladder: what is left out and makes it another training."""
+        return " ".join(filter(None, map(warning_of, self._owners)))
+
+    @property
+    def _owners(self) -> tuple[Any, ...]:
+        """The module, and its data where they are another object."""
+        return (self._first,) if self._loads is self._first else (self._first, self._loads)
 
     def data(self) -> tuple[Any, Any]:
         """See `laptime.Workload`: the data sets of the loaders."""
@@ -143,7 +155,9 @@ class LightningWorkload:
     def model(self) -> nn.Module:
         """See `laptime.Workload`: a fresh module, its steps behind `forward`."""
         module = self._set_up(self._made(), again=True)
-        module.__class__ = following(type(module), self._asked)
+        for part in module.modules():  # what a module holds of others is told the same
+            if is_lightning(part, MODULE):
+                part.__class__ = following(type(part), self._asked)
         return Steps(module)
 
     def loss(self, model: nn.Module, batch: Any) -> Any:

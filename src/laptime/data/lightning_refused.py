@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ _TOUCHED = {
     "lr_schedulers": _OPTIMIZERS,
 }
 _OWNER = "trainer"
-_STEPS = ("training_step", "validation_step", "forward")
+STEPS = ("training_step", "validation_step", "forward")
 # What is as often logged as it is needed.
 _ONLY_TOLD = ("optimizers", "lr_schedulers", "trainer")
 # None without a Trainer, for which a step may ask before it writes there.
@@ -40,7 +40,8 @@ _LOGGED = "leave it out where it only logs; what changes gradients needs a plain
 _CLIPPED = "give the module an attribute clip_norm instead, the largest norm of the gradient"
 _STEPPED = "leave it out where it does what Lightning does; another step needs a plain workload (laptime new)"
 _STEP_HOOKS = {
-    **dict.fromkeys(("backward", "optimizer_step", "optimizer_zero_grad"), _STEPPED),
+    **dict.fromkeys(("backward", "optimizer_zero_grad"), _STEPPED),
+    "optimizer_step": f"give a schedule with interval 'step' where it sets the rate, {_STEPPED}",
     "configure_gradient_clipping": _CLIPPED,
     "lr_scheduler_step": "leave it out where it only calls scheduler.step(), and give a schedule that needs no more",
     **dict.fromkeys(("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"), _BATCH),
@@ -58,7 +59,12 @@ def is_lightning(value: object, name: str) -> bool:
 
 
 def overridden(value: object, name: str) -> Any:
-    """The method of the user's that takes the place of one of Lightning's; None where there is none."""
+    """The method of the user's that takes the place of one of Lightning's; None where there is none.
+
+    An object may have its own, as those of `LightningDataModule.from_datasets` do.
+    """
+    if not isinstance(value, type) and name in vars(value):
+        return vars(value)[name]
     owner = next((c for c in _kind(value).__mro__ if name in vars(c)), None)
     return None if owner is None or _theirs(owner) or owner is object else vars(owner)[name]
 
@@ -89,12 +95,10 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
         raise UsageError(f"{name} of {file.name} switches automatic optimization off, so {_MANUAL}: laptime steps one.")
 
 
-def left_out(value: object) -> tuple[str, ...]:
-    """Notes on hooks of the user's that are not called, and on a number that a step reads and that never changes."""
-    names = {n for c in _kind(value).__mro__ if not _theirs(c) for n in vars(c)}
-    found = sorted(n for n in names if n.startswith("on_") or n == "configure_callbacks")
-    said = [f"not called: {', '.join(found)} of {_kind(value).__name__}"] if found else []
-    for file, method in _methods(value):
+def index_notes(value: object) -> tuple[str, ...]:
+    """Notes on a number that a step reads and that never changes."""
+    said = []
+    for file, method in methods_of(value):
         name = _index_read(method) if method.name == "training_step" else ""
         if name:
             said.append(f"{name} is always 0 in training_step() ({file.name}, line {method.lineno}), which reads it")
@@ -112,36 +116,36 @@ def _index_read(step: ast.FunctionDef) -> str:
 
 def _touched(value: object) -> Iterator[tuple[str, str]]:
     """Attributes that a Trainer fills, in methods that are called, with their places."""
-    methods = list(_methods(value))
-    stepping = _reached([method for _, method in methods])
+    methods = list(methods_of(value))
+    stepping = reached([method for _, method in methods], STEPS)
     for file, method in methods:
-        own = _names_of_self(method)
-        asked = {_of_self(n, own) for test in _tests(method) for n in ast.walk(test)}
+        own = names_of_self(method)
+        asked = {of_self(n, own) for test in _tests(method) for n in ast.walk(test)}
         nodes = [n for n in ast.walk(method) if isinstance(n, ast.Attribute)]
         there = set() if method.name in stepping else _stood_in_for(nodes, own)
         for node in nodes:
-            name, through = _of_self(node, own), _of_self(node.value, own)
+            name, through = of_self(node, own), of_self(node.value, own)
             if (name in _TOUCHED and id(node) not in there) or (through == _LOGGER and _LOGGER not in asked):
                 yield name if name in _TOUCHED else _LOGGER, f"{file.name}, line {node.lineno}"
 
 
-def _reached(methods: Sequence[ast.FunctionDef]) -> set[str]:
-    """The names of methods that steps come through, while which nothing stands in for the Trainer."""
-    found, new = set[str](), set(_STEPS)
+def reached(methods: Sequence[ast.FunctionDef], start: Iterable[str]) -> set[str]:
+    """The names of methods that some come through, and theirs: steps, while which nothing stands in for the Trainer."""
+    found, new = set[str](), set(start)
     while new:
         found |= new
         bodies = [m for m in methods if m.name in new]
-        new = {_of_self(n, _names_of_self(m)) for m in bodies for n in ast.walk(m)} - found - {""}
+        new = {of_self(n, names_of_self(m)) for m in bodies for n in ast.walk(m)} - found - {""}
     return found
 
 
 def _stood_in_for(nodes: Sequence[ast.Attribute], own: set[str]) -> set[int]:
     """By their ids uses of the Trainer while a training is set up: by itself, or for what the stand-in has too."""
-    others = {id(n.value) for n in nodes if _of_self(n.value, own) == _OWNER and not hasattr(StandIn, n.attr)}
-    return {id(n) for n in nodes if _of_self(n, own) == _OWNER} - others
+    others = {id(n.value) for n in nodes if of_self(n.value, own) == _OWNER and not hasattr(StandIn, n.attr)}
+    return {id(n) for n in nodes if of_self(n, own) == _OWNER} - others
 
 
-def _names_of_self(method: ast.FunctionDef) -> set[str]:
+def names_of_self(method: ast.FunctionDef) -> set[str]:
     """What a method calls its own object: its first argument, and names that are given to it (`module = self`)."""
     found = {a.arg for a in (*method.args.posonlyargs, *method.args.args)[:1]}
     for node in ast.walk(method):
@@ -150,7 +154,7 @@ def _names_of_self(method: ast.FunctionDef) -> set[str]:
     return found
 
 
-def _of_self(node: ast.AST, own: set[str]) -> str:
+def of_self(node: ast.AST, own: set[str]) -> str:
     """The name of an attribute of the object itself, by one of its names; empty for anything else."""
     mine = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own
     return node.attr if mine and isinstance(node, ast.Attribute) else ""
@@ -165,7 +169,7 @@ def _tests(method: ast.FunctionDef) -> Iterator[ast.AST]:
             yield node.values[0]
 
 
-def _methods(value: object) -> Iterator[tuple[Path, ast.FunctionDef]]:
+def methods_of(value: object) -> Iterator[tuple[Path, ast.FunctionDef]]:
     """The methods that are called, with their files: of classes in other files, too; not those that others replace."""
     hidden: set[str] = set()
     for kind in _kind(value).__mro__:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from laptime.data.lightning_refused import overridden
+from laptime.tallies import untouched
 
 # An accuracy by the name that is logged: acc, val_acc1, trainAcc, MulticlassAccuracy; not acceleration.
 _ACCURACY = re.compile(r"accurac|acc(?![a-z])", re.IGNORECASE)
@@ -34,11 +37,13 @@ class Steps(nn.Module):
         for _, metric in self.metrics:
             metric.distributed_available_fn = _alone
         self.filled = [metric for _, metric in self.metrics]
+        self.moving: set[str] | None = None
         module.log = self.note  # log_dict() calls it too; without a Trainer Lightning's own only warns
 
     def train(self, mode: bool = True) -> Steps:
         """As under Lightning's Trainer, what the module has put into evaluation mode when it was made stays in it."""
         super().train(mode)
+        self.moving = None
         for part in self.still:
             part.training = False
         return self
@@ -59,9 +64,32 @@ class Steps(nn.Module):
             loss = self._step("validation_step", batch)
             loss, accuracy = self._said(_LOSS) if loss is None else loss, self._accuracy()
         if loss is None:
-            loss = self._step("training_step", batch)
-            accuracy = self._accuracy() if accuracy is None else accuracy
+            with nullcontext() if self.training else self._put_back():
+                loss = self._step("training_step", batch)
+                accuracy = self._accuracy() if accuracy is None else accuracy
         return loss, accuracy
+
+    @contextmanager
+    def _put_back(self) -> Iterator[None]:
+        """Within it training_step() judges, which under a Trainer trains alone: what it changes is put back.
+
+        A teacher that follows, a centre, a count. Tensors without gradients are kept where an evaluation's first batch
+        has changed them, since a frozen backbone is large.
+        """
+        held = (*self.named_parameters(), *self.named_buffers())
+        still = {name: t for name, t in held if not t.requires_grad and t.layout == torch.strided}
+        watched = still if self.moving is None else {n: t for n, t in still.items() if n in self.moving}
+        kept = {name: tensor.detach().clone() for name, tensor in watched.items()}
+        with ExitStack() as stack:
+            for part in self.module.modules():
+                if not is_metric(part):
+                    stack.enter_context(untouched(part))
+            yield
+        # By their values: what is written through `.data` counts no version.
+        self.moving = {name for name, was in kept.items() if not torch.equal(still[name], was)}
+        with torch.no_grad():
+            for name in self.moving:
+                still[name].copy_(kept[name])
 
     def _step(self, name: str, batch: Any) -> Tensor | None:
         """Takes a step and returns its loss; None where it gives none.

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from laptime.data.own_trains import refuse_what_trains
 from laptime.errors import LaptimeError, RunError, UsageError
 from laptime.places import is_text
 from laptime.user_code import complaint, place_in, wanted
@@ -117,10 +118,11 @@ def imported(file: Path) -> Any:
     """Imports a user's file; modules beside it are found, as Python would find them for the user.
 
     Raises:
-        UsageError: another module in use has its name, or its package's.
+        UsageError: another module in use has its name, or its package's, or it would train by a Trainer.
         RunError: the user's code failed.
     """
     root, name = module_place(file)
+    refuse_what_trains(file)
     # As by `python train.py`: a parser of the user's finds no arguments of laptime's, in spawned loader workers either.
     sys.argv = [str(file)]
     known = sys.modules.get(name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -17,7 +17,7 @@ import torch
 from laptime.catalogue import find_workload
 from laptime.engine.setup import describe, samples_of_a_rank
 from laptime.measure.ceilings import measure_ceilings
-from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.base import ConstantRate, Parts, Recipe
 from laptime.processes import allowed_cores
 from laptime.profiling.capture import in_one_line
 from laptime.profiling.files import write_beside
@@ -146,7 +146,8 @@ def _table_of(parts: Parts, spec: RunSpec, folder: Path) -> ProfileRecord:
     driver, schedule = parts.driver, read_schedule(spec.profile_schedule)
     assert driver is not None
     with torch.random.fork_rng(devices=[parts.device] if parts.device.type == "cuda" else []):
-        text = driver.table(parts, spec.epochs - 1, schedule.steps)
+        # At the rate of the last step: a schedule counts its steps and refuses more.
+        text = driver.table(replace(parts, schedule=ConstantRate()), spec.epochs - 1, schedule.steps)
     folder.mkdir(parents=True, exist_ok=True)
     write_beside(folder / f"{driver.name}.txt", f"{text.strip()}\n")
     return ProfileRecord(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from laptime.data import own_refused
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
 from laptime.data.own_import import told_with_line
@@ -24,6 +25,8 @@ from laptime.trees import Tree, by_sample, cut, mapped, samples
 from laptime.user_code import complaint, place_in, stack_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
+from laptime.workloads.own_carried import Carried, Counting, Judging, Start, carried, moved_by_tests
+from laptime.workloads.own_leaves import leaves_of, left_untrained, untrained
 
 # Two sums of the same numbers.
 _ALIKE = 1e-3
@@ -40,8 +43,8 @@ class Stepped:
         judged: whether the loss gives an accuracy in evaluation.
         uncopied: why the net can't be copied, as optimizations do that change it; empty where it can.
         summed: whether the loss is a sum over the samples, not their mean.
-        moved: attributes of the user's object whose tensors the steps have changed.
-        counted: attributes of the net and of the user's object whose numbers each step changes.
+        counted: attributes of the net and of the user's object that each step changes by Python code.
+        told: what a user must know of the steps: what they carry along, and weights that they do not train.
     """
 
     model: nn.Module
@@ -50,8 +53,8 @@ class Stepped:
     judged: bool
     uncopied: str
     summed: bool
-    moved: tuple[str, ...]
     counted: tuple[str, ...]
+    told: tuple[str, ...]
 
 
 def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
@@ -74,31 +77,64 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     del another
     uncopied = _uncopied(model)
     outputs: list[Tree] = []
-    kept = _versions(user, model)
+    kept, start = _versions(user, model), Start(user, model)
     with told_with_line("loss()", file, user.loss), _noted(model, outputs):
         # A loss may change its batch in place.
         loss, accuracy = answered(user, model.train(), Batch(mapped(batch, torch.clone)), file)
         value = loss.item()
     line = _told(data)
-    if not math.isfinite(value):
-        raise RunError(f"{line} gave {value} on the first batch: look at its inputs and at the loss.")
+    _check_loss(loss, line)
     _check_share(accuracy, line, data)
-    if not loss.requires_grad:
-        raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
+    leaves = leaves_of(loss)
     _backward(data, model, batch, loss)
     _check_trained(model, line)
-    numbers = numbers_of(user, model)
+    numbers, counting = numbers_of(user, model), Counting(user, model)
     with told_with_line("loss() of a second step", file, user.loss):
         loss, _ = answered(user, model, Batch(mapped(batch, torch.clone)), file)
+    foreign = untrained(model, leaves, leaves_of(loss))
     _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
     found = changed(numbers)
     moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
-    with told_with_line("loss() on the test data", file, user.loss), torch.no_grad():
-        _, judged = answered(user, model.eval(), Batch(test_batch), file)
+    carries = _carried(data, batch, start, (value, counting.moved(), moved))
+    judging = Judging(user, model.eval())
+    with told_with_line("loss() on the test data", file, user.loss), _asking_none():
+        _, judged = answered(user, model, Batch(test_batch), file)
     _check_share(judged, f"{line} on the test data", data)
     counted = tuple(name for name in found if name not in getattr(user, "unread", ()))
+    # A LightningModule's steps put back what they change, and what its validation changes it does under a Trainer, too.
+    tests = () if isinstance(user, LightningWorkload) else judging.moved()
+    told = (own_refused.moving(moved), carries.told, moved_by_tests(line, tests), left_untrained(foreign, line))
     summed = _summed(data, model, batch)
-    return Stepped(model.train(), _copyable(data, model), outputs, judged is not None, uncopied, summed, moved, counted)
+    return Stepped(
+        model=model.train(),
+        copied=_copyable(data, model),
+        outputs=outputs,
+        judged=judged is not None,
+        uncopied=uncopied,
+        summed=summed,
+        counted=(*counted, *carries.names),
+        told=tuple(filter(None, told)),
+    )
+
+
+def _carried(data: OwnData, batch: Tree, start: Start, seen: tuple[float, tuple[str, ...], tuple[str, ...]]) -> Carried:
+    """What two steps carry along to a third one, before which is put back what a run puts back.
+
+    Args:
+        data: the user's.
+        batch: that of the steps.
+        start: where they began.
+        seen: the first loss; attributes whose objects count; those of the user's object whose tensors have changed.
+    """
+    first, objects, moved = seen
+    kept = tuple(name for name in start.kept() if name not in moved)
+    start.back()
+    again = first
+    with suppress(Exception, SystemExit):  # whatever a user's code raises: a run that comes there tells it
+        loss, _ = answered(data.workload, start.model, Batch(mapped(batch, torch.clone)), data.file)
+        # Of what has moved a notice tells already; weights that the net sets itself are put back in a run alone.
+        again = loss.item() if (kept or not moved) and not start.set_weights() else first
+    return carried(_told(data), objects, kept, (first, again))
 
 
 def _versions(user: object, model: nn.Module) -> dict[str, list[tuple[int, int]]]:
@@ -178,6 +214,13 @@ def _told(data: OwnData) -> str:
     return f"{name}() of {file.name}{place_in(file, (), (function,))}"
 
 
+def _check_loss(loss: Tensor, line: str) -> None:
+    if not math.isfinite(loss.item()):
+        raise RunError(f"{line} gave {loss.item()} on the first batch: look at its inputs and at the loss.")
+    if not loss.requires_grad:
+        raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
+
+
 def _check_share(accuracy: Tensor | None, line: str, data: OwnData) -> None:
     share = 0.0 if accuracy is None else accuracy.item()
     if not 0 <= share <= 1:
@@ -207,6 +250,20 @@ def _copyable(data: OwnData, model: nn.Module) -> nn.Module:
 def _has_hooks(parameter: Tensor) -> bool:
     """Whether a weight's gradient goes through a function of the user's, which bounds it say."""
     return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
+
+
+@contextmanager
+def _asking_none() -> Iterator[None]:
+    """Within it nothing has gradients, as in evaluation; what asks for one all the same is told what helps."""
+    with torch.no_grad():
+        try:
+            yield
+        except RuntimeError as error:
+            if "does not require grad" in str(error):
+                error.args = (
+                    f"{error}; test data go through it without gradients: torch.enable_grad() lets them be asked for",
+                )
+            raise
 
 
 def _noted(model: nn.Module, outputs: list[Tree]) -> AbstractContextManager[object]:

@@ -47,9 +47,22 @@ def asking_outside(file):
     )
 
 
+def asking_inside(file):
+    """By a module that the module holds, which Lightning hands its Trainer on to."""
+    inner = f"SEEN = []\n\n\nclass Inner(LightningModule):\n{NOTE}\n{_MODULE}"
+    held = ("        self.net = nn", "        self.inner = Inner()\n        self.net = nn")
+    return lit(file, (LOSS, ASKING.replace("self.", "self.inner.")), held, (_MODULE, inner))
+
+
 @pytest.mark.parametrize(
     ("made", "optimization"),
-    [(asking, "no-reads"), (asking, "resident"), (asking, "lightning"), (asking_outside, "no-reads")],
+    [
+        (asking, "no-reads"),
+        (asking, "resident"),
+        (asking, "lightning"),
+        (asking_outside, "no-reads"),
+        (asking_inside, "no-reads"),
+    ],
 )
 def test_steps_are_counted_as_by_lightnings_trainer(file, made, optimization):
     name = made(file)

@@ -85,7 +85,8 @@ def test_a_step_that_reads_its_number_is_noted(file, change, noted):
 
 def test_callbacks_of_the_modules_own_are_noted(file):
     method = "    def configure_callbacks(self):\n        return []\n\n"
-    assert opened(file, (STEP, method + STEP)).notes == ("not called: configure_callbacks of Lit",)
+    notes = opened(file, (STEP, method + STEP)).notes
+    assert notes == (f"not called: configure_callbacks ({file.name}, line 33) of Lit",)
 
 
 def test_a_step_may_take_more_by_name(file):

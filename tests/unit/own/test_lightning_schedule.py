@@ -138,10 +138,11 @@ PLATEAU = '{"optimizer": made, "lr_scheduler": {"scheduler": lrs.ReduceLROnPlate
 def test_one_that_follows_a_metric_is_left_out_with_a_note_as_hooks_between_epochs_are(file):
     hook = "    def on_train_epoch_end(self):\n        raise ValueError\n\n"
     lap, spec, _, recipe = trained(lit(file, (ADAMW, f"{MADE}return {PLATEAU}"), (STEP, hook + STEP)), seen=noted)
+    line = next(i for i, text in enumerate(file.read_text().splitlines(), 1) if "def on_train_epoch_end" in text)
     assert {tuple(numbers) for numbers in lap.seen} == {(0.1, 0.8, 0.99, 0.01, 0.8, 0.99)}
     assert not spec.data.own.schedule
     assert recipe.notes == (
-        "not called: on_train_epoch_end of Lit",
+        f"not called: on_train_epoch_end ({file.name}, line {line}) of Lit",
         "its schedule (ReduceLROnPlateau) is left out: its step() wants 'metrics', and nothing is given after a batch",
     )
 

@@ -1,0 +1,184 @@
+"""What steps of a user's own training carry along where nothing puts it back: it goes on from the warm-up."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from laptime.data.lightning_module import LightningWorkload
+from laptime.data.lightning_steps import Steps, is_metric
+from laptime.draws import drawn, put_back_drawn
+from laptime.tallies import changed, numbers_of, plain_numbers, put_back_numbers
+
+# Two losses of the same numbers.
+_ALIKE = 1e-5
+_FEW = 1000
+_CONTAINERS = (list, dict, set, deque)
+
+Marks = dict[tuple[int, str], tuple[Any, object]]
+"""By object and attribute: what keeps its parts alive, since another object may have their ids, and what it shows."""
+
+
+class Start:
+    """Where a user's object and a net are before a step: what a run puts back behind its warm-up, and all else."""
+
+    def __init__(self, user: object, model: nn.Module) -> None:
+        self.user, self.model = user, model
+        self.drawn, self.numbers = drawn(), numbers_of(user, model)
+        self.buffers = {name: b.clone() for name, b in model.named_buffers() if b.layout == torch.strided}
+        self.marks, self.sizes = _marks(user, model), _sizes(model)
+
+    @torch.no_grad()
+    def back(self) -> None:
+        """Puts numbers, buffers and draws back, as a run does behind its warm-up; it does so with weights, too."""
+        put_back_numbers(self.numbers)
+        put_back_drawn(self.drawn)
+        for name, buffer in self.model.named_buffers():
+            was = self.buffers.get(name)
+            # What has not changed is left: nothing can be written to a buffer that expand() shows in several places.
+            if was is not None and was.shape == buffer.shape and not torch.equal(buffer, was):
+                buffer.copy_(was)
+
+    def set_weights(self) -> bool:
+        """Whether the net has set weights itself since then, from its first batch perhaps: no optimizer has."""
+        return self.sizes != _sizes(self.model)
+
+    def kept(self) -> tuple[str, ...]:
+        """The names of attributes that hold other tensors or other parts than then."""
+        return _others(self.marks, _marks(self.user, self.model))
+
+
+class Judging:
+    """What a user's object counts, and what a net holds, before test data go through them."""
+
+    def __init__(self, user: object, model: nn.Module) -> None:
+        self.model, self.numbers, self.tensors = model, numbers_of(user, model), _held(model)
+
+    def moved(self) -> tuple[str, ...]:
+        """The names of numbers and of tensors that are others now."""
+        now = _held(self.model)
+        names = [name for name, held in self.tensors.items() if name in now and now[name] != held]
+        return (*changed(self.numbers), *names)
+
+
+class Counting:
+    """The numbers in objects that a user's object or net holds, which nothing puts back, an annealer's say."""
+
+    def __init__(self, user: object, model: nn.Module) -> None:
+        self.user, self.model = user, model
+        self.marks = _counts(user, model)
+
+    def moved(self) -> tuple[str, ...]:
+        """The names of attributes whose objects count."""
+        return _others(self.marks, _counts(self.user, self.model))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What steps carry along.
+
+    Attributes:
+        names: of attributes, or what stands for them; empty where they carry nothing.
+        told: what to say of it.
+    """
+
+    names: tuple[str, ...] = ()
+    told: str = ""
+
+
+def carried(line: str, objects: tuple[str, ...], kept: tuple[str, ...], losses: tuple[float, float]) -> Carried:
+    """What steps carry along, as far as the loss of one batch or a count in an object shows.
+
+    Args:
+        line: what gives the loss, with its line.
+        objects: attributes whose objects count.
+        kept: attributes that hold other tensors or parts than before, as many do that are made anew in each step.
+        losses: that of a batch, and that after steps, with the same weights, buffers, numbers and draws.
+    """
+    differs = not math.isclose(*losses, rel_tol=_ALIKE, abs_tol=_ALIKE**2)
+    names = tuple(dict.fromkeys((*objects, *(kept if differs else ()))))
+    if not names and not differs:
+        return Carried()
+    gives = "gives {:.6g} for a batch and some steps later {:.6g} with the same weights and random numbers; "
+    held = f"what it changes in {', '.join(names)}" if names else "what it keeps from step to step"
+    seen = gives.format(*losses) if differs else "counts in objects: "
+    remedy = "keep tensors as buffers of the net, and count in attributes of the net or of the workload itself"
+    told = f"{line} {seen}{held} goes on from the warm-up and is in no checkpoint: {remedy}."
+    return Carried(names or ("what it keeps",), told)
+
+
+def moved_by_tests(line: str, names: tuple[str, ...]) -> str:
+    """What to say of what test data change; empty where they change nothing."""
+    held = f"{line} changes {', '.join(names)} with test data, too, which training then goes on with"
+    return f"{held}: change it only where model.training is set." if names else ""
+
+
+@torch.no_grad()
+def _held(model: nn.Module) -> dict[str, tuple[float, ...]]:
+    """By name what tells that a net's tensors have changed, written through `.data` too, without a copy of them.
+
+    Weights that are trained may be set to what they are but for rounding, by a norm that is kept say.
+    """
+    found = dict[str, tuple[float, ...]]()
+    for name, tensor in (*model.named_buffers(), *model.named_parameters()):
+        size = _size(tensor)
+        found[name] = (_version(tensor), float(f"{size:.5g}") if tensor.requires_grad else size)
+    return found
+
+
+def _size(tensor: Tensor) -> float:
+    """What is another number for other values; 0 of what is sparse, for which not all of torch is there."""
+    if tensor.layout != torch.strided:
+        return 0.0
+    return float((tensor.abs() if tensor.is_floating_point() or tensor.is_complex() else tensor.long()).sum())
+
+
+def _owners(user: object, model: nn.Module) -> Iterator[Any]:
+    """The user's object and the parts of the net, but for metrics, which are reset, and what a module has logged."""
+    if not isinstance(user, LightningWorkload) and hasattr(user, "__dict__"):
+        yield user
+    yield from (m for m in model.modules() if not isinstance(m, Steps) and not is_metric(m))
+
+
+def _marks(user: object, model: nn.Module) -> Marks:
+    """What attributes hold: which tensors, written to how often, and which parts of lists."""
+    found = Marks()
+    for owner in _owners(user, model):
+        for name, value in vars(owner).items():
+            if not name.startswith("_") and isinstance(value, (Tensor, *_CONTAINERS)):
+                parts = [value] if isinstance(value, Tensor) else [*value][:_FEW]
+                parts = [value[part] for part in parts] if isinstance(value, dict) else parts
+                found[id(owner), name] = (parts, [(id(part), _version(part)) for part in parts])
+    return found
+
+
+def _sizes(model: nn.Module) -> list[float]:
+    """What tells that weights have changed, without a copy of them."""
+    with torch.no_grad():
+        return [_size(p) for p in model.parameters()]
+
+
+def _version(value: object) -> int:
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
+
+
+def _counts(user: object, model: nn.Module) -> Marks:
+    """The numbers of objects that attributes hold."""
+    return {
+        (id(owner), name): (value, repr(sorted(plain_numbers(value).items())))
+        for owner in _owners(user, model)
+        for name, value in vars(owner).items()
+        if hasattr(value, "__dict__") and not isinstance(value, Tensor | nn.Module | type | FunctionType | ModuleType)
+    }
+
+
+def _others(before: Marks, now: Marks) -> tuple[str, ...]:
+    """The names of attributes that show something else than before, each once."""
+    return tuple(dict.fromkeys(key[1] for key, (_, mark) in before.items() if key in now and now[key][1] != mark))

@@ -1,0 +1,100 @@
+"""What a LightningModule leaves to Lightning's Trainer and laptime leaves out is told with its lines."""
+
+import pytest
+from tests.unit.own.test_lightning_module import LIT, STEP, lit
+
+from laptime.catalogue.own import place_of
+from laptime.data.own import open_own
+from laptime.inspecting import inspect
+
+_LOSS = "loss = F.cross_entropy(scores, labels)"
+_WARMED = (_LOSS, f"{_LOSS} * self.warmth")
+_MADE = ("super().__init__()\n", "super().__init__()\n        self.warmth, self.seen = 1.0, []\n")
+
+
+def hooked(file, body, *changes, hook="on_train_epoch_start"):
+    method = f"    def {hook}(self):\n        {body}\n\n"
+    helped = "    def set_up(self):\n        self.warmth = 2.0\n\n"
+    return lit(file, _WARMED, _MADE, (STEP, method + helped + STEP), *changes)
+
+
+@pytest.mark.parametrize(
+    ("hook", "body", "changes"),
+    [
+        ("on_train_epoch_start", "self.warmth = 0.5", "warmth"),
+        ("on_train_epoch_end", "self.warmth *= 0.5", "warmth"),
+        ("on_validation_epoch_end", "self.warmth, rest = 1, 2", "warmth"),
+        ("on_fit_start", "self.set_up()", "warmth"),
+        ("on_train_start", "for p in self.net[0].parameters():\n            p.requires_grad = False", "requires_grad"),
+        ("on_fit_start", "self.net[0].requires_grad_(False)", "self.net[0].requires_grad_()"),
+        ("on_train_epoch_start", "self.net.eval()", "self.net.eval()"),
+        ("on_train_epoch_start", "self.epoch_begun = 1", ""),  # which no step reads
+        ("on_train_epoch_end", "self.log('warmth', self.warmth)", ""),
+        ("on_save_checkpoint", "self.warmth = 0.5", ""),
+    ],
+)
+def test_a_hook_that_changes_the_training_is_told_before_it(file, hook, body, changes):
+    name = hooked(file, body, hook=hook)
+    line = next(i for i, text in enumerate(file.read_text().splitlines(), 1) if f"def {hook}" in text)
+    assert f"not called: {hook} ({file.name}, line {line}) of Lit" in open_own(*place_of(name)).notes
+    told = f"training goes on without what they change, {hook}() ({file.name}, line {line}) with {changes}: do it in"
+    notice = inspect(name).notice
+    assert told in notice if changes else notice == ""
+
+
+@pytest.mark.parametrize("emptied", ["self.seen.clear()", "self.seen = []"])
+def test_a_list_that_only_a_hook_empties_is_noted(file, emptied):
+    name = hooked(
+        file, emptied, (_WARMED[1], f"{_WARMED[1]}\n        self.seen.append(loss)"), hook="on_train_epoch_end"
+    )
+    assert open_own(*place_of(name)).notes[1] == "what such hooks would empty grows with each step: seen"
+    assert inspect(name).notice == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "noted"),
+    [
+        ("Trainer(max_epochs=3, gradient_clip_val=1.0)", "gradient_clip_val=1.0 of the Trainer"),
+        ("L.Trainer(accumulate_grad_batches=args.many)", "accumulate_grad_batches=args.many of the Trainer"),
+        ("LightningCLI(Lit, trainer_defaults={'precision': '16-mixed'})", "precision='16-mixed' of the Trainer"),
+        ("Trainer(gradient_clip_val=None, accumulate_grad_batches=1, precision='32-true', devices=2)", ""),
+        ("Sampler(gradient_clip_val=1.0)", ""),
+        ("Trainer(callbacks=[ModelCheckpoint(), LearningRateMonitor('step'), RichProgressBar(), watching])", ""),
+    ],
+)
+def test_what_the_files_trainer_is_given_and_nobody_sees_is_noted(file, call, noted):
+    lit(file)
+    file.write_text(f"{LIT}\n\ndef main(args):\n    {call}.fit(Lit(), Points())\n", encoding="utf-8")
+    notes = open_own(*place_of(f"{file}:Lit")).notes
+    line = len(file.read_text().splitlines())
+    assert [f"{noted} ({file.name}, line {line}) is not seen" in note for note in notes] == [True] * bool(noted)
+
+
+def test_a_callback_that_may_change_steps_is_noted(file):
+    lit(file)
+    made = "Trainer(callbacks=[EarlyStopping('val_loss'), callbacks.StochasticWeightAveraging(1e-2), Follow(0.9)])"
+    file.write_text(f"{LIT}\n\ndef main():\n    {made}.fit(Lit())\n", encoding="utf-8")
+    place = f"of the Trainer ({file.name}, line {len(file.read_text().splitlines())}) is not seen: do such a callback"
+    first, second = open_own(*place_of(f"{file}:Lit")).notes
+    assert first.startswith(f"callbacks.StochasticWeightAveraging(0.01) {place}")
+    assert second.startswith(f"Follow(0.9) {place}")
+
+
+def test_a_bound_that_the_module_has_itself_is_no_matter(file):
+    lit(file, ("class Lit(LightningModule):\n", "class Lit(LightningModule):\n    clip_norm = 1.0\n\n"))
+    file.write_text(f"{file.read_text()}\n\ndef main():\n    Trainer(gradient_clip_val=1.0)\n", encoding="utf-8")
+    assert open_own(*place_of(f"{file}:Lit")).notes == ()
+
+
+_FROM = """
+data = LightningDataModule.from_datasets(TensorDataset(torch.ones(40, 20), torch.ones(40).long()),
+                                         TensorDataset(torch.ones(8, 20), torch.ones(8).long()), batch_size=10)
+"""
+
+
+@pytest.mark.parametrize("named", ["", ",data"])
+def test_data_of_lightnings_own_class_are_an_object_of_the_file(file, named):
+    text = LIT.replace("class Points(LightningDataModule)", "class Points") if not named else LIT
+    file.write_text(f"{text}{_FROM}", encoding="utf-8")
+    data = open_own(*place_of(f"{file}:Lit{named}"))
+    assert (len(data.train), len(data.test), data.batch_size) == (40, 8, 10)
