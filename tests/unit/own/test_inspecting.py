@@ -190,7 +190,7 @@ def test_data_that_belong_to_one_process_leave_workers_out(file):
     ("thing", "line", "reason"),
     [
         ("(lambda: 0)", "return [*default_collate(items), (lambda: 0)]", "local object"),
-        ("(i for i in items)", "def collate_fn(self, items):", "cannot pickle"),
+        ("(i for i in items)", "def collate_fn(self, items)", "cannot pickle"),
     ],
 )
 def test_a_batch_that_no_process_can_send_leaves_workers_out(file, thing, line, reason):
