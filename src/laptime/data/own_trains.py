@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from laptime.errors import UsageError, shorten
 
 _TRAINING = ("fit", "train", "validate", "test", "predict")
 _COMMAND_LINE = "LightningCLI"
+_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.If, ast.IfExp)
 
 
 def refuse_what_trains(file: Path) -> None:
@@ -32,12 +33,19 @@ def refuse_what_trains(file: Path) -> None:
 def _run(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
     """The nodes that an import certainly runs, of functions that it calls by name too; not what stands behind an if."""
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If)
-    nodes = [node for statement in body if not isinstance(statement, defined) for node in ast.walk(statement)]
+    nodes = list(_passed(body))
     yield from nodes
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     for name in called & functions.keys():
-        yield from ast.walk(functions[name])
+        yield from _passed(functions[name].body)
+
+
+def _passed(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Nodes and all within them, but for what runs later or perhaps never."""
+    for node in nodes:
+        if not isinstance(node, _LATER):
+            yield node
+            yield from _passed(ast.iter_child_nodes(node))
 
 
 def _is_command_line(call: ast.Call) -> bool:

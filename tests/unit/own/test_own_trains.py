@@ -30,6 +30,7 @@ _SEEN = "{} trains when it is imported (line {}: {}), and each process imports i
         ("L = sys.modules[__name__]\nL.Trainer().train()", "L.Trainer().train()"),
         ("LightningCLI(Workload, seed=1)", "LightningCLI(Workload, seed=1)"),
         ("sys.exit(main())", "trainer.fit(model=None)"),
+        ("with open(__file__):\n    Trainer().fit()", "Trainer().fit()"),
     ],
 )
 def test_what_would_train_is_refused_with_its_line(file, end, seen):
@@ -45,6 +46,8 @@ def test_what_would_train_is_refused_with_its_line(file, end, seen):
     [
         "if __name__ == '__main__':\n    main()",
         "if TRAINS:\n    main()",
+        "later = lambda: Trainer().fit()",
+        "def asked():\n    if TRAINS:\n        Trainer().fit()\n\nasked()",
         "LightningCLI = lambda *_, **__: None\nLightningCLI(Workload, run=False)",
         "class Scaler:\n    def fit(self):\n        pass\n\nscaler = Scaler()\nscaler.fit()",
     ],
