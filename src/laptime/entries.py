@@ -78,8 +78,8 @@ class OptimizationEntry:
     Attributes:
         klass: `exact`, `numeric`, `statistical` or `model` (see docs/design.md).
         probe: key in `ProbeRecord.gains` that must show a gain on this machine before it enters, if it has one.
-        probe_with: an optimization behind it that chooses by timing; where no gain shows, both sides are tried again
-            with that one. Where one shows then, the two enter together.
+        probe_with: an optimization behind it that chooses by timing; beside that one a gain has to show. Where it shows
+            there alone, the two enter together.
         excludes: optimizations whose place it takes, and they its: a variant holds only the one that was added last.
         only_shown: a rung that is kept for comparison and never joins the optimized variant.
         earned: on these devices it joins the optimized variant only in a ladder that measured it, never by the

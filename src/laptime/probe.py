@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -77,24 +78,35 @@ def tried(workload: str, device: str, rung: str) -> tuple[ProbeRecord, str]:
     """
     chosen, before = rung_spec(rung), exact_before(workload, device, rung)
     entry = find_optimization(chosen.name)
+    partner = "" if entry.probe_with in refused_of(workload) else entry.probe_with
     gains, beside = dict[str, float](), dict[str, str]()
     for key, batch in places_of(workload, device, entry.probe or chosen.name):
         try:
-            alone = gains[key] = Trial(workload, before, chosen, batch).gain()
-            if alone < LEAST_GAIN and entry.probe_with and entry.probe_with not in refused_of(workload):
-                both = combine(before, rung_spec(entry.probe_with))
-                gains[key] = max(alone, Trial(workload, both, chosen, batch).gain())
+            gains[key], stood = _gain(Trial(workload, before, chosen, batch), partner)
         except LaptimeError:
             raise
         except Exception as error:
             text = shorten(" ".join(str(error).split()), 200)
             failure = f"a probe of it on this machine failed ({type(error).__name__}: {text})"
             return ProbeRecord(gains=gains, beside=beside), failure
-        if alone < LEAST_GAIN <= gains[key]:
-            beside[key] = entry.probe_with
+        if stood:
+            beside[key] = stood
         if gains[key] <= HOPELESS:
             break
     return ProbeRecord(gains=gains, beside=beside), ""
+
+
+def _gain(trial: Trial, partner: str) -> tuple[float, str]:
+    """The gain that decides, and what stood on both sides where that is not the rung by itself.
+
+    The ladder ends with the partner, so beside it a rung has to gain: bf16 may be faster than convolutions in fp32 and
+    slower than the products in fp32 that replace them.
+    """
+    if not partner:
+        return trial.gain(), ""
+    beside = replace(trial, before=combine(trial.before, rung_spec(partner))).gain()
+    alone = trial.gain() if beside >= LEAST_GAIN else 0.0
+    return (alone, "") if alone >= LEAST_GAIN else (beside, partner)
 
 
 def emulated_here(device: str) -> dict[str, str]:

@@ -15,10 +15,11 @@ from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.noise import random_boxes, random_images
 from laptime.optimizations.base import Parts
 from laptime.optimizations.data import settle
+from laptime.records import LEAST_GAIN
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 
 _ROUNDS = 5
-# A step at a large batch takes long and varies less.
+# A step at a large batch takes long and varies less: as many are enough where they agree on whether there is a gain.
 _LARGE_ROUNDS = 2
 # Half the speed or less is no gain that more rounds or a larger batch could show: bf16 without instructions for it
 # takes ten times as long, and minutes at a batch of 512.
@@ -49,16 +50,15 @@ class Trial:
 
         Both sides take steps in turn on random images, or on samples of the user's own; the ratio is that of the
         medians. The first round, with all that is done only once, does not count. One round that counts is enough where
-        it shows as little as the first, or steps are long.
+        it shows as little as the first, or steps are long; rounds of long steps become more where they disagree.
         """
         sides = [self._parts(chosen) for chosen in (self.before, combine(self.before, self.added))]
         times: list[list[float]] = [[], []]
         rounds = _ROUNDS if self.batch < _SAMPLES and not self._heavy else _LARGE_ROUNDS
-        for _ in range(rounds + 1):
+        for _ in range(_ROUNDS + 1):
             for parts, seconds in zip(sides, times, strict=True):
                 seconds.append(_steps_s(parts))
-            hopeless = all(a <= b * HOPELESS for a, b in zip(*times, strict=True))
-            if len(times[0]) > 1 and (hopeless or sum(sum(t[1:]) for t in times) > _ENOUGH_S):
+            if _enough(times, rounds):
                 break
         without, with_it = (median(t[1:]) for t in times)
         return without / with_it
@@ -103,6 +103,17 @@ class Trial:
             learning_rate=entry.learning_rate,
         )
         return build(make_recipe(spec, data, chosen), mark=lambda _: None)
+
+
+def _enough(times: list[list[float]], rounds: int) -> bool:
+    """Whether the rounds so far decide: a machine that is shared may slow one side's two long steps alone."""
+    ratios = [without / with_it for without, with_it in zip(*times, strict=True)]
+    counted = ratios[1:]
+    if not counted:
+        return False
+    if all(ratio <= HOPELESS for ratio in ratios) or sum(sum(t[1:]) for t in times) > _ENOUGH_S:
+        return True
+    return len(counted) >= rounds and len({ratio >= LEAST_GAIN for ratio in counted}) == 1
 
 
 def _steps_s(parts: Parts) -> float:

@@ -159,7 +159,8 @@ def together(
     """
     mine, order = list(ladder if own is None else own), list(ladder)
     for name in ladder:
-        partner = next((probe.beside[k] for k in probe.beside if k.partition("@")[0] == _probe_key(name)), "")
+        shown = [k for k in probe.beside if k.partition("@")[0] == _probe_key(name) and _gains(probe.gains, k)]
+        partner = probe.beside[shown[0]] if shown else ""
         if partner in order:
             order.remove(partner)
             order.insert(order.index(name) + 1, partner)
@@ -187,7 +188,9 @@ def refusal(name: str, probe: ProbeRecord) -> str | None:
     gains = gains_of(name, probe)
     if not gains or max(gains.values()) >= LEAST_GAIN:
         return None
-    told = f"a probe on this machine showed {_figures(gains)}, less than the {LEAST_GAIN:.2f}x that would be a gain"
+    told = (
+        f"a probe on this machine showed {_figures(name, probe)}, less than the {LEAST_GAIN:.2f}x that would be a gain"
+    )
     return told + _beside_others(probe.machine)
 
 
@@ -207,7 +210,7 @@ def hopeless(name: str, batch: int | None, probe: ProbeRecord) -> str | None:
     key = "" if batch is None else f"@{batch}"
     if key not in gains or _gains(gains, key):
         return None
-    return f"a probe on this machine showed {_figures(gains)}, and the best so far has {_batch(key)}"
+    return f"a probe on this machine showed {_figures(name, probe)}, and the best so far has {_batch(key)}"
 
 
 def gains_of(name: str, probe: ProbeRecord) -> dict[str, float]:
@@ -256,10 +259,14 @@ def _gains(gains: dict[str, float], key: str) -> bool:
     return gains.get(key, 0.0) >= LEAST_GAIN
 
 
-def _figures(gains: dict[str, float]) -> str:
-    if gains.keys() == {""}:
-        return f"{gains['']:.2f}x"
-    return " and ".join(f"{gain:.2f}x at {_batch(key)}" for key, gain in gains.items())
+def _figures(name: str, probe: ProbeRecord) -> str:
+    figures = {
+        key: " beside ".join(filter(None, (f"{gain:.2f}x", probe.beside.get(f"{_probe_key(name)}{key}"))))
+        for key, gain in gains_of(name, probe).items()
+    }
+    if figures.keys() == {""}:
+        return figures[""]
+    return " and ".join(f"{figure} at {_batch(key)}" for key, figure in figures.items())
 
 
 def _batch(key: str) -> str:

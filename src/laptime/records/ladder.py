@@ -34,7 +34,8 @@ class ProbeRecord(Readable):
         gains: speed of an optimization over not having it, by name at the baseline's batch and by `name@batch` at the
             ladder's large one.
         costs_s: seconds that it took to get there (compilation), by the same names.
-        beside: by the names of gains that show only with another optimization on both sides, which one.
+        beside: by the names of gains that were measured with another optimization on both sides, which one: none shows
+            without it, or with it none is left.
         refusals: by optimization, why it can't be had here at all, or why its probe came to no end.
     """
 

@@ -39,6 +39,15 @@ def test_a_gain_at_either_batch_is_enough_to_enter():
     assert "0.70x at a batch of 512" in reason
 
 
+def test_what_loses_beside_another_says_so_and_joins_none():
+    probe = ProbeRecord(gains={"bf16": 0.75, "bf16@512": 0.8}, beside={"bf16": "products"})
+    assert "0.75x beside products at the baseline's batch and 0.80x at a batch of 512" in refusal("bf16", probe)
+    late = probe.model_copy(update={"gains": {"bf16": 0.75, "bf16@512": 1.3}})
+    rungs = make_plan("cpu", FULL, None, late).rungs
+    assert ("bf16",) in rungs
+    assert ("products",) in rungs
+
+
 def test_what_gains_only_beside_another_enters_with_it():
     probe = ProbeRecord(gains={"bf16": 1.3}, beside={"bf16": "products"})
     assert [g for g in make_plan("cpu", FULL, None, probe).rungs if {"bf16", "products"} & set(g)] == [

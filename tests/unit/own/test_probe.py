@@ -40,6 +40,20 @@ def test_a_trial_ends_early_only_where_two_rounds_show_no_hope(monkeypatch, time
     assert len(times_with) == rounds
 
 
+@pytest.mark.parametrize(
+    ("times_with", "gain"),
+    [((9.0, 0.8, 0.8), 1.25), ((9.0, 0.8, 1.2, 0.8, 0.8, 1.2), 1.25), ((9.0, 0.5, 1.4, 1.6, 1.4, 1.4), 1 / 1.4)],
+)
+@pytest.mark.parametrize(("workload", "batch"), [("cifar", 512), ("eurosat", 32)])
+def test_few_long_rounds_become_more_where_they_disagree(monkeypatch, workload, batch, times_with, gain):
+    """Two steps of which one stood still had let bf16 into a ladder on a CPU where it takes half as long again."""
+    left = [seconds for with_it in times_with for seconds in (1.0, with_it)]
+    monkeypatch.setattr(Trial, "_parts", lambda *_: None)
+    monkeypatch.setattr(trial, "_steps_s", lambda _: left.pop(0))
+    assert Trial(workload, (), rung_spec("bf16"), batch).gain() == pytest.approx(gain)
+    assert not left
+
+
 @pytest.mark.parametrize(("first_s", "later_s", "rounds"), [(1.0, 1.0, 6), (90.0, 1.0, 6), (40.0, 40.0, 2)])
 def test_long_steps_have_one_round_that_counts(monkeypatch, first_s, later_s, rounds):
     """A step of 20 s at a batch of 32 would else be taken 48 times before a ladder begins; a compiler is no step."""
@@ -63,13 +77,18 @@ def test_what_takes_twice_as_long_is_not_tried_at_the_large_batch(monkeypatch, g
     [
         ("eurosat", 0.86, 1.3, {"bf16": 1.3}, {"bf16": "products"}),
         ("eurosat", 0.4, 1.3, {"bf16": 1.3}, {"bf16": "products"}),
-        ("eurosat", 0.9, 0.8, {"bf16": 0.9}, {}),
-        ("eurosat", 1.2, None, {"bf16": 1.2}, {}),
+        ("eurosat", 0.9, 0.8, {"bf16": 0.8}, {"bf16": "products"}),
+        ("eurosat", 1.2, 1.3, {"bf16": 1.2}, {}),
+        ("eurosat", 1.2, 0.8, {"bf16": 0.8}, {"bf16": "products"}),
         ("detection", 0.9, None, {"bf16": 0.9}, {}),
+        ("detection", 1.2, None, {"bf16": 1.2}, {}),
     ],
 )
-def test_bf16_that_gains_nothing_is_tried_again_with_products(monkeypatch, workload, alone, both, gains, beside):
-    """Depthwise kernels may take longer in bf16 than in fp32; the products stand in for those. A detector has none."""
+def test_bf16_has_to_gain_beside_products(monkeypatch, workload, alone, both, gains, beside):
+    """Depthwise kernels may take longer in bf16 than in fp32, and products too; which, depends on the CPU.
+
+    The ladder ends with products. A detector has none.
+    """
 
     def gain(trial):
         if any(o.name == "products" for o in trial.before):
