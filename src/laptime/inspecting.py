@@ -26,6 +26,7 @@ from laptime.data.lightning_module import LightningWorkload
 from laptime.data.lightning_schedule import FollowedSchedule
 from laptime.data.own import OwnData, OwnSplit, open_own
 from laptime.data.own_import import digest_of, modules_beside, told_with_line
+from laptime.data.own_unused import unused
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros
@@ -85,7 +86,8 @@ def inspect(name: str) -> DataSpec:
     }
     refused = {**copy_refusals(data, batch), **refused}
     beside = modules_beside(file, known)
-    warned = [data.workload.warning] if isinstance(data.workload, LightningWorkload) else []
+    own = data.workload
+    warned = [own.warning] if isinstance(own, LightningWorkload) else unused(own, file)
     return DataSpec(
         asked="auto",
         kind="own",

@@ -9,6 +9,24 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
 
+ASKED = (
+    "data",
+    "model",
+    "loss",
+    "batch_size",
+    "learning_rate",
+    "optimizer",
+    "clip_norm",
+    "schedule",
+    "evaluate",
+    "higher_is_better",
+    "sample_weights",
+    "collate_fn",
+    "name",
+)
+"""All that a workload is asked for."""
+
+
 class Workload(Protocol):
     """A training of your own: `laptime optimize path/to/train.py:workload`.
 

@@ -1,0 +1,66 @@
+"""Methods and attributes under names that nobody asks for are told, and helpers of the user's own are not."""
+
+import re
+
+import pytest
+from tests.own_files import TUPLE, write
+
+from laptime.inspecting import inspect
+from laptime.protocol import ASKED, Workload
+
+_LOSS = "    def loss("
+
+
+def _noticed(file, members, *changes):
+    return inspect(write(file, TUPLE, (_LOSS, members + _LOSS), *changes)).notice
+
+
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        (
+            "    def metric(self, model, batch):\n        return 1.0\n\n",
+            ("metric() of ", "line 18", "evaluate(model, batches)"),
+        ),
+        ("    def scheduler(self, optimizer):\n        return None\n\n", ("scheduler() of ", "schedule is asked for")),
+        (
+            "    def optimiser(self, parameters, lr):\n        return None\n\n",
+            ("optimiser() of ", "optimizer is asked"),
+        ),
+        ("    def warm(self):\n        return None\n\n", ("warm() of ", "nothing calls it")),
+        ("    warm = staticmethod(lambda: None)\n\n", ("warm() of ", "nothing calls it")),
+        ("    lr = 0.1\n\n", ("lr of ", "learning_rate is asked for")),
+        ("    epochs = 30\n\n", ("epochs of ", "--epochs")),
+        ("    def __init__(self):\n        self.grad_clip = 1.0\n\n", ("grad_clip of ", "clip_norm is asked for")),
+    ],
+)
+def test_what_nobody_asks_for_is_told(file, members, told):
+    notice = _noticed(file, members)
+    assert all(part in notice for part in (*told, "is never asked for")), notice
+
+
+@pytest.mark.parametrize(
+    ("members", "change"),
+    [
+        ("    def metric(self):\n        return 1.0\n\n", ("x, y = batch", "x, y = batch\n        self.metric()")),
+        (
+            "    def metric(self):\n        return 1.0\n\n",
+            ("x, y = batch", "x, y = batch\n        getattr(self, 'metric')()"),
+        ),
+        ("    lr = 0.1\n\n    @property\n    def learning_rate(self):\n        return self.lr\n\n", None),
+        ("    def _warm(self):\n        return None\n\n    classes = 2\n\n", None),
+        ("    def forward(self, x):\n        return x\n\n", ("class Workload:", "class Workload(nn.Module):")),
+    ],
+)
+def test_helpers_and_what_others_call_are_not_told(file, members, change):
+    assert not _noticed(file, members, *filter(None, [change]))
+
+
+def test_a_method_of_a_base_class_in_the_file_is_told_once(file):
+    base = "class Base:\n    def metric(self):\n        return 1.0\n\n\nclass Workload(Base):"
+    assert _noticed(file, "", ("class Workload:", base)).count("metric()") == 1
+
+
+def test_all_that_the_protocol_describes_is_asked_for():
+    described = re.findall(r"^    - `(\w+)", Workload.__doc__, re.MULTILINE)
+    assert {*described, "data", "model", "loss", "higher_is_better", "learning_rate"} == {*ASKED}
