@@ -85,7 +85,7 @@ def inspect(name: str) -> DataSpec:
     }
     refused = {**copy_refusals(data, batch), **refused}
     beside = modules_beside(file, known)
-    warned = [data.workload.warning] if isinstance(data.workload, LightningWorkload) else []
+    warned = data.workload.warnings if isinstance(data.workload, LightningWorkload) else ()
     return DataSpec(
         asked="auto",
         kind="own",
@@ -94,7 +94,7 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
-        notice=" ".join(filter(None, (*warned, *step.told, left_out(data.workload, step.model, rate)))),
+        notice="\n".join(filter(None, (*warned, *step.told, left_out(data.workload, step.model, rate)))),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,

@@ -80,10 +80,9 @@ class DataSpec(Frozen):
         digest: SHA-256 over the stored tensors, the key of the store.
         path: the folder of the stored arrays (see `laptime.data.store`); of a user's own workload its file.
         classes: class names, in the order of the labels.
-        train_count: training samples.
-        test_count: test samples.
+        train_count, test_count: samples of either part.
         commonest: share of the test samples that the largest class has; 0 where unknown.
-        notice: what the user must know about this data, empty when nothing.
+        notice: what the user must know about this data, a line for each thing; empty when nothing.
         own: of a user's own workload what was found in its file.
     """
 
@@ -97,6 +96,11 @@ class DataSpec(Frozen):
     commonest: Annotated[float, Field(ge=0, le=1)] = 0.0
     notice: str = ""
     own: OwnSpec | None = None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user must know, one thing at a time."""
+        return tuple(self.notice.splitlines())
 
     @property
     def weighted(self) -> bool:

@@ -112,9 +112,9 @@ class LightningWorkload:
         return tuple(said)
 
     @property
-    def warning(self) -> str:
+    def warnings(self) -> tuple[str, ...]:
         """What a user must know before a ladder: what is left out and makes it another training."""
-        return " ".join(filter(None, map(warning_of, self._owners)))
+        return tuple(filter(None, map(warning_of, self._owners)))
 
     @property
     def _owners(self) -> tuple[Any, ...]:
