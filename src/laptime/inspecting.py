@@ -109,6 +109,7 @@ def inspect(name: str) -> DataSpec:
             schedule=getattr(data.workload, "schedule", None) is not None,
             by_name=takes_model(data.workload),
             weighted=data.train.weights is not None,
+            begun=data.train.begin is not None,
         ),
     )
 

@@ -42,8 +42,7 @@ class OwnSpec(Frozen):
     """What a look into a user's file found (see `laptime.inspecting`); the file itself is the data's `path`.
 
     Attributes:
-        attribute: the file's name for the workload.
-        name: the workload's own.
+        attribute, name: the file's name for the workload, and the workload's own.
         quality: `score` or `error` where it has an evaluation of its own, of which more or less is better; else
             `accuracy` where the loss gives one, else `loss`.
         refused: optimizations that are not for it, each with the reason.
@@ -52,7 +51,7 @@ class OwnSpec(Frozen):
         clip_norm: the largest norm of its gradient; None for any.
         schedule: whether it has a schedule of its own.
         by_name: whether its optimizer(model, lr) takes the net, not a list of parameters.
-        weighted: whether training samples are drawn by weights of its own, with replacement.
+        weighted, begun: whether it draws samples by weights of its own; has a `worker_init_fn` for loader workers.
         beside: modules of the user's that it imports: paths from its folder, or whole ones.
     """
 
@@ -68,6 +67,7 @@ class OwnSpec(Frozen):
     schedule: bool = False
     by_name: bool = False
     weighted: bool = False
+    begun: bool = False
     beside: tuple[str, ...] = ()
 
 

@@ -105,7 +105,7 @@ class LightningWorkload:
         """What of the user's is left out."""
         said = [note for owner in self._owners for note in (*notes_on(owner), *index_notes(owner))]
         said += trainer_arguments(self.file, () if self.clip_norm is None else ("gradient_clip_val",))
-        said += not_taken(self._loaders[0])
+        said += not_taken(*self._loaders)
         for schedule in self._configured[1]:
             if reason := left_behind(schedule):
                 said.append(f"its schedule ({type(schedule['scheduler']).__name__}) is left out: {reason}")
@@ -139,6 +139,12 @@ class LightningWorkload:
     def collate_fn(self) -> Callable[[list[Any]], Any]:
         """The training loader's."""
         found: Callable[[list[Any]], Any] = self._loaders[0].collate_fn
+        return found
+
+    @property
+    def worker_init_fn(self) -> Callable[[int], Any] | None:
+        """The training loader's."""
+        found: Callable[[int], Any] | None = self._loaders[0].worker_init_fn
         return found
 
     @property
