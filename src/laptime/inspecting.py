@@ -26,6 +26,7 @@ from laptime.data.lightning_module import LightningWorkload
 from laptime.data.lightning_schedule import FollowedSchedule
 from laptime.data.own import OwnData, OwnSplit, open_own
 from laptime.data.own_import import digest_of, modules_beside, told_with_line
+from laptime.data.own_weights import least_limit
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros
@@ -110,6 +111,7 @@ def inspect(name: str) -> DataSpec:
             by_name=takes_model(data.workload),
             weighted=data.train.weights is not None,
             begun=data.train.begin is not None,
+            least_limit=least_limit(data.train.weights),
         ),
     )
 

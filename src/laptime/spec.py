@@ -43,15 +43,14 @@ class OwnSpec(Frozen):
 
     Attributes:
         attribute, name: the file's name for the workload, and the workload's own.
-        quality: `score` or `error` where it has an evaluation of its own, of which more or less is better; else
-            `accuracy` where the loss gives one, else `loss`.
+        quality: `score` or `error` (less is better) of an evaluation of its own, else `accuracy` or `loss` of its loss.
         refused: optimizations that are not for it, each with the reason.
         file: SHA-256 of the file and of those in `beside`, so that no run trains another version of it.
-        lightning: whether it is a LightningModule.
+        lightning, schedule: whether it is a LightningModule; whether it has a schedule of its own.
         clip_norm: the largest norm of its gradient; None for any.
-        schedule: whether it has a schedule of its own.
         by_name: whether its optimizer(model, lr) takes the net, not a list of parameters.
         weighted, begun: whether it draws samples by weights of its own; has a `worker_init_fn` for loader workers.
+        least_limit: of the training data, that keeps one with a weight above 0.
         beside: modules of the user's that it imports: paths from its folder, or whole ones.
     """
 
@@ -68,6 +67,7 @@ class OwnSpec(Frozen):
     by_name: bool = False
     weighted: bool = False
     begun: bool = False
+    least_limit: Annotated[int, Field(ge=1)] = 1
     beside: tuple[str, ...] = ()
 
 

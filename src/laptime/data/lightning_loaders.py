@@ -13,6 +13,7 @@ from torch.utils.data import (
     IterableDataset,
     RandomSampler,
     SequentialSampler,
+    SubsetRandomSampler,
     WeightedRandomSampler,
 )
 
@@ -47,10 +48,16 @@ def loader_of(owner: Any, name: str) -> DataLoader[Any] | None:
 def _check_sampler(loader: DataLoader[Any], training: bool, where: str) -> None:
     """Raises UsageError for a sampler whose draws can't be followed; `where` names what gave the loader."""
     sampler: Any = batches_of(loader).sampler
+    if isinstance(sampler, SubsetRandomSampler):
+        raise UsageError(
+            f"{where} draws by SubsetRandomSampler, but laptime draws each sample of a loader's data: give it those "
+            "alone, DataLoader(Subset(data, indices), …), in place of data and sampler."
+        )
     if type(sampler) not in (RandomSampler, SequentialSampler, WeightedRandomSampler):
         raise UsageError(
-            f"{where} draws by {type(sampler).__name__}, but laptime draws each sample once an epoch, or by weights: "
-            "leave the sampler out, or give torch's WeightedRandomSampler."
+            f"{where} draws by {type(sampler).__name__}, but laptime draws each sample of a loader's data once an "
+            "epoch, or by weights: leave the sampler out where that is meant, else give a Subset of the data, or "
+            "torch's WeightedRandomSampler."
         )
     if not training and getattr(sampler, "replacement", False):
         raise UsageError(
@@ -58,10 +65,13 @@ def _check_sampler(loader: DataLoader[Any], training: bool, where: str) -> None:
             "the sampler out."
         )
     if isinstance(loader.dataset, Sized) and len(sampler) != len(loader.dataset):
+        count = len(loader.dataset)
+        remedy = "make it of the loader's data without num_samples, and these a Subset where some are meant"
+        if isinstance(sampler, WeightedRandomSampler):
+            remedy = f"give it a weight for each of them and num_samples={count}"
         raise UsageError(
-            f"{where} draws {len(sampler)} of {len(loader.dataset)} samples by its {type(sampler).__name__}, but "
-            f"laptime draws as many as there are: give it num_samples={len(loader.dataset)} or leave it out, and give "
-            "a Subset of the data where some are meant."
+            f"{where} draws {len(sampler)} of {count} samples by its {type(sampler).__name__}, but laptime draws as "
+            f"many as there are: {remedy}."
         )
 
 

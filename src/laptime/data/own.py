@@ -19,7 +19,7 @@ from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
 from laptime.data.own_begun import Begin, Limited, worker_begin
 from laptime.data.own_import import digest_of, imported, refuse_arguments, told_with_line
-from laptime.data.own_weights import sample_weights
+from laptime.data.own_weights import limit_order, sample_weights
 from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
@@ -274,7 +274,7 @@ def _kept(name: str, whole: OwnSplit, limit: int | None) -> OwnSplit:
     check_limit(name, count, limit)
     if limit is None or limit == count:
         return whole
-    chosen = torch.randperm(count, generator=torch.Generator().manual_seed(0))[:limit]
+    chosen = limit_order(count)[:limit]
     weights = None if whole.weights is None else whole.weights[chosen]
     return replace(whole, dataset=Limited(whole.dataset, chosen.tolist()), weights=weights)
 
