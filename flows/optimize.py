@@ -65,8 +65,8 @@ def fetch_data(request: LadderRequest, places: Places) -> DataSpec:
     """Makes the data stand ready in the local store."""
     logger = get_run_logger()
     data = prepare_data(request, places, logger.info)
-    if data.notice:
-        logger.warning(data.notice)
+    for notice in data.notices:
+        logger.warning(notice)
     return data
 
 

@@ -27,6 +27,7 @@ from laptime.data.lightning_schedule import FollowedSchedule
 from laptime.data.own import OwnData, OwnSplit, open_own
 from laptime.data.own_import import digest_of, modules_beside, told_with_line
 from laptime.data.own_unused import unused
+from laptime.data.own_weights import least_limit
 from laptime.data.own_workers import item_makers, refused_workers
 from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros
@@ -87,7 +88,7 @@ def inspect(name: str) -> DataSpec:
     refused = {**copy_refusals(data, batch), **refused}
     beside = modules_beside(file, known)
     own = data.workload
-    warned = [own.warning] if isinstance(own, LightningWorkload) else unused(own, file)
+    warned = own.warnings if isinstance(own, LightningWorkload) else unused(own, file)
     return DataSpec(
         asked="auto",
         kind="own",
@@ -96,7 +97,7 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
-        notice=" ".join(filter(None, (*warned, *step.told, left_out(data.workload, step.model, rate)))),
+        notice="\n".join(filter(None, (*warned, *step.told, left_out(data.workload, step.model, rate)))),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,
@@ -111,6 +112,8 @@ def inspect(name: str) -> DataSpec:
             schedule=getattr(data.workload, "schedule", None) is not None,
             by_name=takes_model(data.workload),
             weighted=data.train.weights is not None,
+            begun=data.train.begin is not None,
+            least_limit=least_limit(data.train.weights),
         ),
     )
 

@@ -43,7 +43,7 @@ class Workload(Protocol):
       over all test data, of which more is better and 1 is perfect; with `higher_is_better = False` less is better;
     - `sample_weights(train)`, which gives a number for each training sample, by which an epoch draws as many as there
       are, with replacement (default: each is drawn once);
-    - `collate_fn`, as DataLoader takes it (default: torch's);
+    - `collate_fn` and `worker_init_fn`, as DataLoader takes them (default: torch's, and none);
     - `name`, for the experiment in MLflow (default: the file's name).
     """
 

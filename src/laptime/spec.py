@@ -42,17 +42,15 @@ class OwnSpec(Frozen):
     """What a look into a user's file found (see `laptime.inspecting`); the file itself is the data's `path`.
 
     Attributes:
-        attribute: the file's name for the workload.
-        name: the workload's own.
-        quality: `score` or `error` where it has an evaluation of its own, of which more or less is better; else
-            `accuracy` where the loss gives one, else `loss`.
+        attribute, name: the file's name for the workload, and the workload's own.
+        quality: `score` or `error` (less is better) of an evaluation of its own, else `accuracy` or `loss` of its loss.
         refused: optimizations that are not for it, each with the reason.
         file: SHA-256 of the file and of those in `beside`, so that no run trains another version of it.
-        lightning: whether it is a LightningModule.
+        lightning, schedule: whether it is a LightningModule; whether it has a schedule of its own.
         clip_norm: the largest norm of its gradient; None for any.
-        schedule: whether it has a schedule of its own.
         by_name: whether its optimizer(model, lr) takes the net, not a list of parameters.
-        weighted: whether training samples are drawn by weights of its own, with replacement.
+        weighted, begun: whether it draws samples by weights of its own; has a `worker_init_fn` for loader workers.
+        least_limit: of the training data, that keeps one with a weight above 0.
         beside: modules of the user's that it imports: paths from its folder, or whole ones.
     """
 
@@ -68,6 +66,8 @@ class OwnSpec(Frozen):
     schedule: bool = False
     by_name: bool = False
     weighted: bool = False
+    begun: bool = False
+    least_limit: Annotated[int, Field(ge=1)] = 1
     beside: tuple[str, ...] = ()
 
 
@@ -80,10 +80,9 @@ class DataSpec(Frozen):
         digest: SHA-256 over the stored tensors, the key of the store.
         path: the folder of the stored arrays (see `laptime.data.store`); of a user's own workload its file.
         classes: class names, in the order of the labels.
-        train_count: training samples.
-        test_count: test samples.
+        train_count, test_count: samples of either part.
         commonest: share of the test samples that the largest class has; 0 where unknown.
-        notice: what the user must know about this data, empty when nothing.
+        notice: what the user must know about this data, a line for each thing; empty when nothing.
         own: of a user's own workload what was found in its file.
     """
 
@@ -97,6 +96,11 @@ class DataSpec(Frozen):
     commonest: Annotated[float, Field(ge=0, le=1)] = 0.0
     notice: str = ""
     own: OwnSpec | None = None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user must know, one thing at a time."""
+        return tuple(self.notice.splitlines())
 
     @property
     def weighted(self) -> bool:

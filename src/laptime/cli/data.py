@@ -50,8 +50,8 @@ def push(workload: WORKLOAD, to: _TO, data: DATA = "auto", as_json: JSON = False
 def _show(work: Callable[[OnProgress], DataSpec], done: str, as_json: bool) -> None:
     with _bar() as on_progress:
         found = work(on_progress)
-    if found.notice:
-        typer.echo(f"NOTICE: {found.notice}", err=True)
+    for notice in found.notices:
+        typer.echo(f"NOTICE: {notice}", err=True)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

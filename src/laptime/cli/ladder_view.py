@@ -160,8 +160,8 @@ def run_ladder(request: LadderRequest, as_json: bool, given: Collection[str]) ->
     places = find_places()
     with warm_starts(), view() as shown:
         ladder = _opened(request, places, shown.say, given)
-        if ladder.record.data.notice:
-            shown.say(f"NOTICE: {ladder.record.data.notice}")
+        for notice in ladder.record.data.notices:
+            shown.say(f"NOTICE: {notice}")
         published = _through(ladder, shown)
     assert ladder.comparison is not None
     if as_json:

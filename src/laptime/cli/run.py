@@ -122,8 +122,8 @@ def _published(asked: Asked, as_json: bool) -> int:
     uri = tracking_uri(request, places)
     with view() as shown:
         single = plan_single(request, settings, places, shown.say, checkpoints)
-        if single.spec.data.notice:
-            shown.say(f"NOTICE: {single.spec.data.notice}")
+        for notice in single.spec.data.notices:
+            shown.say(f"NOTICE: {notice}")
         lone = LoneRun(single, places, uri, shown.say)
         record, published = _through(lone, shown, checkpoints)
     if as_json:

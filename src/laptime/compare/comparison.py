@@ -65,7 +65,7 @@ def compare(
         rows=rows,
         headlines=headlines(rows, baseline.rung.variant, conditions),
         scaling=scalings(runs, rows),
-        cautions=(*_broken_off(ladder), *_cautions(context, rows, records)),
+        cautions=(*_broken_off(ladder), *_noticed(ladder, ran), *_cautions(context, rows, records)),
         parts=ablation(context, ladder.dropped, ladder.worths),
         steps=step_rows(runs.values()),
         inference=inference_rows(runs.values()),
@@ -204,7 +204,7 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
         torch=machine.torch,
         data=sources[data.kind] + (", drawn by its weights" if data.weighted else ""),
         data_kind=data.kind,
-        data_notice=data.notice,
+        data_notice=" ".join(data.notices),
         real_data=ladder.real_data,
         train_count=min(ladder.limit_train or data.train_count, data.train_count),
         test_count=rules_of(ladder, ()).test_count,
@@ -226,6 +226,13 @@ def _broken_off(ladder: LadderRecord) -> list[str]:
     else:
         return []
     return [f"The ladder {why}, so what was still to run is missing here: --resume {ladder.id} goes on with it."]
+
+
+def _noticed(ladder: LadderRecord, ran: Sequence[RunRecord]) -> list[str]:
+    """What was noticed of data and training before the first step, each thing once; a stand-in's has a banner."""
+    given = (ladder.data, *(r.spec.data for r in ran if r.spec is not None))
+    said = ((data.own is not None, notice) for data in given if data.kind != "synthetic" for notice in data.notices)
+    return [f"The {'training' if own else 'data'}: {notice}" for own, notice in dict.fromkeys(said)]
 
 
 def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[RunRecord]) -> list[str]:

@@ -105,16 +105,16 @@ class LightningWorkload:
         """What of the user's is left out."""
         said = [note for owner in self._owners for note in (*notes_on(owner), *index_notes(owner))]
         said += trainer_arguments(self.file, () if self.clip_norm is None else ("gradient_clip_val",))
-        said += not_taken(self._loaders[0])
+        said += not_taken(*self._loaders)
         for schedule in self._configured[1]:
             if reason := left_behind(schedule):
                 said.append(f"its schedule ({type(schedule['scheduler']).__name__}) is left out: {reason}")
         return tuple(said)
 
     @property
-    def warning(self) -> str:
+    def warnings(self) -> tuple[str, ...]:
         """What a user must know before a ladder: what is left out and makes it another training."""
-        return " ".join(filter(None, map(warning_of, self._owners)))
+        return tuple(filter(None, map(warning_of, self._owners)))
 
     @property
     def _owners(self) -> tuple[Any, ...]:
@@ -139,6 +139,12 @@ class LightningWorkload:
     def collate_fn(self) -> Callable[[list[Any]], Any]:
         """The training loader's."""
         found: Callable[[list[Any]], Any] = self._loaders[0].collate_fn
+        return found
+
+    @property
+    def worker_init_fn(self) -> Callable[[int], Any] | None:
+        """The training loader's."""
+        found: Callable[[int], Any] | None = self._loaders[0].worker_init_fn
         return found
 
     @property

@@ -80,16 +80,20 @@ class Steps(nn.Module):
         still = {name: t for name, t in held if not t.requires_grad and t.layout == torch.strided}
         watched = still if self.moving is None else {n: t for n, t in still.items() if n in self.moving}
         kept = {name: tensor.detach().clone() for name, tensor in watched.items()}
-        with ExitStack() as stack:
-            for part in self.module.modules():
-                if not is_metric(part):
-                    stack.enter_context(untouched(part))
-            yield
-        # By their values: what is written through `.data` counts no version.
-        self.moving = {name for name, was in kept.items() if not torch.equal(still[name], was)}
-        with torch.no_grad():
-            for name in self.moving:
-                still[name].copy_(kept[name])
+        moved = set[str]()
+        try:
+            with ExitStack() as stack:
+                for part in self.module.modules():
+                    if not is_metric(part):
+                        stack.enter_context(untouched(part))
+                yield
+        finally:
+            # By their values: what is written through `.data` counts no version.
+            moved |= {name for name, was in kept.items() if not torch.equal(still[name], was)}
+            with torch.no_grad():
+                for name in moved:
+                    still[name].copy_(kept[name])
+        self.moving = moved
 
     def _step(self, name: str, batch: Any) -> Tensor | None:
         """Takes a step and returns its loss; None where it gives none.

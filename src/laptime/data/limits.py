@@ -16,6 +16,15 @@ def check_limits(data: DataSpec, limit_train: int | None, limit_test: int | None
     check_limit("test", data.test_count, limit_test)
 
 
+def check_drawn(data: DataSpec, limit_train: int | None) -> None:
+    """Refuses a limit that keeps nothing that is drawn, all of the weight 0; raises UsageError."""
+    least = data.own.least_limit if data.own else 1
+    if limit_train is not None and limit_train < least:
+        raise UsageError(
+            f"all {limit_train} training samples that --limit-train keeps have the weight 0: give at least {least}."
+        )
+
+
 def check_limit(split: str, count: int, limit: int | None) -> None:
     """Refuses one limit; `count` samples are there."""
     if limit is None:

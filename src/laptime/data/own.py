@@ -11,14 +11,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from laptime.data.lightning_found import of_lightning
 from laptime.data.lightning_module import MODULE, LightningWorkload
 from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
+from laptime.data.own_begun import Begin, Limited, worker_begin
 from laptime.data.own_import import digest_of, imported, refuse_arguments, told_with_line
-from laptime.data.own_weights import sample_weights
+from laptime.data.own_weights import limit_order, sample_weights
 from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
@@ -44,11 +45,13 @@ class OwnSplit:
         dataset: map-style.
         collate: from a list of items to a batch.
         weights: by which an epoch draws as many of them as there are [n]; None where it has each once.
+        begin: what each loader worker calls first, with its number; None for nothing.
     """
 
     dataset: Any
     collate: Callable[[list[Any]], Tree]
     weights: Tensor | None = None
+    begin: Begin | None = None
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -224,7 +227,7 @@ def open_own(
         collate = getattr(workload, "collate_fn", None) or default_collate
         for name, dataset in zip(("train", "test"), given, strict=True):
             _check_mapped(name, dataset, (file, place_in(file, (), (workload.data,))))
-    train = OwnSplit(given[0], collate, sample_weights(workload, given[0], file))
+    train = OwnSplit(given[0], collate, sample_weights(workload, given[0], file), worker_begin(workload, file))
     train, test = _kept("train", train, limits[0]), _kept("test", OwnSplit(given[1], collate), limits[1])
     if module:
         with told_with_line("configure_optimizers()", file):
@@ -271,9 +274,9 @@ def _kept(name: str, whole: OwnSplit, limit: int | None) -> OwnSplit:
     check_limit(name, count, limit)
     if limit is None or limit == count:
         return whole
-    chosen = torch.randperm(count, generator=torch.Generator().manual_seed(0))[:limit]
+    chosen = limit_order(count)[:limit]
     weights = None if whole.weights is None else whole.weights[chosen]
-    return replace(whole, dataset=Subset(whole.dataset, chosen.tolist()), weights=weights)
+    return replace(whole, dataset=Limited(whole.dataset, chosen.tolist()), weights=weights)
 
 
 def open_run(data: DataSpec, limit_train: int | None, limit_test: int | None, epochs: int) -> OwnData:

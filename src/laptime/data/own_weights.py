@@ -47,6 +47,16 @@ def sample_weights(workload: Workload, train: Any, file: Path) -> Tensor | None:
         return None if given is None else _checked(given, len(train), said, place)
 
 
+def limit_order(count: int) -> Tensor:
+    """The order in which a limit keeps so many samples: a smaller limit's are among a larger one's."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(0))
+
+
+def least_limit(weights: Tensor | None) -> int:
+    """The smallest limit that keeps a sample with a weight above 0."""
+    return 1 if weights is None else 1 + int(weights[limit_order(len(weights))].nonzero()[0])
+
+
 def as_weights(given: Any) -> Tensor:
     """Numbers of whatever kind as float64 [n] in memory of their own; a column of a data frame in the order it has."""
     found = given.detach() if isinstance(given, Tensor) else torch.tensor(np.asarray(given))

@@ -21,6 +21,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from laptime.data.own import OwnData, OwnSplit
+from laptime.data.own_begun import Begin, begun, own_dataset
 from laptime.errors import RunError
 from laptime.processes import Terminated
 from laptime.trees import Tree, leaves
@@ -95,7 +96,9 @@ class Watch:
     @property
     def init(self) -> Callable[[int], None]:
         """For DataLoader's `worker_init_fn`."""
-        return partial(_answering, self._says)
+        train = self.data.train
+        begin = None if train.begin is None else partial(begun, train.begin, own_dataset(train.dataset))
+        return partial(_answering, self._says, begin)
 
     @contextmanager
     def over_started(self) -> Iterator[None]:
@@ -131,9 +134,23 @@ class Watch:
         return b"".join(parts).decode(errors="replace")
 
 
-def _answering(says: Connection, _worker: int) -> None:
+def _answering(says: Connection, begin: Begin | None, worker: int) -> None:
     _open.append(says)
     faulthandler.register(signal.SIGUSR1, file=says.fileno())
+    if begin is not None:
+        with _staying():
+            begin(worker)
+
+
+@contextmanager
+def _staying() -> Iterator[None]:
+    """Within it sys.exit() is an error with its line, not the end of a worker."""
+    try:
+        yield
+    except Terminated:
+        raise
+    except SystemExit as left:
+        raise RuntimeError(f"sys.exit({left.code!r}) was called") from left
 
 
 def _silent(error: Exception) -> bool:
@@ -153,17 +170,13 @@ class Staying(Dataset[Any]):
     def __getitems__(self, indices: list[int]) -> Any:
         """The items of some indices."""
         many = getattr(self.items, "__getitems__", None)
-        try:
+        with _staying():
             return many(indices) if many else [self.items[index] for index in indices]
-        except Terminated:
-            raise
-        except SystemExit as left:
-            raise RuntimeError(f"sys.exit({left.code!r}) was called") from left
 
 
 def _makers(data: OwnData) -> tuple[object, ...]:
-    """Functions of the user's that made training items and data sets."""
-    return (*item_makers(data.train), data.workload.data)
+    """Functions of the user's that made training items and data sets, and what workers begin with."""
+    return (*item_makers(data.train), data.workload.data, data.train.begin)
 
 
 def makers_behind(data: OwnData, error: BaseException) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from laptime.catalogue import DEVICES, find_optimization, find_preset, find_workload
 from laptime.catalogue.own import is_own, resolved, with_findings
-from laptime.data.limits import check_limits
+from laptime.data.limits import check_drawn, check_limits
 from laptime.devices import cuda_devices, require_scoring
 from laptime.durations import duration_s
 from laptime.entries import Preset
@@ -148,12 +148,13 @@ def fitted_preset(request: LadderRequest, data: DataSpec) -> Preset:
     """The settled preset for this data: limits of the preset's own shrink to what is there, a user's are refused.
 
     Raises:
-        UsageError: the user asked for more images than there are.
+        UsageError: the user asked for more images than there are, or for some of which none is drawn.
     """
     check_limits(data, request.limit_train, request.limit_test)
     preset = settled_preset(request)
     limits = ((preset.limit_train, data.train_count), (preset.limit_test, data.test_count))
     train, test = (None if limit is None or limit >= count else limit for limit, count in limits)
+    check_drawn(data, train)
     return replace(preset, limit_train=train, limit_test=test)
 
 

@@ -40,6 +40,7 @@ class Base:
         judged: what the user's own evaluation gives, `score` or `error`; empty without one.
         lightning: whether the user's own is a LightningModule.
         by_name: whether the user's own optimizer takes the net, not a list of parameters.
+        begun: whether the user's own has its loader workers begin with a function.
     """
 
     batch_size: int
@@ -53,6 +54,7 @@ class Base:
     judged: str = ""
     lightning: bool = False
     by_name: bool = False
+    begun: bool = False
     sgd: Mapping[str, float] = field(default_factory=dict)
 
 

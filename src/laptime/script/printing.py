@@ -52,7 +52,7 @@ class _Subject:
         if own is not None:
             base = lines.Base(own.batch_size, own.learning_rate, device, own=True)
             base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule, weighted=own.weighted)
-            base = replace(base, lightning=own.lightning, by_name=own.by_name)
+            base = replace(base, lightning=own.lightning, by_name=own.by_name, begun=own.begun)
             return replace(base, judged=own.quality if own.quality in ("score", "error") else "")
         entry = find_workload(self.workload)
         size = self.fit.batch_size if self.fit else entry.batch_size
@@ -271,4 +271,5 @@ def _workers(o: lines.Chosen, subject: _Subject) -> dict[str, Any]:
         if asked == -1:
             asked, comment = 4, "# laptime tries 0, 2, 4 and 8 on the machine; four a GPU is the rule of thumb."
     seeded = asked > 0 and subject.data is not None
-    return {"workers": asked, "workers_comment": comment, "seeded": seeded}
+    begun = seeded and subject.base.begun
+    return {"workers": asked, "workers_comment": comment, "seeded": seeded, "begun": begun}

@@ -104,6 +104,7 @@ _IMPORTS = (
         "Subset",
         "WeightedRandomSampler",
         "default_collate",
+        "get_worker_info",
     ),
     ("from torchvision import {}", "transforms"),
     ("from torchvision.models import {}", "efficientnet_b5", "resnet18", "resnet50"),

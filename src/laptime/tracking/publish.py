@@ -249,7 +249,7 @@ def _common_tags(ladder: LadderRecord) -> dict[str, str | None]:
     return {
         "laptime.workload": ladder.workload,
         "laptime.data": f"{ladder.data.kind} {ladder.data.digest[:16]}",
-        "laptime.data_notice": ladder.data.notice or None,
+        "laptime.data_notice": " ".join(ladder.data.notices) or None,
         "laptime.commit": ladder.commit,
         "laptime.image": os.environ.get("LAPTIME_IMAGE"),
         **this_process().tags(),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from compare_examples import ladder, record, records
-from inside_examples import inside
+import io
 
-from laptime.compare import compare, compare_records
+import pytest
+from compare_examples import data, ladder, record, records
+from inside_examples import inside
+from rich.console import Console
+
+from laptime.compare import Comparison, compare, compare_records
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.plots import speedup_svg
+from laptime.compare.terminal import print_comparison
+from laptime.records import LadderRecord, RunRecord
+from laptime.spec import DataSpec, OwnSpec
 
 
 def test_a_loss_is_explained_in_percent_and_no_interval_is_named_where_there_is_none() -> None:
@@ -41,3 +48,40 @@ def test_what_the_baseline_notes_is_said_of_all_variants() -> None:
     for text in (to_html(comparison, ladder(), inside(noted)), to_markdown(comparison)):
         assert f"All variants: {why}." in text
         assert f"All variants: {fewer}." in text
+
+
+LEFT_OUT = "optimizer() leaves 2 of 7 parameters out (head.weight, head.bias), which stay as they are."
+COUNTED = "loss() of train.py (train.py, line 20) counts in objects."
+
+
+def of_data(spec: DataSpec) -> tuple[LadderRecord, list[RunRecord]]:
+    """The ladder of the examples with other data; specs name these, too."""
+    runs = [
+        run.model_copy(update={"spec": run.spec.model_copy(update={"data": spec})}) for run in records() if run.spec
+    ]
+    return ladder().model_copy(update={"data": spec}), runs
+
+
+def reports(comparison: Comparison, runs: list[RunRecord]) -> list[str]:
+    """Page, Markdown and terminal."""
+    console = Console(file=io.StringIO(), width=200, highlight=False)
+    print_comparison(comparison, console)
+    return [to_html(comparison, None, runs), to_markdown(comparison), console.file.getvalue()]
+
+
+def test_what_was_noticed_before_the_training_is_in_all_reports_each_thing_once() -> None:
+    own = OwnSpec(attribute="workload", name="train", batch_size=32, learning_rate=0.1, quality="accuracy")
+    given, runs = of_data(data("own", f"{LEFT_OUT}\n{COUNTED}").model_copy(update={"own": own}))
+    comparison = compare(given, runs)
+    for text in reports(comparison, runs):
+        assert text.count(f"The training: {LEFT_OUT}") == text.count(f"The training: {COUNTED}") == 1
+    assert compare_records(runs).cautions[:2] == comparison.cautions[:2]
+
+
+@pytest.mark.parametrize("kind", ["folder", "synthetic"])
+def test_a_notice_on_data_is_told_once_and_that_on_a_stand_in_by_its_banner(kind: str) -> None:
+    told = "A fifth of each class, by seed 3, is kept for the test."
+    given, runs = of_data(data(kind, told))
+    for text in reports(compare(given, runs), runs):
+        assert text.count(told) == 1
+        assert (f"The data: {told}" in text) == (kind == "folder")

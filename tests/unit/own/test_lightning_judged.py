@@ -1,9 +1,12 @@
 """Test data that go through training_step(), where there is no loss of validation, leave the training as it is."""
 
 import pytest
+import torch
 from tests.unit.conftest import make_spec
 from tests.unit.own.test_lightning_module import lit
 
+from laptime.catalogue.own import place_of
+from laptime.data.own import open_own
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import train_epoch
@@ -59,3 +62,18 @@ def test_evaluation_leaves_what_training_steps_change(file, kept):
         return found
 
     assert losses(True) == losses(False)
+
+
+def test_a_step_that_fails_on_test_data_leaves_all_as_it_was(file):
+    imported = ("from torch import nn\n", "import copy\nimport torchmetrics\nfrom torch import nn\n")
+    late = f"{_KEPT['a teacher']}; self.center += 1; self.seen.append(1)\n        assert self.training, 'no test'\n"
+    data = open_own(*place_of(lit(file, imported, (_MADE, _HELD), (_LOSS, f"{late}        {_LOSS}"))))
+    net, batch = data.workload.model().eval(), data.test.batch(range(8))
+    before = [tensor.clone() for tensor in net.state_dict().values() if tensor.layout == torch.strided]
+    with pytest.raises(AssertionError, match="no test"):
+        net(batch)
+    assert net.module.seen == []
+    after = [tensor for tensor in net.state_dict().values() if tensor.layout == torch.strided]
+    assert all(map(torch.equal, before, after))
+    net.train()(batch)
+    assert float(net.module.center.sum()) == 2

@@ -238,7 +238,7 @@ def batches(sampler):
         ((LOADER, "return DataLoader(self.train, batch_size=None)"), "batch_sampler of its own or none"),
         (
             (LOADER, f"return DataLoader(self.train, batch_sampler={batches(SUBSET)})"),
-            "draws by SubsetRandomSampler, .* or give torch's WeightedRandomSampler",
+            r"draws by SubsetRandomSampler, .* give it those alone, DataLoader\(Subset\(data, indices\), …\), in",
         ),
         ((LOADER, f"return DataLoader(self.train, sampler={FEW})"), r"draws 32 of 256 samples by its RandomSampler"),
         (

@@ -72,17 +72,59 @@ def test_a_sampler_without_replacement_draws_each_once_and_a_note_says_so(file):
     )
 
 
+EACH = r"give it a weight for each of them and num_samples=256\."
+WHOLE = r"make it of the loader's data without num_samples, and these a Subset where some are meant\."
+
+
 @pytest.mark.parametrize(
     ("sampler", "said"),
     [
-        ("WeightedRandomSampler([1.0] * 256, 99)", "draws 99 of 256 samples .*: give it num_samples=256 or leave it"),
-        ("WeightedRandomSampler([1.0] * 256, 512)", "draws 512 of 256 samples by its WeightedRandomSampler"),
-        ("WeightedRandomSampler([1.0] * 99, 99, replacement=False)", "draws 99 of 256 samples"),
+        ("WeightedRandomSampler([1.0] * 256, 99)", f"draws 99 of 256 samples .*: {EACH}"),
+        (
+            "WeightedRandomSampler([1.0] * 256, 512)",
+            f"draws 512 of 256 samples by its WeightedRandomSampler, .*: {EACH}",
+        ),
+        ("WeightedRandomSampler([1.0] * 99, 99, replacement=False)", f"draws 99 of 256 samples .*: {EACH}"),
+        ("RandomSampler(self.train, num_samples=99)", f"draws 99 of 256 samples by its RandomSampler, .*: {WHOLE}"),
+        ("RandomSampler(self.train, True, 512)", f"draws 512 of 256 samples .*: {WHOLE}"),
+        ("SequentialSampler(range(99))", f"draws 99 of 256 samples by its SequentialSampler, .*: {WHOLE}"),
     ],
 )
 def test_draws_of_another_number_are_refused_with_their_line(file, sampler, said):
     with pytest.raises(UsageError, match=rf"train_dataloader\(\) \(.*line 14\) {said}"):
         opened(file, loading(sampler))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "counts"),
+    [
+        ("WeightedRandomSampler([1.0] * 256, num_samples=256)", 256),
+        ("WeightedRandomSampler([1.0] * 256, num_samples=256, replacement=False)", 256),
+        ("RandomSampler(self.train)", 256),
+        ("RandomSampler(self.train, replacement=True)", 256),
+    ],
+)
+def test_what_such_a_refusal_asks_for_is_taken(file, sampler, counts):
+    assert len(opened(file, loading(sampler)).train) == counts
+
+
+@pytest.mark.parametrize(
+    ("change", "loader", "part"),
+    [
+        (LOADER, "DataLoader({}, batch_size=32, sampler={})", "train"),
+        (LOADER, "DataLoader({}, batch_sampler=torch.utils.data.BatchSampler({}, 32, False))", "train"),
+        ("return DataLoader(self.test, batch_size=64)", "DataLoader({}, batch_size=8, sampler={})", "test"),
+    ],
+)
+def test_a_sampler_of_some_becomes_a_subset_of_the_data_and_no_more_is_drawn(file, change, loader, part):
+    """As its refusal says: without the sampler alone all would be drawn, those that are held out to test on, too."""
+    said = r"\) draws by SubsetRandomSampler, .*: give it those alone, DataLoader\(Subset\(data, indices\), …\)"
+    given = loader.format(f"self.{part}", "torch.utils.data.SubsetRandomSampler(range(3, 40))")
+    with pytest.raises(UsageError, match=said):
+        opened(file, (change, f"return {given}"))
+    subset = f"return DataLoader(torch.utils.data.Subset(self.{part}, range(3, 40)), batch_size=8)"
+    data = opened(file.with_name(f"some_{file.name}"), (change, subset))
+    assert list(getattr(data, part).dataset.indices) == list(range(3, 40))
 
 
 def test_weights_that_are_none_are_told_with_the_loaders_line(file):

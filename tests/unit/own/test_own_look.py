@@ -153,6 +153,15 @@ def test_tensors_of_the_workload_that_a_step_changes_are_told(file, held, said, 
     assert bool(told) == bool(notice)
 
 
+def test_each_thing_that_is_noticed_has_a_line_of_its_own(file):
+    some = "    def optimizer(self, parameters, lr):\n        return torch.optim.SGD(parameters[:2], lr=lr)\n\n"
+    moved = "scores = model(x)\n        setattr(self, 'mean', 0.9 * self.mean + scores.detach().mean(0))"
+    model = "    def model(self):\n"
+    held, left = inspect(write(file, TUPLE, (model, some + model + _MEAN), ("scores = model(x)", moved))).notices
+    assert "as mean, which goes on" in held
+    assert left.startswith("optimizer() leaves 2 of 4 parameters out")
+
+
 def test_items_that_follow_from_their_place_in_the_batch_are_not_called_random(file):
     """The labels of a contrastive loss are the numbers of the rows: read in another order, items have others."""
     rows = 'collate_fn = staticmethod(lambda items: {"input_values": torch.stack([i["input_values"] for i in items]),'

@@ -22,6 +22,7 @@ from laptime.engine.build import make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.errors import LaptimeError, UsageError
 from laptime.inspecting import inspect
+from laptime.ladder.request import LadderRequest, fitted_preset
 from laptime.optimizations.data import ItemLoader
 from laptime.optimizations.order import draws, epoch_order
 from laptime.optimizations.placed import placed_shares
@@ -110,6 +111,12 @@ def test_a_limit_that_keeps_none_that_is_drawn_is_told(file):
     recipe = make_recipe(spec, open_data(spec), ())
     with pytest.raises(UsageError, match="all 4 training samples that --limit-train keeps have the weight 0: give a l"):
         next(ItemLoader(recipe).epoch(0))
+    least = data.own.least_limit
+    assert not open_own(*place_of(name), limits=(least - 1, None)).train.weights.any()
+    assert open_own(*place_of(name), limits=(least, None)).train.weights.any()
+    with pytest.raises(UsageError, match=f"all 4 training .* keeps have the weight 0: give at least {least}"):
+        fitted_preset(LadderRequest(workload=name, limit_train=4), data)
+    assert fitted_preset(LadderRequest(workload=name, limit_train=least), data).limit_train == least
     few = few_in_memory(recipe.data, 4, 16)
     assert next(ItemLoader(make_recipe(spec, few, ())).epoch(0)).inputs[0].shape[0] == 4, "a probe asks for no weights"
 
