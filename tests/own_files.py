@@ -33,6 +33,10 @@ class Workload:
 """
 )
 
+# Backward through it fails in bf16 on a CPU, in words of torch's own.
+LINE_OF_SPARSE = "scores = torch.sparse.mm(torch.eye(len(x)).to_sparse(), model(x))"
+SPARSE = ("scores = model(x)", LINE_OF_SPARSE)
+
 # A kernel of which the outermost taps meet padding alone on 8x8.
 WIDE = ("nn.Conv2d(3, 4, 3, padding=1)", "nn.Conv2d(3, 4, 17, padding=8)")
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -29,7 +30,7 @@ from laptime.catalogue import (
 from laptime.devices import EMULATED, hopeless_here
 from laptime.engine.build import find_device
 from laptime.engine.trial import HOPELESS, Trial, own_of
-from laptime.errors import LaptimeError, shorten
+from laptime.errors import LaptimeError
 from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.compiling import watching
 from laptime.measure.machine import machine, with_ceilings
@@ -81,13 +82,13 @@ def tried(workload: str, device: str, rung: str) -> tuple[ProbeRecord, str]:
     partner = "" if entry.probe_with in refused_of(workload) else entry.probe_with
     gains, beside = dict[str, float](), dict[str, str]()
     for key, batch in places_of(workload, device, entry.probe or chosen.name):
+        trial = Trial(workload, before, chosen, batch)
         try:
-            gains[key], stood = _gain(Trial(workload, before, chosen, batch), partner)
+            gains[key], stood = _gain(trial, partner)
         except LaptimeError:
             raise
         except Exception as error:
-            text = shorten(" ".join(str(error).split()), 200)
-            failure = f"a probe of it on this machine failed ({type(error).__name__}: {text})"
+            failure = f"a probe of it on this machine failed: {trial.told(error)}"
             return ProbeRecord(gains=gains, beside=beside), failure
         if stood:
             beside[key] = stood
@@ -147,8 +148,8 @@ def slow_probe(workload: str, device: str, rung: str, with_too: Sequence[str], r
     key_of = find_optimization(chosen.name).probe or chosen.name
     for key, batch in places_of(workload, device, key_of):
         with watching(True) as watch:
-            gain = Trial(workload, before, chosen, batch).gain()
-        assert watch is not None
+            assert watch is not None
+            gain = Trial(workload, before, chosen, batch).gain(partial(getattr, watch, "events"))
         update = {"gains": {**found.gains, key: gain}, "costs_s": {**found.costs_s, key: watch.seconds}}
         found = found.model_copy(update={**update, "seconds": time.perf_counter() - begin})
         write_json(result, found)

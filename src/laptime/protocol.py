@@ -22,6 +22,7 @@ ASKED = (
     "higher_is_better",
     "sample_weights",
     "collate_fn",
+    "worker_init_fn",
     "name",
 )
 """All that a workload is asked for."""

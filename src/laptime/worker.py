@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -39,10 +39,11 @@ from laptime.data.tensors import ImageData
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.checkpoint import Checkpoints, CheckpointsAwayError, Found
-from laptime.engine.fits import explain_memory, of_one_sample, out_of_memory, with_room
+from laptime.engine.fits import explain_memory, out_of_memory, with_room
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.recorded import check_recording, with_recording
-from laptime.errors import LaptimeError, UsageError, in_words, lacking, shorten
+from laptime.engine.told import explain
+from laptime.errors import LaptimeError, UsageError, in_words
 from laptime.facts import Facts, finished, keep
 from laptime.measure.compiling import watching
 from laptime.measure.epochs import Plan, Session
@@ -56,7 +57,6 @@ from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_r
 from laptime.scratch import sockets_in_scratch
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
 from laptime.turns import NO_TURNS, TurnTaker, turn_taker
-from laptime.user_code import complaint
 from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
 _FIRST_WRITES_S = 2.0
@@ -103,32 +103,17 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
         except (Exception, SystemExit) as unexpected:  # a variant that crashes becomes a failed run; the ladder goes on
             _pass_on(unexpected, world)
             traceback.print_exc()
-            own = Path(spec.data.path) if spec.data.own else None
-            makers = () if facts.own is None else makers_behind(facts.own, unexpected)
-            status, error = "failed", no_room(unexpected, folder) or explain(unexpected, own, makers)
+            status, error = "failed", no_room(unexpected, folder) or _explained(unexpected, spec, facts)
             starved = out_of_memory(unexpected) and not epochs
         if starved and facts.recipe is not None:  # only here: the error above held the step's tensors
             error = explain_memory(facts.recipe) or error
     return finished(spec, facts, (status, error), folder)
 
 
-def explain(error: BaseException, own: Path | None = None, makers: Iterable[object] = ()) -> str:
-    """One sentence for an unexpected error: out of memory by its name, everything else by type and place.
-
-    Args:
-        error: as it was caught.
-        own: the file of a workload of the user's own, whose line is named.
-        makers: functions of the user's that made what the error is about, see `complaint`.
-    """
-    text = shorten(" ".join(str(error).split()), 300)
-    if out_of_memory(error):
-        return f"out of memory ({text[:200]}): make the batch smaller."
-    if own is not None:
-        return f"{complaint(error, own, makers)}; see log.txt."
-    if (known := of_one_sample(error) or lacking(error)) is not None:
-        return f"{known}."
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {text} (in {Path(frame.filename).name}, line {frame.lineno}; see log.txt)."
+def _explained(error: BaseException, spec: RunSpec, facts: Facts) -> str:
+    makers = () if facts.own is None else makers_behind(facts.own, error)
+    again = facts.recipe if facts.own and facts.world.size == 1 else None  # others would wait for this rank
+    return explain(error, Path(spec.data.path) if spec.data.own else None, makers, again)
 
 
 class PeerLostError(LaptimeError):

@@ -10,9 +10,9 @@ import torch
 from tests.unit.conftest import BLOCKED, make_data, make_spec
 
 from laptime import worker
+from laptime.engine.told import explain
 from laptime.processes import end_tree
 from laptime.records import PARTIAL, read_record
-from laptime.worker import explain
 
 _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 

@@ -138,6 +138,8 @@ class Ablation:
         for part in (without(whole, o.name) for o in whole.optimizations):
             if part.optimizations:
                 yield from self._entered(part)
+            elif part.name in self.ladder.variants:  # it ran with a part that has left, and without it is the baseline
+                self.ladder.retract(part.name)
 
 
 def _shown(worth: Estimate) -> bool:

@@ -13,6 +13,7 @@ from laptime.ladder.climb import CLOSE, CLOSE_BY_TURNS, Climb, standing_of
 from laptime.ladder.plan import rung_of
 from laptime.ladder.request import check_variant
 from laptime.ladder.seeds import Trainings
+from laptime.ladder.unchanged import unchanged
 from laptime.records import Rung
 from laptime.variants import OPTIMIZED, Variant, on_several
 
@@ -148,6 +149,11 @@ def _try(ladder: Ladder, climb: Climb, group: tuple[str, ...], trainings: Traini
         return  # a second try of what joined at the first
     yield ladder.enter(variant, rung)
     first, trial = ladder.runs[-1], None
+    same = unchanged(group, first, ladder.runs[0])
+    if same is not None:
+        ladder.retract(variant.name)
+        ladder.leave_out(variant.name, same)
+        return
     by_turns = pairs.can_take_turns(ladder, climb.best, variant)
     if climb.close(group, first, CLOSE_BY_TURNS if by_turns else CLOSE):
         yield from pairs.trial(ladder, climb.best, variant)

@@ -22,9 +22,12 @@ from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
 from laptime.places import Places
 from laptime.processes import death
-from laptime.records import LEAST_GAIN, LadderRecord, ProbeRecord, RunRecord, read_ladder, write_json
+from laptime.records import LEAST_GAIN, LadderRecord, ProbeRecord, RunRecord, busy, read_ladder, write_json
 
 Say = Callable[[str], None]
+
+# How a slow rung is measured: what is kept of another way (rounds in which the compiler ran had counted) is not read.
+_WAY = 2
 
 
 def probe_slow_rungs(
@@ -52,9 +55,11 @@ def probe_slow_rungs(
         elif device == "cpu" and entry.probe_limit_s and entry.probe not in {k.partition("@")[0] for k in probe.gains}:
             what = (workload, device, rung)
             known = read_kept(_place(probe, what, places)[0])
-            if known is None and budget_s is not None and 2 * entry.probe_limit_s > budget_s:
+            if budget_s is None:
+                known = None if known is None or _disturbed(known, probe) else known
+            elif known is None and 2 * entry.probe_limit_s > budget_s:
                 known = _too_long(entry, budget_s)
-            found = known or _kept_or_new(probe, what, places, say)
+            found = known or _new(probe, what, places, say)
         else:
             # A GPU's rungs need no slow probe: its compiler takes tens of seconds, and the climb times the rung itself.
             continue
@@ -123,12 +128,16 @@ def _with(probe: ProbeRecord, found: ProbeRecord) -> ProbeRecord:
     )
 
 
-def _kept_or_new(probe: ProbeRecord, what: tuple[str, str, str], places: Places, say: Say) -> ProbeRecord:
+def _disturbed(kept: ProbeRecord, probe: ProbeRecord) -> bool:
+    """Whether what is kept shows no gain, but was measured beside others, who are gone now."""
+    then, now = kept.machine, probe.machine
+    quieter = busy(then.load_before, then.cores) and not busy(now.load_before, now.cores)
+    return quieter and max(kept.gains.values(), default=LEAST_GAIN) < LEAST_GAIN
+
+
+def _new(probe: ProbeRecord, what: tuple[str, str, str], places: Places, say: Say) -> ProbeRecord:
     rung = what[2]
     kept, with_too = _place(probe, what, places)
-    known = read_kept(kept)
-    if known is not None:
-        return known
     limit_s = find_optimization(rung_spec(rung).name).probe_limit_s
     say(f"Probing {rung} at two batch sizes (up to {limit_s:.0f} s, once on this machine)")
     found = _probe(what, with_too, places, limit_s, say)
@@ -143,7 +152,15 @@ def _place(probe: ProbeRecord, what: tuple[str, str, str], places: Places) -> tu
     """Where a slow rung's result is kept, and the numeric rungs that it was probed on."""
     _, device, rung = what
     with_too = _numeric_before(probe, device, rung)
-    key = [probe.machine.fingerprint, probe.machine.torch, *what, LADDERS[device], with_too, large_batch_of(device)]
+    key = [
+        _WAY,
+        probe.machine.fingerprint,
+        probe.machine.torch,
+        *what,
+        LADDERS[device],
+        with_too,
+        large_batch_of(device),
+    ]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     return places.home / "probes" / f"{rung}-{digest}.json", with_too
 

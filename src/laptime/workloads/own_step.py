@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +20,10 @@ from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, shorten
 from laptime.tallies import changed, numbers_of, untouched
 from laptime.trees import Tree, by_sample, cut, mapped, samples
-from laptime.user_code import complaint, place_in, stack_in
+from laptime.user_code import complaint, place_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
+from laptime.workloads.own_backward import forward_behind
 from laptime.workloads.own_carried import Carried, Counting, Judging, Start, carried, moved_by_tests
 from laptime.workloads.own_leaves import leaves_of, left_untrained, untrained
 
@@ -277,16 +276,10 @@ def _backward(data: OwnData, model: nn.Module, batch: Tree, loss: Tensor) -> Non
     try:
         loss.backward()
     except (Exception, SystemExit) as error:  # whatever a user's code raises
-        blamed = _forward_of_failed(data, model, batch)
+        blamed = forward_behind(lambda: _again(data, model, batch))
         told = complaint(error, data.file, (data.workload.loss,), blamed)
         raise RunError(f"backward through loss() failed: {told}.") from error
 
 
-def _forward_of_failed(data: OwnData, model: nn.Module, batch: Tree) -> list[tuple[Path, int]]:
-    """Lines of the forward pass whose operation fails in backward, by torch's anomaly detection; the innermost last."""
-    with warnings.catch_warnings(record=True) as said, torch.autograd.set_detect_anomaly(True, check_nan=False):
-        warnings.simplefilter("always")
-        with suppress(Exception, SystemExit):  # it is told already
-            answered(data.workload, model, Batch(mapped(batch, torch.clone)), data.file)[0].backward()
-    told = next((str(w.message) for w in said if "Traceback of forward call" in str(w.message)), "")
-    return stack_in(told)[::-1]
+def _again(data: OwnData, model: nn.Module, batch: Tree) -> None:
+    answered(data.workload, model, Batch(mapped(batch, torch.clone)), data.file)[0].backward()

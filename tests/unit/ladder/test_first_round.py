@@ -187,6 +187,18 @@ def test_of_two_parts_that_stand_for_each_other_only_one_leaves(tmp_path, monkey
     assert {o.name for o in ladder.variants["cpu-optimized"].optimizations} == {"bf16", "dead-taps"}
 
 
+def test_the_last_part_left_has_no_variant_without_it_that_still_holds_what_left(tmp_path, monkeypatch):
+    ladder = make_ladder(tmp_path, monkeypatch, lambda names: 7.0 if names == {"bf16"} else 10.0 - len(names))
+    away = tuple(r for r in LADDERS["cpu"] if r not in ("threads", "bf16"))
+    ladder.plan = replace(ladder.plan, rungs=(("threads",), ("bf16",)), refused=away)
+    through(ladder)
+    assert [d.name for d in ladder.record.dropped] == ["threads"]
+    assert {o.name for o in ladder.variants["cpu-optimized"].optimizations} == {"bf16"}
+    assert not [name for name in ladder.variants if "without" in name]
+    assert not [r.variant for r in ladder.record.rungs if "without" in r.variant]
+    assert [p.part for p in ladder.compare().parts] == ["threads"]
+
+
 def test_a_rung_that_its_probe_calls_hopeless_at_the_large_batch_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setitem(WORTH, "large-batch", 0.5)
     ladder = make_ladder(tmp_path, monkeypatch, product, ablation=False)

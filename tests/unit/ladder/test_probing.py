@@ -63,6 +63,19 @@ def test_the_second_ladder_on_a_machine_does_not_probe_again(children, tmp_path)
     assert len(children.started) == 2
 
 
+@pytest.mark.parametrize(
+    ("gain", "load", "later", "asked"),
+    [(0.9, 4.0, 0.5, 2), (0.9, 4.0, 4.0, 1), (0.9, 0.5, 0.5, 1), (1.3, 4.0, 0.5, 1), (0.9, None, 0.5, 1)],
+)
+def test_no_gain_beside_others_is_looked_for_again_once_they_are_gone(children, tmp_path, gain, load, later, asked):
+    """The reason beside the rung asks for just that: to run it again when nothing else runs here."""
+    children.answers = [{"gains": {"compile": gain}, "machine": {"cores": 2, "load_before": load}}] * 2
+    probed(tmp_path)
+    quiet = QUICKLY.machine.model_copy(update={"cores": 2, "load_before": later})
+    probed(tmp_path, probe=QUICKLY.model_copy(update={"machine": quiet}))
+    assert len(children.started) == asked
+
+
 def test_a_short_preset_probes_nothing_that_takes_long(children, tmp_path):
     assert probed(tmp_path, QUICK) == QUICKLY
     assert children.started == []

@@ -8,15 +8,16 @@ import sys
 
 import pytest
 import torch
-from tests.own_files import DICTIONARY, TUPLE, place, write
+from tests.own_files import DICTIONARY, LINE_OF_SPARSE, SPARSE, TUPLE, place, write
+from tests.unit.own.test_own_before import run
 
 from laptime.catalogue.own import place_of
 from laptime.data import own_workers
 from laptime.data.own import open_own
 from laptime.data.own_workers import makers_behind, refused_workers
+from laptime.engine.told import explain
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
-from laptime.worker import explain
 
 # As pandas has it.
 FRAME = """
@@ -150,3 +151,13 @@ def test_a_schedule_that_fails_after_some_steps_is_named(file):
     told = explain(caught.value, file, makers_behind(data, caught.value))
     assert f"({file.name}, line " in told
     assert "def schedule(self, optimizer" in told
+
+
+@pytest.mark.parametrize(
+    "code", [LINE_OF_SPARSE, "scores = torch.zeros(len(x), 2).index_add_(0, torch.arange(len(x)), model(x))"]
+)
+def test_what_has_no_kernel_in_a_precision_names_the_line_and_what_helps(file, tmp_path, code):
+    """Of backward, in which no line of the user's takes part, that of the forward pass."""
+    record = run(write(file, TUPLE, (SPARSE[0], code)), tmp_path, "bf16", check=False)
+    assert place(file, code) in record.error
+    assert record.error.endswith("leave bf16 out, whose numbers it does not take; see log.txt.")

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from tests.own_files import TUPLE, write
+from tests.own_files import LINE_OF_SPARSE, SPARSE, TUPLE, write
 
 from laptime import devices
 from laptime import probe as probing
@@ -52,6 +52,26 @@ def test_few_long_rounds_become_more_where_they_disagree(monkeypatch, workload, 
     monkeypatch.setattr(trial, "_steps_s", lambda _: left.pop(0))
     assert Trial(workload, (), rung_spec("bf16"), batch).gain() == pytest.approx(gain)
     assert not left
+
+
+@pytest.mark.parametrize(
+    ("compiling", "gain", "rounds"), [((0,), 2.0, 6), ((0, 1, 3), 2.0, 8), (range(99), 1 / 40, 18)]
+)
+def test_a_round_in_which_the_compiler_runs_does_not_count(monkeypatch, compiling, gain, rounds):
+    """Batches of several shapes are compiled for one after another, each for as long as many steps."""
+    events, taken = [0], []
+
+    def steps_s(_):
+        number, with_it = divmod(len(taken), 2)
+        compiles = with_it and number in compiling
+        events[0] += compiles
+        taken.append(20.0 if compiles else 0.25 if with_it else 0.5)
+        return taken[-1]
+
+    monkeypatch.setattr(Trial, "_parts", lambda *_: None)
+    monkeypatch.setattr(trial, "_steps_s", steps_s)
+    assert Trial("cifar", (), rung_spec("compile"), 32).gain(lambda: events[0]) == pytest.approx(gain)
+    assert len(taken) == 2 * rounds
 
 
 @pytest.mark.parametrize(("first_s", "later_s", "rounds"), [(1.0, 1.0, 6), (90.0, 1.0, 6), (40.0, 40.0, 2)])
@@ -138,3 +158,15 @@ def test_a_product_that_would_take_seconds_is_measured_small(monkeypatch, gflops
     found = ceilings.measure_ceilings(torch.device("cpu"))
     assert found.gemm_bf16_gflops == gflops
     assert asked == sides * 2
+
+
+def test_what_fails_in_a_probe_names_the_users_line(tmp_path, monkeypatch):
+    """Backward through a product of sparse numbers in bf16: torch's own words name neither."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(probing, "measure_ceilings", lambda _: Ceilings())
+    monkeypatch.setattr(probing, "emulated_here", lambda _: {})
+    data = inspect(write(tmp_path / "sparse.py", TUPLE, SPARSE))
+    found = probing.probe(data.model_dump_json(), "cpu", ["bf16"])
+    assert not found.gains
+    assert LINE_OF_SPARSE in found.refusals["bf16"]
+    assert found.refusals["bf16"].endswith("leave bf16 out, whose numbers it does not take")
