@@ -50,6 +50,7 @@ class OwnSpec(Frozen):
         file: SHA-256 of the file and of those in `beside`, so that no run trains another version of it.
         lightning: whether it is a LightningModule.
         clip_norm: the largest norm of its gradient; None for any.
+        micro_batch: samples that go through its net at once, at most; None for all of a batch.
         schedule: whether it has a schedule of its own.
         by_name: whether its optimizer(model, lr) takes the net, not a list of parameters.
         weighted: whether training samples are drawn by weights of its own, with replacement.
@@ -65,6 +66,7 @@ class OwnSpec(Frozen):
     file: str = ""
     lightning: bool = False
     clip_norm: Annotated[float, Field(gt=0)] | None = None
+    micro_batch: Annotated[int, Field(ge=1)] | None = None
     schedule: bool = False
     by_name: bool = False
     weighted: bool = False
