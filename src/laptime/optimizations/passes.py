@@ -77,10 +77,9 @@ def samples_of_a_pass(recipe: Recipe) -> int:
 
 
 def with_parts_told(recipe: Recipe) -> Recipe:
-    """The finished recipe, with a note on the parts of its batches."""
-    count = passes_of(recipe)
-    note = f"each batch goes through the net in {count} parts of at most {recipe.micro_batch} samples"
-    return recipe if count == 1 else replace(recipe, notes=(*recipe.notes, note))
+    """The finished recipe, with a note on the parts of its batches; the baseline's is said of all variants."""
+    note = f"batches go through the net in parts of at most {recipe.micro_batch} samples, except with whole-batch"
+    return recipe if passes_of(recipe) == 1 else replace(recipe, notes=(*recipe.notes, note))
 
 
 def passes_of(recipe: Recipe) -> int:

@@ -6,8 +6,9 @@ import pytest
 from tests.own_files import DICTIONARY, ENCODED, PIECES, TUPLE, write
 from tests.unit.own.test_own_pieces import trained
 
+from laptime.engine import one_step
 from laptime.engine.build import build, make_recipe, open_data
-from laptime.engine.check import check_one_step
+from laptime.engine.check import TOLERANCES, Tolerance, check_one_step
 from laptime.engine.evaluate import evaluate
 from laptime.engine.setup import describe
 from laptime.inspecting import inspect
@@ -36,6 +37,7 @@ ROWS = [
     ),
     POINTS[-1],
 ]
+TOLD = "batches go through the net in parts of at most {} samples, except with whole-batch"
 NORM = ("nn.ReLU(), ", "nn.BatchNorm2d(4), nn.ReLU(), ")
 
 
@@ -70,20 +72,27 @@ def test_they_learn_what_the_whole_batch_does(file, text, changes, most, sizes, 
         assert parts[-2 * len(sizes) :] == 2 * sizes
 
 
-def test_a_step_is_marked_as_one_in_which_each_part_has_its_passes(file):
-    data = inspect(write(file, TUPLE, in_parts(8)))
-    spec = RunSpec(workload="own", variant="tried", data=data, batch_size=16)
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ((), [*("forward", "backward") * 2, "optimizer", "read"]),
+        (("no-reads",), [*("forward", "backward") * 2, "optimizer"]),
+        (("graph",), ["step"]),  # a recording holds no borders within
+    ],
+)
+def test_a_step_is_marked_as_one_in_which_each_part_has_its_passes(file, names, expected):
+    data, chosen = inspect(write(file, TUPLE, in_parts(8))), tuple(OptimizationSpec(name=name) for name in names)
+    spec = RunSpec(workload="own", variant="tried", data=data, batch_size=16, optimizations=chosen)
     marks, named = StepMarks(), list[str]()
-    recipe = make_recipe(spec, open_data(spec), ())
-    parts = build(recipe, lambda part: (named.append(part), marks(part)))
+    parts = build(make_recipe(spec, open_data(spec), chosen), lambda part: (named.append(part), marks(part)))
     batch = next(iter(parts.loader.epoch(0)))
     named.clear()
     marks.start(1)
-    parts.step(parts, batch)
+    assert parts.step(parts, batch).count == 16
     marks.end_step()
     marks.stop()
-    assert named == [*("forward", "backward") * 2, "optimizer", "read"]
-    assert set(marks.times().parts_s()) == {"forward", "backward", "optimizer", "read", "rest"}
+    assert named == expected
+    assert set(marks.times().parts_s()) == {*expected, "rest"}
 
 
 def test_a_whole_batch_at_once_is_checked_against_the_parts(file, monkeypatch):
@@ -96,18 +105,26 @@ def test_a_whole_batch_at_once_is_checked_against_the_parts(file, monkeypatch):
     assert not check_one_step(spec, opened, 16).passed
 
 
-def test_a_numeric_variant_is_checked_in_its_parts(file):
+def test_a_numeric_variant_is_checked_in_its_parts(file, monkeypatch):
     spec, opened, recipe = trained(write(file, PIECES, NORM, in_parts(4)), "bf16")[1:]
-    assert recipe.notes == ("each batch goes through the net in 4 parts of at most 4 samples",)
+    assert recipe.notes == (TOLD.format(4),)
     setup = describe(recipe, build(recipe, lambda _: None), set())
     assert (setup.batch_size, setup.passes, inference_sizes(recipe)) == (16, 4, [1, 4, 32])
-    assert check_one_step(spec, opened, 16).passed
+    check = check_one_step(spec, opened, 16)
+    assert (check.passed, check.pieces) == (True, None)
+    monkeypatch.setitem(TOLERANCES, "numeric", Tolerance(1e-9, 1e-9))
+    seen, divided = list[int](), passes.divide
+    monkeypatch.setattr(one_step, "divide", lambda batch, most: seen.append(most) or divided(batch, most))
+    check = check_one_step(spec, opened, 16)
+    assert check.passed, check
+    assert check.pieces is not None
+    assert set(seen) == {4}, "what is cut is one pass"
 
 
 def test_a_larger_batch_has_more_parts_of_the_same_size(file):
     lap, *_, recipe = trained(write(file, PIECES, in_parts(8)), "large-batch", options={"size": 32})
     assert (len(lap.losses), recipe.batch_size, samples_of_a_pass(recipe)) == (4, 32, 8)
-    assert recipe.notes[-1] == "each batch goes through the net in 4 parts of at most 8 samples"
+    assert recipe.notes[-1] == TOLD.format(8)
 
 
 def test_tests_go_through_the_net_as_many_at_once(file):
