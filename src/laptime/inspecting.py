@@ -43,6 +43,7 @@ from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_optimizer, rates_of, takes, takes_model
 from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_optimizer import left_out, stepped_by_others, unfused
+from laptime.workloads.own_parts import looked_at
 from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
@@ -66,6 +67,7 @@ def inspect(name: str) -> DataSpec:
     batch = _batch(data, data.train, indices)
     again = _batch(data, data.train, list(reversed(indices)))
     judged_on = _batch(data, data.test, range(min(_ITEMS, len(data.test))))
+    micro_batch = None if data.micro_batch is None else _number(data, "micro_batch_size", 1, int)
     step = stepped(data, batch, judged_on)
     others = [again, *_others(data, data.train, samples(batch))]
     tests = [judged_on, *_others(data, data.test, samples(judged_on))]
@@ -85,7 +87,8 @@ def inspect(name: str) -> DataSpec:
         **unrounded,
         **refused_workers(data),
     }
-    refused = {**copy_refusals(data, batch), **refused}
+    in_parts, parts_told = looked_at(data, step, batch)
+    refused = {**copy_refusals(data, batch), **refused, **in_parts}
     beside = modules_beside(file, known)
     own = data.workload
     warned = own.warnings if isinstance(own, LightningWorkload) else unused(own, file)
@@ -97,7 +100,7 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
-        notice="\n".join(filter(None, (*warned, *step.told, left_out(data.workload, step.model, rate)))),
+        notice="\n".join(filter(None, (*warned, *step.told, parts_told, left_out(own, step.model, rate)))),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,
@@ -108,6 +111,7 @@ def inspect(name: str) -> DataSpec:
             file=digest_of(file, beside),
             beside=beside,
             lightning=isinstance(data.workload, LightningWorkload),
+            micro_batch=micro_batch,
             clip_norm=None if clip_norm(data.workload) is None else _number(data, "clip_norm", 1.0, float),
             schedule=getattr(data.workload, "schedule", None) is not None,
             by_name=takes_model(data.workload),
@@ -127,8 +131,9 @@ def _name(data: OwnData, file: Path) -> str:
 
 def _number(data: OwnData, what: str, default: float, kind: type[int] | type[float]) -> Any:
     value: Any = getattr(data.workload, what, default)
+    whole = ", a whole one" if kind is int else ""
     if isinstance(value, bool) or not isinstance(value, int | kind) or not value > 0 or not math.isfinite(value):
-        raise UsageError(f"{what} of {data.file.name} is {shorten(repr(value))}: give a number above 0.")
+        raise UsageError(f"{what} of {data.file.name} is {shorten(repr(value))}: give a number above 0{whole}.")
     return kind(value)
 
 

@@ -14,6 +14,7 @@ ASKED = (
     "model",
     "loss",
     "batch_size",
+    "micro_batch_size",
     "learning_rate",
     "optimizer",
     "clip_norm",
@@ -38,6 +39,8 @@ class Workload(Protocol):
     - `optimizer(parameters, lr)`, which makes an optimizer of torch.optim's interface (default: Adam); written as
       `optimizer(model, lr)` it gets the net instead, for groups by name. Type checkers take both: neither is asked for;
     - `clip_norm`, the largest norm (L2) of the whole gradient, to which it is scaled down (default: any);
+    - `micro_batch_size`, how many samples go through the net at once, at most: a larger batch is divided into parts,
+      whose gradients are added up before the optimizer's step (default: all of a batch);
     - `schedule(optimizer, steps_per_epoch, epochs)`, which makes a schedule of torch.optim.lr_scheduler's interface,
       moved on after each step of the optimizer (default: none);
     - `evaluate(model, batches)`, which gives what the training is judged by in place of accuracy and loss: one number

@@ -48,6 +48,7 @@ class OwnSpec(Frozen):
         file: SHA-256 of the file and of those in `beside`, so that no run trains another version of it.
         lightning, schedule: whether it is a LightningModule; whether it has a schedule of its own.
         clip_norm: the largest norm of its gradient; None for any.
+        micro_batch: samples that go through its net at once, at most; None for all of a batch.
         by_name: whether its optimizer(model, lr) takes the net, not a list of parameters.
         weighted, begun: whether it draws samples by weights of its own; has a `worker_init_fn` for loader workers.
         least_limit: of the training data, that keeps one with a weight above 0.
@@ -63,6 +64,7 @@ class OwnSpec(Frozen):
     file: str = ""
     lightning: bool = False
     clip_norm: Annotated[float, Field(gt=0)] | None = None
+    micro_batch: Annotated[int, Field(ge=1)] | None = None
     schedule: bool = False
     by_name: bool = False
     weighted: bool = False

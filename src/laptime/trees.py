@@ -115,3 +115,23 @@ def cut(tree: Tree, held: int, count: int) -> Tree:
         return torch.cat([given] * times)[:count] if isinstance(given, Tensor) else (given * times)[:count]
 
     return by_sample(tree, held, taken)
+
+
+def divided(tree: Tree, held: int, most: int) -> list[Tree]:
+    """A batch of `held` samples as the fewest batches of at most `most`, whose sizes differ by one at most."""
+    parts = torch.arange(held).tensor_split(-(-held // most))
+    return [by_sample(tree, held, lambda given, p=part: given[p[0] : p[-1] + 1]) for part in parts]  # type: ignore[misc]
+
+
+def undivided(tree: Tree, held: int) -> str | None:
+    """What of a batch of `held` samples has no entry for each and is no single number, in words; None without any."""
+    if listed(tree) is None:
+        parts = [leaf for leaf in leaves(tree) if leaf is not None]
+        odd = (p for p in parts if not isinstance(p, Tensor) or (p.dim() and len(p) != held))
+    else:
+        parts = list(tree.values()) if isinstance(tree, Mapping) else list(tree)
+        odd = (p for p in parts if not isinstance(p, tuple | list) or len(p) != held)
+    found = next(odd, None)
+    if isinstance(found, Tensor):
+        return f"a tensor of shape {tuple(found.shape)}"
+    return None if found is None else f"a {type(found).__name__}"

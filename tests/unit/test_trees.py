@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from laptime.trees import by_sample, cut, leaves, mapped, samples, sent, tensors
+from laptime.trees import by_sample, cut, divided, leaves, mapped, samples, sent, tensors, undivided
 
 Pair = namedtuple("Pair", "x y")
 
@@ -92,3 +92,30 @@ def test_only_images_take_the_layout():
     x, labels = sent((torch.zeros(2, 3, 4, 4), torch.zeros(2, 5)), torch.device("cpu"), torch.channels_last)
     assert x.is_contiguous(memory_format=torch.channels_last)
     assert labels.is_contiguous()
+
+
+@pytest.mark.parametrize(("held", "most", "sizes"), [(7, 3, [3, 2, 2]), (6, 3, [3, 3]), (5, 1, [1] * 5), (3, 8, [3])])
+def test_a_batch_is_divided_into_the_fewest_parts_of_nearly_one_size(held, most, sizes):
+    batch = {"x": torch.arange(3 * held).view(held, 3), "scale": torch.tensor(2.0), "none": None}
+    parts = divided(batch, held, most)
+    assert [len(part["x"]) for part in parts] == sizes
+    assert torch.cat([part["x"] for part in parts]).equal(batch["x"])
+    assert {(part["scale"].item(), part["none"]) for part in parts} == {(2.0, None)}
+    listed = divided(([*range(held)], ({"box": torch.ones(1)},) * held), held, most)
+    assert [(len(images), len(targets)) for images, targets in listed] == [(n, n) for n in sizes]
+    assert [i for images, _ in listed for i in images] == [*range(held)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "odd"),
+    [
+        ((torch.ones(4, 3), torch.ones(()), None), None),
+        ((torch.ones(4, 3), torch.ones(2, 9)), "a tensor of shape (2, 9)"),
+        ((torch.ones(4, 3), ["a", "b", "c", "d"]), "a str"),
+        (([1, 2, 3, 4], [{}] * 4), None),
+        (([1, 2, 3, 4], [{}] * 4, [5, 6]), "a list"),
+        ({"images": [1, 2, 3, 4], "targets": [{}] * 4, "of": "a"}, "a str"),
+    ],
+)
+def test_what_belongs_to_no_sample_is_in_the_way_of_a_division(batch, odd):
+    assert undivided(batch, 4) == odd

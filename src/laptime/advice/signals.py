@@ -53,6 +53,7 @@ class Signals:
         batch_size: of a rank; `whole_batch`: what `large-batch` counts, the batch of all ranks together or, where each
             brings a whole one, of a rank.
         memory_mib: what a rank may use: a GPU, or its share of what the host allows.
+        parts: how many of a batch go through the net one after another in a step.
         activations_mib: the peak less what does not grow with the batch.
         floor_share: the step at the machine's ceilings over the step as it is.
         ceilings_load: the machine's load of the minute before its ceilings were measured.
@@ -118,6 +119,7 @@ class Signals:
     train_mib: float | None = None
     decoding_share: float | None = None
     batch_size: int | None = None
+    parts: int | None = None
     whole_batch: int | None = None
     dead_share: float | None = None
     precision: str | None = None

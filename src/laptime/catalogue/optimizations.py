@@ -69,6 +69,14 @@ OPTIMIZATIONS: tuple[OptimizationEntry, ...] = (
         excludes=("decoded", "workers", "pinned"),
     ),
     OptimizationEntry(
+        "whole-batch",
+        "exact",
+        "schedule",
+        "whole batches at once",
+        "Forward and backward once for a batch of your own, not once for each micro batch: more memory, fewer passes.",
+        earned=ANYWHERE,  # where memory does not suffice for it, nothing else may fail
+    ),
+    OptimizationEntry(
         "no-reads",
         "exact",
         "step",

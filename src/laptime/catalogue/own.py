@@ -11,7 +11,7 @@ from laptime.places import expanded
 from laptime.spec import DataSpec
 
 # What a short ladder tries one by one; those before each in the ladder enter with it.
-_RUNGS = ("decoded", "resident", "fused-optimizer", "bf16", "large-batch")
+_RUNGS = ("decoded", "resident", "whole-batch", "fused-optimizer", "bf16", "large-batch")
 _PRESETS = (
     Preset("quick", epochs=2, repeats=3, rungs=_RUNGS, warmup_steps=5, limit_train=2000, limit_test=1000),
     Preset("full", epochs=4, repeats=3, warmup_steps=50, parallel=True, ablation=True),

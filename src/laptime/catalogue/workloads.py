@@ -10,7 +10,9 @@ _ON_RANKS = "the detector's own parts are called one by one, past what wraps the
 _VALUES = "the detector's choices depend on values, so a step can be neither recorded nor compiled whole"
 # What laptime's own data, which stand decoded in a store or are kept by resident, have no use for.
 ONLY_OWN = "it is for a folder of your own training, and laptime's data are kept by resident"
-_STORED = {"decoded": ONLY_OWN}
+# What is for trainings of the user's own that ask for micro batches.
+AT_ONCE = "each batch goes through the net at once already"
+_STORED = {"decoded": ONLY_OWN, "whole-batch": AT_ONCE}
 _NOT_FOR_DETECTION = {
     **_STORED,
     **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),

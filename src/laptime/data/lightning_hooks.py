@@ -29,7 +29,10 @@ _FROZEN = "requires_grad"
 _ARGUMENTS: dict[str, tuple[tuple[object, ...], str]] = {
     "gradient_clip_val": ((None, 0), "give the module clip_norm"),
     "gradient_clip_algorithm": ((None, "norm"), "clip_norm bounds the whole gradient's norm"),
-    "accumulate_grad_batches": ((None, 1), "give the loader as many times the batch_size"),
+    "accumulate_grad_batches": (
+        (None, 1),
+        "give the loader as many times the batch_size, and the module what the loader has now as micro_batch_size",
+    ),
     "limit_train_batches": ((None,), "give --limit-train, in samples"),
     "overfit_batches": ((None, 0), "give --limit-train, in samples"),
     "precision": ((None, 32, "32", "32-true"), "the baseline trains in fp32, and rungs try bf16 and fp16"),

@@ -104,7 +104,9 @@ class LightningWorkload:
     def notes(self) -> tuple[str, ...]:
         """What of the user's is left out."""
         said = [note for owner in self._owners for note in (*notes_on(owner), *index_notes(owner))]
-        said += trainer_arguments(self.file, () if self.clip_norm is None else ("gradient_clip_val",))
+        in_parts = self.micro_batch_size is not None and self.micro_batch_size < self.batch_size
+        done = {"gradient_clip_val": self.clip_norm is not None, "accumulate_grad_batches": in_parts}
+        said += trainer_arguments(self.file, [name for name, own in done.items() if own])
         said += not_taken(*self._loaders)
         for schedule in self._configured[1]:
             if reason := left_behind(schedule):
@@ -156,6 +158,12 @@ class LightningWorkload:
     def clip_norm(self) -> float | None:
         """The module's own, where it says what is the Trainer's `gradient_clip_val` otherwise."""
         found: float | None = getattr(self._first, "clip_norm", None)
+        return found
+
+    @property
+    def micro_batch_size(self) -> int | None:
+        """The module's own, where it says what is the Trainer's `accumulate_grad_batches` otherwise."""
+        found: int | None = getattr(self._first, "micro_batch_size", None)
         return found
 
     def model(self) -> nn.Module:

@@ -141,8 +141,18 @@ class OwnData:
 
     @property
     def batch_size(self) -> int:
-        """The user's, in which evaluation goes through the test data."""
+        """The user's."""
         return int(getattr(self.workload, "batch_size", 32))
+
+    @property
+    def micro_batch(self) -> int | None:
+        """Samples that the user lets through the net at once, at most; None for all of a batch."""
+        return getattr(self.workload, "micro_batch_size", None)
+
+    @property
+    def evaluation_batch(self) -> int:
+        """In which evaluation goes through the test data: what goes through the net at once in training."""
+        return min(self.batch_size, self.micro_batch or self.batch_size)
 
 
 def load_workload(file: Path, attribute: str) -> Workload:
@@ -270,11 +280,10 @@ def _by_name(dataset: Any) -> bool:
 
 def _kept(name: str, whole: OwnSplit, limit: int | None) -> OwnSplit:
     """The samples that a limit keeps, with their weights: a smaller limit's are among a larger one's; or UsageError."""
-    count = len(whole)
-    check_limit(name, count, limit)
-    if limit is None or limit == count:
+    check_limit(name, len(whole), limit)
+    if limit in (None, len(whole)):
         return whole
-    chosen = limit_order(count)[:limit]
+    chosen = limit_order(len(whole))[:limit]
     weights = None if whole.weights is None else whole.weights[chosen]
     return replace(whole, dataset=Limited(whole.dataset, chosen.tolist()), weights=weights)
 

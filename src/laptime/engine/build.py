@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import nn
@@ -34,6 +35,7 @@ from laptime.optimizations.base import (
 from laptime.optimizations.boxes import mirrored
 from laptime.optimizations.data import items
 from laptime.optimizations.optimizer import build_optimizer, sgd
+from laptime.optimizations.passes import in_parts, one_pass, with_parts_told
 from laptime.optimizations.selecting import Selecting
 from laptime.optimizations.step import clipping, tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
@@ -91,6 +93,7 @@ def make_recipe(
         make_optimizer=own_optimizer(user) or adam,
         make_schedule=own_schedule(user, spec.epochs) or constant,
         clip_norm=clip_norm(user),
+        micro_batch=data.micro_batch if isinstance(data, OwnData) else None,
         notes=data.notes if isinstance(data, OwnData) else (),
     )
     if isinstance(data, BoxData):
@@ -103,6 +106,7 @@ def make_recipe(
             baseline = replace(baseline, make_optimizer=sgd, optimizer_options=dict(entry.sgd))
         baseline = fitted(replace(baseline, loading=Loading(page_locked=entry.page_locked)), entry.workers)
     recipe = apply(baseline, optimizations)
+    recipe = with_parts_told(recipe)
     if isinstance(data, OwnData) and recipe.make_optimizer is baseline.make_optimizer:
         check_groups(data, model, recipe.model, spec.learning_rate)
     return recipe
@@ -174,6 +178,7 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         average=recipe.make_average(model, len(loader)) if recipe.make_average else None,
         scaler=GradScaler(recipe.device.type, enabled=recipe.loss_scaling),
         driver=recipe.driver,
+        passes=one_pass if recipe.micro_batch is None else partial(in_parts, recipe.micro_batch),
         clip=unclipped if recipe.clip_norm is None else clipping(recipe.clip_norm),
         numbers=_numbers(recipe, model),
     )

@@ -46,7 +46,7 @@ def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
     model = copy.deepcopy(p.evaluated).to(device) if elsewhere else p.evaluated
     size = _TUTORIAL_BATCH if elsewhere else EVALUATION_BATCH[device.type]
     if isinstance(recipe.data, OwnData):
-        size = recipe.data.batch_size  # of nets and samples of which nothing is known
+        size = recipe.data.evaluation_batch  # of nets and samples of which nothing is known
     scorer = Scorer(recipe.data.classes) if isinstance(recipe.data, BoxData) else None
     if scorer is not None:
         size = 1  # what is found must not depend on how far a batch is filled up
@@ -111,8 +111,8 @@ def _own_scores(
     found = "", 0.0
     if recipe.world.first:
         whole = replace(recipe, world=ALONE)
-        begin = lambda: (b.inputs for b in in_order(whole, split, data.batch_size, device))  # noqa: E731
-        batches = Batches(begin, len(split), data.batch_size)
+        begin = lambda: (b.inputs for b in in_order(whole, split, data.evaluation_batch, device))  # noqa: E731
+        batches = Batches(begin, len(split), data.evaluation_batch)
         with torch.autocast(recipe.device.type, AUTOCAST.get(recipe.precision), enabled=recipe.precision in AUTOCAST):
             found = evaluated(data.workload, model, batches, data.file)
     kind, value = recipe.world.agreed(found)

@@ -11,8 +11,10 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from laptime.data.own import OwnData
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.graph import recording_of
+from laptime.optimizations.passes import samples_of_a_pass
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.sync_batchnorm import GlooBatchNorm
 
@@ -45,7 +47,7 @@ def of_one_sample(error: BaseException) -> str | None:
         return None
     return (
         "a batch of one sample can't be normalized by BatchNorm: give two training samples at least, by --limit-train "
-        "or more data, and a batch of two"
+        "or more data, and a batch of two, or where it goes through the net in parts micro_batch_size = 3"
     )
 
 
@@ -103,20 +105,40 @@ def explain_memory(recipe: Recipe) -> str | None:
     free(recipe)
     if ranks > 1:  # DDP's hooks stand on the parameters that it wrapped, and would wait for the others
         recipe = replace(recipe, model=copy.deepcopy(recipe.model))
+    if samples_of_a_pass(recipe) * ranks < recipe.batch_size:
+        return _of_parts(recipe)
     least = 1 if ranks == 1 else 2 * ranks
     found = largest_part(recipe.batch_size, lambda size: step_fits(recipe, -(-size // ranks)), least)
     if found == recipe.batch_size:
-        half = found // 2 // recipe.copies
-        return _RECORDING.format(size=found, half=half) if recording_of(recipe.step) is not None else None
+        return _of_recording(recipe)
     what = f"batch {recipe.batch_size} does not fit on {place_of(recipe.device)}"
     if found is None:
         smallest = "a single sample" if ranks == 1 else f"the smallest batch of {ranks} ranks"
         return f"{what}, and neither does {smallest}: give a device with more memory."
     size = found // recipe.copies  # under weak scaling the option is a rank's part
-    return (
-        f"{what}; {found} is the largest power-of-two part that does: give --set large-batch.size={size} "
-        f"(a variant without large-batch takes +large-batch:size={size})."
-    )
+    remedy = f"give --set large-batch.size={size} (a variant without large-batch takes +large-batch:size={size})"
+    if isinstance(recipe.data, OwnData):
+        remedy += f", or {recipe.data.file.name} a micro_batch_size of {found // ranks}, which keeps the batch"
+    return f"{what}; {found} is the largest power-of-two part that does: {remedy}."
+
+
+def _of_parts(recipe: Recipe) -> str | None:
+    """`explain_memory` of batches that go through the net in parts, which differ by a sample at most."""
+    size = samples_of_a_pass(recipe)
+    found = largest_part(size, lambda part: step_fits(recipe, part))
+    if found == size:
+        return _of_recording(recipe)
+    what = f"a micro batch of {size} does not fit on {place_of(recipe.device)}"
+    if found is None:
+        return f"{what}, and neither does a single sample: give a device with more memory."
+    return f"{what}; {found} is the largest power-of-two part that does: give a micro_batch_size of {found}."
+
+
+def _of_recording(recipe: Recipe) -> str | None:
+    """What to say where the batch fits: the recording took the memory, or something that is not known."""
+    if recording_of(recipe.step) is None:
+        return None
+    return _RECORDING.format(size=recipe.batch_size, half=recipe.batch_size // 2 // recipe.copies)
 
 
 def step_fits(recipe: Recipe, size: int) -> bool:

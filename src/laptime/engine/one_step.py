@@ -18,6 +18,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization
 from laptime.data.box_tensors import BoxData
@@ -31,6 +32,7 @@ from laptime.engine.still import silence, still
 from laptime.optimizations.base import AnyData, Loading, Parts, Recipe, batches, shares, unclipped
 from laptime.optimizations.modes import Modes
 from laptime.optimizations.order import epoch_order
+from laptime.optimizations.passes import divide
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.trees import Tree, listed, mapped, samples, sent, tensors
 from laptime.workloads.base import Batch
@@ -167,6 +169,12 @@ def _first(recipe: Recipe, parts: Parts) -> Batch:
     return Batch(sent(part, recipe.device, layout), weight=mine.weight)
 
 
+def _one_pass_of(batch: Batch, data: AnyData) -> Batch:
+    """What of a batch goes through the baseline's net at once: whatever looks into a step looks into one pass."""
+    most = data.micro_batch if isinstance(data, OwnData) else None
+    return batch if most is None else divide(batch, most)[0]
+
+
 def compared(gradient: Tensor) -> Tensor:
     """A gradient as it is compared: all its values, of complex ones both parts, on the CPU.
 
@@ -196,13 +204,14 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cut
             values.data.copy_(values.data.bfloat16())
     seed_all(spec.seed)  # for what a net draws in ways of its own
     scale = _LOSS_SCALE if recipe.loss_scaling else 1.0
+    parts.scaler = GradScaler(parts.device.type, init_scale=scale, enabled=recipe.loss_scaling)
+    batch = _first(recipe, parts)
     if cuts is not None:
         cuts.attach(parts.model, scale)
-    batch = _first(recipe, parts)
+        batch = _one_pass_of(batch, recipe.data)
     with still():
-        loss = driven_step(parts, batch) if parts.driver else parts.forward(parts.net, batch).loss
+        loss = driven_step(parts, batch) if parts.driver else parts.passes(parts, batch).loss
         if parts.driver is None:
-            (scale * loss).backward()
             parts.exchange(parts.model)
     # In place: a power of two takes no bit away, and the net that holds the gradients is done.
     gradients = {k: compared(v).div_(scale) for k, v in plain_gradients(parts.model).items()}

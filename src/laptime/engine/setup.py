@@ -18,6 +18,7 @@ from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.optimizations.boxes import BoxResidentLoader
 from laptime.optimizations.data import ItemLoader, innermost
 from laptime.optimizations.dead_taps import dead_parameters
+from laptime.optimizations.passes import passes_of, samples_of_a_pass
 from laptime.optimizations.resident import NormalizedLoader, OwnResidentLoader, ResidentLoader
 from laptime.optimizations.shapes import ShapesUnknownError, guarded, runs_of, shadow_of
 from laptime.records import SetupRecord
@@ -40,6 +41,7 @@ def describe(recipe: Recipe, parts: Parts, marks: set[str]) -> SetupRecord:
     by_items = isinstance(loader, ItemLoader)
     return SetupRecord(
         batch_size=samples_of_a_rank(recipe),
+        passes=passes_of(recipe),
         loader=_LOADERS.get(type(loader), type(loader).__name__),
         workers=recipe.loading.workers if by_items else 0,
         pinned=recipe.loading.pinned and by_items and parts.device.type == "cuda",
@@ -62,6 +64,11 @@ def describe(recipe: Recipe, parts: Parts, marks: set[str]) -> SetupRecord:
 def samples_of_a_rank(recipe: Recipe) -> int:
     """Samples that this rank takes of a whole batch."""
     return len(shares(torch.arange(recipe.batch_size), recipe.batch_size, recipe.world)[0].indices)
+
+
+def samples_at_once(recipe: Recipe) -> int:
+    """Samples of this rank's part of a whole batch that go through the net at once."""
+    return min(samples_of_a_rank(recipe), samples_of_a_pass(recipe))
 
 
 def biased_before_norm(recipe: Recipe) -> int:

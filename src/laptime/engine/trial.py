@@ -136,7 +136,7 @@ def _enough(times: list[list[float]], rounds: int) -> bool:
         return False
     if all(ratio <= HOPELESS for ratio in ratios) or sum(sum(t[1:]) for t in times) > _ENOUGH_S:
         return True
-    return len(counted) >= _ROUNDS or len(counted) >= rounds and len({ratio >= LEAST_GAIN for ratio in counted}) == 1
+    return len(counted) >= _ROUNDS or (len(counted) >= rounds and len({ratio >= LEAST_GAIN for ratio in counted}) == 1)
 
 
 def _steps_s(parts: Parts) -> float:

@@ -17,7 +17,7 @@ from laptime.catalogue import (
     options_of,
     rung_spec,
 )
-from laptime.catalogue.workloads import ONLY_OWN
+from laptime.catalogue.workloads import AT_ONCE, ONLY_OWN
 from laptime.devices import choose_device, missing_extra
 from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten
@@ -71,7 +71,8 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
         plan = _named(device, chosen, tuple(refused), left_out)
         gone = _missed(plan, workload) - {left.variant for left in plan.left_out}
         return replace(plan, left_out=(*plan.left_out, *(left for left in left_out if left.variant in gone)))
-    left_out = tuple(left for left in left_out if left.reason != ONLY_OWN)  # news to nobody who has not named it
+    # News to nobody who has not named it.
+    left_out = tuple(left for left in left_out if left.reason not in (ONLY_OWN, AT_ONCE))
     entering = tuple(r for r in tried if r not in refused)
     groups = grouped(*together(gains_at_last(device, entering, probe), preset.rungs, probe))
     return Plan(device, groups, (baseline_of(device),), tuple(refused), left_out, probe=probe)

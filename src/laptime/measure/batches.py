@@ -18,6 +18,7 @@ from laptime.measure.memory import free_bytes
 from laptime.measure.passes import Passes, batch_of, put_back
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.graph import GraphStep
+from laptime.optimizations.passes import passes_of
 from laptime.records import PassRecord
 
 _ROUNDS = 3
@@ -61,10 +62,10 @@ def measure_batches(
 
     Returns:
         By size; empty where the net is compiled (another shape would compile anew), the step is one graph (its passes
-        are no part of it), ranks exchange gradients in a pass, steps are too long, a batch does not consist of samples,
-        or none is larger.
+        are no part of it) or has several passes, ranks exchange gradients in a pass, steps are too
+        long, a batch does not consist of samples, or none is larger.
     """
-    if recipe.compiled or recipe.world.size > 1 or isinstance(parts.step, GraphStep):
+    if recipe.compiled or recipe.world.size > 1 or isinstance(parts.step, GraphStep) or passes_of(recipe) > 1:
         return ()
     largest = larger_batch(parts.device.type, recipe.batch_size, recipe.batch_size * len(parts.loader))
     too_long = limits.step_ms is None or 2e-3 * limits.step_ms > limits.budget_s

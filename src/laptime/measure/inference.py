@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from laptime.data.box_tensors import BoxData
-from laptime.engine.setup import samples_of_a_rank
+from laptime.engine.setup import samples_at_once
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.samples import first, ungraded
 from laptime.records import InferenceRecord, Quartiles
@@ -27,9 +27,9 @@ def measure_inference(
 ) -> tuple[InferenceRecord, ...]:
     """Times forward passes of what evaluation uses, in the run's precision, without gradients; waits for the device.
 
-    Batch sizes are 1, 32 and that of a rank (of a detector that alone), as far as there are test samples for them;
-    inputs are on the device. The forward pass is the workload's own, with the loss and the hits. All state is left as
-    it was, random numbers too.
+    Batch sizes are 1, 32 and what goes through a rank's net at once in training (of a detector that alone), as far as
+    there are test samples for them; inputs are on the device. The forward pass is the workload's own, with the loss
+    and the hits. All state is left as it was, random numbers too.
 
     Args:
         p: the run's parts.
@@ -53,7 +53,7 @@ def measure_inference(
 
 def inference_sizes(recipe: Recipe) -> list[int]:
     """The batch sizes of a closer look at inference, ascending; none where no batch of test samples is as large."""
-    own = samples_of_a_rank(recipe)
+    own = samples_at_once(recipe)
     # Whole photographs of 32 at once would take half a minute on two cores.
     usual = {own} if isinstance(recipe.data, BoxData) else {*_SIZES, own}
     return [size for size in sorted(usual) if size <= len(recipe.data.test)]

@@ -16,6 +16,7 @@ from time import perf_counter
 import torch
 
 from laptime.devices import emulates_bf16
+from laptime.engine.setup import samples_at_once
 from laptime.measure.batches import Limits
 from laptime.measure.passes import Passes, batch_of, put_back
 from laptime.optimizations.base import Parts, Recipe
@@ -57,6 +58,7 @@ def measure_bf16(
     given = batch_of(parts, epoch)
     if given is None:
         return None
+    size = min(len(given), samples_at_once(recipe))
     shorter = under_autocast(parts.forward, parts.device.type, "bf16")
     own_s, bf16_s = list[float](), list[float]()
     with put_back(parts):
@@ -64,9 +66,10 @@ def measure_bf16(
         for done in range(_ROUNDS):
             if done >= _LEAST_ROUNDS and clock() - begin >= limits.budget_s:
                 break
-            own_s += [timed(len(given)) for _ in range(_BLOCK)][1:]
-            bf16_s += [timed(len(given), shorter) for _ in range(_BLOCK)][1:]
-    return PrecisionRecord(own_ms=1e3 * median(own_s), bf16_ms=1e3 * median(bf16_s))
+            own_s += [timed(size) for _ in range(_BLOCK)][1:]
+            bf16_s += [timed(size, shorter) for _ in range(_BLOCK)][1:]
+    step_ms = 1e3 * len(given) / size
+    return PrecisionRecord(own_ms=step_ms * median(own_s), bf16_ms=step_ms * median(bf16_s))
 
 
 def _has_bf16(device: torch.device) -> bool:

@@ -18,6 +18,7 @@ from laptime.optimizations.loader import pinned, workers
 from laptime.optimizations.loss import label_smoothing
 from laptime.optimizations.optimizer import decay, fused_optimizer, sgd_nesterov
 from laptime.optimizations.parallel import ddp, dp, flat_reduce
+from laptime.optimizations.passes import whole_batch
 from laptime.optimizations.pooling import gathered_rois
 from laptime.optimizations.precision import bf16, fp16
 from laptime.optimizations.process import cudnn_benchmark, evaluate_on_cpu, keep_pages, tf32, threads
@@ -36,6 +37,7 @@ OPTIMIZATIONS: tuple[tuple[str, Transform], ...] = (
     ("decoded", keep_decoded),
     ("resident", resident),
     ("large-batch", large_batch),
+    ("whole-batch", whole_batch),
     ("dead-taps", dead_taps),
     ("folded-norms", folded_norms),
     ("gathered-rois", gathered_rois),

@@ -15,6 +15,7 @@ from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.data.tensors import ImageData
 from laptime.optimizations.modes import AS_TORCH, Modes
+from laptime.optimizations.passes import one_pass
 from laptime.spec import Option
 from laptime.tallies import Numbers
 from laptime.workloads.base import Batch, Counts, Output, Workload
@@ -72,6 +73,7 @@ Forward = Callable[[nn.Module, Batch], Output]
 MakeSchedule = Callable[[Optimizer, int], Schedule]
 Wrap = Callable[[nn.Module], nn.Module]
 Exchange = Callable[[nn.Module], None]
+Passes = Callable[["Parts", Batch], Output]
 MakeOptimizer = Callable[..., Optimizer]
 MakeAverage = Callable[[nn.Module, int], "Average"]
 Augment = Callable[[Batch, Tensor, int], Batch]
@@ -94,6 +96,7 @@ class Parts:
         net: what a training step calls: the model itself, or the model in the recipe's wrappers.
         forward: net and batch to loss and right answers, with the precision of the run.
         step: one training step, from batch to counts.
+        passes: forward and backward of a step's batch; whole, or in parts.
         exchange: called between backward and optimizer; where ranks exchange gradients by themselves.
         clip: called after the exchange, before the optimizer; where gradients are bounded.
         average: the moving average of the weights, where the recipe has one.
@@ -117,6 +120,7 @@ class Parts:
     average: Average | None = None
     driver: Driver | None = None
     clip: Callable[[Parts], None] = unclipped
+    passes: Passes = one_pass
     numbers: Numbers = field(default_factory=list)
 
     @property
@@ -164,6 +168,7 @@ class Recipe:
             `optimizer_options`; it says which parameters make a group, and what is special about each.
         optimizer_options: further arguments of the optimizer.
         clip_norm: the largest norm (L2) of the whole gradient; None for any.
+        micro_batch: samples of a rank that go through the net at once, at most; None for all of a batch.
         augments: applied in turn to each training batch, on the run's device: batch, the samples' indices [B], epoch.
         epoch_sizes: height and width of the training images by epoch; empty where they are `image_size` in all.
         smoothing: share of each label that the training loss spreads over all classes.
@@ -202,6 +207,7 @@ class Recipe:
     make_optimizer: MakeOptimizer = adam
     optimizer_options: dict[str, Any] = field(default_factory=dict)
     clip_norm: float | None = None
+    micro_batch: int | None = None
     augments: tuple[Augment, ...] = ()
     epoch_sizes: tuple[tuple[int, int], ...] = ()
     smoothing: float = 0.0

@@ -16,6 +16,7 @@ import torch
 
 from laptime.draws import drawn, put_back_drawn
 from laptime.optimizations.base import Recipe, Wrap
+from laptime.optimizations.passes import samples_of_a_pass
 from laptime.optimizations.samples import stand_in
 from laptime.workloads.base import Batch
 
@@ -52,7 +53,7 @@ def chosen_mb(recipe: Recipe, wrapped: Callable[[int], Wrap]) -> tuple[int, str]
         return sizes[-1], "all gradients in one bucket"
     recipe.modes.apply()  # as the run's own steps have them, before which they are set again
     with _undrawn(recipe.device):
-        batch = stand_in(recipe, -(-recipe.batch_size // recipe.world.size), recipe.device)
+        batch = stand_in(recipe, samples_of_a_pass(recipe), recipe.device)
         whole_s = step_s(recipe, wrapped(sizes[-1]), batch, _LEAST)
         if whole_s > _LONGEST_STEP_S:
             return USUAL_MB, f"buckets of {USUAL_MB} MiB, not tried out: a step takes {whole_s:.1f} s"

@@ -20,7 +20,7 @@ from typing import TypeVar
 import torch
 
 from laptime.optimizations.average import Averaged
-from laptime.optimizations.base import Options, Parts, Recipe, shares
+from laptime.optimizations.base import Options, Parts, Recipe, shares, unmarked
 from laptime.trees import mapped, tensors
 from laptime.workloads.base import Batch, Counts
 
@@ -38,8 +38,7 @@ def device_work(p: Parts, batch: Batch) -> Counts:
 
     Gradients are dropped at the end, so that the next backward writes them instead of adding to them.
     """
-    output = p.forward(p.net, batch)
-    p.scaler.scale(output.loss).backward()
+    output = p.passes(replace(p, mark=unmarked), batch)  # the borders within are no part of a recording
     p.exchange(p.model)
     p.clip(p)
     p.scaler.step(p.optimizer)

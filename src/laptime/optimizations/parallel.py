@@ -42,8 +42,8 @@ def ddp(recipe: Recipe, options: Options) -> Recipe:
         return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
     if not options["tuned"]:
         return replace(recipe, wrappers=(*recipe.wrappers, _wrapper(recipe.world, None, dtype)))
-    # torch's compiler asks for DDP without a static graph (torch.compiler_faq).
-    wanted: dict[str, Any] = {} if recipe.compiled else {"static_graph": True}
+    # torch's compiler asks for DDP without a static graph (torch.compiler_faq), and no_sync takes none.
+    wanted: dict[str, Any] = {} if recipe.compiled or recipe.micro_batch else {"static_graph": True}
 
     def wrapped(bucket_mb: int) -> Wrap:
         return _wrapper(recipe.world, {**wanted, "bucket_cap_mb": bucket_mb}, dtype)

@@ -24,6 +24,7 @@ from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.dead_taps import Crop, conv_sizes
 from laptime.optimizations.depthwise import DepthwiseProduct, Window
 from laptime.optimizations.graph import cuda_record, on_side_stream
+from laptime.optimizations.passes import samples_of_a_pass
 from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.shapes import ShapesUnknownError, passes_of, seen
 from laptime.optimizations.small_maps import (
@@ -120,7 +121,7 @@ def _gains(conv: nn.Conv2d, product: ProductConv2d, recipe: Recipe, timed: dict[
 def faster(conv: nn.Conv2d, product: ProductConv2d, recipe: Recipe) -> bool:
     """Times forward and backward of one layer both ways, in turn, and compares the fastest rounds."""
     on_cuda = recipe.device.type == "cuda"
-    local = -(-recipe.batch_size // recipe.world.size)
+    local = samples_of_a_pass(recipe)
     shape = (
         local if on_cuda else min(local, _MOST_TIMED),
         conv.in_channels,

@@ -13,9 +13,7 @@ from laptime.workloads.base import Batch, Counts
 
 def tutorial_step(p: Parts, batch: Batch) -> Counts:
     """The step of the tutorials: loss and hits are read each time."""
-    output = p.forward(p.net, batch)
-    p.mark("forward")
-    p.scaler.scale(output.loss).backward()
+    output = p.passes(p, batch)
     p.exchange(p.model)
     p.mark("backward")
     p.clip(p)
@@ -32,9 +30,7 @@ def tutorial_step(p: Parts, batch: Batch) -> Counts:
 
 def plain_step(p: Parts, batch: Batch) -> Counts:
     """The same without reads: loss and hits stay tensors on the device."""
-    output = p.forward(p.net, batch)
-    p.mark("forward")
-    p.scaler.scale(output.loss).backward()
+    output = p.passes(p, batch)
     p.exchange(p.model)
     p.mark("backward")
     p.clip(p)

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch.profiler import profile, record_function
 
-from laptime.engine.setup import samples_of_a_rank
+from laptime.engine.setup import samples_at_once
 from laptime.measure.inference import inference_sizes
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.graph import recording_of
+from laptime.optimizations.passes import divide
 from laptime.optimizations.samples import first, ungraded
 from laptime.profiling.capture import (
     Recorder,
@@ -212,8 +213,8 @@ class Segment:
         sizes = inference_sizes(self.recipe)
         for size in sizes:
             yield first(self.recipe, self.recipe.data.test, size, self.parts.device)
-        if samples_of_a_rank(self.recipe) not in sizes:
-            yield next(iter(self.parts.loader.epoch(self.asked.epoch)))
+        if (most := samples_at_once(self.recipe)) not in sizes:
+            yield divide(next(iter(self.parts.loader.epoch(self.asked.epoch))), most)[0]
 
     def _passes(self, batch: Batch) -> profile:
         parts, model = self.parts, self.parts.evaluated

@@ -152,6 +152,7 @@ class SetupRecord(Readable):
 
     Attributes:
         batch_size: of one rank.
+        passes: of forward and backward in a step, each over a part of its batch.
         loader: `items` (one by one), `resident` (whole batches out of memory), or a workload's own.
         workers: loader processes.
         pinned: page-locked batches, copied beside the step.
@@ -170,6 +171,7 @@ class SetupRecord(Readable):
     """
 
     batch_size: int = 0
+    passes: int = 1
     loader: str = ""
     workers: int = 0
     pinned: bool = False

@@ -36,6 +36,7 @@ class Base:
 
     Attributes:
         clipped, schedule: whether the user's own bounds the gradient, and moves the learning rate.
+        micro_batch: samples of the user's own that go through the net at once, at most; None for all of a batch.
         weighted: whether the user's own draws its samples by weights.
         judged: what the user's own evaluation gives, `score` or `error`; empty without one.
         lightning: whether the user's own is a LightningModule.
@@ -49,6 +50,7 @@ class Base:
     own: bool
     boxes: bool = False
     clipped: bool = False
+    micro_batch: int | None = None
     schedule: bool = False
     weighted: bool = False
     judged: str = ""
@@ -77,6 +79,12 @@ def batch_size(o: Chosen, base: Base) -> int:
     if o["fixed_shapes"] is not None:
         return int(o["fixed_shapes"]["batch"])
     return base.batch_size if large is None else large["size"] or max(LARGE_BATCHES[base.device], base.batch_size)
+
+
+def micro_batch(o: Chosen, base: Base) -> int | None:
+    """Samples that go through the net at once, at most; None where whole batches do."""
+    whole, most = batch_size(o, base), base.micro_batch
+    return most if most is not None and most < whole and o["whole_batch"] is None else None
 
 
 def learning_rate(o: Chosen, base: Base) -> float:
@@ -199,11 +207,12 @@ def model_lines(o: Chosen, timed: bool, base: Base) -> list[str]:
         lines.append("model.to(memory_format=torch.channels_last)  # NHWC, which convolution kernels prefer")
         lines += [] if base.boxes else ["spread_means(model)"]
     if o["products"] is not None:
-        lines.append(f"use_products(model, sizes{', data.batch_size' if timed else ''})")
+        passing = "data.batch_size" if micro_batch(o, base) is None else "min(data.batch_size, MICRO_BATCH)"
+        lines.append(f"use_products(model, sizes{f', {passing}' if timed else ''})")
     return lines
 
 
-def net_lines(o: Chosen, autocast: str, device: str) -> list[str]:
+def net_lines(o: Chosen, autocast: str, base: Base) -> list[str]:
     """What wraps the model for the training step alone."""
     lines = []
     compiling = o["compile"] or o["compile_graphed"]
@@ -214,7 +223,8 @@ def net_lines(o: Chosen, autocast: str, device: str) -> list[str]:
             lines.append('options |= {"keep_output_stride": False}')
         lines.append(f"net = torch.compile(net, {_compiler(compiling)})")
     if o["ddp"] is not None:
-        lines += _ddp_lines(o["ddp"], compiling is not None, device)
+        moving = compiling is not None or micro_batch(o, base) is not None
+        lines += _ddp_lines(o["ddp"], moving, base.device)
     if o["dp"] is not None:
         if autocast:
             lines.append(f"net = UnderAutocast(net, {autocast.removeprefix('torch.autocast(')}")
@@ -222,7 +232,7 @@ def net_lines(o: Chosen, autocast: str, device: str) -> list[str]:
     return lines
 
 
-def _ddp_lines(options: dict[str, Any], compiled: bool, device: str) -> list[str]:
+def _ddp_lines(options: dict[str, Any], moving: bool, device: str) -> list[str]:
     arguments, made = ['device_ids=[int(os.environ["LOCAL_RANK"])]'] if device == "cuda" else [], []
     if options["tuned"]:
         # BatchNorm's statistics are evened out before an evaluation, so no step sends them.
@@ -231,7 +241,7 @@ def _ddp_lines(options: dict[str, Any], compiled: bool, device: str) -> list[str
             tuned["bucket_cap_mb"] = options["bucket_mb"]
         else:
             made.append("# bucket_cap_mb is torch's own here; a run tries some sizes out")
-        tuned |= {} if compiled else {"static_graph": True}
+        tuned |= {} if moving else {"static_graph": True}
         made.append("tuned = {" + ", ".join(f'"{name}": {value}' for name, value in tuned.items()) + "}")
         arguments.append("**tuned")
     made.append(f"net = DistributedDataParallel({', '.join(['net', *arguments])})")

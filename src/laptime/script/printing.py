@@ -53,6 +53,7 @@ class _Subject:
             base = lines.Base(own.batch_size, own.learning_rate, device, own=True)
             base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule, weighted=own.weighted)
             base = replace(base, lightning=own.lightning, by_name=own.by_name, begun=own.begun)
+            base = replace(base, micro_batch=own.micro_batch)
             return replace(base, judged=own.quality if own.quality in ("score", "error") else "")
         entry = find_workload(self.workload)
         size = self.fit.batch_size if self.fit else entry.batch_size
@@ -108,7 +109,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
     schedule = lines.schedule_lines(o, base, rate)
     optimizer = lines.optimizer_lines(o, base, rate)
     autocast = _autocast(o, base.device)
-    nets = lines.net_lines(o, autocast, base.device)
+    nets = lines.net_lines(o, autocast, base)
     several = o["ddp"] is not None or o["flat_reduce"] is not None
     timed = o["products"] is not None and o["products"]["layers"] == "probe"
     own = subject.data is not None
@@ -119,6 +120,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "device": base.device,
         "fit_notes": _commented(subject.fit),
         "batch_size": lines.batch_size(o, base),
+        "micro_batch": lines.micro_batch(o, base),
         "rate": lines.learning_rate(o, base),
         "own": _own(subject.data),
         "lightning": base.lightning,
@@ -260,7 +262,7 @@ def _named_layers(o: lines.Chosen) -> list[str]:
 
 def _evaluation_batch(o: lines.Chosen, base: lines.Base) -> int:
     if base.own:
-        return base.batch_size
+        return min(base.batch_size, base.micro_batch or base.batch_size)
     return 32 if o["evaluate_on_cpu"] is not None else _EVALUATION[base.device]
 
 

@@ -44,7 +44,7 @@ PRINTED: tuple[str, ...] = (
 )
 
 # What the script of a user's own workload shows besides.
-PRINTED_FOR_OWN = ("decoded",)
+PRINTED_FOR_OWN = ("decoded", "whole-batch")
 
 _DETECTION = "it is for the workload detection alone"
 # Options of what exchanges gradients that a script does not show, and why.

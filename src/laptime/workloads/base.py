@@ -22,12 +22,14 @@ class Batch:
         labels: classes [B], int64; None in a user's own.
         weight: what the mean loss counts in the gradient; not 1 only where ranks hold unequal parts of a batch.
         trained: samples that the step trains on, those with the highest losses; None for all.
+        more: whether the step goes on with another part of its batch.
     """
 
     inputs: Tree
     labels: Tree = None
     weight: float = 1.0
     trained: int | None = None
+    more: bool = False
 
     def __len__(self) -> int:
         return samples(self.inputs)

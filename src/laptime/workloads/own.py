@@ -61,6 +61,8 @@ class OwnWorkload:
         """See `Workload.forward`."""
         with looked_at(self.user) if _shapes_alone(batch) else nullcontext():
             loss, accuracy = answered(self.user, model, batch, self.file)
+        if batch.more and isinstance(self.user, LightningWorkload):
+            self.user.global_step -= 1  # which counts the optimizer's steps
         correct = None if accuracy is None else accuracy.detach().double() * len(batch)
         return Output(loss, correct, len(batch))
 

@@ -31,8 +31,8 @@ def tried(data: OwnData, model: nn.Module) -> tuple[Kind | None, dict[str, str]]
         return None, {}
     count, begin = len(data.test), time.perf_counter()
     chosen = torch.arange(0, count, -(-count // _EVALUATED))
-    parts = chosen.split(data.batch_size)
-    batches = Batches(lambda: (data.test.batch(p.tolist()) for p in parts), len(chosen), data.batch_size)
+    parts = chosen.split(data.evaluation_batch)
+    batches = Batches(lambda: (data.test.batch(p.tolist()) for p in parts), len(chosen), data.evaluation_batch)
     with told_with_line("evaluate()", data.file, getattr(data.workload, "evaluate", None)), torch.no_grad():
         kind, _ = evaluated(data.workload, model.eval(), batches, data.file)
     refused = _in_bf16(data, model, batches) if time.perf_counter() - begin < _LONG_S else {}

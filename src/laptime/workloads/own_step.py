@@ -81,7 +81,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
         # A loss may change its batch in place.
         loss, accuracy = answered(user, model.train(), Batch(mapped(batch, torch.clone)), file)
         value = loss.item()
-    line = _told(data)
+    line = loss_line(data)
     _check_loss(loss, line)
     _check_share(accuracy, line, data)
     leaves = leaves_of(loss)
@@ -133,7 +133,7 @@ def _carried(data: OwnData, batch: Tree, start: Start, seen: tuple[float, tuple[
         loss, _ = answered(data.workload, start.model, Batch(mapped(batch, torch.clone)), data.file)
         # Of what has moved a notice tells already; weights that the net sets itself are put back in a run alone.
         again = loss.item() if (kept or not moved) and not start.set_weights() else first
-    return carried(_told(data), objects, kept, (first, again))
+    return carried(loss_line(data), objects, kept, (first, again))
 
 
 def _versions(user: object, model: nn.Module) -> dict[str, list[tuple[int, int]]]:
@@ -206,7 +206,7 @@ def _check_trained(model: nn.Module, line: str) -> None:
         )
 
 
-def _told(data: OwnData) -> str:
+def loss_line(data: OwnData) -> str:
     """What gives the loss, with its line."""
     user, file = data.workload, data.file
     name, function = ("training_step", user.step) if isinstance(user, LightningWorkload) else ("loss", user.loss)
@@ -234,7 +234,7 @@ def _uncopied(model: nn.Module) -> str:
         copy.deepcopy(model)
     except Exception as error:  # whatever a net holds: locks, files, handles of libraries
         return f"{type(error).__name__}: {shorten(' '.join(str(error).split()), 160)}"
-    hooked = next((name for name, p in model.named_parameters() if _has_hooks(p)), "")
+    hooked = next((name for name, p in model.named_parameters() if has_hooks(p)), "")
     return f"{hooked} has hooks for its gradient, which copies of weights lose" if hooked else ""
 
 
@@ -246,7 +246,7 @@ def _copyable(data: OwnData, model: nn.Module) -> nn.Module:
         return data.workload.model()
 
 
-def _has_hooks(parameter: Tensor) -> bool:
+def has_hooks(parameter: Tensor) -> bool:
     """Whether a weight's gradient goes through a function of the user's, which bounds it say."""
     return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
 

@@ -168,6 +168,8 @@ def test_the_fit_over_two_batch_sizes():
     assert found.remedy == "large-batch:size=512"
     assert found.gain_ms == pytest.approx(tuple((1 - 32 / 512) * (40.0 + share * 59.0) for share in (low, high)))
     assert answer("batch-size", replace(s, steps=40)).remedy == "large-batch:size=256"
+    assert answer("batch-size", replace(s, parts=1)) == found
+    assert answer("batch-size", replace(s, parts=2)).reason.startswith("a step goes through the net in 2 parts")
 
 
 def test_shapes_say_which_taps_are_dead():

@@ -95,7 +95,8 @@ def test_ranks_of_a_host_share_its_memory():
 
 def test_a_larger_batch_is_that_of_all_ranks():
     two = signals_of(on_ranks(2))
-    assert (two.batch_size, two.whole_batch) == (16, 32)
+    assert (two.batch_size, two.parts, two.whole_batch) == (16, 1, 32)
+    assert signals_of(on_ranks(2, passes=3)).parts == 3
     weak = signals_of(on_ranks(2, scaling="weak"))
     assert (weak.batch_size, weak.whole_batch) == (16, 16)
     fixed = {"optimizer_ms": 40.0, "forward_ms": 20.0, "backward_ms": 39.0, "steps": 1000}

@@ -7,8 +7,11 @@ import torch
 from tests.unit.conftest import make_data, make_spec
 
 from laptime import worker
+from laptime.data.own import OwnData
+from laptime.engine import fits
 from laptime.engine.fits import explain_memory, largest_part, out_of_memory, step_fits, with_room
 from laptime.optimizations.graph import GraphStep, eager_record
+from laptime.optimizations.samples import stand_in
 from laptime.optimizations.sync_batchnorm import synchronized
 from laptime.world import World
 
@@ -66,6 +69,29 @@ def test_a_rank_tries_its_part_and_names_the_whole_batch(recipe):
     assert "neither does the smallest batch of 2 ranks" in explain_memory(
         replace(starving(recipe, 1), world=World(0, 2))
     )
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (8, None),
+        (5, "a micro batch of 8 does not fit on this machine's memory; 4 is the largest power-of-two part that does: "),
+        (0, "a micro batch of 8 does not fit on this machine's memory, and neither does a single sample"),
+    ],
+)
+def test_of_a_batch_in_parts_the_part_that_fits_is_named(recipe, limit, said):
+    sentence = explain_memory(replace(starving(recipe, limit), micro_batch=9))
+    assert sentence is None if said is None else sentence.startswith(said)
+    assert limit != 5 or sentence.endswith("give a micro_batch_size of 4.")
+    two = replace(starving(recipe, 2), micro_batch=4, world=World(0, 2))
+    assert explain_memory(two).startswith("a micro batch of 4 does not fit"), "of the 8 that are a rank's"
+
+
+def test_parts_of_a_users_own_batch_are_named(recipe, monkeypatch, tmp_path):
+    data = OwnData(None, recipe.data.train, recipe.data.test, tmp_path / "mine.py")
+    monkeypatch.setattr(fits, "stand_in", lambda _, size, device: stand_in(recipe, size, device))
+    said = explain_memory(replace(starving(recipe, 5), data=data))
+    assert said.endswith(", or mine.py a micro_batch_size of 4, which keeps the batch.")
 
 
 def test_ranks_with_common_statistics_try_nothing(recipe):

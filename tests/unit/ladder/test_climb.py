@@ -76,9 +76,11 @@ FOR_ALL = [r for r in LADDERS["cpu"] if not find_optimization(rung_spec(r).name)
 def test_a_short_ladder_lets_untried_rungs_into_optimized():
     climb, judged = climb_through({"dead-taps": 40.0, "products": 30.0}, QUICK)
     assert judged["products"].adds == "bf16+products"
-    assert len(climb.best.optimizations) == FOR_ALL.index("products") - 1  # and its own, but for workers and decoded
+    assert (
+        len(climb.best.optimizations) == FOR_ALL.index("products") - 2
+    )  # and its own, but for workers, decoded and whole-batch
     names = {o.name for o in climb.optimized()[0][0].optimizations}
-    assert names == set(FOR_ALL) - {"decoded", "workers", "compile", "lightning", *STATISTICAL}
+    assert names == set(FOR_ALL) - {"decoded", "workers", "whole-batch", "compile", "lightning", *STATISTICAL}
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

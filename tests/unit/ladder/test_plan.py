@@ -100,7 +100,7 @@ def test_a_probe_that_came_to_no_end_leaves_a_rung_out_with_its_reason():
 def test_a_short_ladder_does_not_pay_for_what_must_first_earn_its_place():
     plan = make_plan("cpu", QUICK, None, GOOD)
     assert [left.variant for left in plan.left_out] == [
-        f"cpu-{name}" for name in ("decoded", "workers", *STATISTICAL, "compile", "lightning")
+        f"cpu-{name}" for name in ("decoded", "workers", "whole-batch", *STATISTICAL, "compile", "lightning")
     ]
     assert "it joins only where a ladder has measured it" in plan.left_out[0].reason
     assert "for comparison" in plan.left_out[-1].reason

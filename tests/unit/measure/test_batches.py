@@ -157,3 +157,9 @@ def test_where_there_is_nothing_to_time(monkeypatch):
 
 def no_pass(net: nn.Module, batch: Batch) -> Tensor:
     raise AssertionError("nothing is to be run")
+
+
+def test_of_a_batch_in_parts_no_other_size_is_tried():
+    parts, recipe = built(micro_batch=2)
+    assert measure_batches(parts, recipe, 0, WIDE, ticking()) == ()
+    assert sizes(measure_batches(parts, replace(recipe, micro_batch=4), 0, WIDE, ticking())) == [4, 16]

@@ -61,3 +61,11 @@ def test_where_it_would_tell_nothing_nothing_is_timed(monkeypatch):
     assert measure_bf16(parts, recipe, 0, replace(SHORT, step_ms=300.0)) is None
     monkeypatch.setattr(precision, "emulates_bf16", lambda: True)
     assert measure_bf16(parts, recipe, 0, SHORT) is None
+
+
+def test_of_a_batch_in_parts_one_is_timed_and_counts_for_all(monkeypatch):
+    parts, recipe = built(micro_batch=2)
+    sizes = []
+    monkeypatch.setattr(precision.Passes, "__call__", lambda _, size, *__: sizes.append(size) or 0.25)
+    found = measure_bf16(parts, recipe, 0, SHORT, ticking())
+    assert (set(sizes), found.own_ms, found.bf16_ms) == ({2}, 500.0, 500.0)

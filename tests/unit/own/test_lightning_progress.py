@@ -77,6 +77,17 @@ def test_steps_are_counted_as_by_lightnings_trainer(file, made, optimization):
     assert check_one_step(spec, opened, 32).passed
 
 
+def test_parts_of_a_batch_are_counted_as_batches_that_lightnings_trainer_accumulates(file):
+    module_of = lambda name: sys.modules[name.rpartition(":")[0].removesuffix(".py").rpartition("/")[2]]  # noqa: E731
+    own = asking(file, ("        self.net = nn", "        self.micro_batch_size = 8\n        self.net = nn"))
+    trained(own)
+    smaller = asking(file.with_stem(f"{file.stem}_smaller"), ("batch_size=32", "batch_size=8"))
+    inspect(smaller)
+    module_of(smaller).SEEN.clear()
+    by_lightning(module_of(smaller), accumulate_grad_batches=4)
+    assert module_of(own).SEEN[-64:] == [seen for seen in module_of(smaller).SEEN if seen[0]]
+
+
 def test_a_larger_batch_has_fewer_steps_an_epoch(file):
     trained(asking(file), "large-batch", options={"size": 64})
     assert sys.modules[file.stem].SEEN[-8:] == [(True, step // 4, step) for step in range(8)]

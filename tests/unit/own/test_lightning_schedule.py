@@ -66,13 +66,13 @@ def noted(optimizer):
     return [number for group in optimizer.param_groups for number in (float(group["lr"]), *group["betas"])]
 
 
-def by_lightning(module):
+def by_lightning(module, **options):
     rates = Rates()
     quiet = {f"enable_{part}": False for part in ("checkpointing", "progress_bar", "model_summary")}
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer = Trainer(max_epochs=EPOCHS, logger=False, accelerator="cpu", callbacks=[rates], **quiet)
+        trainer = Trainer(max_epochs=EPOCHS, logger=False, accelerator="cpu", callbacks=[rates], **quiet, **options)
         trainer.fit(module.Lit(), module.Points())
     return rates.seen
 

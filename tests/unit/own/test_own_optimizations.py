@@ -28,7 +28,9 @@ QUICKER = {
 # Those for CUDA alone do the same work on a CPU, but for one that is `compile` in another mode.
 TRIED = [o for o in OPTIMIZATIONS if o.name != "compile-graphed"]
 # What is for none of these, and what a net without convolutions or an optimizer of one's own leaves out.
-CLASSIFIER = ("decoded", "flip", "crop", "label-smoothing", "progressive-resizing", "selective-backprop")
+CLASSIFIER = (
+    *("decoded", "whole-batch", "flip", "crop", "label-smoothing", "progressive-resizing", "selective-backprop"),
+)
 CONVOLUTIONS = ("channels-last", "dead-taps", "products")
 LEFT_OUT = {
     "tuple": CLASSIFIER,

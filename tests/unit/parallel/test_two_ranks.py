@@ -42,6 +42,14 @@ def test_no_image_is_lost_or_counted_twice(found, name):
     assert ranks["test"][1] == one["test"][1]
 
 
+@pytest.mark.parametrize("name", ["ddp", "ddp:tuned=true:bucket_mb=1", "ddp:tuned=true", "flat-reduce"])
+def test_micro_batches_of_ranks_learn_what_whole_batches_of_one_process_do(found, name):
+    ranks, (_, one) = found[f"{name} in parts"], found["ddp local, no BatchNorm"]
+    assert (ranks["apart"], ranks["samples"]) == (0, [37, 37])
+    assert ranks["epochs"] == [[pytest.approx(loss, rel=1e-12), right] for loss, right in one["epochs"]]
+    assert ranks["weights"] == pytest.approx(one["weights"], abs=1e-12)
+
+
 def test_ranks_that_each_select_of_their_part_train_one_net_however_they_exchange(found):
     first, *others = found["selecting"]
     assert first["apart"] == 0

@@ -70,7 +70,7 @@ class Wide(Tiny):
         return nn.Sequential(super().make_model(classes, weights), *wider)
 
 
-def recipe_for(workload: Tiny, world: World, *chosen: str) -> Recipe:
+def recipe_for(workload: Tiny, world: World, *chosen: str, most: int | None = None) -> Recipe:
     """In float64, where equal means equal."""
     torch.manual_seed(3)
     data = make_data(TRAIN, TEST, size=16)
@@ -92,6 +92,7 @@ def recipe_for(workload: Tiny, world: World, *chosen: str) -> Recipe:
         forward=in_double,
         step=tutorial_step,
         world=world,
+        micro_batch=most,
     )
     specs = tuple(map(parse_optimization, chosen))
     before = apply(base, tuple(o for o in specs if o.name not in PARALLEL))
@@ -99,9 +100,9 @@ def recipe_for(workload: Tiny, world: World, *chosen: str) -> Recipe:
     return apply(double, tuple(o for o in specs if o.name in PARALLEL))
 
 
-def train(workload: Tiny, world: World, *chosen: str) -> dict[str, object]:
+def train(workload: Tiny, world: World, *chosen: str, most: int | None = None) -> dict[str, object]:
     """Two epochs: losses, accuracies, the test split, the weights."""
-    recipe = recipe_for(workload, world, *chosen)
+    recipe = recipe_for(workload, world, *chosen, most=most)
     parts = build(recipe, mark=lambda _: None)
     reset(parts, recipe, snapshot(parts))
     found = {"epochs": [], "samples": []}
@@ -180,6 +181,9 @@ def main(result: Path) -> None:
         for name, (norm, several, one) in CASES.items():
             ranks = train(Tiny(norm), world, *several)
             found[name] = [ranks, train(Tiny(norm), ALONE, *one) if world.first else None]
+        # Of its 5 a rank makes parts of 3 and 2; of the last 7 samples one makes two parts, and the other one of its 3.
+        for name in ("ddp", "ddp:tuned=true:bucket_mb=1", "ddp:tuned=true", "flat-reduce"):
+            found[f"{name} in parts"] = train(Tiny(norm=False), world, name, most=3)
         found["bf16"] = train(Tiny(), world, "flat-reduce:batchnorm=sync:reduce=bf16")["epochs"]
         several = ("ddp:batchnorm=sync", "ddp:batchnorm=sync:tuned=true:bucket_mb=1", "flat-reduce:batchnorm=sync")
         found["selecting"] = [train(Tiny(), world, name, SELECTING) for name in several]

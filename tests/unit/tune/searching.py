@@ -22,7 +22,9 @@ from laptime.tune import led
 
 Seconds = Callable[[RunSpec], float]
 # Parts that are in the way here, so that a search has something to find.
-REFUSED = ("compile", "decoded", "workers", "keep-pages", "progressive-resizing", "selective-backprop")
+REFUSED = (
+    *("compile", "decoded", "workers", "whole-batch", "keep-pages", "progressive-resizing", "selective-backprop"),
+)
 
 
 def options(spec: RunSpec) -> dict[str, dict[str, Any]]:

@@ -52,8 +52,8 @@ def test_dead_taps_of_the_last_maps():
 
 def test_a_rung_that_takes_a_smaller_batch_than_the_baselines_is_left_out_with_the_reason():
     entry = find_workload("eurosat")
-    assert unfit(find_workload("cifar"), "cpu").keys() == {"decoded"}
-    assert unfit(entry, "cuda").keys() == {"decoded"}
+    assert unfit(find_workload("cifar"), "cpu").keys() == {"decoded", "whole-batch"}
+    assert unfit(entry, "cuda").keys() == {"decoded", "whole-batch"}
     plan = make_plan("cpu", find_preset(entry, "quick"), None, ProbeRecord(refusals=unfit(entry, "cpu")))
     left = {out.variant: out.reason for out in plan.left_out}
     assert "batch of 1024 is not below the 512" in left["cpu-large-batch"]

@@ -44,6 +44,8 @@ def batch_size(s: Signals) -> Outcome:
     """
     if s.has("large-batch"):
         return None
+    if s.parts is not None and s.parts > 1:
+        return Abstain(f"a step goes through the net in {s.parts} parts, and a larger batch has more of the same size")
     step, batch = known(s.step_ms, "the step's time"), known(s.whole_batch, "the batch of all ranks")
     both = known(s.forward_ms, "the forward pass") + known(s.backward_ms, "the backward pass")
     updates = known(s.optimizer_ms, "the optimizer's time")

@@ -106,7 +106,7 @@ def _batch(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
     spec = record.spec
     own = setup.batch_size or (spec.batch_size if spec and record.ranks == 1 else None)
     weak = spec is not None and any(o.options.get("scaling") == "weak" for o in spec.optimizations)
-    return {"batch_size": own, "whole_batch": own if own is None or weak else own * record.ranks}
+    return {"batch_size": own, "parts": setup.passes, "whole_batch": own if own is None or weak else own * record.ranks}
 
 
 def _memory(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:

@@ -1,0 +1,111 @@
+"""A user's own micro batches: whether a batch can be divided, and what its parts together learn otherwise than it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from laptime.catalogue.workloads import AT_ONCE
+from laptime.data.lightning_module import LightningWorkload
+from laptime.data.own import OwnData
+from laptime.draws import drawn, put_back_drawn
+from laptime.errors import UsageError
+from laptime.tallies import untouched
+from laptime.trees import Tree, divided, mapped, samples, undivided
+from laptime.user_code import place_in
+from laptime.workloads.base import Batch
+from laptime.workloads.own import answered
+from laptime.workloads.own_step import Stepped, has_hooks, loss_line
+
+# Two sums of the same numbers.
+_ALIKE = 1e-3
+_NORM = "its BatchNorm normalizes by micro batches, and by other samples"
+_UNEVEN = "its loss of a batch is not the mean of its micro batches'"
+_WEIGHED = "Lightning's Trainer has all micro batches of a step count alike, and those of the last batch may be smaller"
+_EXCHANGING = ("ddp", "flat-reduce")
+
+
+def looked_at(data: OwnData, step: Stepped, batch: Tree) -> tuple[dict[str, str], str]:
+    """What micro batches leave out, with the reasons, and what a user must know of them; nothing without any.
+
+    Args:
+        data: the user's.
+        step: what two steps on the batch have shown.
+        batch: of the training data.
+
+    Raises:
+        UsageError: a batch can't be divided, or the gradients of its parts don't add up, since the loss is a sum.
+    """
+    most, count = data.micro_batch, samples(batch)
+    if most is None:
+        return {"whole-batch": AT_ONCE}, ""
+    line = loss_line(data)
+    _check_divided(data, batch, f"{line} gives a sum over the samples of a batch" if step.summed else "")
+    refused = {"lightning": _WEIGHED}
+    if most >= data.batch_size:
+        refused["whole-batch"] = AT_ONCE
+    if _normalizes(step.model):
+        refused |= {"whole-batch": f"{_NORM} in a whole batch"}
+        refused |= dict.fromkeys(_EXCHANGING, f"{_NORM} where ranks share a batch")
+    if any(map(has_hooks, step.model.parameters())):
+        refused["whole-batch"] = "its weights have hooks for their gradient, which run for each micro batch"
+    if count == 1 or not _apart(data, step.model, divided(batch, count, min(most, -(-count // 2))), batch):
+        return refused, ""
+    refused |= dict.fromkeys(("whole-batch", *_EXCHANGING), _UNEVEN)
+    notice = (
+        f"{line} gives another loss for a batch than the mean of its micro batches', so it is another training than in "
+        "whole batches: look whether that is meant."
+    )
+    return refused, notice
+
+
+def _check_divided(data: OwnData, batch: Tree, summed: str) -> None:
+    """Raises UsageError where a batch has no parts, or they have another mean; `summed` says that its loss is a sum."""
+    count = samples(batch)
+    odd = undivided(batch, count) if count > 1 else None
+    if odd is not None:
+        place = place_in(data.file, (), (data.train.collate, data.workload.data))
+        raise UsageError(
+            f"a batch of {count} samples of {data.file.name} holds {odd}{place}, which is not one for each, so it "
+            "can't be divided into micro batches: let each tensor be [B, ...], or leave micro_batch_size out."
+        )
+    if summed:
+        raise UsageError(
+            f"{summed}, which the mean over its micro batches is not: divide it by their number, or leave "
+            "micro_batch_size out."
+        )
+
+
+def _normalizes(model: nn.Module) -> bool:
+    """Whether samples depend on the others that go through the net with them; frozen norms stay in evaluation."""
+    return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
+
+
+@torch.no_grad()
+def _apart(data: OwnData, model: nn.Module, parts: list[Tree], whole: Tree) -> bool:
+    """Whether the mean loss of the parts of a batch is another than that of the whole.
+
+    In evaluation, without dropout. What draws numbers in each loss, or gives none there, shows nothing.
+    """
+
+    def loss(batch: Tree) -> float:
+        given = Batch(mapped(batch, Tensor.clone))  # which a loss may change
+        return answered(data.workload, model, given, data.file)[0].item()
+
+    training, before = [(module, module.training) for module in model.modules()], drawn()
+    model.eval().training = isinstance(data.workload, LightningWorkload)  # its training_step(), of parts in evaluation
+    try:
+        with untouched(data.workload):
+            found, again = loss(whole), loss(whole)
+            mean = sum(loss(part) * samples(part) for part in parts) / samples(whole)
+    except (Exception, SystemExit):  # whatever a user's code raises
+        return False
+    finally:
+        put_back_drawn(before)
+        for module, was in training:
+            module.training = was
+    steady = math.isfinite(found) and math.isclose(found, again, rel_tol=_ALIKE)
+    return steady and not math.isclose(mean, found, rel_tol=_ALIKE)
