@@ -45,7 +45,7 @@ def few_in_memory(data: OwnData, batch: int, usual: int) -> OwnData:
     if batch > max(usual, room):
         raise MemoryError(f"{batch} samples take {batch * nbytes // len(items) >> 20:,} MiB before any layer")
     count = min(len(data.train), max(batch, room))
-    return replace(data, train=replace(data.train, dataset=InTurn(items, count), weights=None))
+    return replace(data, train=replace(data.train, dataset=InTurn(items, count), weights=None, begin=None))
 
 
 def few_items(split: OwnSplit) -> tuple[list[Any], int]:

@@ -14,6 +14,9 @@ nothing enlarged, and decides in its place. A compiler's step can't be cut, nor 
 precision the same step in fp32 decides there (`laptime.engine.full_precision`), of ranks together with the pieces of
 the whole batch on one process.
 
+A loss that is near zero because its terms cancel may be off by what rounding these does to the baseline's own
+(`laptime.engine.loss_noise`); its gradients are compared as any.
+
 What the step brings BatchNorm's running statistics, which no gradient shows, is compared norm by norm beside the wide
 one, and in the pieces.
 
@@ -35,6 +38,7 @@ from laptime.engine.distances import Farthest, farthest, loss_error, relative_er
 from laptime.engine.fits import out_of_memory
 from laptime.engine.full_precision import compare_in_full_precision, half_precision, in_full_precision
 from laptime.engine.layers import compare_layers
+from laptime.engine.loss_noise import loss_noise
 from laptime.engine.norm_statistics import statistics_errors
 from laptime.engine.one_step import Side, Specs, Step, Steps, without_ranks
 from laptime.engine.pieces import compare_pieces
@@ -116,7 +120,7 @@ def check_one_step(spec: RunSpec, data: AnyData, batch_size: int, world: World =
         # Nothing stands for local statistics, which are another trajectory: what a rank computes is compared.
         alone = spec.model_copy(update={"optimizations": without_ranks(spec.optimizations)})
         return check_one_step(alone, data, -(-batch_size // world.size)) if world.first else None
-    wide = _wide(steps, klass, found) if world.first else None
+    wide = _wide(steps, klass, chosen, found) if world.first else None
     if world.size > 1 and world.agreed(wide is not None and not wide.right):
         in_full_precision(steps, chosen)  # all ranks' part in what rank 0 then compares
     return _compared(steps, klass, chosen, wide) if wide is not None else None
@@ -127,6 +131,7 @@ class _Wide:
     """The wide comparison: both steps, how far one is off the other, and whether that is within what a class may show.
 
     Attributes:
+        allowed: what the error may be.
         norms: how far each norm's running statistics are off.
         statistics: the farthest of them.
     """
@@ -134,22 +139,33 @@ class _Wide:
     found: Step
     expected: Step
     error: Tolerance
+    allowed: Tolerance
     norms: dict[str, float]
     statistics: Farthest | None
     right: bool
 
 
-def _wide(steps: Steps, klass: str, found: Step) -> _Wide:
+def _wide(steps: Steps, klass: str, chosen: Specs, found: Step) -> _Wide:
     expected = steps.take((), Side())
     error, norms = step_error(found, expected), statistics_errors(found.statistics, expected.statistics)
     statistics = farthest(norms, dict.fromkeys(norms, STATISTICS[klass]))
-    right = _both_within(error, TOLERANCES[klass]) and _right(statistics)
-    return _Wide(found, expected, error, norms, statistics, right)
+    allowed = _with_noise(steps, klass, chosen, error)
+    right = _both_within(error, allowed) and _right(statistics)
+    return _Wide(found, expected, error, allowed, norms, statistics, right)
+
+
+def _with_noise(steps: Steps, klass: str, chosen: Specs, error: Tolerance) -> Tolerance:
+    """What a class may show, of a loss that is off as much as rounding its terms may move it, where that is more."""
+    usual = TOLERANCES[klass]
+    if klass != "numeric" or within(error.loss, usual.loss) or not within(error.gradient, usual.gradient):
+        return usual
+    noise = _if_it_fits(lambda: loss_noise(steps, without_ranks(chosen))) or 0.0
+    return Tolerance(max(usual.loss, noise), usual.gradient) if within(noise, _FINITE.loss) else usual
 
 
 def _compared(steps: Steps, klass: str, chosen: Specs, wide: _Wide) -> CheckRecord:
     """All comparisons of a variant's step with the baseline's.  # rank 0"""
-    error, statistics, allowed, right = wide.error, wide.statistics, TOLERANCES[klass], wide.right
+    error, statistics, allowed, right = wide.error, wide.statistics, wide.allowed, wide.right
     alone = without_ranks(chosen)
     sharp = compare_layers(steps, alone)
     cut = None if right or alone != chosen else _if_it_fits(lambda: compare_pieces(steps, chosen, klass))

@@ -9,6 +9,7 @@ from tests.unit.own.test_lightning_module import LOADER, lit
 from laptime import worker
 from laptime.catalogue.own import place_of
 from laptime.data.own import open_own
+from laptime.data.own_few import few_in_memory
 from laptime.data.own_workers import refused_workers
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.errors import LaptimeError
@@ -39,7 +40,10 @@ def test_each_worker_finds_the_users_own_data_set_and_its_number(file, limits):
 
 
 def test_without_workers_it_is_not_called(file):
-    assert all(len(values) > 1 for values in batches(write(file, DICTIONARY + BEGIN, NAMED), 0))
+    data = open_own(*place_of(write(file, DICTIONARY + BEGIN, NAMED)))
+    assert data.train.begin is not None
+    assert few_in_memory(data, 4, 16).train.begin is None, "a probe's items are in memory, in another data set"
+    assert all(len(values) > 1 for values in batches(f"{file}:Workload", 0))
 
 
 def test_what_a_file_has_is_known_before_it_is_run(file):
