@@ -17,13 +17,11 @@ from typing import Any
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
 from laptime.data import own_refused
 from laptime.data.lightning_module import LightningWorkload
-from laptime.data.lightning_schedule import FollowedSchedule
 from laptime.data.own import OwnData, OwnSplit, open_own
 from laptime.data.own_import import digest_of, modules_beside, told_with_line
 from laptime.data.own_unused import unused
@@ -44,10 +42,10 @@ from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_o
 from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_optimizer import left_out, stepped_by_others, unfused
 from laptime.workloads.own_parts import looked_at
+from laptime.workloads.own_schedule import walked
 from laptime.workloads.own_step import stepped
 
 _ITEMS = 8
-_STEPS = 4  # of a schedule that is walked
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
 
 
@@ -83,7 +81,7 @@ def inspect(name: str) -> DataSpec:
         **own_refused.gathering(step.outputs, samples(batch)),
         **own_refused.of_step(step.uncopied, step.summed, step.counted),
         **_optimizer(data, step.model, rate),
-        **_schedule(data, step.model, rate, -(-len(data.train) // batch_size)),
+        **walked(data, step.model, rate, -(-len(data.train) // batch_size)),
         **unrounded,
         **refused_workers(data),
     }
@@ -258,34 +256,6 @@ def _crops(data: OwnData, name: str, model: nn.Module, batches: Sequence[Tree]) 
     on_samples = [undone(data, on(batch, CPU)) for batch in batches]
     reason = crop_refusal(model, Passes([on(batches[0], META)], on_samples, data.file))
     return {"dead-taps": reason} if reason else {}
-
-
-def _schedule(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[str, str]:
-    """What goes with no schedule of the user's own over some steps, which is walked for a few; nothing without one."""
-    schedule: Any = getattr(data.workload, "schedule", None)
-    if schedule is None:
-        return {}
-    optimizer = probe_optimizer(data.workload, model, rate)
-    fixed, maker = _beside_the_rate(optimizer), getattr(data.workload, "configuring", schedule)  # of a LightningModule
-    with told_with_line(f"{maker.__name__}()", data.file, maker):
-        made: Any = schedule(optimizer, steps, 1)
-        check_stepped(made, "schedule", f"{data.file.name}{place_in(data.file, (), (schedule,))}")
-        for _ in range(min(_STEPS, max(1, steps - 1))):
-            optimizer.step()
-            made.step()
-        if isinstance(made, FollowedSchedule):
-            made.end_epoch()
-    refused = dict.fromkeys(("onecycle", "linear-decay"), "its own schedule settles the learning rate")
-    known = isinstance(made, LRScheduler) or (isinstance(made, FollowedSchedule) and not made.cycles)
-    if not known or _beside_the_rate(optimizer) != fixed:
-        refused["graph"] = "its schedule changes more than the learning rate, or in ways of its own"
-    return refused
-
-
-def _beside_the_rate(optimizer: Optimizer) -> list[tuple[Any, ...]]:
-    """What a recorded step holds as numbers; momentum, which some schedules cycle, above all."""
-    names = ("momentum", "betas", "weight_decay")
-    return [tuple(group.get(name) for name in names) for group in optimizer.param_groups]
 
 
 def main(arguments: list[str]) -> int:

@@ -45,14 +45,13 @@ class OwnSpec(Frozen):
         attribute, name: the file's name for the workload, and the workload's own.
         quality: `score` or `error` (less is better) of an evaluation of its own, else `accuracy` or `loss` of its loss.
         refused: optimizations that are not for it, each with the reason.
-        file: SHA-256 of the file and of those in `beside`, so that no run trains another version of it.
+        file, beside: SHA-256 of the file and of the user's modules that it imports (paths from its folder, or whole).
         lightning, schedule: whether it is a LightningModule; whether it has a schedule of its own.
         clip_norm: the largest norm of its gradient; None for any.
         micro_batch: samples that go through its net at once, at most; None for all of a batch.
         by_name: whether its optimizer(model, lr) takes the net, not a list of parameters.
         weighted, begun: whether it draws samples by weights of its own; has a `worker_init_fn` for loader workers.
-        least_limit: of the training data, that keeps one with a weight above 0.
-        beside: modules of the user's that it imports: paths from its folder, or whole ones.
+        least_limit: of the training data, that keeps a sample with a weight above 0.
     """
 
     attribute: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torch.utils.data import default_collate
 
 from laptime.data.lightning_found import of_lightning
 from laptime.data.lightning_module import MODULE, LightningWorkload
@@ -19,6 +19,7 @@ from laptime.data.lightning_refused import is_lightning
 from laptime.data.limits import check_limit
 from laptime.data.own_begun import Begin, Limited, worker_begin
 from laptime.data.own_import import digest_of, imported, refuse_arguments, told_with_line
+from laptime.data.own_mapped import check_mapped
 from laptime.data.own_weights import limit_order, sample_weights
 from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
@@ -236,46 +237,13 @@ def open_own(
             )
         collate = getattr(workload, "collate_fn", None) or default_collate
         for name, dataset in zip(("train", "test"), given, strict=True):
-            _check_mapped(name, dataset, (file, place_in(file, (), (workload.data,))))
+            check_mapped(name, dataset, (file, place_in(file, (), (workload.data,))))
     train = OwnSplit(given[0], collate, sample_weights(workload, given[0], file), worker_begin(workload, file))
     train, test = _kept("train", train, limits[0]), _kept("test", OwnSplit(given[1], collate), limits[1])
     if module:
         with told_with_line("configure_optimizers()", file):
             module.configure()
     return OwnData(workload, train, test, file, numbers=numbers_of(workload))
-
-
-def _check_mapped(name: str, dataset: Any, made: tuple[Path, str]) -> None:
-    """Raises UsageError for what is no data set with samples; `made` is the file and where in it the data come from."""
-    file, place = made
-    said = f"the {name} data of {file.name} are"
-    if isinstance(dataset, DataLoader):
-        raise UsageError(f"{said} a DataLoader{place}: return the data set in it, since laptime makes the loaders.")
-    if isinstance(dataset, IterableDataset):
-        raise UsageError(
-            f"{said} an IterableDataset ({type(dataset).__name__}){place}, of which no sample can be drawn by its "
-            "number: give a map-style data set, a list of what it yields perhaps."
-        )
-    if _by_name(dataset):
-        raise UsageError(
-            f"{said} a {type(dataset).__name__}{place}, which gives columns by their names and no samples by their "
-            "numbers: give a map-style data set around it, whose __getitem__(i) takes one row (frame.iloc[i], say)."
-        )
-    # torch's Dataset has a __getitem__ that only says that there is none.
-    lacking = [n for n in ("__len__", "__getitem__") if getattr(type(dataset), n, None) is getattr(Dataset, n, None)]
-    if lacking:
-        raise UsageError(
-            f"{said} a {type(dataset).__name__} without {' and '.join(lacking)}{place}: give a map-style data set, as "
-            "torch.utils.data.Dataset is."
-        )
-    if not len(dataset):
-        raise UsageError(f"the {name} data of {file.name} are empty{place}: give at least one sample.")
-
-
-def _by_name(dataset: Any) -> bool:
-    """Whether something holds columns or parts by name, as a dictionary or a data frame of pandas does."""
-    frame = hasattr(dataset, "iloc") and getattr(dataset, "ndim", 0) == 2
-    return frame or (isinstance(dataset, Mapping) and 0 not in dataset)
 
 
 def _kept(name: str, whole: OwnSplit, limit: int | None) -> OwnSplit:
