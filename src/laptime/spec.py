@@ -47,8 +47,7 @@ class OwnSpec(Frozen):
         refused: optimizations that are not for it, each with the reason.
         file, beside: SHA-256 of the file and of the user's modules that it imports (paths from its folder, or whole).
         lightning, schedule: whether it is a LightningModule; whether it has a schedule of its own.
-        clip_norm: the largest norm of its gradient; None for any.
-        micro_batch: samples that go through its net at once, at most; None for all of a batch.
+        clip_norm, micro_batch: the largest norm of its gradient, and samples that go through its net at once, if any.
         by_name: whether its optimizer(model, lr) takes the net, not a list of parameters.
         weighted, begun: whether it draws samples by weights of its own; has a `worker_init_fn` for loader workers.
         least_limit: of the training data, that keeps a sample with a weight above 0.
