@@ -86,6 +86,15 @@ def test_a_bound_that_the_module_has_itself_is_no_matter(file):
     assert open_own(*place_of(f"{file}:Lit")).notes == ()
 
 
+@pytest.mark.parametrize(("most", "noted"), [("8", False), ("32", True), ("None", True)])
+def test_batches_that_the_module_accumulates_itself_are_no_matter(file, most, noted):
+    lit(file, ("class Lit(LightningModule):\n", f"class Lit(LightningModule):\n    micro_batch_size = {most}\n\n"))
+    file.write_text(f"{file.read_text()}\n\ndef main():\n    Trainer(accumulate_grad_batches=4)\n", encoding="utf-8")
+    remedy = "give the loader as many times the batch_size, and the module what the loader has now as micro_batch_size"
+    notes = open_own(*place_of(f"{file}:Lit")).notes
+    assert [note.endswith(f"is not seen: {remedy}") for note in notes] == [True] * noted
+
+
 _FROM = """
 data = LightningDataModule.from_datasets(TensorDataset(torch.ones(40, 20), torch.ones(40).long()),
                                          TensorDataset(torch.ones(8, 20), torch.ones(8).long()), batch_size=10)
