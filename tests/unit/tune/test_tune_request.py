@@ -77,7 +77,7 @@ def test_a_search_waits_for_no_probe_that_takes_long_beside_it(tmp_path, monkeyp
         asked.append(what)
         return ProbeRecord(gains={"compile": 1.4})
 
-    monkeypatch.setattr(probing, "_kept_or_new", probed)
+    monkeypatch.setattr(probing, "_new", probed)
     quick = ProbeRecord(machine=Machine(fingerprint="f"))
     ladder, places = ("cifar", "cpu", find_preset(find_workload("cifar"), "quick")), Places(tmp_path)
     short = opening.probe_slow_rungs(quick, ladder, places, budget_s=900.0)
