@@ -22,6 +22,14 @@ def unchanged(group: Sequence[str], record: RunRecord, baseline: RunRecord) -> s
     return "; ".join(filter(None, reasons)) if record.status == "done" and all(reasons) else None
 
 
+def no_change(first: RunRecord, second: RunRecord, baseline: RunRecord) -> str:
+    """Why two lists of a pair are one: what one has more is what the other has; empty where they differ."""
+    one, other = ({o.name for o in r.spec.optimizations} if r.spec else set[str]() for r in (first, second))
+    if not (one < other or other < one):
+        return ""
+    return unchanged(sorted(one ^ other), second if one < other else first, baseline) or ""
+
+
 def _reason(rung: str, record: RunRecord, baseline: RunRecord) -> str | None:
     name = rung_spec(rung).name
     chosen = next((o.options for o in record.settled if o.name == name), {})

@@ -16,6 +16,7 @@ from laptime.ladder.request import check_variant
 from laptime.ladder.run import Ladder
 from laptime.ladder.seeds import Found
 from laptime.ladder.turn import Turn
+from laptime.ladder.unchanged import no_change
 from laptime.records import Outcome, SearchMove, SearchRecord
 from laptime.tune.beside import beside, epochs_of, ratio_between, why_without
 from laptime.tune.budget import Budget
@@ -206,8 +207,9 @@ class Search:
             self._told(one.told.model_copy(update={"reason": why_without(first, second)}))
             return
         self.first[one.move.text] = ratio
-        if ratio > GIVEN_UP:
-            self._told(one.told.model_copy(update={"first": ratio, "outcome": "not faster"}))
+        same = no_change(first, second, self.ladder.runs[0])
+        if same or ratio > GIVEN_UP:
+            self._told(one.told.model_copy(update={"first": ratio, "outcome": "not faster", "reason": same}))
 
     def _try(self, one: Open) -> Iterator[Turn]:
         """Measures a move by pairs after its first, says what came of it, and goes on from what is faster."""

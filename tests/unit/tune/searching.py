@@ -17,7 +17,7 @@ from laptime.ladder.request import LadderRequest, settled_preset
 from laptime.ladder.run import Ladder
 from laptime.places import Places
 from laptime.records import Advice, EpochRecord, Finding, LadderRecord, Machine, ProbeRecord, RunRecord, write_json
-from laptime.spec import RunSpec
+from laptime.spec import OptimizationSpec, RunSpec
 from laptime.tune import led
 
 Seconds = Callable[[RunSpec], float]
@@ -39,6 +39,7 @@ def a_search(
     *,
     accuracy: Callable[[RunSpec], float] = lambda _: 0.8,
     status: Callable[[RunSpec], str] = lambda _: "done",
+    settled: Callable[[RunSpec], tuple[OptimizationSpec, ...]] = lambda _: (),
     by_turns: bool = True,
     findings: tuple[Finding, ...] = (),
     refused: tuple[str, ...] = REFUSED,
@@ -52,6 +53,7 @@ def a_search(
         seconds: of an epoch.
         accuracy: after a whole training.
         status: of a process.
+        settled: what a process chose by timing.
         by_turns: whether processes take turns.
         findings: what the advice says.
         refused: what the probe refuses.
@@ -71,7 +73,8 @@ def a_search(
             EpochRecord(index=i, epoch_s=seconds(spec), samples=100, steps=10, test_accuracy=accuracy(spec))
             for i in range(spec.epochs)
         )
-        return RunRecord(status="done", spec=spec, epochs=epochs, beside=beside, peak_memory_mib=100.0)
+        chosen = settled(spec)
+        return RunRecord(status="done", spec=spec, epochs=epochs, beside=beside, peak_memory_mib=100.0, settled=chosen)
 
     def launch(_launcher: str, spec: RunSpec, folder: Path, _hooks: Any) -> RunRecord:
         record = a_run(spec)

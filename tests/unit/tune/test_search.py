@@ -56,6 +56,25 @@ def test_a_search_finds_what_is_fastest_and_measures_it_again(tmp_path, monkeypa
     assert {o.name for o in rung.optimizations} == {*NEEDED, "large-batch"}
 
 
+def test_leaving_out_what_settled_on_no_change_is_none(tmp_path, monkeypatch):
+    """By chance it would be adopted, or cost the budget its pairs."""
+
+    def none_as_products(spec):
+        return tuple(
+            o.model_copy(update={"options": {"layers": "none"}}) if o.name == "products" else o
+            for o in spec.optimizations
+        )
+
+    def seconds(spec) -> float:
+        return best_at_1024(spec) * (1.5 if "products" in options(spec) else 1.0)
+
+    ladder = a_search(tmp_path, monkeypatch, seconds, settled=none_as_products)
+    told = through(ladder)
+    assert "-products" not in adopted(ladder)
+    assert "no layer gains as a product" in moves(ladder)["-products"].reason
+    assert len([t for t in told if "cpu-optimized-products" in t or "cpu-tuned-products" in t]) == 1
+
+
 def test_what_was_just_changed_is_not_changed_back(tmp_path, monkeypatch):
     ladder = a_search(tmp_path, monkeypatch, best_at_1024)
     through(ladder)
