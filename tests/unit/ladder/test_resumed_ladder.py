@@ -153,7 +153,7 @@ def stored(ladder: Ladder, times: int = 1) -> MemoryStore:
 
 
 def test_each_process_is_told_when_it_ends_and_what_is_taken_back_has_a_run_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(ladder_module, "launch", Runs(6))
+    monkeypatch.setattr(ladder_module, "launch", Runs(7))
     ladder = a_ladder(tmp_path / "cut")
     with pytest.raises(Cut):
         through(ladder)
