@@ -48,7 +48,7 @@ def unused(workload: Any, file: Path) -> list[str]:
         f"{name}{'()' if isinstance(value, FunctionType) else ''} of {file.name}"
         f"{place_in(file, (), (value,))} is never asked for: {meant}."
         for name, value in _own(workload, file)
-        if name not in named and (meant := _meant(name, value))
+        if name not in named[isinstance(value, FunctionType)] and (meant := _meant(name, value))
     ]
 
 
@@ -75,10 +75,13 @@ def _meant(name: str, value: Any) -> str:
     return "nothing calls it" if isinstance(value, FunctionType) else ""
 
 
-def _named(file: Path) -> set[str]:
-    """All that the file's code names where it reads, calls or writes of it; not where a function defines it."""
+def _named(file: Path) -> tuple[set[str], set[str]]:
+    """What the file's code reads or calls of an object, by name or in a string; and that with all other names it reads.
+
+    An argument `lr` is no attribute of a workload, while a function may stand in it and be called by its own name.
+    """
     tree = ast.parse("".join(linecache.getlines(str(file))))
     nodes = list(ast.walk(tree))
     read = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
-    names = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    return read | names | {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    read |= {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return read, read | {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

@@ -56,6 +56,13 @@ def test_helpers_and_what_others_call_are_not_told(file, members, change):
     assert not _noticed(file, members, *filter(None, [change]))
 
 
+def test_an_argument_of_the_same_name_reads_no_attribute(file):
+    members = (
+        "    lr = 0.1\n\n    def optimizer(self, parameters, lr):\n        return torch.optim.SGD(parameters, lr)\n\n"
+    )
+    assert "lr of " in _noticed(file, members)
+
+
 def test_a_method_of_a_base_class_in_the_file_is_told_once(file):
     base = "class Base:\n    def metric(self):\n        return 1.0\n\n\nclass Workload(Base):"
     assert _noticed(file, "", ("class Workload:", base)).count("metric()") == 1
