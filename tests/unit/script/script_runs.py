@@ -7,15 +7,20 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from tests.own_files import write
 
 from laptime.catalogue import find_workload
+from laptime.inspecting import inspect
 from laptime.records import RunRecord
+from laptime.script import print_script
 from laptime.spec import DataSpec, RunSpec
-from laptime.variants import Variant
+from laptime.variants import Variant, resolve
 from laptime.worker import run
 
 EPOCHS = 2
@@ -97,3 +102,32 @@ def run_laptime(variant: Variant, workload: str, data: DataSpec, folder: Path) -
         torch.set_num_threads(threads)
     assert record.status == "done", record.error
     return record
+
+
+@contextmanager
+def inspected(root: Path, files: dict[str, tuple[str, str]]) -> Iterator[dict[str, DataSpec]]:
+    """Trainings of a user's own by kind, from a file's text and its name for the workload; they can be imported."""
+    path = list(sys.path)
+    names = {
+        kind: write(root / f"{root.name}_{kind}.py", text).replace(":Workload", f":{attribute}")
+        for kind, (text, attribute) in files.items()
+    }
+    yield {kind: inspect(name) for kind, name in names.items()}
+    sys.path[:] = path
+
+
+def run_own_scripts(
+    folder: Path, cases: Sequence[tuple[str, str]], found: dict[str, DataSpec]
+) -> dict[str, list[tuple[float, ...]]]:
+    """`run_scripts` of kinds of trainings and variants, by `kind|variant`."""
+    scripts = {f"{kind}|{name}": (print_script(resolve(name), "own", found[kind]), []) for kind, name in cases}
+    return run_scripts(folder, scripts)
+
+
+def assert_tidy(folder: Path) -> None:
+    """The scripts in a folder have no name too many, are sorted and formatted."""
+    ruff = [str(Path(sys.executable).parent / "ruff")]
+    lint = ["check", "--isolated", "--select", "E,F,I", "--line-length", "120", "--target-version", "py311"]
+    for command in (lint, ["format", "--isolated", "--line-length", "120", "--diff"]):
+        done = subprocess.run([*ruff, *command, str(folder)], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout

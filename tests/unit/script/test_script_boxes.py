@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from tests.unit.data.box_samples import write_photographs
-from tests.unit.script.script_runs import EPOCHS, run_laptime, run_scripts
+from tests.unit.script.script_runs import EPOCHS, assert_tidy, run_laptime, run_scripts
 from typer.testing import CliRunner
 
 from laptime.catalogue import find_optimization
@@ -78,12 +74,7 @@ def test_what_is_printed_is_tidy(tmp_path):
     names = [*map(variant_with, PRINTED_FOR_BOXES), "cpu-baseline", "cuda-baseline+pinned+fp16", *VARIANTS, BF16, LONG]
     for number, name in enumerate(names):
         (tmp_path / f"script_{number}.py").write_text(printed(name), encoding="utf-8")
-    ruff = [str(Path(sys.executable).parent / "ruff")]
-    lint = ["check", "--isolated", "--select", "E,F,I", "--line-length", "120", "--target-version", "py311"]
-    form = ["format", "--isolated", "--line-length", "120", "--diff"]
-    for command in (lint, form):
-        done = subprocess.run([*ruff, *command, str(tmp_path)], check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout
+    assert_tidy(tmp_path)
 
 
 @pytest.fixture(scope="module")

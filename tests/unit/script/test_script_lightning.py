@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from tests.own_files import write
 from tests.unit.own.test_lightning_module import LIT
-from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
+from tests.unit.script.script_runs import (
+    assert_equal,
+    assert_tidy,
+    inspected,
+    numbers_of,
+    run_laptime,
+    run_own_scripts,
+)
 from typer.testing import CliRunner
 
 from laptime.cli import app
 from laptime.errors import UsageError
-from laptime.inspecting import inspect
 from laptime.script import print_script
 from laptime.variants import resolve
 
@@ -117,20 +119,14 @@ CASES = [(kind, name) for kind, (*_, names) in SCRIPTS.items() for name in names
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    root, path = tmp_path_factory.mktemp("lightning-script"), list(sys.path)
-    names = {kind: f"script_{kind}.py" for kind in SCRIPTS}
-    asked = {
-        kind: write(root / names[kind], text).replace(":Workload", f":{attribute}")
-        for kind, (text, attribute, _) in SCRIPTS.items()
-    }
-    yield {kind: inspect(name) for kind, name in asked.items()}
-    sys.path[:] = path
+    files = {kind: (text, attribute) for kind, (text, attribute, _) in SCRIPTS.items()}
+    with inspected(tmp_path_factory.mktemp("lit"), files) as trainings:
+        yield trainings
 
 
 @pytest.fixture(scope="module")
 def printed(found, tmp_path_factory):
-    scripts = {f"{kind}|{name}": (print_script(resolve(name), "own", found[kind]), []) for kind, name in CASES}
-    return run_scripts(tmp_path_factory.mktemp("scripts"), scripts)
+    return run_own_scripts(tmp_path_factory.mktemp("scripts"), CASES, found)
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
@@ -157,11 +153,7 @@ def test_what_is_printed_is_tidy(found, tmp_path):
     ]:
         file = tmp_path / f"{kind}_{name}.py"
         file.write_text(print_script(resolve(name), "own", found[kind]), encoding="utf-8")
-    ruff = [str(Path(sys.executable).parent / "ruff")]
-    lint = ["check", "--isolated", "--select", "E,F,I", "--line-length", "120", "--target-version", "py311"]
-    for command in (lint, ["format", "--isolated", "--line-length", "120", "--diff"]):
-        done = subprocess.run([*ruff, *command, str(tmp_path)], check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout
+    assert_tidy(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,18 @@
 """The script of a workload whose samples are drawn by weights draws them as the run does, without laptime."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-from tests.own_files import WEIGHTED, write
+from tests.own_files import WEIGHTED
 from tests.unit.own.test_lightning_module import LIT
 from tests.unit.own.test_lightning_weights import WEIGHED
-from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
+from tests.unit.script.script_runs import (
+    assert_equal,
+    assert_tidy,
+    inspected,
+    numbers_of,
+    run_laptime,
+    run_own_scripts,
+)
 
-from laptime.inspecting import inspect
 from laptime.script import print_script
 from laptime.variants import resolve
 
@@ -36,19 +38,14 @@ CASES = [(kind, name) for kind, (*_, names) in FILES.items() for name in names]
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    root, path = tmp_path_factory.mktemp("weighted"), list(sys.path)
-    names = {
-        kind: write(root / f"weighted_{kind}.py", text).replace(":Workload", f":{attribute}")
-        for kind, (text, attribute, _) in FILES.items()
-    }
-    yield {kind: inspect(name) for kind, name in names.items()}
-    sys.path[:] = path
+    files = {kind: (text, attribute) for kind, (text, attribute, _) in FILES.items()}
+    with inspected(tmp_path_factory.mktemp("weighted"), files) as trainings:
+        yield trainings
 
 
 @pytest.fixture(scope="module")
 def printed(found, tmp_path_factory):
-    scripts = {f"{kind}|{name}": (print_script(resolve(name), "own", found[kind]), []) for kind, name in CASES}
-    return run_scripts(tmp_path_factory.mktemp("scripts"), scripts)
+    return run_own_scripts(tmp_path_factory.mktemp("scripts"), CASES, found)
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
@@ -67,8 +64,4 @@ def test_what_is_printed_is_tidy_and_has_no_permutation(found, tmp_path):
         text = print_script(resolve(name), "own", found[kind])
         assert "permutation" not in text
         (tmp_path / f"{kind}_{name}.py").write_text(text, encoding="utf-8")
-    ruff = [str(Path(sys.executable).parent / "ruff")]
-    lint = ["check", "--isolated", "--select", "E,F,I", "--line-length", "120", "--target-version", "py311"]
-    for command in (lint, ["format", "--isolated", "--line-length", "120", "--diff"]):
-        done = subprocess.run([*ruff, *command, str(tmp_path)], check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout
+    assert_tidy(tmp_path)
