@@ -1,8 +1,9 @@
 """Whether a user's own step is the same one on images in another memory format, tried before a ladder.
 
 A net of the tutorials may say `x.view(len(x), -1)` behind its convolutions, which fails where these give channels_last;
-and what is drawn like an image (`torch.randn_like(x)`) falls in the order of memory, so that each value is another
-pixel's. Each would fail, or be called wrong, in every variant that has the layout beside other things.
+and what reads an image in the order of memory (`torch.as_strided`) finds other pixels there. Each would fail, or be
+called wrong, in every variant that has the layout beside other things. What is drawn like an image
+(`torch.randn_like(x)`) falls on other pixels, too, as a dropout's mask does: it is as random there, and no other step.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
 
 _OTHER = (
-    "its step is another one on images in channels_last, as where it draws values like an image (randn_like), which "
-    "fall in the order of memory: draw them by torch.randn(x.shape)"
+    "its step is another one on images in channels_last, as where it reads their values in the order of memory "
+    "(as_strided): read them by their axes"
 )
 
 

@@ -4,7 +4,8 @@ statistics, with all that is random standing still.
 A user's items may be drawn anew with each reading, so where they are not known to stay the same one batch is read for
 both sides, and ranks take their parts of it.
 
-What is random in a net (dropout, stochastic depth) stands still on both sides (see `still`).
+What is random in a net (dropout, stochastic depth) stands still on both sides (see `still`); what it or a loss draws
+in ways of their own is the same (see `same_draws`), which needs the shapes that the baseline's step has drawn.
 
 A detector's choices stand still too (`Workload.steady`): which boxes are proposed and drawn turns on the last bit of a
 score, so all sides get the same proposals, and the seed then gives the same samples.
@@ -13,6 +14,7 @@ score, so all sides get the same proposals, and the seed then gives the same sam
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -28,6 +30,7 @@ from laptime.engine.build import build, make_recipe
 from laptime.engine.loop import driven_step
 from laptime.engine.norm_statistics import Statistics, running_values, statistics_behind
 from laptime.engine.plain import plain_gradients
+from laptime.engine.same_draws import Draws, Part, Shapes, drawn_by_torch
 from laptime.engine.still import silence, still
 from laptime.optimizations.base import AnyData, Loading, Parts, Recipe, batches, shares, unclipped
 from laptime.optimizations.modes import Modes
@@ -59,11 +62,13 @@ class Step:
         loss: of the batch, on all ranks.
         gradients: by parameter of the plain net, on the CPU in fp32 or whatever wider type it came in.
         statistics: the running statistics behind it.
+        drawn: the shapes of what the net and the loss have drawn.
     """
 
     loss: float
     gradients: dict[str, Tensor]
     statistics: Statistics = field(default_factory=dict)
+    drawn: Shapes = frozenset()
 
 
 @dataclass(frozen=True)
@@ -115,20 +120,37 @@ class Steps:
     def __init__(self, spec: RunSpec, data: AnyData, world: World = ALONE) -> None:
         self.spec, self.data, self.world = spec, _with_batch(spec, data, world), world
         self._taken: dict[tuple[tuple[str, ...], Side], Step] = {}
+        self._drawn: Shapes | None = None if isinstance(data, OwnData) else frozenset()
 
     def take(self, optimizations: Specs, side: Side) -> Step:
         """The step of a side with some optimizations.  # all ranks of the side's world"""
         if isinstance(self.data, BoxData):
             side = replace(side, frozen=False)  # its statistics stand still in training, too
         key = tuple(o.text() for o in optimizations), side
-        found = self._taken.get(key) or one_step(self.spec, self.data, optimizations, side)
+        found = self._taken.get(key) or self._step(optimizations, side)
         if not (side.frozen or side.rounded):  # those are asked for once, and gradients take room
             self._taken[key] = found
         return found
 
     def cut(self, optimizations: Specs, side: Side, cuts: Cutting) -> Step:
         """The same step with something that looks into it; taken anew each time."""
-        return one_step(self.spec, self.data, optimizations, side, cuts)
+        return self._step(optimizations, side, cuts)
+
+    def _step(self, optimizations: Specs, side: Side, cuts: Cutting | None = None) -> Step:
+        if self._drawn is None and (side.world.size > 1 or _compiles(optimizations)):
+            self._drawn = self.world.agreed(self.take((), Side()).drawn if self.world.first else frozenset())
+        draws = Draws(self._drawn or frozenset(), self._part(side), set())
+        with drawn_by_torch() if draws.seen and _compiles(optimizations) else nullcontext():
+            return one_step(self.spec, self.data, optimizations, side, draws, cuts)
+
+    def _part(self, side: Side) -> Part | None:
+        """A side's samples, where some draw for a part of them: a detector's ranks draw among what they propose."""
+        if self.world.size == 1 or not isinstance(self.data, OwnData):
+            return None
+        count = len(self.data.train)
+        first = batches(torch.arange(count), min(self.spec.batch_size, count), self.world.size)[0]
+        counts = tuple(map(len, first.tensor_split(self.world.size)))
+        return Part(counts, side.world.rank if side.world.size > 1 else None)
 
 
 def _with_batch(spec: RunSpec, data: AnyData, world: World) -> AnyData:
@@ -185,7 +207,13 @@ def compared(gradient: Tensor) -> Tensor:
     return values.to("cpu", torch.promote_types(values.dtype, torch.float32))
 
 
-def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cuts: Cutting | None = None) -> Step:
+def _compiles(optimizations: Specs) -> bool:
+    return any(o.name == "compile" for o in optimizations)
+
+
+def one_step(
+    spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, draws: Draws, cuts: Cutting | None = None
+) -> Step:
     """Builds a side and takes its step; see `Step`."""
     recipe = make_recipe(spec, data, optimizations, side.world)
     if not {"workers", "pinned"} & {o.name for o in optimizations}:
@@ -209,7 +237,7 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cut
     if cuts is not None:
         cuts.attach(parts.model, scale)
         batch = _one_pass_of(batch, recipe.data)
-    with still():
+    with still(draws):
         loss = driven_step(parts, batch) if parts.driver else parts.passes(parts, batch).loss
         if parts.driver is None:
             parts.exchange(parts.model)
@@ -217,4 +245,4 @@ def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cut
     gradients = {k: compared(v).div_(scale) for k, v in plain_gradients(parts.model).items()}
     # Each rank's loss counts by its part: the mean over the ranks is that of the whole batch.
     whole = float(side.world.summed(loss.detach().double()) / side.world.size)
-    return Step(whole, gradients, statistics_behind(parts.model, before))
+    return Step(whole, gradients, statistics_behind(parts.model, before), frozenset(draws.told or ()))

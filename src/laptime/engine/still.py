@@ -2,7 +2,7 @@
 
 A mask for part of a batch, of another precision, memory layout or by a compiler is not the baseline's mask, whatever
 the seed. Modules that draw are set to evaluation; torch's functions that draw (`F.dropout` in a forward, the dropout of
-attention) let everything through. Masks that a net draws in ways of its own stay.
+attention) let everything through. What a net draws in ways of its own is the same on both sides (see `same_draws`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.overrides import TorchFunctionMode
 from torchvision.ops import StochasticDepth
 
+from laptime.engine.same_draws import Draws
+
+ALIKE = Draws()
 # What draws masks in training; of those with a number of their own, recurrent nets and attention, that is set to 0.
-_RANDOM = (_DropoutNd, StochasticDepth)
+_RANDOM = (_DropoutNd, StochasticDepth, nn.RReLU)
 _WITH_DROPOUT = (nn.MultiheadAttention, nn.RNNBase)
 _DROPOUTS = (
     *(
@@ -45,21 +48,33 @@ def silence(model: nn.Module, frozen: bool) -> None:
 
 
 @contextmanager
-def still() -> Iterator[None]:
-    """Within it torch's functions that drop values at random drop none.
+def still(draws: Draws = ALIKE) -> Iterator[None]:
+    """Within it torch's functions that drop values at random drop none, and others draw as `draws` says.
 
     They are replaced by name, which holds where a gradient's pass computes a part again and in DataParallel's threads,
     and by a mode for those that a file has imported, which holds in the calling thread alone.
     """
     named = [(module, name, getattr(module, name), _passed) for module, name in _DROPOUTS]
     named += [(F, name, getattr(F, name), _without_dropout(getattr(F, name), place)) for name, place in _ATTENTION]
-    passing = {before: instead for _, _, before, instead in named}
+    drawing = draws.replaced()
+    passing = {before: instead for _, _, before, instead in (*named, *drawing)}
+    named += [(owner, name, before, _unless_by_mode(before, instead)) for owner, name, before, instead in drawing]
     with ExitStack() as held:
         for module, name, before, instead in named:
-            held.callback(setattr, module, name, before)
+            own = name in vars(module)  # a method of tensors is inherited
+            held.callback(setattr, module, name, before) if own else held.callback(delattr, module, name)
             setattr(module, name, instead)
         held.enter_context(_Still(passing))
         yield
+
+
+def _unless_by_mode(before: Callable[..., Any], instead: Callable[..., Any]) -> Callable[..., Any]:
+    """What stands under a function's name: the mode, where it holds, sees the function itself and replaces it once."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return (before if torch._C._len_torch_function_stack() else instead)(*args, **kwargs)
+
+    return called
 
 
 def _passed(input: Tensor, *_: Any, **__: Any) -> Tensor:  # noqa: A002 - torch's own name

@@ -8,6 +8,7 @@ each rank normalizes by its own part of the batch; with synchronized ones the re
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +19,14 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
+from laptime.data.lightning_module import LightningWorkload
 from laptime.errors import UsageError
 from laptime.optimizations.base import Forward, Options, Recipe, Wrap
 from laptime.optimizations.buckets import chosen_mb
 from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.sync_batchnorm import synchronized
 from laptime.workloads.base import Batch, Output
+from laptime.workloads.own import OwnWorkload
 from laptime.world import World
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -40,6 +43,8 @@ def ddp(recipe: Recipe, options: Options) -> Recipe:
     recipe, dtype = _joined(recipe, options), _DTYPES[str(options["reduce"])]
     if not recipe.world.grouped:
         return replace(recipe, notes=(*recipe.notes, "one process alone: nothing is exchanged"))
+    if isinstance(recipe.workload, OwnWorkload) and not isinstance(recipe.workload.user, LightningWorkload):
+        recipe = replace(recipe, wrappers=(*recipe.wrappers, WholeLoss), forward=_within(recipe.forward))
     if not options["tuned"]:
         return replace(recipe, wrappers=(*recipe.wrappers, _wrapper(recipe.world, None, dtype)))
     # torch's compiler asks for DDP without a static graph (torch.compiler_faq), and no_sync takes none.
@@ -75,6 +80,39 @@ def _wrapper(world: World, tuned: dict[str, Any] | None, dtype: torch.dtype) -> 
         return wrapped
 
     return wrap
+
+
+class WholeLoss(nn.Module):
+    """A user's loss as a forward pass, for DistributedDataParallel to wrap; a LightningModule's is one already.
+
+    The loss gets the net itself, as on one process: it may read its buffers, call its methods, or call it twice.
+    """
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, loss: Callable[[nn.Module], Tensor]) -> Tensor:
+        """The loss that a function finds with the net, a scalar."""
+        return loss(self.net)
+
+
+def _within(forward: Forward) -> Forward:
+    """Takes the whole of a forward pass through what wraps a `WholeLoss`; any other net is called as it is."""
+
+    def taken(net: nn.Module, batch: Batch) -> Output:
+        if not isinstance(net, DistributedDataParallel):
+            return forward(net, batch)
+        found: list[Output] = []
+
+        def loss(inner: nn.Module) -> Tensor:
+            found.append(forward(inner, batch))
+            return found[0].loss
+
+        loss_with_hooks: Tensor = net(loss)
+        return replace(found[0], loss=loss_with_hooks)
+
+    return taken
 
 
 def flat_reduce(recipe: Recipe, options: Options) -> Recipe:

@@ -224,7 +224,8 @@ def net_lines(o: Chosen, autocast: str, base: Base) -> list[str]:
         lines.append(f"net = torch.compile(net, {_compiler(compiling)})")
     if o["ddp"] is not None:
         moving = compiling is not None or micro_batch(o, base) is not None
-        lines += _ddp_lines(o["ddp"], moving, base.device)
+        whole = "WholeLoss(net)" if base.own and not base.lightning else "net"
+        lines += _ddp_lines(o["ddp"], moving, base.device, whole)
     if o["dp"] is not None:
         if autocast:
             lines.append(f"net = UnderAutocast(net, {autocast.removeprefix('torch.autocast(')}")
@@ -232,7 +233,7 @@ def net_lines(o: Chosen, autocast: str, base: Base) -> list[str]:
     return lines
 
 
-def _ddp_lines(options: dict[str, Any], moving: bool, device: str) -> list[str]:
+def _ddp_lines(options: dict[str, Any], moving: bool, device: str, wrapped: str) -> list[str]:
     arguments, made = ['device_ids=[int(os.environ["LOCAL_RANK"])]'] if device == "cuda" else [], []
     if options["tuned"]:
         # BatchNorm's statistics are evened out before an evaluation, so no step sends them.
@@ -244,7 +245,7 @@ def _ddp_lines(options: dict[str, Any], moving: bool, device: str) -> list[str]:
         tuned |= {} if moving else {"static_graph": True}
         made.append("tuned = {" + ", ".join(f'"{name}": {value}' for name, value in tuned.items()) + "}")
         arguments.append("**tuned")
-    made.append(f"net = DistributedDataParallel({', '.join(['net', *arguments])})")
+    made.append(f"net = DistributedDataParallel({', '.join([wrapped, *arguments])})")
     if options["reduce"] == "bf16":
         made.append("net.register_comm_hook(None, bf16_compress_hook)  # gradients travel in 16 bits")
     return made

@@ -8,6 +8,7 @@ from tests.own_files import TUPLE, write
 from laptime.inspecting import inspect
 
 NET = "nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(256, 2))"
+BY_MEMORY = "x.as_strided(x.shape, (192, 64, 8, 1))"
 # As in torch's tutorials.
 VIEWED = """
 class Net(nn.Sequential):
@@ -24,7 +25,10 @@ class Workload:
     [
         ((), None),
         ((("scores = model(x)", "scores = model(x + torch.randn(x.shape))"),), None),
-        ((("scores = model(x)", "scores = model(x + torch.randn_like(x))"),), "draw them by torch.randn"),
+        # Which pixel gets which is as random in either order of memory, as of a dropout's mask.
+        ((("scores = model(x)", "scores = model(x + torch.randn_like(x))"),), None),
+        ((("scores = model(x)", "scores = model(x + torch.empty_like(x).uniform_())"),), None),
+        ((("scores = model(x)", f"scores = model({BY_MEMORY})"),), r"order of memory \(as_strided\)"),
         # It differs from itself, so the layout is not what is to blame.
         ((("scores = model(x)", "scores = model(x + torch.Generator().seed() % 1000 / 1000)"),), None),
         (
