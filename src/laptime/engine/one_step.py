@@ -13,6 +13,7 @@ score, so all sides get the same proposals, and the seed then gives the same sam
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization
 from laptime.data.box_tensors import BoxData
+from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
 from laptime.draws import seed_all
 from laptime.engine.build import build, make_recipe
@@ -34,6 +36,7 @@ from laptime.optimizations.modes import Modes
 from laptime.optimizations.order import epoch_order
 from laptime.optimizations.passes import divide
 from laptime.spec import OptimizationSpec, RunSpec
+from laptime.tallies import untouched
 from laptime.trees import Tree, listed, mapped, samples, sent, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload
@@ -186,7 +189,17 @@ def compared(gradient: Tensor) -> Tensor:
 
 
 def one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cuts: Cutting | None = None) -> Step:
-    """Builds a side and takes its step; see `Step`."""
+    """Builds a side and takes its step; see `Step`.
+
+    What the step leaves in attributes of the user's object, a recurrent net's last state say, is not what the next
+    side begins with, nor the run. A LightningModule keeps such in itself, and each side makes one.
+    """
+    kept = isinstance(data, OwnData) and not isinstance(data.workload, LightningWorkload)
+    with untouched(data.workload) if kept else nullcontext():  # type: ignore[union-attr]
+        return _one_step(spec, data, optimizations, side, cuts)
+
+
+def _one_step(spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, cuts: Cutting | None) -> Step:
     recipe = make_recipe(spec, data, optimizations, side.world)
     if not {"workers", "pinned"} & {o.name for o in optimizations}:
         recipe = replace(recipe, loading=Loading())  # the tutorials' would fetch far more than one batch
