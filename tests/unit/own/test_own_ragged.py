@@ -99,3 +99,10 @@ def test_the_last_smaller_batch_is_what_the_collate_fn_makes_of_so_many_items(fi
 def test_the_last_smaller_batch_of_lists_has_fewer_samples_and_not_fewer_channels(file):
     name = write(file, DETECTOR, *IMAGES)
     assert warmed_up(name, file.stem, 3) == [(3, True), (2, True)]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_sum_over_the_samples_is_known_where_batches_can_not_be_cut(file, reduction):
+    change = ("texts, lengths, sizes)", f'texts, lengths, sizes, reduction="{reduction}")')
+    refused = inspect(write(file, SPEECH, change)).own.refused
+    assert ("is a sum over the samples" in refused.get("large-batch", "")) is (reduction == "sum")
