@@ -14,7 +14,7 @@ score, so all sides get the same proposals, and the seed then gives the same sam
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization
 from laptime.data.box_tensors import BoxData
+from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
 from laptime.draws import seed_all
 from laptime.engine.build import build, make_recipe
@@ -37,6 +38,7 @@ from laptime.optimizations.modes import Modes
 from laptime.optimizations.order import epoch_order
 from laptime.optimizations.passes import divide
 from laptime.spec import OptimizationSpec, RunSpec
+from laptime.tallies import untouched
 from laptime.trees import Tree, listed, mapped, samples, sent, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload
@@ -140,7 +142,7 @@ class Steps:
         if self._drawn is None and (side.world.size > 1 or _compiles(optimizations)):
             self._drawn = self.world.agreed(self.take((), Side()).drawn if self.world.first else frozenset())
         draws = Draws(self._drawn or frozenset(), self._part(side), set())
-        with drawn_by_torch() if draws.seen and _compiles(optimizations) else nullcontext():
+        with drawn_by_torch() if draws.seen and _compiles(optimizations) else nullcontext(), _kept(self.data):
             return one_step(self.spec, self.data, optimizations, side, draws, cuts)
 
     def _part(self, side: Side) -> Part | None:
@@ -205,6 +207,16 @@ def compared(gradient: Tensor) -> Tensor:
     whole = gradient.detach().to_dense()
     values = torch.view_as_real(whole) if whole.is_complex() else whole
     return values.to("cpu", torch.promote_types(values.dtype, torch.float32))
+
+
+def _kept(data: AnyData) -> AbstractContextManager[None]:
+    """Within it what a step leaves in attributes of the user's object, a recurrent net's last state say, is put back.
+
+    It is not what the next side begins with, nor the run. A LightningModule keeps such in itself, and each side makes
+    one.
+    """
+    of_object = isinstance(data, OwnData) and not isinstance(data.workload, LightningWorkload)
+    return untouched(data.workload) if of_object else nullcontext()  # type: ignore[union-attr]
 
 
 def _compiles(optimizations: Specs) -> bool:

@@ -6,10 +6,11 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
+from laptime.data.own import OwnData
 from laptime.draws import draw_apart
 from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import drive
@@ -26,7 +27,7 @@ from laptime.measure.syncs import count_syncs
 from laptime.optimizations.base import Parts, Recipe, batches, shares
 from laptime.optimizations.data import settle
 from laptime.records import DIVERGED, EpochRecord
-from laptime.trees import cut
+from laptime.trees import cut, sent, undivided
 from laptime.workloads.base import Batch, Counts
 
 Progress = Callable[[int, int, int], None]
@@ -211,11 +212,23 @@ class Session:
         first = next(iter(self.parts.loader.epoch(epoch)))
         # The last part may be larger than the first, where a small remainder joined it.
         count = len(last.indices)
-        inputs, labels = cut(first.content, len(first), count)
-        trained = recipe.selection.trained(count, epoch, 0) if recipe.selection else None
-        for batch, calls in ((first, whole_calls), (Batch(inputs, labels, last.weight, trained), last_calls)):
+        smaller = replace(
+            self._of_items(first, last.indices.tolist()),
+            weight=last.weight,
+            trained=recipe.selection.trained(count, epoch, 0) if recipe.selection else None,
+        )
+        for batch, calls in ((first, whole_calls), (smaller, last_calls)):
             for _ in range(calls):
                 self.parts.step(self.parts, batch)
+
+    def _of_items(self, first: Batch, indices: list[int]) -> Batch:
+        """A batch of so many samples, cut out of the first; of what can't be cut these items are read."""
+        held, data = len(first), self.recipe.data
+        if isinstance(data, OwnData) and undivided(first.inputs, held) is not None:
+            # Lengths in a list, tokens in a row, a graph's edges: what a part of them is, the collate_fn alone knows.
+            layout = torch.channels_last if self.recipe.channels_last else torch.contiguous_format
+            return Batch(sent(data.train.batch(indices), self.parts.device, layout))
+        return Batch(*(cut(tree, held, len(indices)) for tree in (first.inputs, first.labels)))
 
     def _count_syncs(self) -> None:
         """One step more on a GPU, for the record: what a step waits for is part of what it is."""

@@ -19,7 +19,7 @@ from laptime.data.own_import import told_with_line
 from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, shorten
 from laptime.tallies import changed, numbers_of, untouched
-from laptime.trees import Tree, by_sample, cut, mapped, samples
+from laptime.trees import Tree, by_sample, cut, mapped, samples, undivided
 from laptime.user_code import complaint, place_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
@@ -165,13 +165,11 @@ def _summed(data: OwnData, model: nn.Module, batch: Tree) -> bool:
     count, before = samples(batch), drawn()
     if count < 2:
         return False
-    half = count // 2
-    parts = [cut(batch, count, 2 * count), batch, cut(batch, count, half), _end(batch, count, half)]
     model.eval().training = isinstance(data.workload, LightningWorkload)  # its training_step(), of parts in evaluation
     try:
         with untouched(data.workload):
             # Copies, which a loss may change.
-            given = (Batch(mapped(part, torch.clone)) for part in parts)
+            given = (Batch(mapped(part, torch.clone)) for part in _twice_and_halves(data, batch, count))
             found = [answered(data.workload, model, each, data.file)[0].item() for each in given]
     except (Exception, SystemExit):  # whatever a user's code raises
         return False
@@ -181,8 +179,14 @@ def _summed(data: OwnData, model: nn.Module, batch: Tree) -> bool:
     return abs(whole) > 0 and all(math.isclose(f, whole, rel_tol=_ALIKE) for f in (twice / 2, first + last))
 
 
-def _end(batch: Tree, count: int, begin: int) -> Tree:
-    return by_sample(batch, count, lambda given: given[begin:])
+def _twice_and_halves(data: OwnData, batch: Tree, count: int) -> list[Tree]:
+    """A batch of the first `count` items twice over, it, and its halves; what can't be cut is made of the items."""
+    half = count // 2
+    if undivided(batch, count) is not None:
+        items = list(range(count))
+        return [data.train.batch(items * 2), batch, data.train.batch(items[:half]), data.train.batch(items[half:])]
+    end = by_sample(batch, count, lambda given: given[half:])
+    return [cut(batch, count, 2 * count), batch, cut(batch, count, half), end]
 
 
 def _check_model(model: object, data: OwnData, made: str) -> None:

@@ -38,6 +38,33 @@ def test_both_sides_see_one_reading_of_items_that_are_random(tmp_path, monkeypat
     assert found.loss_error < 1e-6
 
 
+_STATE = (
+    "    batch_size = 16\n",
+    "    batch_size = 16\n    state = None\n\n    def __init__(self):\n        self.kept = []\n",
+)
+_CARRIES = (
+    "scores = model(x)",
+    "scores = model(x if self.state is None else x + self.state)\n"
+    "        self.state = scores.mean().detach()\n        self.kept.append(len(x))\n"
+    "        scores = scores * len(self.kept)",
+)
+
+
+def test_both_sides_begin_with_the_state_that_the_users_object_has_and_leave_it_so(tmp_path, monkeypatch):
+    """As the hidden state of a recurrent net goes on from batch to batch; it had made an exact variant wrong."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    name = write(tmp_path / f"checked_{next(_NUMBER)}.py", TUPLE.replace("nn.Dropout(), ", ""), _STATE, _CARRIES)
+    data = inspect(name)
+    chosen = resolve("cpu-baseline+fused-optimizer").optimizations
+    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+    opened = open_data(spec)
+    found = check_one_step(spec, opened, 16)
+    assert found.passed, found
+    assert found.loss_error < 1e-6
+    assert opened.workload.state is None
+    assert opened.workload.kept == []
+
+
 _JOINED = """
 
 def joined(items):
