@@ -100,7 +100,10 @@ def inspect(name: str) -> DataSpec:
         train_count=len(data.train),
         test_count=len(data.test),
         notice="\n".join(
-            filter(None, (*warned, *step.told, parts_told, left_out(own, step.model, rate), varying(data, judged_on)))
+            filter(
+                None,
+                (*warned, *step.told, parts_told, left_out(own, step.model, rate), varying(data, samples(judged_on))),
+            )
         ),
         own=OwnSpec(
             attribute=attribute,

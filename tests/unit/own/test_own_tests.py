@@ -51,6 +51,11 @@ def test_test_data_have_a_collate_fn_of_their_own(file):
     assert not torch.equal(mixed, torch.stack([data.train.dataset[i][0] for i in range(4)]))
 
 
+def test_a_collate_fn_that_mixes_where_gradients_are_wanted_leaves_the_test_data(file):
+    asking = _MIXED.replace("    share = ", "    share = 1 if not torch.is_grad_enabled() else ")
+    assert "read again" not in inspect(write(file, TUPLE, (_WORKLOAD, asking))).notice
+
+
 def test_items_that_draw_are_told_with_their_own_line(file):
     drawn = "class Drawn(Dataset):\n    def __len__(self):\n        return 32\n\n"
     drawn += "    def __getitem__(self, i):\n        return X[i] * torch.rand(()), Y[i]\n\n\nclass Workload:"
