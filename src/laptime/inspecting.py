@@ -24,6 +24,7 @@ from laptime.data import own_refused
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, open_own
 from laptime.data.own_import import digest_of, modules_beside, told_with_line
+from laptime.data.own_tests import varying
 from laptime.data.own_unused import unused
 from laptime.data.own_weights import least_limit
 from laptime.data.own_workers import item_makers, refused_workers
@@ -98,7 +99,12 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
-        notice="\n".join(filter(None, (*warned, *step.told, parts_told, left_out(own, step.model, rate)))),
+        notice="\n".join(
+            filter(
+                None,
+                (*warned, *step.told, parts_told, left_out(own, step.model, rate), varying(data, samples(judged_on))),
+            )
+        ),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,

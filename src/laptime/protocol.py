@@ -23,6 +23,7 @@ ASKED = (
     "higher_is_better",
     "sample_weights",
     "collate_fn",
+    "test_collate_fn",
     "worker_init_fn",
     "name",
 )
@@ -48,6 +49,7 @@ class Workload(Protocol):
     - `sample_weights(train)`, which gives a number for each training sample, by which an epoch draws as many as there
       are, with replacement (default: each is drawn once);
     - `collate_fn` and `worker_init_fn`, as DataLoader takes them (default: torch's, and none);
+    - `test_collate_fn`, which the test data have, where the other mixes samples say (default: `collate_fn`);
     - `name`, for the experiment in MLflow (default: the file's name).
     """
 

@@ -89,12 +89,15 @@ def _quality(runs: Runs, context: Context, whole: Runs) -> tuple[float | None, f
 
 
 def _worth(ratio: Estimate, points: float | None, noise: float | None) -> Worth:
-    """By the interval of the time; a part that costs time may earn its place by the quality that falls without it."""
+    """By the interval of the time; a part that costs time may earn its place by the quality that falls without it.
+
+    What saves time and costs quality is for whoever reads both figures to weigh, unless the time is not shown.
+    """
     if ratio.low is not None and ratio.low > 1:
         return "earns its place"
     if points is not None and noise is not None and points < -noise:
         return "earns its place"
-    if ratio.high is not None and ratio.high < 1:
+    if (ratio.high is not None and ratio.high < 1) or (points is not None and noise is not None and points > noise):
         return "costs"
     return "within noise"
 

@@ -24,10 +24,7 @@ _MARGIN_SHARE = 0.04
 LOWER_IS_BETTER = ("loss", "error")
 # Names that are no words; of a mean average precision the binomial error over the test images stands for its noise.
 _NAMES = {"map50": "mAP@0.5"}
-# What is measured beside a quality metric, and not judged.
-_STRICT = {"map50": "map"}
-# Two trainings that differ by their seed alone: about this much in the loss, percent. As the binomial error of an
-# accuracy it is the least that an interval is wide.
+# What two trainings of other seeds differ by in the loss, percent: as the binomial error, an interval's least width.
 _LOSS_NOISE = 1.0
 _NOTHING = 1e-12
 _LOST = "so nothing could be lost"
@@ -144,19 +141,13 @@ def scores_of(records: Sequence[RunRecord], quality: str) -> Scores | None:
     return Scores(tuple(r for r, _ in known), tuple(v for _, v in known), quality in LOWER_IS_BETTER)
 
 
-def strict_mean(records: Sequence[RunRecord], quality: str) -> float | None:
-    """The mean of what is measured beside a quality, a detector's mAP at 0.5:0.95; None where there is none."""
-    found = scores_of(records, _STRICT[quality]) if quality in _STRICT else None
-    return found.mean if found else None
-
-
 def judge(baseline: Scores | None, contender: Scores | None, rules: Rules) -> Judgement:
     """Judges a contender's quality.
 
     With D the difference in percentage points, [low, high] its interval and M the margin, in this order: `better`
-    where low > 0; `kept` where low >= -M; `worse` where high < 0 and D < -M; else `unclear`.
-    `not judged` where a number is missing, the data is a stand-in, the baseline itself has not learned
-    enough to lose something, or its loss is 0, of which there are no percent.
+    where low > 0; `kept` where low >= -M; `worse` where high < 0 and D < -M, or where nothing was learnt (seeds may
+    scatter too much for an interval to tell all from nothing); else `unclear`. `not judged` where a number is missing,
+    the data is a stand-in, the baseline itself has not learned enough to lose something, or its loss is 0.
     """
     if contender is None:
         return Judgement("not judged", "its quality was not measured")
@@ -167,6 +158,8 @@ def judge(baseline: Scores | None, contender: Scores | None, rules: Rules) -> Ju
     diff, half = difference(baseline, contender, rules.test_count)
     low, high = (None, None) if half is None else (diff - half, diff + half)
     verdict, reason = _verdict(baseline, rules, (diff, low, high))
+    if verdict == "unclear" and _unlearnt(baseline, contender, rules):
+        verdict, reason = "worse", "no training of it ended better than it began, and all of the baseline's did"
     return Judgement(verdict, reason, contender.mean, diff, low, high)
 
 
@@ -194,6 +187,16 @@ def _verdict(baseline: Scores, rules: Rules, found: tuple[float, float | None, f
         return "worse", ""
     little = f", and of the little that was learnt at most {margin:.2g} may be lost" if margin < MARGIN_POINTS else ""
     return "unclear", f"the interval holds both kept and lost quality{little}"
+
+
+def _unlearnt(baseline: Scores, contender: Scores, rules: Rules) -> bool:
+    """Whether no training of a contender ended better than it began, and all of the baseline's by more than noise."""
+    if rules.begun is None:
+        return False
+    began, *ends = (Scores((0,), (v,), baseline.is_loss) for v in (rules.begun, *contender.values, *baseline.values))
+    won = [difference(began, end, rules.test_count) for end in ends]
+    mine, others = won[: len(contender.values)], won[len(contender.values) :]
+    return all(gain <= 0 for gain, _ in mine) and all(gain > (noise or 0) for gain, noise in others)
 
 
 def margin_points(baseline: Scores, rules: Rules) -> float:

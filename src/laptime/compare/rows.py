@@ -18,12 +18,14 @@ from laptime.compare.quality import (
     judge,
     name_of,
     scores_of,
-    strict_mean,
     without_quality,
 )
 from laptime.compare.statistics import Bootstrap, Laps
 from laptime.records import Ceilings, Rung, RunRecord, Status
 from laptime.records.rates import ceiling_share, counts, middle, rate
+
+# What is measured beside a quality metric, and not judged.
+_STRICT = {"map50": "map"}
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def of_one_training(runs: Runs, baseline: Runs) -> bool:
 
 def _quality(runs: Runs, context: Context) -> dict[str, Any]:
     base, own = context.baseline_scores, scores_of(runs.done, context.quality)
-    beside = {"quality_strict": strict_mean(runs.done, context.quality)}
+    beside = {"quality_strict": _strict_mean(runs.done, context.quality)}
     if runs is context.baseline:
         value, reached = own.mean if own else None, time_to_quality(runs.done, context.quality, None)
         return {**beside, "quality": value, "verdict_reason": "the baseline", "time_to_accuracy_s": reached}
@@ -159,6 +161,12 @@ def _quality(runs: Runs, context: Context) -> dict[str, Any]:
         "verdict_reason": found.reason,
         "time_to_accuracy_s": reached,
     }
+
+
+def _strict_mean(records: Sequence[RunRecord], quality: str) -> float | None:
+    """The mean of what is measured beside a quality, a detector's mAP at 0.5:0.95; None where there is none."""
+    found = scores_of(records, _STRICT[quality]) if quality in _STRICT else None
+    return found.mean if found else None
 
 
 def _judged(runs: Runs, context: Context) -> Judgement:

@@ -68,14 +68,24 @@ def sentences(search: SearchRecord) -> list[str]:
         told.append(f"The search found nothing that is shown to be faster than {search.start}.")
     if search.list:
         told.append(f"To run it anywhere: --variant {search.list}")
-    ended = search.ended or "it was broken off"
-    left = f"; not tried: {', '.join(search.untried)}" if search.untried else ""
-    told.append(
-        f"{words.plural(len(search.moves), 'change') or 'No change'} tried in {search.spent_s / 60:.1f} of "
-        f"{search.budget_s / 60:.1f} minutes, {kept} kept; it ended since {ended}{left}."
-    )
+    told += _ended(search, kept)
     if search.start_quality:
         told.append(f"Quality of where it could begin: {search.start_quality}.")
     if search.unjudged:
         told.append(f"Not tried, since quality can't be judged here: {', '.join(search.unjudged)}.")
     return told
+
+
+def _ended(search: SearchRecord, kept: int) -> list[str]:
+    """How far it came and why no further; where time stayed unused, what it had been for."""
+    ended = search.ended or "it was broken off"
+    left = f"; not tried: {', '.join(search.untried)}" if search.untried else ""
+    told = (
+        f"{words.plural(len(search.moves), 'change') or 'No change'} tried in {search.spent_s / 60:.1f} of "
+        f"{search.budget_s / 60:.1f} minutes, {kept} kept; it ended since {ended}{left}."
+    )
+    unused = (
+        "What was left is mostly time for pairs that measure again what a search keeps: it kept nothing, so that "
+        "stayed unused, and a larger --budget tries more."
+    )
+    return [told, unused] if search.untried and search.moves and search.ended and not kept else [told]

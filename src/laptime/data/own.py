@@ -236,10 +236,11 @@ def open_own(
                 "data sets, to train and to test."
             )
         collate = getattr(workload, "collate_fn", None) or default_collate
+        test_collate = getattr(workload, "test_collate_fn", None) or collate
         for name, dataset in zip(("train", "test"), given, strict=True):
             check_mapped(name, dataset, (file, place_in(file, (), (workload.data,))))
     train = OwnSplit(given[0], collate, sample_weights(workload, given[0], file), worker_begin(workload, file))
-    train, test = _kept("train", train, limits[0]), _kept("test", OwnSplit(given[1], collate), limits[1])
+    train, test = _kept("train", train, limits[0]), _kept("test", OwnSplit(given[1], test_collate), limits[1])
     if module:
         with told_with_line("configure_optimizers()", file):
             module.configure()

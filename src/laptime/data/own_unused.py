@@ -22,6 +22,7 @@ _MEANT = {
     **dict.fromkeys(("optim", "optimizers", "make_optimizer", "configure_optimizers"), "optimizer is asked for"),
     **dict.fromkeys(("scheduler", "lr_scheduler", "make_scheduler"), "schedule is asked for"),
     **dict.fromkeys(("collate", "collator", "data_collator"), "collate_fn is asked for"),
+    **dict.fromkeys(("val_collate_fn", "valid_collate_fn", "eval_collate_fn"), "test_collate_fn is asked for"),
     **dict.fromkeys(
         ("clip", "grad_clip", "clip_grad", "max_norm", "max_grad_norm", "gradient_clip_val"), "clip_norm is asked for"
     ),

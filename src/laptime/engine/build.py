@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -54,12 +55,27 @@ def find_device(name: str, world: World = ALONE) -> torch.device:
     return world.device if world.grouped else torch.device(name)
 
 
+def as_made(model: nn.Module) -> None:
+    """Leaves the weights as the workload has made them."""
+
+
 def make_recipe(
-    spec: RunSpec, data: AnyData, optimizations: tuple[OptimizationSpec, ...], world: World = ALONE
+    spec: RunSpec,
+    data: AnyData,
+    optimizations: tuple[OptimizationSpec, ...],
+    world: World = ALONE,
+    start: Callable[[nn.Module], None] = as_made,
 ) -> Recipe:
     """Builds the baseline's recipe and applies optimizations to it.
 
     The model's initial weights depend on the seed alone, so that all variants of a repeat start from the same ones.
+
+    Args:
+        spec: the run.
+        data: what it trains on.
+        optimizations: in any order.
+        world: the ranks that train one net.
+        start: changes the fresh net's weights before anything else is done to it.
 
     Raises:
         UsageError: several ranks, and no optimization that makes them train one net.
@@ -75,6 +91,7 @@ def make_recipe(
     user = data.workload if isinstance(data, OwnData) else None
     channels, height, width = _image_shape(data)
     model = workload.make_model(len(data.classes), spec.weights, channels)
+    start(model)
     baseline = Recipe(
         workload=workload,
         model=model,

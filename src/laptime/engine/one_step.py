@@ -27,6 +27,7 @@ from laptime.data.box_tensors import BoxData
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
 from laptime.draws import seed_all
+from laptime.engine.awake import wake
 from laptime.engine.build import build, make_recipe
 from laptime.engine.loop import driven_step
 from laptime.engine.norm_statistics import Statistics, running_values, statistics_behind
@@ -227,7 +228,7 @@ def one_step(
     spec: RunSpec, data: AnyData, optimizations: Specs, side: Side, draws: Draws, cuts: Cutting | None = None
 ) -> Step:
     """Builds a side and takes its step; see `Step`."""
-    recipe = make_recipe(spec, data, optimizations, side.world)
+    recipe = make_recipe(spec, data, optimizations, side.world, start=wake)
     if not {"workers", "pinned"} & {o.name for o in optimizations}:
         recipe = replace(recipe, loading=Loading())  # the tutorials' would fetch far more than one batch
     if side.strict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from laptime.compare.quality import rules_of
 from laptime.compare.searching import cells
@@ -20,32 +20,12 @@ from laptime.ladder.unchanged import no_change
 from laptime.records import Outcome, SearchMove, SearchRecord
 from laptime.tune.beside import beside, epochs_of, ratio_between, why_without
 from laptime.tune.budget import Budget
-from laptime.tune.moves import Around, Chosen, Move, moves_from
+from laptime.tune.moves import Around, Move, moves_from
+from laptime.tune.opened import Best, Open
 from laptime.tune.order import Order, close_ones
 from laptime.tune.quality import Budgeted, can_judge, is_faster, learning_alike
-from laptime.tune.verdict import CLEAR, GIVEN_UP, MOST, verdict
+from laptime.tune.verdict import CLEAR, GIVEN_UP, LEAST, MOST, verdict
 from laptime.variants import TUNED, Variant, baseline_of
-
-
-@dataclass(frozen=True)
-class Best:
-    """The best so far.
-
-    Attributes:
-        chosen: its list, without what its processes chose by timing.
-        variant: what runs, with what its first process chose.
-    """
-
-    chosen: Chosen
-    variant: Variant
-
-
-@dataclass(frozen=True)
-class Open:
-    """A move that is still to be decided on, with what the record will say of it."""
-
-    move: Move
-    told: SearchMove
 
 
 class Search:
@@ -151,16 +131,25 @@ class Search:
             if not moves:
                 self._stop("no change was left to try", moves)
                 return
-            known = [m for m in moves if m.told.first is not None]
-            fresh = next((m for m in moves if m.told.first is None), None)
-            best = min(known, key=_first, default=None)
-            if not self.budget.holds(MOST if best and not fresh else MOST + 1):
+            step = self._next(moves)
+            if step is None:
                 self._stop(self._spent(), moves)
                 return
-            if best is not None and (fresh is None or _first(best) < CLEAR):
-                yield from self._try(best)
-            elif fresh is not None:
-                yield from self._look(fresh)
+            yield from step
+
+    def _next(self, moves: list[Open]) -> Iterator[Turn] | None:
+        """More pairs of what seems best, or the first of another; None where there is time for neither.
+
+        What has had a first pair is decided on at last with as few as may decide: else the rest would bring nothing.
+        """
+        holds = self.budget.holds
+        fresh = next((m for m in moves if m.told.first is None), None)
+        known = (m for m in moves if m.told.first is not None and holds(m.least))
+        best = min(known, key=lambda m: m.first, default=None)
+        looks = fresh is not None and holds(LEAST + 1)
+        if best is not None and (not looks or best.first < CLEAR):
+            return self._try(best)
+        return self._look(fresh) if looks and fresh is not None else None
 
     def _open(self, order: Order) -> list[Open]:
         around = self._around()
@@ -225,6 +214,8 @@ class Search:
             told = told.model_copy(update=update)
             candidate = replace(candidate, optimizations=second.settled or candidate.optimizations)
             outcome = verdict(told.ratios)
+            if outcome is None and not self.budget.holds(1):
+                outcome, told = "not shown", told.model_copy(update={"reason": "no time for more pairs"})
         if outcome == "faster" and can_judge(self.ladder) and not move.learns_alike:
             found: Found = yield from self.trainings.of(candidate)
             outcome, told = found.outcome, told.model_copy(update={"reason": found.said})
@@ -293,8 +284,3 @@ class Search:
             if ratio is not None:
                 confirmed = (*self._record.confirmed, ratio)
                 self._note(self._record.model_copy(update={"confirmed": confirmed}))
-
-
-def _first(one: Open) -> float:
-    assert one.told.first is not None
-    return one.told.first

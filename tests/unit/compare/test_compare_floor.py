@@ -129,3 +129,25 @@ def test_a_check_of_another_training_says_nothing_of_where_a_loss_began() -> Non
     assert rules_of(mine, [other]).untrained is None
     assert rules_of(mine, ()).untrained is None
     assert rules_of(ladder(), [run]).untrained is None
+
+
+def test_who_has_learnt_nothing_is_worse_however_much_the_baseline_s_seeds_scatter() -> None:
+    """Of two rounds no interval tells 51 points from none where one seed has 12 of them and the other 91."""
+    own = Rules(0.0, True, 48, chance=0.0, begun=0.0)
+    learnt, nothing = Scores((0, 1), (0.118, 0.908)), Scores((0, 1), (0.0, 0.0))
+    found = judge(learnt, nothing, own)
+    assert (found.verdict, "no training of it ended better" in found.reason) == ("worse", True)
+    unknown = Rules(0.0, True, 48)
+    assert judge(learnt, nothing, unknown).verdict == "unclear", "nobody knows where it began"
+    assert judge(learnt, Scores((0, 1), (0.0, 0.2)), own).verdict == "unclear", "one of its seeds has learnt"
+    assert judge(Scores((0, 1), (0.01, 0.908)), nothing, own).verdict == "unclear", "one of the baseline's may not have"
+
+
+def test_a_loss_that_has_not_fallen_is_worse_where_all_of_the_baseline_s_have() -> None:
+    own = Rules(0.0, True, 48, untrained=10.0, begun=10.0)
+    learnt = Scores((0, 1), (9.0, 1.0), is_loss=True)
+    assert judge(learnt, Scores((0, 1), (10.0, 10.1), is_loss=True), own).verdict == "worse"
+    assert judge(learnt, Scores((0, 1), (9.9, 10.1), is_loss=True), own).verdict == "unclear"
+    assert judge(
+        Scores((0, 1), (9.95, 1.0), is_loss=True), Scores((0, 1), (10.0, 10.1), is_loss=True), own
+    ).verdict == ("unclear"), "a percent is what two seeds differ by"

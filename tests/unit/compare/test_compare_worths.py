@@ -134,3 +134,17 @@ def test_the_page_says_on_how_many_ranks() -> None:
     found = compare_records(runs)
     hero = text_of(to_html(found, None, runs)).split("Speed-up of each variant")[0]
     assert "cpu-x trains on 2 ranks" in hero
+
+
+def test_a_part_without_which_more_is_learnt_costs_where_its_time_is_not_shown() -> None:
+    """It had been within noise, whatever the table said of quality beside it."""
+
+    def part(without_s: tuple[float, float, float], reached: float) -> PartWorth:
+        runs = [record("cpu-baseline", 80, 0.7, r) for r in range(3)]
+        runs += [record("cpu-optimized", 20, 0.5, r) for r in range(3)]
+        runs += [record(WHOLE[2], seconds, reached, r) for r, seconds in enumerate(without_s)]
+        return compare(ladder(*WHOLE, quality_floor=0.1), runs).parts[0]
+
+    assert part((19, 20, 21), 0.7).worth == "costs"
+    assert part((19, 20, 21), 0.501).worth == "within noise"
+    assert part((40, 40.1, 40.2), 0.7).worth == "earns its place", "of time; its points stand beside it"

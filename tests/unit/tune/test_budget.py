@@ -94,3 +94,37 @@ def test_a_first_change_that_breaks_is_not_taken_for_a_budget_without_room(tmp_p
     search = ladder.record.search
     assert [(m.change, m.outcome) for m in search.moves] == [("threads:count=1", "failed")]
     assert search.ended == "the rest of the budget is for what follows"
+
+
+@pytest.mark.parametrize(("minutes", "outcome"), [(12, "not shown"), (14, "faster")])
+def test_what_seems_best_is_decided_on_in_the_time_that_few_pairs_take(tmp_path, monkeypatch, minutes, outcome):
+    """Five pairs had to fit, and six for another change, where three may decide: that budget found nothing."""
+
+    def one_thread(spec) -> float:
+        seconds = 10.0 if spec.optimizations else 20.0
+        return seconds * (0.7 if {"count": 1} in [o.options for o in spec.optimizations] else 1)
+
+    ladder = a_search(tmp_path, monkeypatch, one_thread, budget=f"{minutes}m")
+    through(ladder)
+    (found,) = (m for m in ladder.record.search.moves if m.change == "threads:count=1")
+    assert found.outcome == outcome
+    assert len(found.ratios) == (3 if outcome == "faster" else 0)
+    assert sum(ladder.record.turns_s) <= 60 * minutes
+
+
+def test_pairs_that_leave_it_open_end_with_the_time(tmp_path, monkeypatch):
+    """Nobody knows before how many pairs decide: where there is no time for another, none is run."""
+
+    def scattered(spec) -> float:
+        seconds = 10.0 if spec.optimizations else 20.0
+        one = {"count": 1} in [o.options for o in spec.optimizations]
+        return seconds * ((0.7, 0.99, 0.6, 0.99, 0.6, 0.99)[spec.repeat % 6] if one else 1)
+
+    found = {}
+    for minutes in (14, 60):
+        ladder = a_search(tmp_path / str(minutes), monkeypatch, scattered, budget=f"{minutes}m")
+        through(ladder)
+        (found[minutes],) = (m for m in ladder.record.search.moves if m.change == "threads:count=1")
+        assert sum(ladder.record.turns_s) <= 60 * minutes
+    assert (found[14].outcome, found[14].reason) == ("not shown", "no time for more pairs")
+    assert len(found[60].ratios) == 5

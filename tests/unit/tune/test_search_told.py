@@ -107,6 +107,10 @@ def test_a_change_in_words(move, expected):
         ),
         ({"ended": ""}, "No change tried in 5.0 of 10.0 minutes, 0 kept; it ended since it was broken off."),
         ({"untried": ("-a", "+b")}, "it ended since the rest of the budget is for what follows; not tried: -a, +b."),
+        (
+            {"untried": ("-a",), "moves": (SearchMove(change="-x", outcome="not shown"),)},
+            "it kept nothing, so that stayed unused, and a larger --budget tries more.",
+        ),
         ({"unjudged": ("+c",)}, "Not tried, since quality can't be judged here: +c."),
     ],
 )
@@ -118,6 +122,15 @@ def test_what_came_of_a_search_in_words(search, expected):
         "ended": "the rest of the budget is for what follows",
     }
     assert any(text.endswith(expected) for text in sentences(SearchRecord(**{**base, **search})))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "untried"), [("faster", ("-a",)), ("not shown", ())], ids=["something was kept", "all was tried"]
+)
+def test_time_that_was_used_is_not_called_unused(outcome, untried):
+    moves = (SearchMove(change="-x", outcome=outcome),)
+    record = SearchRecord(budget_s=600.0, start="cpu-optimized", ended="so", moves=moves, untried=untried)
+    assert not any("unused" in text for text in sentences(record))
 
 
 def test_a_search_without_a_baseline_says_nothing():
