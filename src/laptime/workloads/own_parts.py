@@ -22,14 +22,18 @@ from laptime.workloads.own_step import Stepped, has_hooks, loss_line
 
 # Two sums of the same numbers.
 _ALIKE = 1e-3
+# Means over other numbers of tokens or pixels, as of padded texts, differ by some percent between samples at first.
+# Where samples are told from the others of their batch half of it has a far lower loss (of eight, log 7 for log 15).
+_SHARED = 0.1
 _NORM = "its BatchNorm normalizes by micro batches, and by other samples"
 _UNEVEN = "its loss of a batch is not the mean of its micro batches'"
 _WEIGHED = "Lightning's Trainer has all micro batches of a step count alike, and those of the last batch may be smaller"
+_BETWEEN = "its loss compares the samples of a batch with each other, and ranks see a part of them each"
 _EXCHANGING = ("ddp", "flat-reduce")
 
 
 def looked_at(data: OwnData, step: Stepped, batch: Tree) -> tuple[dict[str, str], str]:
-    """What micro batches leave out, with the reasons, and what a user must know of them; nothing without any.
+    """What parts of a batch leave out, with the reasons, and what a user must know of micro batches.
 
     Args:
         data: the user's.
@@ -41,7 +45,9 @@ def looked_at(data: OwnData, step: Stepped, batch: Tree) -> tuple[dict[str, str]
     """
     most, count = data.micro_batch, samples(batch)
     if most is None:
-        return {"whole-batch": AT_ONCE}, ""
+        halves = divided(batch, count, -(-count // 2)) if count > 1 and undivided(batch, count) is None else []
+        between = bool(halves) and not step.summed and _apart(data, step.model, halves, batch, _SHARED)
+        return {"whole-batch": AT_ONCE, **dict.fromkeys(_EXCHANGING if between else (), _BETWEEN)}, ""
     line = loss_line(data)
     _check_divided(data, batch, f"{line} gives a sum over the samples of a batch" if step.summed else "")
     refused = {"lightning": _WEIGHED}
@@ -85,8 +91,8 @@ def _normalizes(model: nn.Module) -> bool:
 
 
 @torch.no_grad()
-def _apart(data: OwnData, model: nn.Module, parts: list[Tree], whole: Tree) -> bool:
-    """Whether the mean loss of the parts of a batch is another than that of the whole.
+def _apart(data: OwnData, model: nn.Module, parts: list[Tree], whole: Tree, alike: float = _ALIKE) -> bool:
+    """Whether the mean loss of the parts of a batch is another than that of the whole, by a share of it.
 
     In evaluation, without dropout. What draws numbers in each loss, or gives none there, shows nothing.
     """
@@ -108,4 +114,4 @@ def _apart(data: OwnData, model: nn.Module, parts: list[Tree], whole: Tree) -> b
         for module, was in training:
             module.training = was
     steady = math.isfinite(found) and math.isclose(found, again, rel_tol=_ALIKE)
-    return steady and not math.isclose(mean, found, rel_tol=_ALIKE)
+    return steady and not math.isclose(mean, found, rel_tol=alike)

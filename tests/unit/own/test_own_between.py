@@ -1,0 +1,28 @@
+"""Losses that tell the samples of a batch from each other, of which ranks would see parts."""
+
+import pytest
+from tests.own_files import TUPLE, write
+
+from laptime.inspecting import inspect
+
+LOSS = "return F.cross_entropy(scores, y), "
+# Each sample's scores beside those of all others, as SimCLR's views.
+PAIRED = "return F.cross_entropy(scores @ scores.T, torch.arange(len(x))), "
+DRAWN = "return F.cross_entropy(scores, y) * (1 + torch.Generator().seed() % 1000), "
+
+
+@pytest.mark.parametrize(
+    ("loss", "between"),
+    [
+        (LOSS, False),
+        (PAIRED, True),
+        ("return F.cross_entropy(scores, y, weight=torch.tensor([1.0, 2.0])), ", False),
+        ("return F.cross_entropy(scores, y, reduction='sum'), ", False),
+        (DRAWN, False),
+    ],
+)
+def test_ranks_are_left_out_where_samples_are_compared_with_each_other(file, loss, between):
+    refused = inspect(write(file, TUPLE, (LOSS, loss))).own.refused
+    told = {name for name, reason in refused.items() if "with each other, and ranks see a part" in reason}
+    assert told == ({"ddp", "flat-reduce"} if between else set())
+    assert "large-batch" not in refused or "sum" in refused["large-batch"]
