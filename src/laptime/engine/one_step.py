@@ -221,7 +221,7 @@ def _kept(data: AnyData) -> AbstractContextManager[None]:
 
 
 def _compiles(optimizations: Specs) -> bool:
-    return any(o.name == "compile" for o in optimizations)
+    return any(find_optimization(o.name).stage == "compile" for o in optimizations)
 
 
 def one_step(
