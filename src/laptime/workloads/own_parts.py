@@ -11,13 +11,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from laptime.catalogue.workloads import AT_ONCE
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
-from laptime.draws import drawn, put_back_drawn
 from laptime.errors import UsageError
-from laptime.tallies import untouched
 from laptime.trees import Tree, divided, mapped, samples, undivided
 from laptime.user_code import place_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
+from laptime.workloads.own import looked_at as unchanged
 from laptime.workloads.own_step import Stepped, has_hooks, loss_line
 
 # Two sums of the same numbers.
@@ -101,16 +100,15 @@ def _apart(data: OwnData, model: nn.Module, parts: list[Tree], whole: Tree, alik
         given = Batch(mapped(batch, Tensor.clone))  # which a loss may change
         return answered(data.workload, model, given, data.file)[0].item()
 
-    training, before = [(module, module.training) for module in model.modules()], drawn()
+    training = [(module, module.training) for module in model.modules()]
     model.eval().training = isinstance(data.workload, LightningWorkload)  # its training_step(), of parts in evaluation
     try:
-        with untouched(data.workload):
+        with unchanged(data.workload):  # a teacher that follows, too
             found, again = loss(whole), loss(whole)
             mean = sum(loss(part) * samples(part) for part in parts) / samples(whole)
     except (Exception, SystemExit):  # whatever a user's code raises
         return False
     finally:
-        put_back_drawn(before)
         for module, was in training:
             module.training = was
     steady = math.isfinite(found) and math.isclose(found, again, rel_tol=_ALIKE)

@@ -79,7 +79,7 @@ def test_a_training_of_the_users_own_runs_under_it(tmp_path):
 def one_step(monkeypatch):
     """The one-step comparison of the rung, with a small net on both sides."""
     make = steps.make_recipe
-    monkeypatch.setattr(steps, "make_recipe", lambda *given: small(make(*given)))
+    monkeypatch.setattr(steps, "make_recipe", lambda *given, **named: small(make(*given, **named)))
     return check.check_one_step(make_spec(optimizations=ALONE), make_data(), 16)
 
 

@@ -213,7 +213,7 @@ def test_no_step_of_a_comparison_is_taken_twice(stored, monkeypatch, names, expe
     """Its norms are frozen, so layers are compared on the steps that there are; each takes seconds."""
     taken = []
 
-    def noted(spec, data, chosen, side):
+    def noted(spec, data, chosen, side, draws, cuts):
         taken.append((tuple(o.name for o in chosen), side.strict))
         return one_step.Step(1.0, {"weight": torch.ones(1)})
 
