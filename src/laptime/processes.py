@@ -26,8 +26,6 @@ _RANK = frozenset(f"{of}{what}" for of in ("", "LOCAL_", "GROUP_", "ROLE_") for 
     "MASTER_ADDR",
     "MASTER_PORT",
 }
-# Where Linux tells what the process's control group may use.
-_GROUP = Path("/sys/fs/cgroup")
 
 # What the ranks of a run and their launcher agree on: which rank died, and the exit code of one that only lost another.
 RANKS_FILE = "ranks.json"
@@ -96,34 +94,6 @@ def apart_from_ranks() -> Iterator[None]:
 
 def _tells_a_rank(name: str) -> bool:
     return name in _RANK or name.startswith("TORCHELASTIC_")
-
-
-def allowed_memory() -> int:
-    """Bytes of memory that this process may use: the machine's, or what its control group leaves of it."""
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = (_GROUP / "memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return whole
-    return min(whole, int(limit)) if limit.isdigit() else whole
-
-
-def free_memory() -> int:
-    """Bytes of memory that a process can still take; what files left in the page cache counts, as it can be dropped."""
-    import psutil
-
-    available = psutil.virtual_memory().available
-    try:
-        limit, used, kept = (
-            (_GROUP / f"memory.{name}").read_text(encoding="ascii").strip() for name in ("max", "current", "stat")
-        )
-    except OSError:
-        return available
-    if not limit.isdigit():
-        return available
-    shares = dict(line.split() for line in kept.splitlines())
-    cached = int(shares["active_file"]) + int(shares["inactive_file"])
-    return max(0, min(available, int(limit) - int(used) + cached))
 
 
 def die_with_parent() -> None:

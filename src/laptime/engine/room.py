@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from laptime.engine.fits import free, place_of, step_fits
+from laptime.host_memory import allowed_memory
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.loader_room import room_for_workers
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded, shadow_of
-from laptime.processes import allowed_memory
 
 # Smaller batches fit wherever the net does.
 _ALWAYS_FITS = 64

@@ -17,10 +17,10 @@ from laptime.gate.policy import FEWEST
 from laptime.gate.process import Trained
 from laptime.gate.records import GATE_SCHEMA, TURNS_SCHEMA, GateRecord, PairRecord, Side, Trouble
 from laptime.gate.sides import SideError
+from laptime.host_memory import allowed_memory
 from laptime.launchers.base import ignore
 from laptime.launchers.pair import MOST_MEMORY
 from laptime.launchers.turns import TurnsError
-from laptime.processes import allowed_memory
 
 # Shorter epochs are worth no gate: docs/gate.md.
 _SHORT_S, _FEW_STEPS = 2, 50

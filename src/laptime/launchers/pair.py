@@ -16,11 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from laptime.devices import others_on
+from laptime.host_memory import allowed_memory
 from laptime.launchers.base import RECORD, Hooks, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.process import Running, prepared, record_of, running
 from laptime.launchers.turns import Seat, Turns
-from laptime.processes import allowed_memory, end_tree, tree_cpu_s
+from laptime.processes import end_tree, tree_cpu_s
 from laptime.records import RunRecord, write_record
 from laptime.scratch import scratch
 from laptime.spec import RunSpec

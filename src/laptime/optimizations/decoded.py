@@ -7,9 +7,10 @@ from dataclasses import replace
 from laptime.data.decoded import decoded, needed_bytes
 from laptime.data.own import OwnData
 from laptime.errors import UsageError
+from laptime.host_memory import free_memory
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.resident import no_room
-from laptime.processes import allowed_cores, free_memory
+from laptime.processes import allowed_cores
 
 
 def keep_decoded(recipe: Recipe, options: Options) -> Recipe:

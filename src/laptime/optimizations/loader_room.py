@@ -6,8 +6,8 @@ import os
 
 from laptime.data.box_tensors import BoxData
 from laptime.data.tensors import ImageData
+from laptime.host_memory import allowed_memory
 from laptime.optimizations.base import Recipe
-from laptime.processes import allowed_memory
 
 # Of the shared memory; the rest is for others.
 _SHARE = 0.8

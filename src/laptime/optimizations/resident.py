@@ -12,11 +12,11 @@ from laptime.data.box_tensors import BoxData
 from laptime.data.own import OwnData
 from laptime.data.own_kept import KeptSplit
 from laptime.data.tensors import ImageData, Split
+from laptime.host_memory import free_memory
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, batches, unmarked
 from laptime.optimizations.boxes import kept_boxes, needed_bytes
 from laptime.optimizations.data import Normalizer, images_of
 from laptime.optimizations.placed import placed_shares
-from laptime.processes import free_memory
 from laptime.trees import Tree, mapped, sent
 from laptime.workloads.base import Batch
 

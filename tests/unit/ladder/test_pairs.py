@@ -6,10 +6,10 @@ import pytest
 from tests.unit.ladder.test_resumed_ladder import WORTH, Cut, Runs, a_ladder, outcome, seconds_of
 from tests.unit.ladder.turning import through
 
+from laptime.host_memory import allowed_memory
 from laptime.ladder import pairs
 from laptime.ladder import run as ladder_module
 from laptime.launchers.pair import MOST_MEMORY
-from laptime.processes import allowed_memory
 from laptime.records import EpochRecord, RunRecord, read_ladder, write_json
 
 # What a slow minute multiplies the times of both sides of a pair by; a process alone is in another minute.

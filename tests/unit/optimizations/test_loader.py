@@ -5,11 +5,9 @@ import pickle
 import re
 from dataclasses import replace
 
-import psutil
 import pytest
 import torch
 
-from laptime import processes
 from laptime.engine.build import build
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
@@ -141,18 +139,6 @@ def test_images_are_normalized_once_where_that_leaves_room(recipe):
     needed = 4 * recipe.data.train.images.numel()
     assert image_loader(recipe, needed, 0) is NormalizedLoader
     assert image_loader(recipe, needed - 1, 0) is ResidentLoader
-
-
-def test_what_files_left_in_the_cache_counts_as_free(tmp_path, monkeypatch):
-    assert psutil.virtual_memory().total > processes.free_memory() > 0
-    monkeypatch.setattr(processes, "_GROUP", tmp_path)
-    of_the_machine = processes.free_memory()
-    (tmp_path / "memory.current").write_text("900000\n")
-    (tmp_path / "memory.stat").write_text("anon 100000\ninactive_file 500000\nactive_file 300000\nslab 7\n")
-    (tmp_path / "memory.max").write_text("1000000\n")
-    assert processes.free_memory() == 900_000
-    (tmp_path / "memory.max").write_text("max\n")
-    assert processes.free_memory() == pytest.approx(of_the_machine, rel=0.2)
 
 
 @pytest.mark.gpu

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision.models import efficientnet_b0
 
-from laptime import processes
+from laptime import host_memory
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.setup import describe
 from laptime.profiling.closer import Findings, counted_ms
@@ -140,7 +140,7 @@ def test_a_set_up_is_described_as_it_was_built():
 
 def test_the_memory_of_a_cpu_is_what_its_control_group_allows(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text(f"{3 * 2**30}\n")
-    monkeypatch.setattr(processes, "_GROUP", tmp_path)
+    monkeypatch.setattr(host_memory, "_GROUP", tmp_path)
     parts, recipe = tiny()
     assert describe(recipe, parts, set()).device_memory_mib == 3 * 1024
 
