@@ -144,6 +144,12 @@ class LightningWorkload:
         return found
 
     @property
+    def test_collate_fn(self) -> Callable[[list[Any]], Any]:
+        """The loader's of the test: the training loader's may mix samples (mixup, CutMix)."""
+        found: Callable[[list[Any]], Any] = self._loaders[1].collate_fn
+        return found
+
+    @property
     def worker_init_fn(self) -> Callable[[int], Any] | None:
         """The training loader's."""
         found: Callable[[int], Any] | None = self._loaders[0].worker_init_fn
@@ -280,6 +286,4 @@ class LightningWorkload:
                 f"{type(self._loads).__name__} of {self.file.name} has no {lacking}: add it, or name the "
                 f"LightningDataModule behind a comma ({self.file.name}:Module,Data)."
             )
-        if train.collate_fn != test.collate_fn:
-            raise UsageError(f"the loaders of {self.file.name} have different collate_fn: give both the same one.")
         return train, test
