@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from laptime.copies import copy_of
 from laptime.data.lightning_hooks import notes_on, trainer_arguments, warning_of
 from laptime.data.lightning_loaders import batches_of, drawn_by, loader_of, not_taken
 from laptime.data.lightning_made import made_of
@@ -216,7 +216,7 @@ class LightningWorkload:
     def _made(self) -> Any:
         """A fresh module."""
         ready = is_lightning(self._given, MODULE) and not isinstance(self._given, type)
-        module = copy.deepcopy(self._given) if ready else made_of(self._given, MODULE, self.file)
+        module = copy_of(self._given) if ready else made_of(self._given, MODULE, self.file)
         module.print = print  # Lightning's own asks the Trainer
         return module
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from laptime.copies import copy_of
 from laptime.data import own_refused
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
@@ -235,7 +235,7 @@ def _check_share(accuracy: Tensor | None, line: str, data: OwnData) -> None:
 
 def _uncopied(model: nn.Module) -> str:
     try:
-        copy.deepcopy(model)
+        copy_of(model)
     except Exception as error:  # whatever a net holds: locks, files, handles of libraries
         return f"{type(error).__name__}: {shorten(' '.join(str(error).split()), 160)}"
     hooked = next((name for name, p in model.named_parameters() if has_hooks(p)), "")
