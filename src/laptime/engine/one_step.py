@@ -38,9 +38,10 @@ from laptime.optimizations.base import AnyData, Loading, Parts, Recipe, batches,
 from laptime.optimizations.modes import Modes
 from laptime.optimizations.order import epoch_order
 from laptime.optimizations.passes import divide
+from laptime.optimizations.samples import laid_out
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.tallies import untouched
-from laptime.trees import Tree, listed, mapped, samples, sent, tensors
+from laptime.trees import Tree, listed, mapped, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload
 from laptime.world import ALONE, World
@@ -190,8 +191,7 @@ def _first(recipe: Recipe, parts: Parts) -> Batch:
         part = mapped(recipe.data.parts[recipe.world.rank], torch.clone)
     else:
         part = mapped(whole, lambda t: t[mine.indices] if t.dim() and len(t) == count else t.clone())
-    layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
-    return Batch(sent(part, recipe.device, layout), weight=mine.weight)
+    return replace(laid_out(recipe, part, recipe.device), weight=mine.weight)
 
 
 def _one_pass_of(batch: Batch, data: AnyData) -> Batch:
