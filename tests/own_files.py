@@ -40,6 +40,12 @@ SPARSE = ("scores = model(x)", LINE_OF_SPARSE)
 # A kernel of which the outermost taps meet padding alone on 8x8.
 WIDE = ("nn.Conv2d(3, 4, 3, padding=1)", "nn.Conv2d(3, 4, 17, padding=8)")
 
+# Weights that are computed before each call, of which torch copies none: as HiFi-GAN, WaveNet and its likes have them.
+NORMALIZED = (
+    ("nn.Conv2d(3, 4, 3, padding=1)", "nn.utils.weight_norm(nn.Conv2d(3, 4, 17, padding=8))"),
+    ("nn.Linear(256, 2)", "nn.utils.spectral_norm(nn.Linear(256, 2))"),
+)
+
 # The pieces that everybody's training has: a bound for the gradient, an optimizer and a schedule of its own.
 NORM = 0.05
 SCHEDULE = "return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / whole)"

@@ -41,6 +41,7 @@ from laptime.user_code import place_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_optimizer, rates_of, takes, takes_model
 from laptime.workloads.own_evaluation import tried
+from laptime.workloads.own_losses import losses_of
 from laptime.workloads.own_optimizer import left_out, stepped_by_others, unfused
 from laptime.workloads.own_parts import looked_at
 from laptime.workloads.own_schedule import walked
@@ -71,6 +72,9 @@ def inspect(name: str) -> DataSpec:
     others = [again, *_others(data, data.train, samples(batch))]
     tests = [judged_on, *_others(data, data.test, samples(judged_on))]
     kind, unrounded = tried(data, step.model)
+    steps = -(-len(data.train) // batch_size)
+    updated = {**_optimizer(data, step.model, rate), **walked(data, step.model, rate, steps)}
+    losses = losses_of(data, step.model, batch)  # of a net that has moved: of one that knows nothing all are alike
     refused = {
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
@@ -80,13 +84,12 @@ def inspect(name: str) -> DataSpec:
         **layout_refusals(data, step.copied, batch),
         **own_refused.shapes(batch, others),
         **own_refused.gathering(step.outputs, samples(batch)),
-        **own_refused.of_step(step.uncopied, step.summed, step.counted),
-        **_optimizer(data, step.model, rate),
-        **walked(data, step.model, rate, -(-len(data.train) // batch_size)),
+        **own_refused.of_step(step.uncopied, losses.summed, step.counted),
+        **updated,
         **unrounded,
         **refused_workers(data),
     }
-    in_parts, parts_told = looked_at(data, step, batch)
+    in_parts, parts_told = looked_at(data, step.model, losses, batch)
     refused = {**copy_refusals(data, batch), **refused, **in_parts}
     beside = modules_beside(file, known)
     own = data.workload

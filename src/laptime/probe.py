@@ -66,7 +66,7 @@ def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> 
             more, failure = tried(workload, device, rung)
             if failure and not more.gains:
                 lacking = {**lacking, entry.name: failure}
-            found = ProbeRecord(gains=found.gains | more.gains, beside=found.beside | more.beside)
+            found = found.with_measured(more)
     update = {"machine": with_ceilings(ceilings), "refusals": lacking, "seconds": time.perf_counter() - begin}
     return found.model_copy(update=update)
 
@@ -80,21 +80,21 @@ def tried(workload: str, device: str, rung: str) -> tuple[ProbeRecord, str]:
     chosen, before = rung_spec(rung), exact_before(workload, device, rung)
     entry = find_optimization(chosen.name)
     partner = "" if entry.probe_with in refused_of(workload) else entry.probe_with
-    gains, beside = dict[str, float](), dict[str, str]()
+    found = ProbeRecord()
     for key, batch in places_of(workload, device, entry.probe or chosen.name):
         trial = Trial(workload, before, chosen, batch)
         try:
-            gains[key], stood = _gain(trial, partner)
+            gain, stood = _gain(trial, partner)
         except LaptimeError:
             raise
         except Exception as error:
             failure = f"a probe of it on this machine failed: {trial.told(error)}"
-            return ProbeRecord(gains=gains, beside=beside), failure
-        if stood:
-            beside[key] = stood
-        if gains[key] <= HOPELESS:
+            return found, failure
+        more = ProbeRecord(gains={key: gain}, batches={key: batch}, beside={key: stood} if stood else {})
+        found = found.with_measured(more)
+        if gain <= HOPELESS:
             break
-    return ProbeRecord(gains=gains, beside=beside), ""
+    return found, ""
 
 
 def _gain(trial: Trial, partner: str) -> tuple[float, str]:
@@ -150,8 +150,8 @@ def slow_probe(workload: str, device: str, rung: str, with_too: Sequence[str], r
         with watching(True) as watch:
             assert watch is not None
             gain = Trial(workload, before, chosen, batch).gain(partial(getattr, watch, "events"))
-        update = {"gains": {**found.gains, key: gain}, "costs_s": {**found.costs_s, key: watch.seconds}}
-        found = found.model_copy(update={**update, "seconds": time.perf_counter() - begin})
+        more = ProbeRecord(gains={key: gain}, batches={key: batch}, costs_s={key: watch.seconds})
+        found = found.with_measured(more).model_copy(update={"seconds": time.perf_counter() - begin})
         write_json(result, found)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from laptime.compare import words
+from laptime.compare.differences import difference
 from laptime.compare.model import PartWorth, Worth
-from laptime.compare.quality import LOWER_IS_BETTER, difference, has_learnt, name_of, scores_of, without_quality
+from laptime.compare.quality import LOWER_IS_BETTER, has_learnt, name_of, scores_of, without_quality
 from laptime.compare.rows import Context, Runs
 from laptime.compare.statistics import Estimate, mean_ratio
 from laptime.records import Dropped, RunRecord

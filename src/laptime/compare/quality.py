@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, variance
 from typing import Literal
 
+from laptime.compare.differences import LOSS_NOISE, NOTHING, Scores, difference, possible, spread
 from laptime.compare.floor import chance_of
-from laptime.compare.statistics import CONFIDENCE, median, student
+from laptime.compare.statistics import median
 from laptime.records import DIVERGED, LadderRecord, RunRecord
 
 Verdict = Literal["kept", "better", "worse", "unclear", "not judged"]
@@ -24,23 +24,7 @@ _MARGIN_SHARE = 0.04
 LOWER_IS_BETTER = ("loss", "error")
 # Names that are no words; of a mean average precision the binomial error over the test images stands for its noise.
 _NAMES = {"map50": "mAP@0.5"}
-# What two trainings of other seeds differ by in the loss, percent: as the binomial error, an interval's least width.
-_LOSS_NOISE = 1.0
-_NOTHING = 1e-12
 _LOST = "so nothing could be lost"
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Final quality of each process of a variant, with its round: from 0 to 1, or a loss, of which less is better."""
-
-    rounds: tuple[int, ...]
-    values: tuple[float, ...]
-    is_loss: bool = False
-
-    @property
-    def mean(self) -> float:
-        return fmean(self.values)
 
 
 @dataclass(frozen=True)
@@ -112,7 +96,7 @@ def _where_it_began(reached: float, lower: bool, rules: Rules) -> bool:
     if rules.begun is None:
         return False
     gained = rules.begun - reached if lower else reached - rules.begun
-    return gained <= _NOTHING  # means of equal numbers differ in their last digit
+    return gained <= NOTHING  # means of equal numbers differ in their last digit
 
 
 def final_quality(record: RunRecord, quality: str) -> float | None:
@@ -134,11 +118,19 @@ def without_quality(record: RunRecord, quality: str) -> bool:
 
 def scores_of(records: Sequence[RunRecord], quality: str) -> Scores | None:
     """Final quality of the processes that have one; None without any."""
-    found = [(r.spec.repeat if r.spec else 0, final_quality(r, quality)) for r in records]
-    known = [(round_, value) for round_, value in found if value is not None]
+    found = [(r.spec.repeat if r.spec else 0, final_quality(r, quality), _path(r)) for r in records]
+    known = [(round_, value, path) for round_, value, path in found if value is not None]
     if not known:
         return None
-    return Scores(tuple(r for r, _ in known), tuple(v for _, v in known), quality in LOWER_IS_BETTER)
+    rounds, values, paths = zip(*known, strict=True)
+    return Scores(rounds, values, quality in LOWER_IS_BETTER, paths if all(paths) else ())
+
+
+def _path(record: RunRecord) -> tuple[float, ...]:
+    """The losses of training and test, epoch by epoch; empty where some are not known."""
+    found = [loss for epoch in record.epochs for loss in (epoch.train_loss, epoch.test_loss)]
+    known = tuple(loss for loss in found if loss is not None)
+    return known if len(known) == len(found) else ()
 
 
 def judge(baseline: Scores | None, contender: Scores | None, rules: Rules) -> Judgement:
@@ -153,11 +145,13 @@ def judge(baseline: Scores | None, contender: Scores | None, rules: Rules) -> Ju
         return Judgement("not judged", "its quality was not measured")
     if baseline is None:
         return Judgement("not judged", "the baseline's quality is not known", contender.mean)
-    if baseline.is_loss and abs(baseline.mean) < _NOTHING < abs(contender.mean):
+    if baseline.is_loss and abs(baseline.mean) < NOTHING < abs(contender.mean):
         return Judgement("not judged", "the baseline's is 0, of which nothing is a share", contender.mean)
     diff, half = difference(baseline, contender, rules.test_count)
     low, high = (None, None) if half is None else (diff - half, diff + half)
     verdict, reason = _verdict(baseline, rules, (diff, low, high))
+    if low is not None and high is not None:  # what is told, behind the verdict
+        low, high = possible(baseline, contender, rules.begun or 0.0, (low, high))
     if verdict == "unclear" and _unlearnt(baseline, contender, rules):
         verdict, reason = "worse", "no training of it ended better than it began, and all of the baseline's did"
     return Judgement(verdict, reason, contender.mean, diff, low, high)
@@ -204,65 +198,8 @@ def margin_points(baseline: Scores, rules: Rules) -> float:
     learnt = baseline.mean - rules.chance
     if baseline.is_loss:
         fallen = math.inf if rules.untrained is None else rules.untrained - baseline.mean
-        learnt = fallen / max(abs(baseline.mean), _NOTHING)
+        learnt = fallen / max(abs(baseline.mean), NOTHING)
     return min(MARGIN_POINTS, max(0.0, 100 * _MARGIN_SHARE * learnt))
-
-
-def difference(baseline: Scores, contender: Scores, test_count: int) -> tuple[float, float | None]:
-    """Contender less baseline, in percentage points, and half the width of its interval.
-
-    Over n common rounds the difference is the mean of the rounds' differences, and its interval the wider of
-    two: Student's, see `_scatter`, and that of the binomial error, sqrt((p(1 - p) + q(1 - q)) / (N n)) for N
-    test samples. The trainings' scatter already holds the binomial error (undecided samples fall anew in each
-    training; what the choice of samples adds cancels, for all variants are scored on the same ones), so the
-    two are not added: the binomial one is a floor for trainings that happen to agree. With one round it is the
-    only one. Without common rounds both samples count by themselves. Of a loss all of it is in percent of the
-    baseline's mean, less is more, and the floor is what two seeds differ by.
-    """
-    shared = sorted(set(baseline.rounds) & set(contender.rounds))
-    unique = all(len(set(s.rounds)) == len(s.rounds) for s in (baseline, contender))
-    common = bool(shared) and unique
-    p, q = (_values(s, shared) if common else list(s.values) for s in (baseline, contender))
-    p, q = _gains(baseline, p, q)
-    n = min(len(p), len(q))
-    diff = (fmean(q) - fmean(p)) * 100
-    if test_count < 1:
-        return diff, None
-    if baseline.is_loss:
-        floor = _LOSS_NOISE / 100 / math.sqrt(n)
-    else:
-        binomial = math.sqrt((_spread(fmean(p)) + _spread(fmean(q))) / (test_count * n))
-        floor = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * binomial
-    return diff, max(floor, _scatter(p, q, common)) * 100
-
-
-def _scatter(p: list[float], q: list[float], common: bool) -> float:
-    """Half the width of Student's interval for the difference of two means; 0 where a side has one value.
-
-    The narrower of two where rounds are common: over the rounds' differences, which is the better one where both sides
-    of a round rise and fall together, and over each side by itself, which has twice the degrees of freedom. By the
-    first alone two rounds seldom tell twelve points from none (docs/log.md has what both cover).
-    """
-    n = min(len(p), len(q))
-    if n < 2:
-        return 0.0
-    found = [_half(variance(p) / len(p) + variance(q) / len(q), 2 * (n - 1))]
-    if common:
-        found.append(_half(variance([b - a for a, b in zip(p, q, strict=True)]) / n, n - 1))
-    return min(found)
-
-
-def _half(error: float, degrees: int) -> float:
-    """Half the width of Student's interval, of the square of a standard error and its degrees of freedom."""
-    return student(0.5 + CONFIDENCE / 2, degrees) * math.sqrt(error)
-
-
-def _gains(baseline: Scores, p: list[float], q: list[float]) -> tuple[list[float], list[float]]:
-    """Values of both sides of which more is better; losses as shares of the baseline's mean, with the other sign."""
-    if not baseline.is_loss:
-        return p, q
-    scale = max(abs(fmean(p)), _NOTHING)
-    return [-v / scale for v in p], [-v / scale for v in q]
 
 
 def name_of(quality: str) -> str:
@@ -273,7 +210,7 @@ def name_of(quality: str) -> str:
 def advantage(value: float, beside: float, quality: str) -> float:
     """By how much a final quality is better than another, in percentage points; of a loss in percent."""
     if quality in LOWER_IS_BETTER:
-        return 100 * (beside - value) / max(abs(beside), _NOTHING)
+        return 100 * (beside - value) / max(abs(beside), NOTHING)
     return 100 * (value - beside)
 
 
@@ -285,16 +222,5 @@ def shown(value: float, quality: str) -> str:
 def noise_points(value: float, test_count: int, quality: str = "accuracy") -> float:
     """Two standard errors of the difference of two trainings, in percentage points; infinite without tests."""
     if quality in LOWER_IS_BETTER:
-        return 2 * _LOSS_NOISE
-    return 200 * math.sqrt(2 * _spread(value) / test_count) if test_count else math.inf
-
-
-def _values(scores: Scores, rounds: Sequence[int]) -> list[float]:
-    by_round = dict(zip(scores.rounds, scores.values, strict=True))
-    return [by_round[r] for r in rounds]
-
-
-def _spread(p: float) -> float:
-    """p(1 - p), with 0 and 1 moved in by one in a thousand: a perfect score on few samples is not certain."""
-    inside = min(max(p, 0.001), 0.999)
-    return inside * (1 - inside)
+        return 2 * LOSS_NOISE
+    return 200 * math.sqrt(2 * spread(value) / test_count) if test_count else math.inf

@@ -8,18 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from laptime.compare.curves import time_to_quality
+from laptime.compare.differences import Scores
 from laptime.compare.model import VariantRow
 from laptime.compare.parts import parts_of
-from laptime.compare.quality import (
-    Judgement,
-    Rules,
-    Scores,
-    has_learnt,
-    judge,
-    name_of,
-    scores_of,
-    without_quality,
-)
+from laptime.compare.quality import Judgement, Rules, has_learnt, judge, name_of, scores_of, without_quality
 from laptime.compare.statistics import Bootstrap, Laps
 from laptime.records import Ceilings, Rung, RunRecord, Status
 from laptime.records.rates import ceiling_share, counts, middle, rate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from laptime.copies import copy_of
 from laptime.data.lightning_hooks import notes_on, trainer_arguments, warning_of
 from laptime.data.lightning_loaders import batches_of, drawn_by, loader_of, not_taken
 from laptime.data.lightning_made import made_of
@@ -144,6 +144,12 @@ class LightningWorkload:
         return found
 
     @property
+    def test_collate_fn(self) -> Callable[[list[Any]], Any]:
+        """The loader's of the test: the training loader's may mix samples (mixup, CutMix)."""
+        found: Callable[[list[Any]], Any] = self._loaders[1].collate_fn
+        return found
+
+    @property
     def worker_init_fn(self) -> Callable[[int], Any] | None:
         """The training loader's."""
         found: Callable[[int], Any] | None = self._loaders[0].worker_init_fn
@@ -210,7 +216,7 @@ class LightningWorkload:
     def _made(self) -> Any:
         """A fresh module."""
         ready = is_lightning(self._given, MODULE) and not isinstance(self._given, type)
-        module = copy.deepcopy(self._given) if ready else made_of(self._given, MODULE, self.file)
+        module = copy_of(self._given) if ready else made_of(self._given, MODULE, self.file)
         module.print = print  # Lightning's own asks the Trainer
         return module
 
@@ -280,6 +286,4 @@ class LightningWorkload:
                 f"{type(self._loads).__name__} of {self.file.name} has no {lacking}: add it, or name the "
                 f"LightningDataModule behind a comma ({self.file.name}:Module,Data)."
             )
-        if train.collate_fn != test.collate_fn:
-            raise UsageError(f"the loaders of {self.file.name} have different collate_fn: give both the same one.")
         return train, test

@@ -36,10 +36,9 @@ def varying(data: OwnData, count: int) -> str:
         said = f"test data of {data.file.name} are others when they are read again"
         if not steady:
             return f"{said}{place_in(data.file, (), (*item_makers(split),))}: what is judged depends on what they draw."
-        remedy = (
-            ""
-            if isinstance(data.workload, LightningWorkload)
-            else (": give the workload a test_collate_fn for them, staticmethod(torch.utils.data.default_collate) say")
-        )
-        return f"{said}, since collate_fn draws for them, too{place_in(data.file, (), (split.collate,))}{remedy}."
+        remedy = "the workload a test_collate_fn for them, staticmethod(torch.utils.data.default_collate) say"
+        if isinstance(data.workload, LightningWorkload):
+            remedy = "their loader a collate_fn of its own, torch.utils.data.default_collate say"
+        place = place_in(data.file, (), (split.collate,))
+        return f"{said}, since collate_fn draws for them, too{place}: give {remedy}."
     return ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from laptime.copies import copy_of
 from laptime.data.box_tensors import BoxData, rows
 from laptime.data.own import OwnData, OwnSplit
 from laptime.data.tensors import Split
@@ -43,7 +43,7 @@ def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
     """
     elsewhere = recipe.evaluate_on is not None and recipe.evaluate_on != p.device
     device = recipe.evaluate_on or p.device
-    model = copy.deepcopy(p.evaluated).to(device) if elsewhere else p.evaluated
+    model = copy_of(p.evaluated).to(device) if elsewhere else p.evaluated
     size = _TUTORIAL_BATCH if elsewhere else EVALUATION_BATCH[device.type]
     if isinstance(recipe.data, OwnData):
         size = recipe.data.evaluation_batch  # of nets and samples of which nothing is known

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from laptime.copies import copy_of
 from laptime.data.own import OwnData
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.graph import recording_of
@@ -104,7 +104,7 @@ def explain_memory(recipe: Recipe) -> str | None:
         return None
     free(recipe)
     if ranks > 1:  # DDP's hooks stand on the parameters that it wrapped, and would wait for the others
-        recipe = replace(recipe, model=copy.deepcopy(recipe.model))
+        recipe = replace(recipe, model=copy_of(recipe.model))
     if samples_of_a_pass(recipe) * ranks < recipe.batch_size:
         return _of_parts(recipe)
     least = 1 if ranks == 1 else 2 * ranks

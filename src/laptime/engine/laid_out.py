@@ -8,11 +8,10 @@ called wrong, in every variant that has the layout beside other things. What is 
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import nn
 
+from laptime.copies import copy_of
 from laptime.data import own_refused
 from laptime.data.own import OwnData
 from laptime.draws import drawn, put_back_drawn, seed_all
@@ -84,7 +83,7 @@ def _miscopied(data: OwnData, batch: Tree) -> str:
 def _own_and_copy(data: OwnData, batch: Tree) -> tuple[Step, nn.Module]:
     """The step of a new net, which is freed, since a large one would stand there twice, and a copy made before it."""
     model = data.workload.model()
-    copied = copy.deepcopy(model)
+    copied = copy_of(model)
     return _taken(data, model, batch), copied
 
 
@@ -106,7 +105,7 @@ def _reason(data: OwnData, model: nn.Module, batch: Tree) -> str:
 
 def _step(data: OwnData, model: nn.Module, batch: Tree, layout: torch.memory_format) -> Step:
     """A step of a copy of the net, laid out anew."""
-    return _taken(data, copy.deepcopy(model).to(memory_format=layout), batch, layout)
+    return _taken(data, copy_of(model).to(memory_format=layout), batch, layout)
 
 
 def _taken(data: OwnData, net: nn.Module, batch: Tree, layout: torch.memory_format = torch.contiguous_format) -> Step:

@@ -13,14 +13,15 @@ score, so all sides get the same proposals, and the seed then gives the same sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
+from torch.nn.parameter import is_lazy
 
 from laptime.catalogue import find_optimization
 from laptime.data.box_tensors import BoxData
@@ -38,15 +39,18 @@ from laptime.optimizations.base import AnyData, Loading, Parts, Recipe, batches,
 from laptime.optimizations.modes import Modes
 from laptime.optimizations.order import epoch_order
 from laptime.optimizations.passes import divide
+from laptime.optimizations.samples import laid_out
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.tallies import untouched
-from laptime.trees import Tree, listed, mapped, samples, sent, tensors
+from laptime.trees import Tree, listed, mapped, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload
 from laptime.world import ALONE, World
 
 # A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
 _LOSS_SCALE = 1024.0
+# Bytes of an attribute of the user's object of which copies stand beside a step: no whole data set is copied.
+_SMALL = 2**28
 _STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
 Specs = tuple[OptimizationSpec, ...]
@@ -190,8 +194,7 @@ def _first(recipe: Recipe, parts: Parts) -> Batch:
         part = mapped(recipe.data.parts[recipe.world.rank], torch.clone)
     else:
         part = mapped(whole, lambda t: t[mine.indices] if t.dim() and len(t) == count else t.clone())
-    layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
-    return Batch(sent(part, recipe.device, layout), weight=mine.weight)
+    return replace(laid_out(recipe, part, recipe.device), weight=mine.weight)
 
 
 def _one_pass_of(batch: Batch, data: AnyData) -> Batch:
@@ -210,14 +213,34 @@ def compared(gradient: Tensor) -> Tensor:
     return values.to("cpu", torch.promote_types(values.dtype, torch.float32))
 
 
-def _kept(data: AnyData) -> AbstractContextManager[None]:
+@contextmanager
+def _kept(data: AnyData) -> Iterator[None]:
     """Within it what a step leaves in attributes of the user's object, a recurrent net's last state say, is put back.
 
-    It is not what the next side begins with, nor the run. A LightningModule keeps such in itself, and each side makes
-    one.
+    So is what it writes into tensors there, a queue or a teacher, where copies are small. It is not what the next side
+    begins with, nor the run. A LightningModule keeps such in itself, and each side makes one.
     """
-    of_object = isinstance(data, OwnData) and not isinstance(data.workload, LightningWorkload)
-    return untouched(data.workload) if of_object else nullcontext()  # type: ignore[union-attr]
+    if not isinstance(data, OwnData) or isinstance(data.workload, LightningWorkload):
+        yield
+        return
+    held = [_written(value) for value in getattr(data.workload, "__dict__", {}).values()]
+    small = [some for some in held if sum(t.nbytes for t in some) <= _SMALL]
+    copies = [(tensor, tensor.detach().clone()) for some in small for tensor in some]
+    try:
+        with untouched(data.workload):
+            yield
+    finally:
+        with torch.no_grad():
+            for tensor, was in copies:
+                # Nothing is written to one that shows a value in several places; one may have gone to a GPU.
+                if tensor.shape == was.shape and not torch.equal(tensor, was.to(tensor.device)):
+                    tensor.copy_(was)
+
+
+def _written(value: object) -> list[Tensor]:
+    """The tensors of an attribute that a step may write to."""
+    found = [*value.parameters(), *value.buffers()] if isinstance(value, nn.Module) else tensors(value)
+    return [t for t in found if not (is_lazy(t) or t.is_inference() or t.is_meta) and t.layout == torch.strided]
 
 
 def _compiles(optimizations: Specs) -> bool:

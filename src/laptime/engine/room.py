@@ -7,13 +7,13 @@ tried as well, in each process; variants of a ladder run alone, so they come to 
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from laptime.copies import copy_of
 from laptime.engine.fits import free, place_of, step_fits
 from laptime.host_memory import allowed_memory
 from laptime.optimizations.base import Recipe
@@ -75,7 +75,7 @@ def tried(recipe: Recipe, size: int) -> tuple[int, list[str]]:
 
 
 def _tried_once(recipe: Recipe, size: int) -> bool:
-    copied = replace(recipe, model=copy.deepcopy(recipe.model).to(recipe.device))
+    copied = replace(recipe, model=copy_of(recipe.model).to(recipe.device))
     fits = step_fits(copied, size)
     del copied
     free(recipe)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from laptime.catalogue import WITHOUT, batch_of, combine, find_optimization, rung_spec
+from laptime.compare.differences import Scores
 from laptime.compare.quality import (
     LOWER_IS_BETTER,
     Rules,
-    Scores,
     advantage,
     final_quality,
     has_learnt,

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from laptime.compare import words
-from laptime.compare.quality import Judgement, Rules, Scores, judge, name_of, rules_of, scores_of, shown
+from laptime.compare.differences import Scores
+from laptime.compare.quality import Judgement, Rules, judge, name_of, rules_of, scores_of, shown
 from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, mean_ratio, median
 from laptime.ladder.climb import Both, ratio_of
 from laptime.ladder.process import SHORT

@@ -211,7 +211,8 @@ def hopeless(name: str, batch: int | None, probe: ProbeRecord) -> str | None:
     key = "" if batch is None else f"@{batch}"
     if key not in gains or _gains(gains, key):
         return None
-    return f"a probe on this machine showed {_figures(name, probe)}, and the best so far has {_batch(key)}"
+    has = "the large batch" if key else "the baseline's"
+    return f"a probe on this machine showed {_figures(name, probe)}, and the best so far has {has}"
 
 
 def gains_of(name: str, probe: ProbeRecord) -> dict[str, float]:
@@ -267,11 +268,9 @@ def _figures(name: str, probe: ProbeRecord) -> str:
     }
     if figures.keys() == {""}:
         return figures[""]
-    return " and ".join(f"{figure} at {_batch(key)}" for key, figure in figures.items())
-
-
-def _batch(key: str) -> str:
-    return f"a batch of {key.removeprefix('@')}" if key else "the baseline's batch"
+    tried = {key: probe.batches.get(f"{_probe_key(name)}{key}", key.removeprefix("@")) for key in figures}
+    places = {key: f"a batch of {tried[key]}" if key else "the baseline's batch" for key in figures}
+    return " and ".join(f"{figure} at {places[key]}" for key, figure in figures.items())
 
 
 def untried(plan: Plan) -> list[str]:

@@ -117,15 +117,8 @@ def _with_slow(ladder: LadderRecord, places: Places) -> ProbeRecord:
 
 def _with(probe: ProbeRecord, found: ProbeRecord) -> ProbeRecord:
     """A probe with what another one found out."""
-    return probe.model_copy(
-        update={
-            "gains": {**probe.gains, **found.gains},
-            "beside": {**probe.beside, **found.beside},
-            "costs_s": {**probe.costs_s, **found.costs_s},
-            "refusals": {**probe.refusals, **found.refusals},
-            "seconds": probe.seconds + found.seconds,
-        }
-    )
+    update = {"refusals": {**probe.refusals, **found.refusals}, "seconds": probe.seconds + found.seconds}
+    return probe.with_measured(found).model_copy(update=update)
 
 
 def _disturbed(kept: ProbeRecord, probe: ProbeRecord) -> bool:

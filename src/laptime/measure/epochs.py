@@ -26,8 +26,9 @@ from laptime.measure.pauses import Pauses, watched_collector
 from laptime.measure.syncs import count_syncs
 from laptime.optimizations.base import Parts, Recipe, batches, shares
 from laptime.optimizations.data import settle
+from laptime.optimizations.samples import read
 from laptime.records import DIVERGED, EpochRecord
-from laptime.trees import cut, sent, undivided
+from laptime.trees import cut, undivided
 from laptime.workloads.base import Batch, Counts
 
 Progress = Callable[[int, int, int], None]
@@ -226,8 +227,7 @@ class Session:
         held, data = len(first), self.recipe.data
         if isinstance(data, OwnData) and undivided(first.inputs, held) is not None:
             # Lengths in a list, tokens in a row, a graph's edges: what a part of them is, the collate_fn alone knows.
-            layout = torch.channels_last if self.recipe.channels_last else torch.contiguous_format
-            return Batch(sent(data.train.batch(indices), self.parts.device, layout))
+            return read(self.recipe, data.train, indices, self.parts.device)
         return Batch(*(cut(tree, held, len(indices)) for tree in (first.inputs, first.labels)))
 
     def _count_syncs(self) -> None:

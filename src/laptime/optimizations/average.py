@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from laptime.copies import copy_of
 from laptime.optimizations.base import Options, Parts, Recipe
 from laptime.workloads.base import Batch, Counts
 
@@ -32,7 +32,7 @@ class Average:
     """
 
     def __init__(self, model: nn.Module, decay: float, every: int) -> None:
-        self.model = copy.deepcopy(model).requires_grad_(False)
+        self.model = copy_of(model).requires_grad_(False)
         self.decay, self.every, self.steps = decay, every, 0
 
     def update(self, model: nn.Module) -> None:

@@ -6,7 +6,6 @@ more depends on the net, the batch and what lies between the ranks.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from statistics import median
 
 import torch
 
+from laptime.copies import copy_of
 from laptime.draws import drawn, put_back_drawn
 from laptime.optimizations.base import Recipe, Wrap
 from laptime.optimizations.passes import samples_of_a_pass
@@ -69,7 +69,7 @@ def step_s(recipe: Recipe, wrap: Wrap, batch: Batch, count: int) -> float:
 
     One pass before them is not timed, since DDP lays its buckets out by it.
     """
-    net = wrap(copy.deepcopy(recipe.model).to(recipe.device).train())
+    net = wrap(copy_of(recipe.model).to(recipe.device).train())
     found = []
     for _ in range(1 + count):
         recipe.world.barrier()

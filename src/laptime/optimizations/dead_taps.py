@@ -11,7 +11,6 @@ one factor. A cropped layer holds that factor as a buffer, and the optimizer upd
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from laptime.copies import copy_of
 from laptime.errors import RunError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.live_taps import LIVE, Axis, Convolution, LiveConv, Size, live_axes, refusal, several_names
@@ -217,7 +217,7 @@ def dead_taps(recipe: Recipe, options: Options) -> Recipe:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {reason}"))
     try:
         cut, left = seen(passes_of(recipe), partial(croppable, recipe.model))
-        model = guarded(lambda: copy.deepcopy(recipe.model))
+        model = guarded(lambda: copy_of(recipe.model))
     except ShapesUnknownError as unknown:
         return replace(recipe, notes=(*recipe.notes, f"dead taps left in: {unknown}"))
     removed = 0

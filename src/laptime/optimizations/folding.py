@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 from torchvision.ops import FrozenBatchNorm2d
 
+from laptime.copies import copy_of
 from laptime.optimizations.base import Options, Recipe
 
 
@@ -18,7 +18,7 @@ def folded_norms(recipe: Recipe, options: Options) -> Recipe:
     A map is then written once instead of three times. Pairs are found by the names that torchvision gives: `conv1` and
     `bn1` in one module, `0` and `1` in a downsampling.
     """
-    model = copy.deepcopy(recipe.model)
+    model = copy_of(recipe.model)
     pairs = [p for module in model.modules() for p in _pairs(module)]
     for module, conv, norm in pairs:
         _fold(module, conv, norm)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from laptime.copies import copy_of
 from laptime.optimizations.base import Options, Recipe
 
 
 def channels_last(recipe: Recipe, options: Options) -> Recipe:
     """Puts weights and images into NHWC memory format; oneDNN and cuDNN then need no reorders between layers."""
-    model = copy.deepcopy(recipe.model).to(memory_format=torch.channels_last)
+    model = copy_of(recipe.model).to(memory_format=torch.channels_last)
     spread_means(model)
     return replace(recipe, model=model, channels_last=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,12 +12,13 @@ from torch.nn import functional as F  # noqa: N812 - the name torch's documentat
 from torchvision.ops import MultiScaleRoIAlign
 from torchvision.ops.poolers import _setup_scales
 
+from laptime.copies import copy_of
 from laptime.optimizations.base import Options, Recipe
 
 
 def gathered_rois(recipe: Recipe, options: Options) -> Recipe:
     """Pools a detector's regions by `GatheredRoIAlign` instead of torchvision's kernel, which runs on one core."""
-    model = copy.deepcopy(recipe.model)
+    model = copy_of(recipe.model)
     pools = [
         (module, name, child)
         for module in model.modules()

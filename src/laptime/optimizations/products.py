@@ -10,7 +10,6 @@ ones once.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +18,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from laptime.copies import copy_of
 from laptime.errors import RunError, UsageError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.dead_taps import Crop, conv_sizes
@@ -79,7 +79,7 @@ def products(recipe: Recipe, options: Options) -> Recipe:
     another way to remove them. What was chosen is noted in `settled`, so that a check and later rounds repeat it.
     """
     wanted, largest = str(options["layers"]), int(options["largest"])
-    model, chosen, timed = copy.deepcopy(recipe.model), list[str](), dict[object, bool]()
+    model, chosen, timed = copy_of(recipe.model), list[str](), dict[object, bool]()
     try:
         with torch.no_grad():  # a loss that asks for gradients may differentiate them, which no product bears
             sizes = seen(passes_of(recipe), partial(conv_sizes, recipe.model))

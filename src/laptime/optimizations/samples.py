@@ -12,7 +12,7 @@ from laptime.data.own import OwnData, OwnSplit
 from laptime.data.tensors import ImageData, Split
 from laptime.optimizations.base import AnyData, Recipe
 from laptime.optimizations.data import Normalizer
-from laptime.trees import sent
+from laptime.trees import Tree, sent
 from laptime.workloads.base import Batch
 
 _META = torch.device("meta")
@@ -25,7 +25,7 @@ def in_order(recipe: Recipe, split: Split | OwnSplit, size: int, device: torch.d
         return  # more ranks than samples
     if isinstance(split, OwnSplit):
         for some in mine.split(size):
-            yield _own(recipe, split, some.tolist(), device)
+            yield read(recipe, split, some.tolist(), device)
         return
     normalize, chosen = Normalizer(recipe, device), slice(int(mine[0]), int(mine[-1]) + 1)
     for images, labels in zip(split.images[chosen].split(size), split.labels[chosen].split(size), strict=True):
@@ -35,7 +35,7 @@ def in_order(recipe: Recipe, split: Split | OwnSplit, size: int, device: torch.d
 def first(recipe: Recipe, split: Split | OwnSplit, count: int, device: torch.device) -> Batch:
     """The first `count` samples of a split."""
     if isinstance(split, OwnSplit):
-        return _own(recipe, split, range(count), device)
+        return read(recipe, split, range(count), device)
     return Batch(Normalizer(recipe, device)(split.images[:count].to(device)), split.labels[:count].to(device))
 
 
@@ -49,7 +49,7 @@ def stand_in(recipe: Recipe, count: int, device: torch.device = _META, size: tup
         size: height and width of images; None for the recipe's.
     """
     if not isinstance(recipe.data, ImageData):
-        return _own(recipe, recipe.data.train, range(min(count, len(recipe.data.train))), device)
+        return read(recipe, recipe.data.train, range(min(count, len(recipe.data.train))), device)
     images = torch.zeros(count, recipe.channels, *(size or recipe.image_size), device=device)
     layout = torch.channels_last if recipe.channels_last and device != _META else torch.contiguous_format
     return Batch(images.to(memory_format=layout), torch.zeros(count, dtype=torch.int64, device=device))
@@ -61,12 +61,18 @@ def at_end(recipe: Recipe, count: int, end: int) -> Batch:
     assert isinstance(split, OwnSplit)
     some = min(count, len(split))
     begin = end * (len(split) - some)
-    return _own(recipe, split, range(begin, begin + some), torch.device("cpu"))
+    return read(recipe, split, range(begin, begin + some), torch.device("cpu"))
 
 
-def _own(recipe: Recipe, split: OwnSplit, indices: Sequence[int], device: torch.device) -> Batch:
+def read(recipe: Recipe, split: OwnSplit, indices: Sequence[int], device: torch.device) -> Batch:
+    """Items of a user's own as a batch on a device."""
+    return laid_out(recipe, split.batch(indices), device)
+
+
+def laid_out(recipe: Recipe, tree: Tree, device: torch.device) -> Batch:
+    """What was read of a user's own data on a device, in the recipe's layout."""
     layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
-    return Batch(sent(split.batch(indices), device, layout))
+    return Batch(sent(tree, device, layout))
 
 
 def ungraded(data: AnyData) -> AbstractContextManager[Any]:

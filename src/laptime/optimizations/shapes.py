@@ -5,7 +5,6 @@ A net or a loss of a user's own that reads values is run on a few samples instea
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from laptime.copies import copy_of
 from laptime.data.own import OwnData
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.live_taps import Convolution, ForeignReads
@@ -162,7 +162,7 @@ def _run_all(
 
 def shadow_of(model: nn.Module, device: torch.device = META) -> nn.Module:
     """A copy of a net on the meta device or another; raises ShapesUnknownError where it can't be copied."""
-    return guarded(lambda: copy.deepcopy(model).to(device))
+    return guarded(lambda: copy_of(model).to(device))
 
 
 def guarded(call: Callable[[], T]) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from laptime.copies import copy_of
 from laptime.errors import UsageError
 from laptime.optimizations.live_taps import HOOKS
 
@@ -98,7 +98,7 @@ def synchronized(model: nn.Module, device: torch.device) -> nn.Module:
                 f"batchnorm=sync can't stand for {name or 'the net'}, a {type(module).__name__} that does more than "
                 "torch's BatchNorm: take batchnorm=local."
             )
-    copied = copy.deepcopy(model)
+    copied = copy_of(model)
     if device.type == "cuda":
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(copied)
         return converted

@@ -33,6 +33,7 @@ class ProbeRecord(Readable):
     Attributes:
         gains: speed of an optimization over not having it, by name at the baseline's batch and by `name@batch` at the
             ladder's large one.
+        batches: samples of the batch that was tried, by the names of gains: fewer where there are fewer to train on.
         costs_s: seconds that it took to get there (compilation), by the same names.
         beside: by the names of gains that were measured with another optimization on both sides, which one: none shows
             without it, or with it none is left.
@@ -41,10 +42,16 @@ class ProbeRecord(Readable):
 
     machine: Machine = Machine()
     gains: dict[str, float] = Field(default_factory=dict)
+    batches: dict[str, int] = Field(default_factory=dict)
     costs_s: dict[str, float] = Field(default_factory=dict)
     beside: dict[str, str] = Field(default_factory=dict)
     refusals: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
+
+    def with_measured(self, more: ProbeRecord) -> ProbeRecord:
+        """With the gains of another one, and what belongs to them."""
+        names = ("gains", "batches", "costs_s", "beside")
+        return self.model_copy(update={name: getattr(self, name) | getattr(more, name) for name in names})
 
 
 class Rung(Readable):

@@ -128,7 +128,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "weighted": base.weighted,
         "judged": base.judged,
         "collate": "workload.collate_fn" if base.lightning else "COLLATE",
-        "test_collate": "workload.collate_fn" if base.lightning else "TEST_COLLATE" if own else "COLLATE",
+        "test_collate": "workload.test_collate_fn" if base.lightning else "TEST_COLLATE" if own else "COLLATE",
         **_module(subject.data),
         "boxes": base.boxes,
         "nested": own or base.boxes,

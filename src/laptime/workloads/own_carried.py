@@ -20,7 +20,8 @@ from laptime.tallies import changed, numbers_of, plain_numbers, put_back_numbers
 # Two losses of the same numbers.
 _ALIKE = 1e-5
 _FEW = 1000
-_CONTAINERS = (list, dict, set, deque)
+_CONTAINERS = (list, tuple, dict, set, deque)
+_OF_MODULES = frozenset(vars(nn.Module()))
 
 Marks = dict[tuple[int, str], tuple[Any, object]]
 """By object and attribute: what keeps its parts alive, since another object may have their ids, and what it shows."""
@@ -51,8 +52,9 @@ class Start:
         return self.sizes != _sizes(self.model)
 
     def kept(self) -> tuple[str, ...]:
-        """The names of attributes that hold other tensors or other parts than then."""
-        return _others(self.marks, _marks(self.user, self.model))
+        """The names of attributes that hold other tensors or other parts than then, where they held any."""
+        now = _marks(self.user, self.model)
+        return _others(dict.fromkeys(now, ([], None)) | self.marks, now)
 
 
 class Judging:
@@ -152,7 +154,7 @@ def _marks(user: object, model: nn.Module) -> Marks:
     found = Marks()
     for owner in _owners(user, model):
         for name, value in vars(owner).items():
-            if not name.startswith("_") and isinstance(value, (Tensor, *_CONTAINERS)):
+            if name not in _OF_MODULES and isinstance(value, (Tensor, *_CONTAINERS)):
                 parts = [value] if isinstance(value, Tensor) else [*value][:_FEW]
                 parts = [value[part] for part in parts] if isinstance(value, dict) else parts
                 found[id(owner), name] = (parts, [(id(part), _version(part)) for part in parts])

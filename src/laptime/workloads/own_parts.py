@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from laptime.catalogue.workloads import AT_ONCE
-from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
 from laptime.errors import UsageError
-from laptime.trees import Tree, divided, mapped, samples, undivided
+from laptime.trees import Tree, samples, undivided
 from laptime.user_code import place_in
-from laptime.workloads.base import Batch
-from laptime.workloads.own import answered
-from laptime.workloads.own import looked_at as unchanged
-from laptime.workloads.own_step import Stepped, has_hooks, loss_line
+from laptime.workloads.own_losses import Losses
+from laptime.workloads.own_step import has_hooks, loss_line
 
-# Two sums of the same numbers.
-_ALIKE = 1e-3
 # Means over other numbers of tokens or pixels, as of padded texts, differ by some percent between samples at first.
 # Where samples are told from the others of their batch half of it has a far lower loss (of eight, log 7 for log 15).
 _SHARED = 0.1
@@ -31,12 +23,13 @@ _BETWEEN = "its loss compares the samples of a batch with each other, and ranks 
 _EXCHANGING = ("ddp", "flat-reduce")
 
 
-def looked_at(data: OwnData, step: Stepped, batch: Tree) -> tuple[dict[str, str], str]:
+def looked_at(data: OwnData, model: nn.Module, losses: Losses, batch: Tree) -> tuple[dict[str, str], str]:
     """What parts of a batch leave out, with the reasons, and what a user must know of micro batches.
 
     Args:
         data: the user's.
-        step: what two steps on the batch have shown.
+        model: the net, in training mode.
+        losses: of the batch and its parts.
         batch: of the training data.
 
     Raises:
@@ -44,20 +37,19 @@ def looked_at(data: OwnData, step: Stepped, batch: Tree) -> tuple[dict[str, str]
     """
     most, count = data.micro_batch, samples(batch)
     if most is None:
-        halves = divided(batch, count, -(-count // 2)) if count > 1 and undivided(batch, count) is None else []
-        between = bool(halves) and not step.summed and _apart(data, step.model, halves, batch, _SHARED)
+        between = undivided(batch, count) is None and not losses.summed and losses.apart(_SHARED)
         return {"whole-batch": AT_ONCE, **dict.fromkeys(_EXCHANGING if between else (), _BETWEEN)}, ""
     line = loss_line(data)
-    _check_divided(data, batch, f"{line} gives a sum over the samples of a batch" if step.summed else "")
+    _check_divided(data, batch, f"{line} gives a sum over the samples of a batch" if losses.summed else "")
     refused = {"lightning": _WEIGHED}
     if most >= data.batch_size:
         refused["whole-batch"] = AT_ONCE
-    if _normalizes(step.model):
+    if _normalizes(model):
         refused |= {"whole-batch": f"{_NORM} in a whole batch"}
         refused |= dict.fromkeys(_EXCHANGING, f"{_NORM} where ranks share a batch")
-    if any(map(has_hooks, step.model.parameters())):
+    if any(map(has_hooks, model.parameters())):
         refused["whole-batch"] = "its weights have hooks for their gradient, which run for each micro batch"
-    if count == 1 or not _apart(data, step.model, divided(batch, count, min(most, -(-count // 2))), batch):
+    if not losses.apart():
         return refused, ""
     refused |= dict.fromkeys(("whole-batch", *_EXCHANGING), _UNEVEN)
     notice = (
@@ -87,29 +79,3 @@ def _check_divided(data: OwnData, batch: Tree, summed: str) -> None:
 def _normalizes(model: nn.Module) -> bool:
     """Whether samples depend on the others that go through the net with them; frozen norms stay in evaluation."""
     return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
-
-
-@torch.no_grad()
-def _apart(data: OwnData, model: nn.Module, parts: list[Tree], whole: Tree, alike: float = _ALIKE) -> bool:
-    """Whether the mean loss of the parts of a batch is another than that of the whole, by a share of it.
-
-    In evaluation, without dropout. What draws numbers in each loss, or gives none there, shows nothing.
-    """
-
-    def loss(batch: Tree) -> float:
-        given = Batch(mapped(batch, Tensor.clone))  # which a loss may change
-        return answered(data.workload, model, given, data.file)[0].item()
-
-    training = [(module, module.training) for module in model.modules()]
-    model.eval().training = isinstance(data.workload, LightningWorkload)  # its training_step(), of parts in evaluation
-    try:
-        with unchanged(data.workload):  # a teacher that follows, too
-            found, again = loss(whole), loss(whole)
-            mean = sum(loss(part) * samples(part) for part in parts) / samples(whole)
-    except (Exception, SystemExit):  # whatever a user's code raises
-        return False
-    finally:
-        for module, was in training:
-            module.training = was
-    steady = math.isfinite(found) and math.isclose(found, again, rel_tol=_ALIKE)
-    return steady and not math.isclose(mean, found, rel_tol=alike)

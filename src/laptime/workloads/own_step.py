@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -12,23 +11,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from laptime.copies import copy_of
 from laptime.data import own_refused
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
 from laptime.data.own_import import told_with_line
-from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, shorten
-from laptime.tallies import changed, numbers_of, untouched
-from laptime.trees import Tree, by_sample, cut, mapped, samples, undivided
+from laptime.tallies import changed, numbers_of
+from laptime.trees import Tree, mapped
 from laptime.user_code import complaint, place_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
 from laptime.workloads.own_backward import forward_behind
 from laptime.workloads.own_carried import Carried, Counting, Judging, Start, carried, moved_by_tests
 from laptime.workloads.own_leaves import leaves_of, left_untrained, untrained
-
-# Two sums of the same numbers.
-_ALIKE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,6 @@ class Stepped:
         outputs: what it gave in the first, each time that the loss called it.
         judged: whether the loss gives an accuracy in evaluation.
         uncopied: why the net can't be copied, as optimizations do that change it; empty where it can.
-        summed: whether the loss is a sum over the samples, not their mean.
         counted: attributes of the net and of the user's object that each step changes by Python code.
         told: what a user must know of the steps: what they carry along, and weights that they do not train.
     """
@@ -51,7 +46,6 @@ class Stepped:
     outputs: Sequence[Tree]
     judged: bool
     uncopied: str
-    summed: bool
     counted: tuple[str, ...]
     told: tuple[str, ...]
 
@@ -103,14 +97,12 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     # A LightningModule's steps put back what they change, and what its validation changes it does under a Trainer, too.
     tests = () if isinstance(user, LightningWorkload) else judging.moved()
     told = (own_refused.moving(moved), carries.told, moved_by_tests(line, tests), left_untrained(foreign, line))
-    summed = _summed(data, model, batch)
     return Stepped(
         model=model.train(),
         copied=_copyable(data, model),
         outputs=outputs,
         judged=judged is not None,
         uncopied=uncopied,
-        summed=summed,
         counted=(*counted, *carries.names),
         told=tuple(filter(None, told)),
     )
@@ -153,40 +145,6 @@ def _held(value: object) -> list[Tensor]:
     if isinstance(value, nn.Module):
         return [*value.parameters(), *value.buffers()]
     return [value] if isinstance(value, Tensor) else []
-
-
-@torch.no_grad()
-def _summed(data: OwnData, model: nn.Module, batch: Tree) -> bool:
-    """Whether the loss of a batch and itself is twice that of the batch, and of its halves together as much as it.
-
-    In evaluation, since BatchNorm sees a batch as a whole; what a loss says of other numbers of samples than it was
-    made for, or can't, shows nothing.
-    """
-    count, before = samples(batch), drawn()
-    if count < 2:
-        return False
-    model.eval().training = isinstance(data.workload, LightningWorkload)  # its training_step(), of parts in evaluation
-    try:
-        with untouched(data.workload):
-            # Copies, which a loss may change.
-            given = (Batch(mapped(part, torch.clone)) for part in _twice_and_halves(data, batch, count))
-            found = [answered(data.workload, model, each, data.file)[0].item() for each in given]
-    except (Exception, SystemExit):  # whatever a user's code raises
-        return False
-    finally:
-        put_back_drawn(before)
-    twice, whole, first, last = found
-    return abs(whole) > 0 and all(math.isclose(f, whole, rel_tol=_ALIKE) for f in (twice / 2, first + last))
-
-
-def _twice_and_halves(data: OwnData, batch: Tree, count: int) -> list[Tree]:
-    """A batch of the first `count` items twice over, it, and its halves; what can't be cut is made of the items."""
-    half = count // 2
-    if undivided(batch, count) is not None:
-        items = list(range(count))
-        return [data.train.batch(items * 2), batch, data.train.batch(items[:half]), data.train.batch(items[half:])]
-    end = by_sample(batch, count, lambda given: given[half:])
-    return [cut(batch, count, 2 * count), batch, cut(batch, count, half), end]
 
 
 def _check_model(model: object, data: OwnData, made: str) -> None:
@@ -235,7 +193,7 @@ def _check_share(accuracy: Tensor | None, line: str, data: OwnData) -> None:
 
 def _uncopied(model: nn.Module) -> str:
     try:
-        copy.deepcopy(model)
+        copy_of(model)
     except Exception as error:  # whatever a net holds: locks, files, handles of libraries
         return f"{type(error).__name__}: {shorten(' '.join(str(error).split()), 160)}"
     hooked = next((name for name, p in model.named_parameters() if has_hooks(p)), "")

@@ -8,9 +8,10 @@ import pytest
 from compare_examples import check, data, ladder, record, records
 
 from laptime.compare import compare, compare_records
+from laptime.compare.differences import Scores
 from laptime.compare.floor import chance_of, quality_floor
 from laptime.compare.model import VariantRow
-from laptime.compare.quality import Rules, Scores, judge, margin_points, rules_of
+from laptime.compare.quality import Rules, judge, margin_points, rules_of
 from laptime.spec import RunSpec
 
 

@@ -9,21 +9,18 @@ from compare_examples import record
 
 from laptime.compare import compare_records, words
 from laptime.compare.curves import time_to_quality
-from laptime.compare.quality import (
-    Rules,
-    Scores,
-    advantage,
-    difference,
-    judge,
-    noise_points,
-    scores_of,
-)
+from laptime.compare.differences import Scores, difference
+from laptime.compare.quality import Rules, advantage, judge, noise_points, scores_of
 
 RULES = Rules(floor=0.55, real_data=True, test_count=10_000)
 
 
 def rounds(*values: float) -> Scores:
     return Scores(tuple(range(len(values))), values)
+
+
+def losses(*values: float) -> Scores:
+    return Scores(tuple(range(len(values))), values, is_loss=True)
 
 
 BASE = rounds(0.660, 0.662, 0.658)
@@ -117,6 +114,70 @@ def test_the_interval_covers_the_true_difference(n: int, scatter: float, beside:
     assert sum(case() for _ in range(cases)) / cases > 0.9
 
 
+@pytest.mark.parametrize(
+    ("contender", "begun", "ends"),
+    [
+        (rounds(0.2, 0.9), None, (-60.0, 40.0)),
+        (rounds(0.61, 0.60), None, None),
+        (rounds(0.2, 0.9), -0.4, (None, 40.0)),
+        (rounds(-0.8, 0.9), None, (None, 40.0)),
+        (losses(0.2, 0.9), None, None),
+        (rounds(0.2, 1.9), None, (-60.0, None)),
+    ],
+)
+def test_an_interval_is_told_as_far_as_shares_go_and_judged_whole(
+    contender: Scores, begun: float | None, ends: tuple[float | None, float | None] | None
+) -> None:
+    base = Scores((0, 1), (0.61, 0.59), contender.is_loss)
+    found = judge(base, contender, Rules(0, real_data=True, test_count=10_000, begun=begun))
+    diff, half = difference(base, contender, 10_000)
+    assert half is not None
+    whole = diff - half, diff + half
+    told = [end if bound is None else bound for end, bound in zip(whole, ends or (None, None), strict=True)]
+    assert [found.low_points, found.high_points] == pytest.approx(told)
+    assert ends is None or whole != pytest.approx(told)
+
+
+def test_what_shares_allow_makes_no_verdict() -> None:
+    """Of a baseline of 0.5 % nothing more than half a point can be lost, and the interval tells neither."""
+    small = Rules(0, real_data=True, test_count=100, chance=-1.0)
+    found = judge(rounds(0.005), rounds(0.005), small)
+    assert found.low_points == pytest.approx(-0.5)
+    assert found.verdict == "unclear"
+
+
+def walked(value: float, *path: float, repeat: int = 0) -> Scores:
+    return Scores((repeat,), (value,), paths=(path,))
+
+
+@pytest.mark.parametrize(
+    ("contender", "verdict"),
+    [
+        (walked(0.75, 0.9, 0.7, 0.5 + 1e-7, 0.6), "kept"),
+        (walked(0.75, 0.9, 0.7, 0.5 + 1e-4, 0.6), "unclear"),
+        (walked(0.75, 0.9, 0.7), "unclear"),
+        (walked(0.75), "unclear"),
+        (walked(0.75, 0.9, 0.7, 0.5, 0.6, repeat=1), "unclear"),
+        (walked(0.625, 0.9, 0.7, 0.5, 0.6), "unclear"),
+        (rounds(0.75), "unclear"),
+    ],
+)
+def test_one_training_that_is_done_twice_is_kept_on_few_samples_too(contender: Scores, verdict: str) -> None:
+    few = Rules(0.55, real_data=True, test_count=8)
+    assert judge(walked(0.75, 0.9, 0.7, 0.5, 0.6), contender, few).verdict == verdict
+
+
+def test_the_losses_of_a_process_stand_beside_its_score() -> None:
+    found = record("a", 10, 0.66)
+    epochs = [e.model_copy(update={"train_loss": 1.0 + e.index}) for e in found.epochs]
+    both = scores_of([found.model_copy(update={"epochs": tuple(epochs)})], "accuracy")
+    assert both is not None
+    assert both.paths == (tuple(loss for e in epochs for loss in (e.train_loss, e.test_loss)),)
+    lacking = scores_of([found], "accuracy")  # it knows nothing of the training's
+    assert lacking is not None
+    assert lacking.paths == ()
+
+
 def test_final_quality_is_that_of_the_last_epoch_and_missing_ones_are_passed_over() -> None:
     found = scores_of([record("a", 10, 0.66, 0), record("a", 10, None, 1)], "accuracy")
     assert found == Scores((0,), (pytest.approx(0.66),))
@@ -147,10 +208,6 @@ def test_time_to_quality() -> None:
     assert reached == pytest.approx(30, rel=0.05)
     assert time_to_quality(runs, "accuracy", 0.99) is None
     assert time_to_quality([*runs[:1], record("a", 10, None, 1), record("a", 10, None, 2)], "accuracy", 0.6) is None
-
-
-def losses(*values: float) -> Scores:
-    return Scores(tuple(range(len(values))), values, is_loss=True)
 
 
 @pytest.mark.parametrize(

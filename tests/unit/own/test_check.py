@@ -40,13 +40,16 @@ def test_both_sides_see_one_reading_of_items_that_are_random(tmp_path, monkeypat
 
 _STATE = (
     "    batch_size = 16\n",
-    "    batch_size = 16\n    state = None\n\n    def __init__(self):\n        self.kept = []\n",
+    "    batch_size = 16\n    state = None\n\n    def __init__(self):\n        self.kept = []\n"
+    "        self.queue, self.teacher = [torch.zeros(2)], nn.Linear(2, 2).requires_grad_(False)\n"
+    "        self.shown = torch.ones(1).expand(3)\n",
 )
 _CARRIES = (
     "scores = model(x)",
     "scores = model(x if self.state is None else x + self.state)\n"
     "        self.state = scores.mean().detach()\n        self.kept.append(len(x))\n"
-    "        scores = scores * len(self.kept)",
+    "        scores = scores * len(self.kept) + self.queue[0] + self.teacher(scores.detach())\n"
+    "        self.queue[0] += 1\n        self.teacher.weight.data.mul_(2)",
 )
 
 
@@ -58,10 +61,13 @@ def test_both_sides_begin_with_the_state_that_the_users_object_has_and_leave_it_
     chosen = resolve("cpu-baseline+fused-optimizer").optimizations
     spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
     opened = open_data(spec)
+    weight = opened.workload.teacher.weight.clone()
     found = check_one_step(spec, opened, 16)
     assert found.passed, found
     assert found.loss_error < 1e-6
     assert opened.workload.state is None
+    assert torch.equal(opened.workload.queue[0], torch.zeros(2))
+    assert torch.equal(opened.workload.teacher.weight, weight)
     assert opened.workload.kept == []
 
 

@@ -246,7 +246,6 @@ def batches(sampler):
             r"uses self\.logger .*ask for `self",
         ),
         (("    def val_dataloader", "    def other_dataloader"), r"no val_dataloader\(\) and no test_dataloader"),
-        (("batch_size=64)", "batch_size=64, collate_fn=list)"), "different collate_fn"),
         (
             ("        return loss\n", "        return None\n"),
             r"training_step\(\) \(training_\d+\.py, line 26\) gave no loss",

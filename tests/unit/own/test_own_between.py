@@ -19,6 +19,9 @@ DRAWN = "return F.cross_entropy(scores, y) * (1 + torch.Generator().seed() % 100
         ("return F.cross_entropy(scores, y, weight=torch.tensor([1.0, 2.0])), ", False),
         ("return F.cross_entropy(scores, y, reduction='sum'), ", False),
         (DRAWN, False),
+        (PAIRED.replace(", torch", " * [1][len(x) // 9], torch"), True),  # of a batch twice over it gives none
+        ("return F.cross_entropy(scores, y) / (len(x) // 8), ", False),  # of a half it gives none
+        ("return F.cross_entropy(scores, y) * (1.0 if len(x) > 7 else torch.nan), ", False),
     ],
 )
 def test_ranks_are_left_out_where_samples_are_compared_with_each_other(file, loss, between):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.own_files import DICTIONARY, TUPLE, WIDE, write
+from tests.own_files import DICTIONARY, NORMALIZED, TUPLE, WIDE, write
 
 from laptime.catalogue import LADDERS, OPTIMIZATIONS, rung_spec
 from laptime.engine.build import build, make_recipe, open_data, refuse_unfit
@@ -18,7 +18,7 @@ from laptime.inspecting import inspect
 from laptime.spec import OptimizationSpec, RunSpec
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-KINDS = ("tuple", "dictionary", "characters", "speedrun")
+KINDS = ("tuple", "dictionary", "characters", "speedrun", "normalized")
 QUICKER = {
     "compile": {"backend": "aot_eager"},
     "workers": {"count": 1},
@@ -37,6 +37,7 @@ LEFT_OUT = {
     "dictionary": (*CLASSIFIER, *CONVOLUTIONS, "decay", "dp"),
     "characters": (*CLASSIFIER, *CONVOLUTIONS, "decay"),
     "speedrun": (*CLASSIFIER, "dead-taps", "decay", "onecycle", "linear-decay", "fused-optimizer", "graph"),
+    "normalized": (*CLASSIFIER, "dead-taps"),
 }
 
 
@@ -48,6 +49,7 @@ def found(tmp_path_factory):
         "dictionary": write(folder / "all_rows.py", DICTIONARY),
         "characters": f"{EXAMPLES / 'char_transformer.py'}:workload",
         "speedrun": f"{EXAMPLES / 'speedrun.py'}:Small",
+        "normalized": write(folder / "all_normalized.py", TUPLE, *NORMALIZED),
     }
     specs = {kind: inspect(name) for kind, name in names.items()}
     yield specs
@@ -66,6 +68,7 @@ class Lap:
     def end(self): ...
 
 
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
 @pytest.mark.parametrize("entry", TRIED, ids=lambda entry: entry.name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_trains_and_its_step_is_right_or_it_is_refused(found, kind, entry):

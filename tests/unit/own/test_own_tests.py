@@ -6,9 +6,12 @@ import sys
 import pytest
 import torch
 from tests.own_files import TUPLE, write
+from tests.unit.own.test_lightning_module import lit, trained
 
 from laptime.data.own import open_own
+from laptime.engine.evaluate import evaluate
 from laptime.inspecting import inspect
+from laptime.optimizations.base import permutation
 
 _MIXED = """
 def mixed(items):
@@ -98,3 +101,61 @@ def test_a_printed_script_collates_tests_alike(file, tmp_path, kept):
     )
     looks += f"\nassert printed.torch.equal(found, plain * {1 if kept else 2})\n"
     subprocess.run([sys.executable, "-c", looks], timeout=300, check=True, cwd=tmp_path)
+
+
+_MIXES = """
+mixes = v2.MixUp(num_classes=2)
+
+
+def mixed(items):
+    x, y = torch.utils.data.default_collate(items)
+    x, y = mixes(x.reshape(-1, 20, 1, 1), y)  # it takes images
+    return x.flatten(1), y
+
+
+class Points(LightningDataModule):
+"""
+_LIGHTNING = (
+    ("\nclass Points(LightningDataModule):\n", _MIXES),
+    ("import torch\n", "import torch\nfrom torchvision.transforms import v2\n"),
+    ("batch_size=32, shuffle=True", "batch_size=32, shuffle=True, collate_fn=mixed"),
+    # Of mixed labels there is a share of each class.
+    ("(scores.argmax(dim=1) == labels)", "(scores.argmax(dim=1) == labels.reshape(len(labels), -1)[:, -1])"),
+)
+
+
+def test_the_loaders_of_a_lightning_module_collate_each_in_its_own_way(file):
+    name = lit(file, *_LIGHTNING)
+    found, parts, recipe, spec = trained(name, seed=3)
+    assert "read again" not in spec.data.notice
+    module = sys.modules[file.stem]
+    points = module.Points()
+    points.setup("fit")
+    torch.manual_seed(3)
+    net = module.Lit()
+    net.log = lambda *_, **__: None
+    optimizer, losses = net.configure_optimizers(), []
+    for epoch in range(2):
+        total = 0.0
+        for chosen in permutation(256, 3, epoch).split(32):
+            optimizer.zero_grad()
+            loss = net.training_step(module.mixed([points.train[i] for i in chosen.tolist()]), 0)
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * 32
+        losses.append(total / 256)
+    assert found == pytest.approx(losses, rel=1e-5)
+    inputs, labels = points.test.tensors
+    tested = evaluate(parts, recipe, recipe.data.test)
+    with torch.no_grad():
+        scores = net.net(inputs)
+    assert float(tested.loss_sum) == pytest.approx(
+        float(torch.nn.functional.cross_entropy(scores, labels)) * 64, rel=1e-5
+    )
+    assert float(tested.correct) == float((scores.argmax(1) == labels).sum())
+
+
+def test_a_test_loader_of_lightnings_that_mixes_is_told_what_to_give_it(file):
+    notice = inspect(lit(file, *_LIGHTNING, ("batch_size=64)", "batch_size=64, collate_fn=mixed)"))).notice
+    assert "since collate_fn draws for them, too" in notice
+    assert "give their loader a collate_fn of its own" in notice

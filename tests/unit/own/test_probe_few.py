@@ -16,7 +16,8 @@ from laptime.data.own_few import few_in_memory, few_items
 from laptime.engine import trial as trials
 from laptime.engine.trial import Trial
 from laptime.inspecting import inspect
-from laptime.probe import places_of
+from laptime.ladder.plan import hopeless, refusal
+from laptime.probe import places_of, tried
 
 
 class Slow:
@@ -95,6 +96,16 @@ def test_where_all_samples_are_one_batch_there_is_one_place(file, count, batch, 
     assert own.own is not None
     changed = own.model_copy(update={"train_count": count, "own": own.own.model_copy(update={"batch_size": batch})})
     assert [size for _, size in places_of(changed.model_dump_json(), "cpu", "bf16")] == places
+
+
+def test_the_batch_that_was_tried_is_told_where_there_are_fewer_samples(file, monkeypatch):
+    monkeypatch.setattr(trials.Trial, "gain", lambda trial: 0.9)
+    own = inspect(write(file, TUPLE))
+    found, _ = tried(own.model_dump_json(), "cpu", "bf16")
+    assert found.batches == {"bf16": 16, "bf16@512": 64}
+    assert "at the baseline's batch and 0.90x" in refusal("bf16", found)
+    assert "at a batch of 64, less than" in refusal("bf16", found)
+    assert "at a batch of 64, and the best so far has the large batch" in hopeless("bf16", 512, found)
 
 
 def test_a_round_begins_no_step_after_its_time_and_tells_the_seconds_of_all(monkeypatch):

@@ -64,9 +64,8 @@ MASKED = TUPLE.replace("nn.Sequential(", "Masked(").replace("\nclass", f"{MASK}\
 READING = TUPLE.replace("        x, y = batch\n", "        x, y = batch\n        assert y.max().item() < 2\n")
 FROZEN = TUPLE.replace(
     "nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(256, 2))",
-    "nn.Sequential(nn.AvgPool2d(4), nn.Conv2d(3, 4, 3, padding=1), nn.Flatten(), nn.Linear(16, 2))",
+    "nn.Sequential(nn.AvgPool2d(4), nn.Conv2d(3, 4, 3, 1, 1).requires_grad_(False), nn.Flatten(), nn.Linear(16, 2))",
 )
-FROZEN = FROZEN.replace("padding=1)", "padding=1).requires_grad_(False)")
 # Each reading of its weight in training moves what the next one gives.
 SPECTRAL = TUPLE.replace("nn.Linear(256, 2)", "nn.utils.parametrizations.spectral_norm(nn.Linear(256, 2))")
 # Buffers of one value seen in several places, which nothing can be put back into, and of a graph's edges.
@@ -81,8 +80,9 @@ class Held(nn.Sequential):
         return torch.sparse.mm(self.edges, (super().forward(x) * self.scale[0]).T).T
 """
 HOLDING = TUPLE.replace("nn.Sequential(", "Held(").replace("\nclass", f"{HELD}\nclass", 1)
-# Keeps what it has computed, as for a plot; such a tensor can't be copied.
-KEEPING = TUPLE.replace("nn.Sequential(", "Keeping(").replace(
+# Keeps what it has computed, as for a plot, and a weight as it was in its last call: of such tensors torch copies none.
+KEEPING = TUPLE.replace("nn.Linear(256, 2)", "nn.utils.spectral_norm(nn.Linear(256, 2))")
+KEEPING = KEEPING.replace("nn.Sequential(", "Keeping(").replace(
     "\nclass",
     "\nclass Keeping(nn.Sequential):\n    def forward(self, x):\n        self.seen = super().forward(x)\n"
     "        return self.seen\n\nclass",

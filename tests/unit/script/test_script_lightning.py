@@ -105,6 +105,12 @@ ASKED = (
     .replace("loss = F.cross_entropy(scores, labels)", "loss = ramp(self) * F.cross_entropy(scores, labels)")
     + "\n\ndef ramp(module):\n    return 1 / (1 + module.current_epoch)\n"
 )
+# Mixes samples to train on alone.
+MIXED = LIT.replace(
+    "\nclass Points(",
+    "\ndef mixed(items):\n    x, y = torch.utils.data.default_collate(items)\n"
+    "    return x.lerp(x.flip(0), torch.rand(()) / 2), y\n\n\nclass Points(",
+).replace("shuffle=True", "shuffle=True, collate_fn=mixed")
 SCRIPTS = {
     "points": (LIT, "Lit", ("cpu-baseline", "cpu-baseline+resident+no-reads+fused-optimizer+ema:every=1")),
     "named": (LIT, "Lit,Points", ("cpu-baseline+workers:count=1",)),
@@ -113,6 +119,7 @@ SCRIPTS = {
     "cycle": (CYCLE, "Lit", ("cpu-baseline", "cpu-baseline+large-batch:size=64")),
     "asked": (ASKED, "Lit", ("cpu-baseline",)),
     "objects": (IMAGES, "ready", ("cpu-baseline",)),
+    "mixed": (MIXED, "Lit", ("cpu-baseline",)),
 }
 CASES = [(kind, name) for kind, (*_, names) in SCRIPTS.items() for name in names]
 
