@@ -44,9 +44,16 @@ class Start:
         put_back_drawn(self.drawn)
         for name, buffer in self.model.named_buffers():
             was = self.buffers.get(name)
+            if was is not None and not was.numel():
+                buffer.resize_(was.shape)
             # What has not changed is left: nothing can be written to a buffer that expand() shows in several places.
             if was is not None and was.shape == buffer.shape and not torch.equal(buffer, was):
                 buffer.copy_(was)
+
+    def filled(self) -> tuple[str, ...]:
+        """The names of buffers that were empty and are not."""
+        now = dict(self.model.named_buffers())
+        return tuple(n for n, was in self.buffers.items() if not was.numel() and n in now and now[n].numel())
 
     def set_weights(self) -> bool:
         """Whether the net has set weights itself since then, from its first batch perhaps: no optimizer has."""

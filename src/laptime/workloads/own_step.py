@@ -94,7 +94,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     refuse_stepped(line, steps, more_steps)
     foreign = untrained(model, leaves, leaves_of(loss))
     _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
-    found = changed(numbers)
+    found = (*changed(numbers), *start.filled())
     moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
     carries = _carried(data, batch, start, (value, counting.moved(), moved))
     judging = Judging(user, model.eval())
