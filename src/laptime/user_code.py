@@ -14,6 +14,16 @@ from laptime.errors import lacking, shorten
 
 _WORKER_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LONGEST = 300
+# With which argparse ends a process.
+_WRONG_ARGUMENTS = 2
+# What words of torch's own say of code that brings a net or a batch to a device, with what helps.
+_BROUGHT = "leave .cuda() and .to(...) out, since net and batches are brought to the run's device"
+_REMEDIES = {
+    "Default process group has not been initialized": "leave it out, since the rungs ddp and dp wrap the net",
+    "Found no NVIDIA driver": _BROUGHT,
+    "not compiled with CUDA": _BROUGHT,
+    "on the same device": f"{_BROUGHT}, and make tensors there (device=inputs.device)",
+}
 
 
 def complaint(
@@ -37,8 +47,16 @@ def complaint(
     if (lacks := lacking(error)) is not None:
         return lacks
     kind, text = _what(error)
-    said = f"{kind}: {shorten(text, _LONGEST)}" if text else kind
+    remedy = next((f"; {helps}" for words, helps in _REMEDIES.items() if words in text), "") or _unparsed(error)
+    said = f"{kind}: {shorten(text, _LONGEST)}{remedy}" if text else kind
     return f"{said}{place_in(path, _of(path, _places(error)) or blamed, makers)}"
+
+
+def _unparsed(error: BaseException) -> str:
+    """What helps where a parser of arguments has ended the process, since it is given none."""
+    ended = isinstance(error, SystemExit) and error.code == _WRONG_ARGUMENTS
+    parsing = ended and any(Path(f.filename).name == "argparse.py" for f in traceback.extract_tb(error.__traceback__))
+    return "; no arguments are given here, so let those that it requires have defaults" if parsing else ""
 
 
 def wanted(function: Callable[..., Any]) -> list[str]:

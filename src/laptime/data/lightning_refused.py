@@ -36,6 +36,7 @@ _LOGGER = "logger"
 # Hooks that change a step or a batch, each with what does their work here; those at other places are left out with a
 # note.
 _BATCH = "do its work in the data set, or at the beginning of training_step() and validation_step()"
+_ONLY_LOGS = "leave it out where it only logs"
 _LOGGED = "leave it out where it only logs; what changes gradients needs a plain workload (laptime new)"
 _CLIPPED = "give the module an attribute clip_norm instead, the largest norm of the gradient"
 _STEPPED = "leave it out where it does what Lightning does; another step needs a plain workload (laptime new)"
@@ -45,8 +46,9 @@ _STEP_HOOKS = {
     "configure_gradient_clipping": _CLIPPED,
     "lr_scheduler_step": "leave it out where it only calls scheduler.step(), and give a schedule that needs no more",
     **dict.fromkeys(("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"), _BATCH),
-    **dict.fromkeys(("on_train_batch_start", "on_train_batch_end"), "do its work in training_step(), or leave it out"),
-    "on_before_zero_grad": "leave it out; a moving average of the weights is the rung ema",
+    "on_train_batch_start": f"do its work at the beginning of training_step(), or {_ONLY_LOGS}",
+    "on_train_batch_end": f"do its work at the beginning of training_step(), behind the step before, or {_ONLY_LOGS}",
+    "on_before_zero_grad": f"do its work at the end of training_step(), which it follows, or {_ONLY_LOGS}",
     **dict.fromkeys(("on_before_backward", "on_after_backward", "on_before_optimizer_step"), _LOGGED),
     "configure_sharded_model": "make the net in __init__() or configure_model()",
 }
@@ -86,6 +88,8 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
             )
     for attribute, place in _touched(value):
         remedy = "write its training as a plain workload (laptime new)"
+        if _TOUCHED.get(attribute) in (_MANUAL, _OPTIMIZERS):
+            remedy += ", several nets in one loss (docs/own-workload.md, Several nets)"
         if attribute == _LOGGER:
             remedy = "leave the line out, or ask for `self.logger` before it"
         elif attribute in _ONLY_TOLD:

@@ -28,6 +28,10 @@ _MEANT = {
     ),
     **dict.fromkeys(("sampler", "make_sampler"), "sample_weights(train) is asked for"),
     **dict.fromkeys(
+        ("batch_sampler", "make_batch_sampler"),
+        "batches are drawn by laptime, so let an item of data() hold samples that belong together, which loss() joins",
+    ),
+    **dict.fromkeys(
         ("metric", "metrics", "accuracy", "score", "compute_metrics", "validate", "validation_step", "eval", "test"),
         "quality is judged by the accuracy that loss() gives behind the loss, or by evaluate(model, batches)",
     ),

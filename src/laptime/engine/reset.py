@@ -50,10 +50,12 @@ def copy_known(own: dict[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     """Fills tensors with those saved by the same names.
 
     A buffer that a net has made or enlarged meanwhile, a mask for longer sequences say, follows from its inputs and
-    stays.
+    stays; one that is empty on either side is filled by the first batch, as torch's observers are, and is state.
     """
     for name, value in own.items():
         found = saved.get(name)
+        if found is not None and found.shape != value.shape and 0 in (found.numel(), value.numel()):
+            value.resize_(found.shape)
         if isinstance(value, nn.Parameter) or (found is not None and found.shape == value.shape):
             value.copy_(saved[name])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -20,6 +20,7 @@ from laptime.tallies import changed, numbers_of, plain_numbers, put_back_numbers
 # Two losses of the same numbers.
 _ALIKE = 1e-5
 _FEW = 1000
+_MOST_NAMED = 5
 _CONTAINERS = (list, tuple, dict, set, deque)
 _OF_MODULES = frozenset(vars(nn.Module()))
 
@@ -35,6 +36,7 @@ class Start:
         self.drawn, self.numbers = drawn(), numbers_of(user, model)
         self.buffers = {name: b.clone() for name, b in model.named_buffers() if b.layout == torch.strided}
         self.marks, self.sizes = _marks(user, model), _sizes(model)
+        self.unset = _unset(user, model)
 
     @torch.no_grad()
     def back(self) -> None:
@@ -43,9 +45,16 @@ class Start:
         put_back_drawn(self.drawn)
         for name, buffer in self.model.named_buffers():
             was = self.buffers.get(name)
+            if was is not None and not was.numel():
+                buffer.resize_(was.shape)
             # What has not changed is left: nothing can be written to a buffer that expand() shows in several places.
             if was is not None and was.shape == buffer.shape and not torch.equal(buffer, was):
                 buffer.copy_(was)
+
+    def filled(self) -> tuple[str, ...]:
+        """The names of buffers that were empty and are not."""
+        now = dict(self.model.named_buffers())
+        return tuple(n for n, was in self.buffers.items() if not was.numel() and n in now and now[n].numel())
 
     def set_weights(self) -> bool:
         """Whether the net has set weights itself since then, from its first batch perhaps: no optimizer has."""
@@ -55,6 +64,25 @@ class Start:
         """The names of attributes that hold other tensors or other parts than then, where they held any."""
         now = _marks(self.user, self.model)
         return _others(dict.fromkeys(now, ([], None)) | self.marks, now)
+
+    def read(self, loss: Callable[[], float]) -> tuple[tuple[str, ...], tuple[float, float]]:
+        """Attributes that were None and hold what steps have left there; losses without and with that.
+
+        On other samples than those of the steps: a mean of one batch alone is what it was for that batch.
+
+        Args:
+            loss: gives that of other samples.
+        """
+        begun = [place for place in self.unset if isinstance(vars(place[0]).get(place[1]), Tensor)]
+        if not begun:
+            return (), (0.0, 0.0)
+        self.back()
+        later = loss()
+        for owner, name in begun:
+            setattr(owner, name, None)
+        self.back()
+        first = loss()
+        return tuple(dict.fromkeys(name for _, name in begun)), (first, later)
 
 
 class Judging:
@@ -104,7 +132,7 @@ def carried(line: str, objects: tuple[str, ...], kept: tuple[str, ...], losses: 
         kept: attributes that hold other tensors or parts than before, as many do that are made anew in each step.
         losses: that of a batch, and that after steps, with the same weights, buffers, numbers and draws.
     """
-    differs = not math.isclose(*losses, rel_tol=_ALIKE, abs_tol=_ALIKE**2)
+    differs = not _alike(*losses)
     names = tuple(dict.fromkeys((*objects, *(kept if differs else ()))))
     if not names and not differs:
         return Carried()
@@ -116,9 +144,15 @@ def carried(line: str, objects: tuple[str, ...], kept: tuple[str, ...], losses: 
     return Carried(names or ("what it keeps",), told)
 
 
+def _alike(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=_ALIKE, abs_tol=_ALIKE**2)
+
+
 def moved_by_tests(line: str, names: tuple[str, ...]) -> str:
     """What to say of what test data change; empty where they change nothing."""
-    held = f"{line} changes {', '.join(names)} with test data, too, which training then goes on with"
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    named = ", ".join(names[:_MOST_NAMED]) + more
+    held = f"{line} changes {named} with test data, too, which training then goes on with"
     return f"{held}: change it only where model.training is set." if names else ""
 
 
@@ -159,6 +193,11 @@ def _marks(user: object, model: nn.Module) -> Marks:
                 parts = [value[part] for part in parts] if isinstance(value, dict) else parts
                 found[id(owner), name] = (parts, [(id(part), _version(part)) for part in parts])
     return found
+
+
+def _unset(user: object, model: nn.Module) -> list[tuple[Any, str]]:
+    """Attributes that are None as yet, each with its object."""
+    return [(owner, name) for owner in _owners(user, model) for name, value in vars(owner).items() if value is None]
 
 
 def _sizes(model: nn.Module) -> list[float]:

@@ -10,8 +10,9 @@ from laptime.data.own import OwnData
 from laptime.errors import UsageError
 from laptime.trees import Tree, samples, undivided
 from laptime.user_code import place_in
+from laptime.workloads.own_checked import loss_line
 from laptime.workloads.own_losses import Losses
-from laptime.workloads.own_step import has_hooks, loss_line
+from laptime.workloads.own_step import has_hooks
 
 # Means over other numbers of tokens or pixels, as of padded texts, differ by some percent between samples at first.
 # Where samples are told from the others of their batch half of it has a far lower loss (of eight, log 7 for log 15).

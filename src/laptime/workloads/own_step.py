@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from laptime.copies import copy_of
 from laptime.data import own_refused
@@ -18,13 +17,18 @@ from laptime.data.own import OwnData
 from laptime.data.own_import import told_with_line
 from laptime.errors import RunError, shorten
 from laptime.tallies import changed, numbers_of
-from laptime.trees import Tree, mapped
+from laptime.trees import Tree, cut, mapped, samples
 from laptime.user_code import complaint, place_in
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
 from laptime.workloads.own_backward import forward_behind
 from laptime.workloads.own_carried import Carried, Counting, Judging, Start, carried, moved_by_tests
+from laptime.workloads.own_checked import check_loss, check_model, check_share, check_trained, loss_line
 from laptime.workloads.own_leaves import leaves_of, left_untrained, untrained
+from laptime.workloads.own_stepping import refuse_stepped, steps_noted
+
+# Two losses of the same numbers.
+_SAME = 1e-5
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     with told_with_line("model()", file, user.model):
         model, another = user.model(), user.model()
     made = place_in(file, (), (user.model,))
-    _check_model(model, data, made)
+    check_model(model, data, made)
     if {id(p) for p in model.parameters() if p.requires_grad} & {id(p) for p in another.parameters()}:
         raise RunError(
             f"model() of {file.name} gave the same weights twice{made}: make a new net in each call, since each seed "
@@ -71,28 +75,29 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     uncopied = _uncopied(model)
     outputs: list[Tree] = []
     kept, start = _versions(user, model), Start(user, model)
-    with told_with_line("loss()", file, user.loss), _noted(model, outputs):
+    with told_with_line("loss()", file, user.loss), _noted(model, outputs), steps_noted() as steps:
         # A loss may change its batch in place.
         loss, accuracy = answered(user, model.train(), Batch(mapped(batch, torch.clone)), file)
         value = loss.item()
     line = loss_line(data)
-    _check_loss(loss, line)
-    _check_share(accuracy, line, data)
+    check_loss(loss, line)
+    check_share(accuracy, line, data)
     leaves = leaves_of(loss)
     _backward(data, model, batch, loss)
-    _check_trained(model, line)
+    check_trained(model, line)
     numbers, counting = numbers_of(user, model), Counting(user, model)
-    with told_with_line("loss() of a second step", file, user.loss):
+    with told_with_line("loss() of a second step", file, user.loss), steps_noted() as more_steps:
         loss, _ = answered(user, model, Batch(mapped(batch, torch.clone)), file)
+    refuse_stepped(line, steps, more_steps)
     foreign = untrained(model, leaves, leaves_of(loss))
     _backward(data, model, batch, loss)  # fails where the net goes on from the graph of the step before
-    found = changed(numbers)
+    found = (*changed(numbers), *start.filled())
     moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
     carries = _carried(data, batch, start, (value, counting.moved(), moved))
     judging = Judging(user, model.eval())
     with told_with_line("loss() on the test data", file, user.loss), _asking_none():
         _, judged = answered(user, model, Batch(test_batch), file)
-    _check_share(judged, f"{line} on the test data", data)
+    check_share(judged, f"{line} on the test data", data)
     counted = tuple(name for name in found if name not in getattr(user, "unread", ()))
     # A LightningModule's steps put back what they change, and what its validation changes it does under a Trainer, too.
     tests = () if isinstance(user, LightningWorkload) else judging.moved()
@@ -120,12 +125,20 @@ def _carried(data: OwnData, batch: Tree, start: Start, seen: tuple[float, tuple[
     first, objects, moved = seen
     kept = tuple(name for name in start.kept() if name not in moved)
     start.back()
-    again = first
+    losses = first, first
+
+    def given(some: Tree) -> float:
+        return answered(data.workload, start.model, Batch(mapped(some, torch.clone)), data.file)[0].item()
+
     with suppress(Exception, SystemExit):  # whatever a user's code raises: a run that comes there tells it
-        loss, _ = answered(data.workload, start.model, Batch(mapped(batch, torch.clone)), data.file)
+        again = given(batch)
         # Of what has moved a notice tells already; weights that the net sets itself are put back in a run alone.
-        again = loss.item() if (kept or not moved) and not start.set_weights() else first
-    return carried(loss_line(data), objects, kept, (first, again))
+        if (kept or not moved) and not start.set_weights():
+            losses = first, again
+        if math.isclose(first, losses[1], rel_tol=_SAME) and (count := samples(batch)) > 1:
+            read, halves = start.read(lambda: given(cut(batch, count, count // 2)))
+            kept, losses = (read, halves) if read else (kept, losses)
+    return carried(loss_line(data), objects, kept, losses)
 
 
 def _versions(user: object, model: nn.Module) -> dict[str, list[tuple[int, int]]]:
@@ -145,50 +158,6 @@ def _held(value: object) -> list[Tensor]:
     if isinstance(value, nn.Module):
         return [*value.parameters(), *value.buffers()]
     return [value] if isinstance(value, Tensor) else []
-
-
-def _check_model(model: object, data: OwnData, made: str) -> None:
-    file, where = data.file, "__init__()" if isinstance(data.workload, LightningWorkload) else "model()"
-    if not isinstance(model, nn.Module):
-        raise RunError(f"model() of {file.name} gave {type(model).__name__}{made}: return a torch.nn.Module.")
-    lazy = [name for name, tensor in (*model.named_parameters(), *model.named_buffers()) if is_lazy(tensor)]
-    if lazy:
-        raise RunError(
-            f"model() of {file.name} gave layers without a size yet ({shorten(', '.join(lazy))}){made}: call the net "
-            f"once on a sample in {where}, or say what they take."
-        )
-
-
-def _check_trained(model: nn.Module, line: str) -> None:
-    wanted = [p for p in model.parameters() if p.requires_grad]
-    if wanted and all(p.grad is None for p in wanted):
-        raise RunError(
-            f"{line} gave a loss that does not come from the net that it is given: call that one, `model`, since "
-            "others that are kept are not trained."
-        )
-
-
-def loss_line(data: OwnData) -> str:
-    """What gives the loss, with its line."""
-    user, file = data.workload, data.file
-    name, function = ("training_step", user.step) if isinstance(user, LightningWorkload) else ("loss", user.loss)
-    return f"{name}() of {file.name}{place_in(file, (), (function,))}"
-
-
-def _check_loss(loss: Tensor, line: str) -> None:
-    if not math.isfinite(loss.item()):
-        raise RunError(f"{line} gave {loss.item()} on the first batch: look at its inputs and at the loss.")
-    if not loss.requires_grad:
-        raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
-
-
-def _check_share(accuracy: Tensor | None, line: str, data: OwnData) -> None:
-    share = 0.0 if accuracy is None else accuracy.item()
-    if not 0 <= share <= 1:
-        remedy = "return a share from 0 to 1, or the loss alone"
-        if isinstance(data.workload, LightningWorkload):
-            remedy = "log a share from 0 to 1, or log it under a name without acc"
-        raise RunError(f"{line} gave {share:g} as accuracy: {remedy}.")
 
 
 def _uncopied(model: nn.Module) -> str:

@@ -206,11 +206,22 @@ def batches(sampler):
             ("scores = self.net", "self.trainer\n        scores = self.net"),
             r"uses self\.trainer \(training_\d+\.py, line 28\)",
         ),
-        (("scores = self.net", "self.manual_backward\n        scores = self.net"), r"line 28\), but it steps .* GANs"),
+        (
+            ("scores = self.net", "self.manual_backward\n        scores = self.net"),
+            r"28\), but it steps .* GANs .*, Several nets\)",
+        ),
         ((HAND, f"{HAND}        self.automatic_optimization = False\n"), "switches automatic optimization off"),
         (
             (STEP, f"    def on_after_backward(self):\n        pass\n\n{STEP}"),
             r"on_after_backward\(\) \(training_\d+\.py, line 33.* leave it out where it only logs",
+        ),
+        (
+            (STEP, f"    def on_train_batch_end(self, *_):\n        pass\n\n{STEP}"),
+            r"line 33\), which only Lightning's Trainer calls: do its work at the beginning of training_step",
+        ),
+        (
+            (STEP, f"    def on_before_zero_grad(self, optimizer):\n        pass\n\n{STEP}"),
+            r"line 33\), which only Lightning's Trainer calls: do its work at the end of training_step\(\)",
         ),
         (
             (STEP, f"    def configure_gradient_clipping(self, optimizer):\n        pass\n\n{STEP}"),

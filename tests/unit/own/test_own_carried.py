@@ -7,6 +7,7 @@ from tests.own_files import TUPLE, write
 
 from laptime.errors import RunError
 from laptime.inspecting import inspect
+from laptime.workloads.own_carried import moved_by_tests
 
 _LOSS = "return F.cross_entropy(scores, y)"
 _PLAIN = TUPLE.replace("nn.Dropout(), ", "")
@@ -54,6 +55,12 @@ def carrying(file, kept):
         ("scores = scores - (0 if self.last is None else self.last) / 2; self.last = scores.detach()", "last"),
         ("scores = scores - getattr(self, '_h', (0,))[0] / 2; self._h = (scores.detach(),)", "_h"),
         (f"scores = scores - {_LAST} / 2; Workload.last = scores.detach()", "what it keeps"),
+        # Of one batch and the same weights it is what it was: only other samples tell.
+        (
+            "m = scores.detach().mean(); scores = scores * (m if self.last is None else self.last); self.last = m",
+            "last",
+        ),
+        ("self.last = scores.detach().mean() if self.last is None else self.last; scores = scores / self.last", "last"),
     ],
 )
 def test_what_a_net_keeps_beside_buffers_goes_on_from_the_warm_up_and_is_told(file, kept, name):
@@ -71,6 +78,7 @@ def test_what_a_net_keeps_beside_buffers_goes_on_from_the_warm_up_and_is_told(fi
         "self.center = scores.detach().mean(0)",  # made anew in each step, as features are that hooks leave there
         "self.seen.append(scores.detach())",
         "self.last = scores",
+        "self.last = torch.ones(2) if self.last is None else self.last; scores = scores * self.last",
         "scores = scores + 0.1 * torch.randn_like(scores)",
         "self[0].weight.data.div_(self[0].weight.data.norm())",  # put back with the weights
     ],
@@ -171,3 +179,8 @@ def test_what_test_data_change_of_a_net_is_told(file, changed, names):
     made = (("\nclass Workload:\n", _COUNTED.replace("CHANGED", changed)), ("return nn.Sequential(", "return Counted("))
     told = inspect(write(file, TUPLE, *made)).notice
     assert (f"changes {names} with test data, too, which training then goes on with" in told) == bool(names)
+
+
+def test_of_many_names_a_few_are_told():
+    assert "changes a, b, c, d, e and 2 more with test data" in moved_by_tests("loss()", tuple("abcdefg"))
+    assert "changes a, b, c, d, e with test data" in moved_by_tests("loss()", tuple("abcde"))

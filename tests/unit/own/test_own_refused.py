@@ -68,6 +68,29 @@ _MADE = "return nn.Sequential("
             "a loss that does not come from the net that it is given",
         ),
         (TUPLE, [("nn.Linear(256, 2)", "nn.LazyLinear(2)")], "def model", "(4.weight, 4.bias)"),
+        (
+            f"import argparse\nPARSER = argparse.ArgumentParser()\nPARSER.add_argument('--data', required=True)\n"
+            f"PARSER.parse_args()\n{TUPLE}",
+            [],
+            "PARSER.parse_args()",
+            "SystemExit: 2; no arguments are given here, so let those that it requires have defaults",
+        ),
+        (TUPLE, [(_LOSS, "scores = model(x.cuda())")], "x.cuda()", "leave .cuda() and .to(...) out, since net and"),
+        (
+            TUPLE,
+            [(_MADE, "return nn.DataParallel(nn.Sequential("), ("Linear(256, 2))", "Linear(256, 2)))")],
+            "def model",
+            "a net in DataParallel",
+        ),
+        (
+            TUPLE,
+            [
+                (_MADE, "return nn.parallel.DistributedDataParallel(nn.Sequential("),
+                ("Linear(256, 2))", "Linear(256, 2)))"),
+            ],
+            "return nn",
+            "leave it out, since the rungs ddp and dp wrap",
+        ),
         (TUPLE, [("def data(self)", "def data(self, folder)")], "def data", "'folder'"),
         (TUPLE, [("def model(self)", "def model()")], "def model", "takes 0 positional arguments"),
         (TUPLE, [(_SIGNATURE, "def loss(self, model, x, y):")], "def loss", "'y'"),

@@ -31,6 +31,7 @@ def _noticed(file, members, *changes):
         ("    warm = staticmethod(lambda: None)\n\n", ("warm() of ", "nothing calls it")),
         ("    lr = 0.1\n\n", ("lr of ", "learning_rate is asked for")),
         ("    epochs = 30\n\n", ("epochs of ", "--epochs")),
+        ("    batch_sampler = None\n\n", ("batch_sampler of ", "hold samples that belong together")),
         ("    def __init__(self):\n        self.grad_clip = 1.0\n\n", ("grad_clip of ", "clip_norm is asked for")),
     ],
 )

@@ -1,0 +1,66 @@
+"""What a user's model() and loss() give, or what is wrong with it, by line."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from laptime.data.lightning_module import LightningWorkload
+from laptime.data.own import OwnData
+from laptime.errors import RunError, shorten
+from laptime.user_code import place_in
+
+
+def check_model(model: object, data: OwnData, made: str) -> None:
+    """Raises RunError for what is no net, or none that can be trained as it is."""
+    file, where = data.file, "__init__()" if isinstance(data.workload, LightningWorkload) else "model()"
+    if not isinstance(model, nn.Module):
+        raise RunError(f"model() of {file.name} gave {type(model).__name__}{made}: return a torch.nn.Module.")
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise RunError(
+            f"model() of {file.name} gave a net in {type(model).__name__}{made}: return the net itself, which the "
+            "rungs ddp and dp wrap."
+        )
+    lazy = [name for name, tensor in (*model.named_parameters(), *model.named_buffers()) if is_lazy(tensor)]
+    if lazy:
+        raise RunError(
+            f"model() of {file.name} gave layers without a size yet ({shorten(', '.join(lazy))}){made}: call the net "
+            f"once on a sample in {where}, or say what they take."
+        )
+
+
+def check_trained(model: nn.Module, line: str) -> None:
+    """Raises RunError where no gradient has reached the net."""
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    if wanted and all(p.grad is None for p in wanted):
+        raise RunError(
+            f"{line} gave a loss that does not come from the net that it is given: call that one, `model`, since "
+            "others that are kept are not trained."
+        )
+
+
+def loss_line(data: OwnData) -> str:
+    """What gives the loss, with its line."""
+    user, file = data.workload, data.file
+    name, function = ("training_step", user.step) if isinstance(user, LightningWorkload) else ("loss", user.loss)
+    return f"{name}() of {file.name}{place_in(file, (), (function,))}"
+
+
+def check_loss(loss: Tensor, line: str) -> None:
+    """Raises RunError for a loss that is no number, or has no graph."""
+    if not math.isfinite(loss.item()):
+        raise RunError(f"{line} gave {loss.item()} on the first batch: look at its inputs and at the loss.")
+    if not loss.requires_grad:
+        raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
+
+
+def check_share(accuracy: Tensor | None, line: str, data: OwnData) -> None:
+    """Raises RunError for an accuracy that is no share."""
+    share = 0.0 if accuracy is None else accuracy.item()
+    if not 0 <= share <= 1:
+        remedy = "return a share from 0 to 1, or the loss alone"
+        if isinstance(data.workload, LightningWorkload):
+            remedy = "log a share from 0 to 1, or log it under a name without acc"
+        raise RunError(f"{line} gave {share:g} as accuracy: {remedy}.")
