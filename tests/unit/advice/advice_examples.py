@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from advice_loading import LOADING
-from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, MIXED_FORMATS, RECOMPILED
+from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, MIXED_FORMATS, RECOMPILED, SLICES
 
 from laptime.advice.signals import Signals
 from laptime.records import LayoutRecord
@@ -293,5 +293,8 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
     ),
     "data-parallel": ((gpu(optimizations=specs("dp")),), (gpu(), gpu(optimizations=specs("ddp")))),
     "garbage-collection": ((cpu(gc_ms=4.0),), (cpu(),)),
-    "hot-operator": ((cpu(operators=_HOT), cpu(operators=_SORT)), (cpu(), cpu(operators=()))),
+    "hot-operator": (
+        (cpu(operators=_HOT), cpu(operators=_SORT), *(cpu(**c) for c in SLICES[0])),
+        (cpu(), cpu(operators=()), *(cpu(**c) for c in SLICES[1])),
+    ),
 }

@@ -18,6 +18,7 @@ from laptime.advice.rules.operators import (
     is_matrix_work,
     map_and_kernel,
 )
+from laptime.advice.rules.slices import sliced, within_slices
 from laptime.advice.signals import Signals
 from laptime.records.trace import OperatorRow
 
@@ -50,15 +51,21 @@ class _Way:
 
 
 def hot_operator(s: Signals) -> Outcome:
-    """The operator with the largest self time, all its shapes together."""
+    """The gradients of slices, which are many operators; else the one with the largest self time, all its shapes."""
     step, rows = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
+    return sliced(s, step) or _hottest(s, step, rows)
+
+
+def _hottest(s: Signals, step: float, rows: tuple[OperatorRow, ...]) -> Outcome:
     on_device = s.device == "cuda"
     by_name: dict[str, list[OperatorRow]] = {}
     for row in rows:
         if not row.name.startswith(_EXCHANGES):
             by_name.setdefault(row.name, []).append(row)
-    name, hot = max(by_name.items(), key=lambda item: _spent(item[1], on_device), default=("", []))
-    spent = _spent(hot, on_device)
+    of_slices = within_slices(s.slices or ())
+    times = {name: _spent(found, on_device) - of_slices.get(name, 0.0) for name, found in by_name.items()}
+    name = max(times, key=lambda name: times[name], default="")
+    hot, spent = by_name.get(name, []), times.get(name, 0.0)
     if spent < _LARGE_SHARE * step:
         return None
     ways = [w for w in _ways(s, hot, spent) if not (w.remedy and remedy_of(w.remedy, s).refusal)]
