@@ -65,6 +65,7 @@ _SCRIPTS = {"test", "profile", "trace", "code"}
 _LIBRARIES = (sys.stdlib_module_names - _SCRIPTS) | {
     *("torch", "torchvision", "torchaudio", "functorch", "numpy", "PIL", "scipy", "pandas", "tqdm", "triton"),
     *("lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "transformers", "torchmetrics", "mlflow"),
+    "laptime",
 }
 _BYTES = {"double": 8, "long int": 8, "long": 8, "half": 2, "c10::half": 2, "bfloat16": 2, "c10::bfloat16": 2}
 _BYTES |= {"byte": 1, "char": 1, "bool": 1, "unsigned char": 1, "float64": 8, "int64": 8, "float16": 2}

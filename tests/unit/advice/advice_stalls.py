@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laptime.records import Allocations, CompilerUse, OperatorRow, SliceRow, UnusedGraph
+from laptime.records import Allocations, CompilerUse, OperatorRow, UnusedGraph
 from laptime.records.trace import MIXED
 
 UNUSED = UnusedGraph(steps=5, operators=40, matrix_work=10, share=0.3, ms=9.0, sources=("train.py:31",))
@@ -36,18 +36,4 @@ MIXED_FORMATS = (
         {"mixed_ms": 5.0, "channels_last": True, "operators": (_MET.model_copy(update={"self_ms": 5.0}),)},
     ),
     ({"mixed_ms": 0.2}, {"mixed_ms": 0.0}),
-)
-_SLICES = SliceRow(
-    name="aten::select_backward",
-    shapes="[64, 128, 64]",
-    calls=128,
-    slices=128,
-    ms=40.0,
-    parts_ms={"aten::fill_": 28.0, "aten::add_": 9.0, "aten::copy_": 3.0},
-)
-_FILLED = {"operators": (OperatorRow(name="aten::fill_", self_ms=30.0, calls=140),)}
-SLICES = (
-    tuple({"slices": (_SLICES.model_copy(update=c),)} for c in ({}, {"within": "aten::lstm"}, {"slices": 4})),
-    # Little, one place of each tensor, two halves; and fills that nobody wrote.
-    tuple({**_FILLED, "slices": (_SLICES.model_copy(update=c),)} for c in ({"ms": 4.0}, {"slices": 1}, {"slices": 2})),
 )

@@ -12,8 +12,8 @@ from laptime.advice.signals import Signals
 from laptime.records.trace import SliceRow
 
 _LEAST_SHARE = 0.05
-# Fewer parts of a tensor are halves or a first place rather than a loop.
-_LEAST_SLICES = 3
+# Fewer parts are halves, a first place, or queries, keys and values, which torch's own attention indexes.
+_LEAST_SLICES = 4
 # Of what the functions of these slices take in a trace, what a training lost without them (docs/log.md).
 _TAKEN_APART = (0.8, 1.3)
 # Padding adds steps of samples that have ended, up to as much as short sequences lose; oneDNN has an LSTM of its own
