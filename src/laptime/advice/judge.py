@@ -21,8 +21,8 @@ _SCALES = (0.5, 2.0)
 # Something is always left of a step.
 _MOST_GAIN = 0.99
 _NOISY = "the machine was too noisy for numbers"
-# With operations taken away the step at the ceilings falls too.
-_FEWER_OPERATIONS = ("dead-taps",)
+# With operations taken away the step at the ceilings falls too: remedies, and findings without one.
+_FEWER_OPERATIONS = ("dead-taps", "hot-operator/slices", "hot-operator/packed", "attention", "dense-embeddings")
 
 
 @dataclass
@@ -143,7 +143,7 @@ def _finding(p: Proposal, remedy: Remedy, s: Signals, history: Mapping[str, Rule
 
 def _under_the_roof(p: Proposal) -> bool:
     """Whether the ceilings of the step bound it: not what stands beside the steps, nor what leaves operations out."""
-    return p.base_ms is None and p.remedy.partition(":")[0] not in _FEWER_OPERATIONS
+    return p.base_ms is None and (p.remedy.partition(":")[0] or p.id) not in _FEWER_OPERATIONS
 
 
 def _too_little(finding: Finding, s: Signals, left: float) -> str:

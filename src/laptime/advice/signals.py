@@ -17,6 +17,7 @@ from laptime.records.trace import (
     CopyRow,
     KernelStats,
     OperatorRow,
+    SliceRow,
     SyncRow,
     UnusedGraph,
 )
@@ -66,6 +67,7 @@ class Signals:
         trace_steps: how many steps the trace's means rest on; `left_out_ms`: one more that is none of their kind.
         compiler: how often torch.compile's compiler ran in the trace's steps.
         allocations: calls to a GPU's driver for memory.
+        slices: gradients of slices, by the shape that was sliced.
         unused_graph: operators that autograd recorded for a backward which never came.
         rank_compute_ms: by rank, what it takes before it waits for others: data, copy and forward.
         rank_own_ms: by rank, what it takes less its waiting for others in the exchange, all parts of a step.
@@ -146,6 +148,7 @@ class Signals:
     elementwise_ms: float | None = None
     mixed_ms: float | None = None
     optimizer_calls: float | None = None
+    slices: tuple[SliceRow, ...] | None = None
     unused_graph: UnusedGraph | None = None
     compiler: CompilerUse | None = None
     allocations: Allocations | None = None

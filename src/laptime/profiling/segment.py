@@ -291,4 +291,10 @@ def with_sources(summary: TraceSummary, stacks: TraceSummary) -> TraceSummary:
     unused = summary.unused_graph
     if unused is not None and stacks.unused_graph is not None and not unused.sources:
         unused = unused.model_copy(update={"sources": stacks.unused_graph.sources})
-    return summary.model_copy(update={"operators": rows, "missing": missing, "unused_graph": unused})
+    places = {(row.name, row.shapes, row.within): row.source for row in stacks.slices}
+    slices = tuple(
+        row.model_copy(update={"source": row.source or places.get((row.name, row.shapes, row.within), "")})
+        for row in summary.slices
+    )
+    update = {"operators": rows, "missing": missing, "unused_graph": unused, "slices": slices}
+    return summary.model_copy(update=update)

@@ -161,6 +161,31 @@ class UnusedGraph(Readable):
     sources: tuple[str, ...] = ()
 
 
+class SliceRow(Readable):
+    """Gradients of slices of tensors of one shape, in a step: tensors of zeros but for the slice, which are added up.
+
+    Attributes:
+        name: `aten::select_backward` (`x[:, t]`) or `aten::slice_backward` (`x[:, t:u]`).
+        shapes: of the whole tensor.
+        within: the net of torch's own that took the slices, such as `aten::gru`, which slices packed sequences; empty
+            of those that are taken elsewhere.
+        calls: in a step.
+        slices: how many different parts are taken of such a tensor; `calls / slices` tensors are sliced.
+        ms: host time with zeros, copying and adding up.
+        parts_ms: the same by operator, each its self time.
+        source: the user's line, where the trace has stacks.
+    """
+
+    name: str
+    shapes: str
+    within: str = ""
+    calls: float = 0.0
+    slices: int = 0
+    ms: float = 0.0
+    parts_ms: dict[str, float] = Field(default_factory=dict)
+    source: str = ""
+
+
 class CompilerUse(Readable):
     """How often torch.compile's compiler ran in recorded steps.
 
@@ -221,6 +246,7 @@ class TraceSummary(Readable):
         optimizer_calls: operators or kernels that it took in a step.
         gc_ms: Python's garbage collector; None where not recorded.
         unused_graph: None where the trace has no numbers of autograd's nodes, or no backward, and of older summaries.
+        slices: gradients of slices, by time; none where the trace does not say where they lie, nor in older summaries.
         compiler: None where nothing in the trace is compiled, and of older summaries.
         allocations: None on a CPU and of older summaries.
         left_out_ms: a recorded step that is in none of the numbers, since it took several times as long as any other.
@@ -258,6 +284,7 @@ class TraceSummary(Readable):
     optimizer_calls: float | None = None
     gc_ms: float | None = None
     unused_graph: UnusedGraph | None = None
+    slices: tuple[SliceRow, ...] = ()
     compiler: CompilerUse | None = None
     allocations: Allocations | None = None
     left_out_ms: float | None = None

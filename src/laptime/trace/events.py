@@ -6,6 +6,7 @@ import marshal
 import math
 import re
 import sys
+import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ _FILLS = (
     "randn_like empty lift_fresh"
 )
 FILLS = frozenset(f"aten::{name}" for name in _FILLS.split())
+# They make a whole tensor of zeros around the gradient of a part of it; its shape comes behind the gradient.
+SLICED = frozenset(("aten::select_backward", "aten::slice_backward"))
 # What a row says beside time, place and name: its last values, less the sequence number.
 Detail = tuple[str, str, str, int]
 _NONE: Detail = ("", "", "", -1)
@@ -62,6 +65,7 @@ _SCRIPTS = {"test", "profile", "trace", "code"}
 _LIBRARIES = (sys.stdlib_module_names - _SCRIPTS) | {
     *("torch", "torchvision", "torchaudio", "functorch", "numpy", "PIL", "scipy", "pandas", "tqdm", "triton"),
     *("lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "transformers", "torchmetrics", "mlflow"),
+    "laptime",
 }
 _BYTES = {"double": 8, "long int": 8, "long": 8, "half": 2, "c10::half": 2, "bfloat16": 2, "c10::bfloat16": 2}
 _BYTES |= {"byte": 1, "char": 1, "bool": 1, "unsigned char": 1, "float64": 8, "int64": 8, "float16": 2}
@@ -75,9 +79,10 @@ class Event(NamedTuple):
         lane: thread of the host or stream of the device.
         external, correlation: 0 where there is none.
         name: of a `FRAME` the user's line.
-        shapes: of the inputs; of an operator in FILLS the shape that it makes.
+        shapes: of the inputs; of an operator in FILLS or SLICED the shape that it makes.
         dtype, window: see `OperatorRow`.
-        size: bytes of a copy or a collective; -1 where not known.
+        size: bytes of a copy or a collective; of an operator in SLICED a number for where in its tensor the slice lies;
+            -1 where not known.
         sequence: autograd's count of nodes as an operator was told it, from 1; that of the node that a function of a
             backward goes through, negative; 0 of neither.
     """
@@ -168,6 +173,8 @@ class Reducer:
             made = concrete[0] if concrete else ""
             made = made if isinstance(made, str) and made.startswith("[") else str(dims[0] if dims else "")
             return self._share(made), "", "", -1
+        if name in SLICED:
+            return self._sliced(args.get("Concrete Inputs"))
         # The same bytes are the same shapes, and are had in a third of the time that their text takes.
         packed = marshal.dumps(dims, 0)
         shapes = self._shapes.get(packed)
@@ -177,6 +184,10 @@ class Reducer:
             return shapes, "", self._formats(name, dims, args.get("Input Strides")), -1
         dtype, window = dtype_of(dims, args.get("Input type")), window_of(name, args.get("Concrete Inputs"))
         return shapes, self._share(dtype), self._share(window), -1
+
+    def _sliced(self, concrete: Any) -> Detail:
+        whole, *place = concrete[1:] if isinstance(concrete, list) else ("",)
+        return self._share(whole), "", "", zlib.crc32(" ".join(place).encode()) if place else -1
 
     def _formats(self, name: str, dims: Any, strides: Any) -> str:
         if strides is None:

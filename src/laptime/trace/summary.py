@@ -23,12 +23,13 @@ from laptime.trace.intervals import Span, length
 from laptime.trace.operators import Operators
 from laptime.trace.reader import Told, TraceFile, untold
 from laptime.trace.refusals import no_steps, nothing_of_torch, only_an_end
+from laptime.trace.slices import Slices
 from laptime.trace.steps import TOUCHING_US, Step, device_window, ends_idle, odd_one, read_steps
 from laptime.trace.store import IN_MEMORY, Store
 
 GC = "Python GC"
-# Operators that no CPU has.
-_ON_GPU = re.compile(r"cudnn|miopen|_(flash|efficient|cudnn)_attention_(forward|backward)$")
+# Operators that no CPU has; a recurrent net asks on each device whether cuDNN would do.
+_ON_GPU = re.compile(r"cudnn(?!_is_acceptable)|miopen|_(flash|efficient|cudnn)_attention_(forward|backward)$")
 ADDING_UP = "adding up steps"
 
 
@@ -164,6 +165,7 @@ class Totals:
     regions: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     operators: Operators = field(default_factory=Operators)
     gradients: Gradients = field(default_factory=Gradients)
+    slices: Slices = field(default_factory=Slices)
     optimizer_us: float = 0.0
     optimizer_ops: int = 0
     gc_us: float = 0.0
@@ -197,6 +199,7 @@ class Totals:
             self.regions[name] += length(spans)
         self.operators.add(step)
         self.gradients.add(step)
+        self.slices.add(step)
         if self.device is not None:
             self.device.launches.add(step)
             self.device.asked.add(step)
@@ -257,6 +260,7 @@ def _summary(path: Path, meta: dict[str, Any], totals: Totals, missing: tuple[st
         optimizer_calls=optimizer_calls / steps if optimizer_us else None,
         gc_ms=totals.gc_us * per_step if totals.gc_seen else None,
         unused_graph=totals.gradients.found(),
+        slices=totals.slices.rows(steps),
         rank=_whole(ranks.get("rank")),
         world=_whole(ranks.get("world_size")),
         missing=missing,

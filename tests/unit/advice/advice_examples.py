@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from advice_loading import LOADING
+from advice_nets import ATTENTION, EMBEDDINGS, HOT, PRECISION
 from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, MIXED_FORMATS, RECOMPILED
 
 from laptime.advice.signals import Signals
@@ -105,12 +106,17 @@ def gpu(**changes: object) -> Signals:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
+def each(some: tuple[dict[str, object], ...]) -> tuple[Signals, ...]:
+    return tuple(cpu(**changes) for changes in some)
+
+
 CONV_LARGE = "[[32, 64, 16, 16], [64, 64, 3, 3], []]"
 CONV_DEAD = "[[32, 512, 1, 1], [512, 512, 3, 3], []]"
 _DEAD = (OperatorRow(name="aten::mkldnn_convolution", self_ms=20.0, calls=3, shapes=CONV_DEAD),)
 _HOT = (
     OperatorRow(name="aten::mkldnn_convolution", self_ms=40.0, calls=20, shapes="[[32, 64, 4, 4], [64, 64, 3, 3]]"),
 )
+_OLD = {"bf16": "begins at 8.0"}
 _SORT = (OperatorRow(name="aten::sort", self_ms=60.0, calls=1),)
 _COLLECTIVE = CollectiveRow(name="nccl:all_reduce", calls=4, mib=40.0, ms=4.0, exposed_ms=3.0)
 _COPY = CopyRow(kind="HtoD", pageable=True, calls=2, mib=6.0, ms=1.2, source="train.py:31")
@@ -212,14 +218,8 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
         ),
     ),
     "precision": (
-        (cpu(bf16_gain=1.3), gpu(bf16_rates=4.0), gpu(bf16_rates=0.5, refusals={"bf16": "begins at 8.0"})),
-        (
-            cpu(bf16_gain=0.4),
-            cpu(bf16_gain=None, bf16_rates=2.0),
-            cpu(bf16_gain=1.3, precision="bf16"),
-            gpu(bf16_rates=1.0),
-            gpu(refusals={"bf16": "begins at 8.0", "fp16": "begins at 7.0"}),
-        ),
+        (gpu(bf16_rates=0.5, refusals=_OLD), gpu(bf16_rates=4.0), *each(PRECISION[0])),
+        (gpu(bf16_rates=1.0), gpu(refusals={**_OLD, "fp16": "begins at 7.0"}), *each(PRECISION[1])),
     ),
     "channels-last": (
         (
@@ -293,5 +293,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
     ),
     "data-parallel": ((gpu(optimizations=specs("dp")),), (gpu(), gpu(optimizations=specs("ddp")))),
     "garbage-collection": ((cpu(gc_ms=4.0),), (cpu(),)),
-    "hot-operator": ((cpu(operators=_HOT), cpu(operators=_SORT)), (cpu(), cpu(operators=()))),
+    "attention": (each(ATTENTION[0]), each(ATTENTION[1])),
+    "dense-embeddings": (each(EMBEDDINGS[0]), each(EMBEDDINGS[1])),
+    "hot-operator": ((cpu(operators=_HOT), cpu(operators=_SORT), *each(HOT[0])), (cpu(), *each(HOT[1]))),
 }

@@ -26,7 +26,7 @@ _HELPFUL = {
     "graphed", "pinned", "noise", "load", "cores", "wait_ms", "process_cpu_ms", "dead_share", "compile_gain",
     "compile_cost_s", "bf16_gain", "optimizer_ms", "parameter_tensors", "workers", "kernels", "batch_size",
     "optimizer_kernel", "bf16_rates", "train_mib", "operators", "layouts", "updates", "trained",
-    "shorter",
+    "shorter", "slices",
 }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from advice_examples import CASES, cpu, gpu, specs
 from advice_records import probe, quartiles, record, spec, trace
@@ -103,6 +105,13 @@ def test_two_rules_with_one_remedy_make_one_finding():
     found = of(cpu(operators=(dead,), dead_share=None))
     assert [f.id for f in found.findings if f.variant.endswith("+dead-taps")] == ["dead-taps"]
     assert any(text.startswith("hot-operator/mkldnn_convolution: ") for text in found.findings[0].evidence)
+
+
+@pytest.mark.parametrize("name", ["attention", "hot-operator"])
+def test_what_takes_operations_away_moves_the_ceiling(name):
+    (found,) = (f for f in of(replace(CASES[name][0][0 if name == "attention" else 2], floor_share=0.97)).findings)
+    assert found.id.partition("/")[0] == name
+    assert found.gain[0] > 0.03
 
 
 def test_what_the_variant_has_or_can_not_have_is_not_proposed():

@@ -17,7 +17,7 @@ from laptime.profiling import capture, segment
 from laptime.profiling.capture import Recorder, fitted, make_profiler, record_steps, slimmed, undisturbed, waiting_steps
 from laptime.profiling.files import write_trace
 from laptime.profiling.segment import Asked, Segment, absent, with_sources
-from laptime.records import KernelStats, OperatorRow, Quartiles, TraceSummary
+from laptime.records import KernelStats, OperatorRow, Quartiles, SliceRow, TraceSummary
 from laptime.spec import ProfileSchedule, read_schedule
 
 TWO = ProfileSchedule(0, 1, 2, 1)
@@ -164,9 +164,12 @@ def test_a_step_that_fails_becomes_a_note(tmp_path):
 def test_lines_come_from_the_recording_with_stacks():
     rows = (OperatorRow(name="aten::add", shapes="[1]"), OperatorRow(name="aten::mul", shapes="[1]"))
     step = {"step_ms": Quartiles(low=1, median=1, high=1), "step_mean_ms": 1}
-    times = TraceSummary(**step, operators=rows, missing=("memory", "stacks"))
-    stacks = TraceSummary(**step, operators=(rows[0].model_copy(update={"source": "net.py:3"}),))
+    parts = tuple(SliceRow(name="aten::select_backward", shapes="[9]", within=w) for w in ("", "aten::gru"))
+    times = TraceSummary(**step, operators=rows, slices=parts, missing=("memory", "stacks"))
+    lines = {"operators": (rows[0].model_copy(update={"source": "net.py:3"}),)}
+    stacks = TraceSummary(**step, **lines, slices=(parts[1].model_copy(update={"source": "net.py:4"}),))
     found = with_sources(times, stacks)
+    assert [r.source for r in found.slices] == ["", "net.py:4"]
     assert [r.source for r in found.operators] == ["net.py:3", ""]
     assert found.missing == ("memory",)
     assert with_sources(times, replace_operators(stacks)).missing == ("memory", "stacks")

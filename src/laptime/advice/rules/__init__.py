@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from laptime.advice.outcome import Rule
+from laptime.advice.rules.attention import attention
 from laptime.advice.rules.batch import batch_size, memory
 from laptime.advice.rules.copies import created_on_cpu, pinned_copies, synchronisation
+from laptime.advice.rules.embeddings import dense_embeddings
 from laptime.advice.rules.epoch import epoch_overhead, evaluation, first_batch, garbage_collection, worker_start
 from laptime.advice.rules.gradients import kept_gradients
 from laptime.advice.rules.hot import hot_operator
@@ -51,5 +53,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("stragglers", stragglers),
     ("data-parallel", data_parallel),
     ("garbage-collection", garbage_collection),
+    ("attention", attention),
+    ("dense-embeddings", dense_embeddings),
     ("hot-operator", hot_operator),
 )

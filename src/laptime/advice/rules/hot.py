@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import MissingSignalError, Note, Outcome, Proposal, known, lines_of
 from laptime.advice.remedy import remedy_of
+from laptime.advice.rules.attention import attention, on_weights
 from laptime.advice.rules.launches import LEAST_RATIO
 from laptime.advice.rules.layout import Gain, nhwc_gain
 from laptime.advice.rules.operators import (
@@ -17,7 +18,9 @@ from laptime.advice.rules.operators import (
     is_convolution,
     is_matrix_work,
     map_and_kernel,
+    shapes_of,
 )
+from laptime.advice.rules.slices import sliced, within_slices
 from laptime.advice.signals import Signals
 from laptime.records.trace import OperatorRow
 
@@ -28,6 +31,8 @@ _SMALL_MAP = 8
 _PRODUCTS = (0.10, 0.40)
 # Measured: 480 regions of a 48x64 map, backward 366 against 40 ms, forward 62 against 8 (docs/log.md).
 _ROIS = (0.75, 0.9)
+# Of adding up rows' gradients, what went with index_select: 0.9 and 1.1 times it on graphs (docs/log.md).
+_SELECTED = (0.75, 1.1)
 _SMALLER = 0.75
 _ROI_ALIGN = "roi_align"
 # Waiting for other ranks is no operator's own code: see `communication`.
@@ -36,12 +41,13 @@ _EXCHANGES = ("c10d::", "_c10d_functional::", "record_param_comms")
 
 @dataclass(frozen=True)
 class _Way:
-    """What may help: its milliseconds, and the optimization that does it, if there is one."""
+    """What may help: its milliseconds, and the optimization that does it or the line to write, if there is one."""
 
     text: str
     gain_ms: tuple[float, float]
     confidence: float
     remedy: str = ""
+    code: str = ""
 
     @property
     def figures(self) -> str:
@@ -50,20 +56,27 @@ class _Way:
 
 
 def hot_operator(s: Signals) -> Outcome:
-    """The operator with the largest self time, all its shapes together."""
+    """The gradients of slices, which are many operators; else the one with the largest self time, all its shapes."""
     step, rows = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
+    return sliced(s, step) or _hottest(s, step, rows)
+
+
+def _hottest(s: Signals, step: float, rows: tuple[OperatorRow, ...]) -> Outcome:
     on_device = s.device == "cuda"
     by_name: dict[str, list[OperatorRow]] = {}
-    for row in rows:
-        if not row.name.startswith(_EXCHANGES):
+    spoken_of = on_weights(rows) if isinstance(attention(s), Proposal) else []
+    for row in (r for r in rows if r not in spoken_of):
+        if not row.name.startswith(_EXCHANGES) and row.region != "optimizer":  # see `optimizer`
             by_name.setdefault(row.name, []).append(row)
-    name, hot = max(by_name.items(), key=lambda item: _spent(item[1], on_device), default=("", []))
-    spent = _spent(hot, on_device)
+    of_slices = within_slices(s.slices or ())
+    times = {name: _spent(found, on_device) - of_slices.get(name, 0.0) for name, found in by_name.items()}
+    name = max(times, key=lambda name: times[name], default="")
+    hot, spent = by_name.get(name, []), times.get(name, 0.0)
     if spent < _LARGE_SHARE * step:
         return None
     ways = [w for w in _ways(s, hot, spent) if not (w.remedy and remedy_of(w.remedy, s).refusal)]
     share = f"{name} alone takes {percent(spent / step)} of the step in its own code"
-    first = next((w for w in ways if w.remedy), None)
+    first = next((w for w in ways if w.remedy or w.code), None)
     if first is None:
         none_left = "What" if s.foreign else "No optimization is left for it here; what"
         return Note(f"{share}. {none_left} may help: {'; '.join(w.figures for w in ways)}.", timed=True)
@@ -77,7 +90,8 @@ def hot_operator(s: Signals) -> Outcome:
         first.gain_ms,
         first.confidence,
         remedy=first.remedy,
-        code=first.text,
+        code=first.code or first.text,
+        klass="exact" if first.code else "",
         lines=lines_of(*(r.source for r in sorted(hot, key=lambda r: -_spent([r], on_device)))),
     )
 
@@ -87,10 +101,8 @@ def _ways(s: Signals, hot: list[OperatorRow], spent: float) -> list[_Way]:
     found: list[_Way] = []
     if is_convolution(hot[0]):
         found += _convolution_ways(s, hot)
-    if _ROI_ALIGN in hot[0].name and s.device == "cpu" and not s.has("gathered-rois"):
-        pooling = _spent([r for r in s.operators or () if _ROI_ALIGN in r.name], on_device=False)
-        text = "pool regions as sums of rows (embedding_bag over the pixels of maps in NHWC), on all cores"
-        found.append(_Way(text, (_ROIS[0] * pooling, _ROIS[1] * pooling), 0.7, "gathered-rois"))
+    if s.device == "cpu":
+        found += _row_ways(s, hot, spent)
     if is_convolution(hot[0]) and not s.channels_last:
         with contextlib.suppress(MissingSignalError):
             faster = nhwc_gain(s, spent)
@@ -100,12 +112,41 @@ def _ways(s: Signals, hot: list[OperatorRow], spent: float) -> list[_Way]:
     if shorter is not None:
         found.append(_Way("compute it in bf16", shorter, 0.6, "bf16"))
     if is_convolution(hot[0]):
-        gain = spent * (1 - _SMALLER**2)
-        found.append(_Way("train on images of three quarters of the side", (0.5 * gain, gain), 0.3))
+        found.append(_smaller(hot, spent))
     found.append(_Way("do half as many operations (channels, layers, a cheaper kind)", (0.3 * spent, 0.5 * spent), 0.2))
     if s.device == "cpu":
         found.append(_Way("run it on a device with ten times the rate", (0.7 * spent, 0.9 * spent), 0.2))
     return found
+
+
+def _row_ways(s: Signals, hot: list[OperatorRow], spent: float) -> list[_Way]:
+    """On a CPU: rows of a tensor that are taken by an index, and regions of a map."""
+    found: list[_Way] = []
+    gathered = _spent([r for r in hot if _gathers(r)], on_device=False)
+    if gathered > 0:
+        text = "take rows by index_select, whose gradients are added up faster than those of x[index]"
+        gain = (_SELECTED[0] * gathered, min(_SELECTED[1] * gathered, spent))
+        found.append(_Way(text, gain, 0.7, code="x.index_select(0, index)  # in the place of x[index]"))
+    if _ROI_ALIGN in hot[0].name and not s.has("gathered-rois"):
+        pooling = _spent([r for r in s.operators or () if _ROI_ALIGN in r.name], on_device=False)
+        text = "pool regions as sums of rows (embedding_bag over the pixels of maps in NHWC), on all cores"
+        found.append(_Way(text, (_ROIS[0] * pooling, _ROIS[1] * pooling), 0.7, "gathered-rois"))
+    return found
+
+
+def _gathers(row: OperatorRow) -> bool:
+    """The gradient of `x[index]` along the first axis: added to `[rows, ...]` from `[index, ...]`."""
+    of = shapes_of(row)
+    return row.name == "aten::_index_put_impl_" and row.region == "backward" and len(of) > 1 and of[0][1:] == of[-1][1:]
+
+
+def _smaller(hot: list[OperatorRow], spent: float) -> _Way:
+    """Of maps along one axis, which are known by kernels of one row as well, there is a length to cut."""
+    sides = [found[1] for found in map(map_and_kernel, hot) if found]
+    axes = max((len(kernel) - (kernel[0] == 1) * (len(kernel) == 2 and kernel[1] > 1) for kernel in sides), default=2)
+    gain = spent * (1 - _SMALLER**axes)
+    what = "sequences of three quarters of the length" if axes == 1 else "images of three quarters of the side"
+    return _Way(f"train on {what}", (0.5 * gain, gain), 0.3)
 
 
 def _bf16_ms(s: Signals, spent: float) -> tuple[float, float] | None:

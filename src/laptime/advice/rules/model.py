@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from laptime.advice.figures import ms, percent
-from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
+from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known, lines_of
 from laptime.advice.rules.launches import LEAST_RATIO, OTHER_STEPS, other_steps
 from laptime.advice.rules.operators import (
     LEAST_RATE,
@@ -30,7 +30,10 @@ _RATES = (2.0, 4.0)
 # the least the two formats are alike.
 _TRIED = 0.06
 _LEAST_SHARE = 0.03
+_LEAST_DOUBLE = 0.05
 _IN_FP32 = "Forward and backward run in fp32: let autocast run convolutions and matrix products in bf16."
+# What of convolutions and products in fp64 went in fp32: 0.41 (GRU) to 0.85 (a CNN) on a CPU (docs/log.md).
+_SINGLE = (0.4, 0.85)
 _ONLY_A_PROBE = "on a CPU only a probe says what bf16 brings to a step (laptime optimize runs one)"
 
 
@@ -39,6 +42,9 @@ def precision(s: Signals) -> Outcome:
 
     GPUs before compute capability 8 have matrix units for fp16 alone.
     """
+    double = _doubled(s)
+    if double is not None:
+        return double
     if s.foreign and s.precision is None:
         return Abstain("the trace does not say which precision it ran in: record it with record_shapes=True")
     if known(s.precision, "the precision") != "fp32":
@@ -49,6 +55,24 @@ def precision(s: Signals) -> Outcome:
     if s.bf16_gain is not None:
         return _probed(s, step, s.bf16_gain)
     return _untimed(s, step)
+
+
+def _doubled(s: Signals) -> Proposal | None:
+    """Convolutions and products in fp64: numpy's floats, or a scalar of numpy's that a tensor was made of."""
+    rows = [row for row in s.operators or () if row.dtype == "fp64" and is_matrix_work(row)]
+    work = spent(rows, s.device == "cuda")
+    if s.step_ms is None or work < _LEAST_DOUBLE * s.step_ms:
+        return None
+    return Proposal(
+        "precision/double",
+        "Convolutions and matrix products run in fp64: make the data fp32, and the net.",
+        (f"they take {ms(work)} of {ms(s.step_ms)} ms a step in fp64, of which 40 to 85 % went where it was measured",),
+        (_SINGLE[0] * work, _SINGLE[1] * work),
+        0.8,
+        code="x = x.float(); net = net.float()  # numpy's numbers are float64",
+        klass="numeric",
+        lines=lines_of(*(row.source for row in rows)),
+    )
 
 
 def _untimed(s: Signals, step: float) -> Outcome:

@@ -55,7 +55,7 @@ def map_and_kernel(row: OperatorRow) -> tuple[tuple[int, ...], tuple[int, ...]] 
 
 def _maps(row: OperatorRow) -> list[list[int]]:
     """Shapes of a convolution's inputs [B, C, ...] along one to three axes."""
-    found = _lists(row.shapes)
+    found = shapes_of(row)
     return [sizes for sizes in found if len(sizes) == len(found[0]) and 3 <= len(sizes) <= 5]
 
 
@@ -64,7 +64,7 @@ def dead_parameters(rows: Iterable[OperatorRow]) -> float | None:
     whole, dead = 0.0, 0.0
     for row in _forward(rows):
         linear = row.name.endswith("addmm")
-        weights = [sizes for sizes in _lists(row.shapes) if len(sizes) == 2] if linear else _maps(row)
+        weights = [sizes for sizes in shapes_of(row) if len(sizes) == 2] if linear else _maps(row)
         if len(weights) >= 2:
             size = row.calls * math.prod(weights[1])
             whole, dead = whole + size, dead + size * dead_taps_of(row)
@@ -120,6 +120,11 @@ def _live_taps(side: int, taps: int, stride: int, padding: int | None, dilation:
         if first < outputs and first * stride + offset < side:
             live.append(tap)
     return live[-1] - live[0] + 1 if live and live[0] * dilation <= before else None
+
+
+def shapes_of(row: OperatorRow) -> list[list[int]]:
+    """Of its inputs, as far as they are tensors with sides."""
+    return _lists(row.shapes)
 
 
 def _lists(text: str) -> list[list[int]]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from laptime.advice.signals import Signals
 from laptime.advice.sources.steps import PARTS, noise_of
-from laptime.records.trace import OperatorRow, TraceSummary
+from laptime.records.trace import OperatorRow, SliceRow, TraceSummary
 
 # A GPU's host that runs ahead waits in one step for many: the mean is then far from the median.
 _CLOSE = 0.05
@@ -35,6 +35,7 @@ def with_trace(found: Signals, trace: TraceSummary) -> Signals:
         elementwise_ms=None if blind else _times(trace.elementwise_ms, by),
         mixed_ms=None if blind else _times(trace.mixed_ms, by),
         optimizer_calls=None if blind else trace.optimizer_calls,
+        slices=None if on_device else _slices(trace, by),
         unused_graph=trace.unused_graph,
         compiler=trace.compiler,
         compiled=found.compiled if trace.compiler is None else True,
@@ -67,6 +68,11 @@ def device_of(trace: TraceSummary) -> Literal["cpu", "cuda"]:
 
 def _operators(trace: TraceSummary, by: float) -> tuple[OperatorRow, ...] | None:
     return tuple(_scaled(r, by, "self_ms", "total_ms", "device_self_ms") for r in trace.operators) or None
+
+
+def _slices(trace: TraceSummary, by: float) -> tuple[SliceRow, ...]:
+    rows = (_scaled(row, by, "ms") for row in trace.slices)
+    return tuple(r.model_copy(update={"parts_ms": {k: ms * by for k, ms in r.parts_ms.items()}}) for r in rows)
 
 
 def _of_trace(trace: TraceSummary, device: str, by: float, blind: bool) -> dict[str, Any]:

@@ -1,0 +1,80 @@
+"""What nets of several kinds change in the steps: sequences, attention, embeddings, graphs, numbers in fp64."""
+
+from __future__ import annotations
+
+from laptime.records import OperatorRow, SliceRow
+
+
+def row(name: str, ms: float, shapes: str = "", region: str = "backward", **more: object) -> OperatorRow:
+    return OperatorRow(name=f"aten::{name}", self_ms=ms, calls=4, shapes=shapes, region=region, **more)
+
+
+def only(*rows: OperatorRow) -> dict[str, object]:
+    return {"operators": rows}
+
+
+_PRODUCT = row("addmm", 40.0, "[64] [32, 64] [64, 64]", "forward", dtype="fp64")
+PRECISION = (
+    ({"bf16_gain": 1.3}, only(_PRODUCT)),
+    (
+        {"bf16_gain": 0.4},
+        {"bf16_gain": None, "bf16_rates": 2.0},
+        {"bf16_gain": 1.3, "precision": "bf16"},
+        *(only(_PRODUCT.model_copy(update=c)) for c in ({"self_ms": 4.0}, {"dtype": "fp32"})),
+    ),
+)
+
+_PLACES = "[32, 4, 128, 128]"
+_OF_PAIRS = row("bmm", 9.0, "[128, 128, 16] [128, 16, 128]", "forward")
+_SOFTMAX, _SCALED = row("_softmax", 6.0, _PLACES, "forward"), row("div", 9.0, _PLACES)
+_DROPPED, _BIASED = row("bernoulli_", 20.0, _PLACES, "forward"), row("sum", 3.0, _PLACES)
+_IN_TORCH = row("_scaled_dot_product_attention_math", 1.0, "", "forward")
+ATTENTION = (
+    (
+        only(_OF_PAIRS, _SOFTMAX, _SCALED),
+        only(_OF_PAIRS, _SOFTMAX, _SCALED, _DROPPED),
+        only(_IN_TORCH, _OF_PAIRS, _SOFTMAX, _DROPPED),
+    ),
+    (
+        # Classes, little of it, a bias that is learnt, the fused kernel beside another kind, other products.
+        only(_OF_PAIRS, row("_softmax", 20.0, "[32, 128]", "forward")),
+        only(_OF_PAIRS, _SOFTMAX),
+        only(_OF_PAIRS, _SOFTMAX, _SCALED, _BIASED),
+        only(_IN_TORCH, _OF_PAIRS, _SOFTMAX, _SCALED),
+        only(row("bmm", 9.0, "[128, 128, 16] [128, 16, 64]", "forward"), _SOFTMAX, _SCALED),
+    ),
+)
+
+_TABLE = "[100000, 16]"
+_READ = row("embedding", 0.1, f"{_TABLE} [128]", "forward")
+_ROOTS, _ZEROS = row("sqrt", 20.0, _TABLE, "optimizer"), row("fill_", 6.0, _TABLE)
+EMBEDDINGS = (
+    (only(_READ, _ROOTS, _ZEROS), only(_READ, _ZEROS)),
+    (
+        only(_READ, row("fill_", 4.0, _TABLE)),
+        only(row("embedding", 0.1, f"{_TABLE} [128, 64]", "forward"), _ROOTS, _ZEROS),  # a third of the rows
+        only(_ROOTS, _ZEROS),
+        only(_READ, row("sqrt", 20.0, _TABLE, "forward")),
+    ),
+)
+
+_SLICES = SliceRow(
+    name="aten::select_backward",
+    shapes="[64, 128, 64]",
+    calls=128,
+    slices=128,
+    ms=40.0,
+    parts_ms={"aten::fill_": 28.0, "aten::add_": 9.0, "aten::copy_": 3.0},
+)
+_FILLED = {"operators": (OperatorRow(name="aten::fill_", self_ms=30.0, calls=140),)}
+_SLICES_CASES = (
+    tuple({"slices": (_SLICES.model_copy(update=c),)} for c in ({}, {"within": "aten::lstm"}, {"slices": 4})),
+    # Little, one place of each tensor, what torch's own attention takes; and fills that nobody wrote.
+    tuple({**_FILLED, "slices": (_SLICES.model_copy(update=c),)} for c in ({"ms": 4.0}, {"slices": 1}, {"slices": 3})),
+)
+_GATHERED = row("_index_put_impl_", 40.0, "[1158, 64] [6948, 64]")
+HOT = (
+    (*_SLICES_CASES[0], only(_GATHERED)),
+    # What the optimizer does is another rule's.
+    (*_SLICES_CASES[1], only(), only(row("sqrt", 60.0, "[64]", "optimizer"))),
+)
