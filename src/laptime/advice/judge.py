@@ -62,6 +62,7 @@ def judge(found: Verdicts, s: Signals, history: Mapping[str, RuleHistory]) -> Ad
     """Makes advice of what the rules said: withholds, ranks, and puts the headline above."""
     verdict, left = _strictest(found.limits)
     told: list[tuple[str, Finding]] = []
+    fewer = {proposal.id for proposal in found.proposals if _takes_operations(proposal)}
     noisy = left <= 0
     withheld = [*found.withheld, *(Withheld(id=n, reason=_NOISY) for n, note in found.notes if note.timed and noisy)]
     for proposal in found.proposals:
@@ -75,6 +76,8 @@ def judge(found: Verdicts, s: Signals, history: Mapping[str, RuleHistory]) -> Ad
             told.append((finding.variant or proposal.remedy or finding.id, _capped(finding, roof)))
     findings = _merged(told)
     findings.sort(key=lambda f: -sum(f.gain) / 2 * f.confidence)
+    if left > 0 and any(finding.id in fewer for finding in findings):
+        verdict = ""  # the step at the ceilings counts those operations, too, so more is left than it says
     return Advice(
         subject=s.subject,
         verdict=verdict or _headline(findings, s),
@@ -143,7 +146,12 @@ def _finding(p: Proposal, remedy: Remedy, s: Signals, history: Mapping[str, Rule
 
 def _under_the_roof(p: Proposal) -> bool:
     """Whether the ceilings of the step bound it: not what stands beside the steps, nor what leaves operations out."""
-    return p.base_ms is None and (p.remedy.partition(":")[0] or p.id) not in _FEWER_OPERATIONS
+    return p.base_ms is None and not _takes_operations(p)
+
+
+def _takes_operations(p: Proposal) -> bool:
+    what = p.remedy.partition(":")[0] or p.id
+    return any(what == name or what.startswith(f"{name}/") for name in _FEWER_OPERATIONS)
 
 
 def _too_little(finding: Finding, s: Signals, left: float) -> str:

@@ -17,7 +17,7 @@ from laptime.advice.rules import RULES
 from laptime.trace import summarize
 
 _BATCH, _PLACES, _HEADS, _WIDTH, _ROWS = 8, 128, 4, 32, 40_000
-_INDEX = torch.randint(0, 1000, (16_000,), generator=torch.Generator().manual_seed(0))
+_INDEX = torch.randint(0, 1000, (64_000,), generator=torch.Generator().manual_seed(0))
 _READ = torch.arange(64)
 
 
@@ -51,11 +51,11 @@ def fused(net: Net, share: float = 0.0) -> torch.Tensor:
 
 
 def gathered(net: Net) -> torch.Tensor:
-    return net.rows(torch.randn(1000, _WIDTH))[_INDEX]
+    return net.rows(torch.randn(1000, _WIDTH))[_INDEX].sum(0)
 
 
 def selected(net: Net) -> torch.Tensor:
-    return net.rows(torch.randn(1000, _WIDTH)).index_select(0, _INDEX)
+    return net.rows(torch.randn(1000, _WIDTH)).index_select(0, _INDEX).sum(0)
 
 
 def doubled(net: Net) -> torch.Tensor:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from advice_examples import CASES, cpu, gpu, specs
+from advice_nets import ATTENTION, EMBEDDINGS, HOT
 from advice_records import probe, quartiles, record, spec, trace
 
 from laptime.advice import advise, signals_of, to_text
@@ -95,6 +96,11 @@ def test_the_roof_is_of_the_step_and_of_its_operations():
     cropped = of(cpu(**near, dead_share=0.6, optimizer_ms=40.0, optimizer_kernel="fused"))
     best = next(f for f in cropped.findings if f.id == "dead-taps")
     assert best.gain == pytest.approx((0.85 * 0.24, 1.2 * 0.24))
+    for fires in (*ATTENTION[0], *EMBEDDINGS[0], HOT[0][0]):  # operations that nobody needs, which the floor counts
+        wasteful = of(cpu(**(near | fires)))
+        assert not wasteful.verdict.startswith("Stop here")
+        assert wasteful.findings
+    assert of(cpu(**near, optimizer_ms=40.0)).verdict.startswith("Stop here")
     beside = next(f for f in of(cpu(**near, evaluate_s=4.0)).findings if f.id == "epoch-overhead")
     assert beside.gain == pytest.approx((4 / 14 / 2, 4 / 14 * 4 / 5))
     assert "too noisy" in why(of(cpu(**near | {"noise": 0.2}, evaluate_s=4.0)), "epoch-overhead")
