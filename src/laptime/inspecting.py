@@ -42,7 +42,7 @@ from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_optimizer, rates_of, takes, takes_model
 from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_losses import losses_of
-from laptime.workloads.own_optimizer import left_out, stepped_by_others, unfused
+from laptime.workloads.own_optimizer import left_out, scattered, stepped_by_others, unfused
 from laptime.workloads.own_parts import looked_at
 from laptime.workloads.own_schedule import walked
 from laptime.workloads.own_step import stepped
@@ -205,7 +205,7 @@ def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
     """What the user's optimizer has no kernels for; raises what `_tried_optimizer` does."""
     made, refused = _tried_optimizer(data, model, rate)
     kind = type(made)
-    refused |= stepped_by_others(made, getattr(data.workload, "schedule", None))
+    refused |= scattered(made) | stepped_by_others(made, getattr(data.workload, "schedule", None))
     if reason := update_refusal(made):
         refused["dead-taps"] = reason
     if not takes(kind, "fused"):

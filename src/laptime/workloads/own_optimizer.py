@@ -47,6 +47,14 @@ def unfused(made: Optimizer) -> dict[str, str]:
     return dict.fromkeys(("fused-optimizer", "fp16", "graph"), told) if told else {}
 
 
+def scattered(made: Optimizer) -> dict[str, str]:
+    """What copies all gradients into one tensor, where some of them are sparse."""
+    gradients = (p.grad for group in made.param_groups for p in group["params"] if p.grad is not None)
+    sparse = any(gradient.layout != torch.strided for gradient in gradients)
+    told = "its sparse gradients go into no flat tensor; ddp exchanges them as they are"
+    return {"flat-reduce": told} if sparse else {}
+
+
 def stepped_by_others(made: Any, schedule: object) -> dict[str, str]:
     """What hands an optimizer to torch's schedules or to Lightning's Trainer, where they don't take it.
 

@@ -55,6 +55,8 @@ EMBEDDINGS = (
         only(row("embedding", 0.1, f"{_TABLE} [128, 64]", "forward"), _ROOTS, _ZEROS),  # a third of the rows
         only(_ROOTS, _ZEROS),
         only(_READ, row("sqrt", 20.0, _TABLE, "forward")),
+        # The head of a language model, which may be the table.
+        only(_READ, _ROOTS, _ZEROS, row("mm", 9.0, "[128, 16] [16, 100000]", "forward")),
     ),
 )
 

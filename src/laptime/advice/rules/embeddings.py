@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import Outcome, Proposal, known, lines_of
-from laptime.advice.rules.operators import shapes_of
+from laptime.advice.rules.operators import is_matrix_work, shapes_of
 from laptime.advice.signals import Signals
 from laptime.records.trace import OperatorRow
 
@@ -27,7 +27,8 @@ def dense_embeddings(s: Signals) -> Outcome:
         return None
     step, rows = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
     zeros = {tuple(of) for r in rows if r.region == "backward" and r.name in _ZEROS for of in shapes_of(r)[:1]}
-    read = {of: count for of, count in _read(rows).items() if of in zeros and count <= _MOST_READ * of[0]}
+    tables = zeros - _multiplied(rows)
+    read = {of: count for of, count in _read(rows).items() if of in tables and count <= _MOST_READ * of[0]}
     dense = [r for r in rows if r.region in ("backward", "optimizer") and read.keys() & {*map(tuple, shapes_of(r)[:1])}]
     spent = sum(r.self_ms for r in dense)
     if not read or spent < _LEAST_SHARE * step:
@@ -60,3 +61,13 @@ def _read(rows: Iterable[OperatorRow]) -> dict[tuple[int, ...], int]:
         if looked_up and len(of) > 1 and len(of[0]) == 2:
             found[of[0][0], of[0][1]] += math.ceil(row.calls) * math.prod(of[1])
     return dict(found)
+
+
+def _multiplied(rows: Iterable[OperatorRow]) -> set[tuple[int, ...]]:
+    """Shapes of what stands in matrix products, as it lies or transposed.
+
+    A language model's head, which may be the table itself, has gradients and updates of all rows; by shapes the two
+    can't be told apart.
+    """
+    found = [tuple(of) for r in rows if is_matrix_work(r) for of in shapes_of(r)]
+    return {*found, *(of[::-1] for of in found)}
