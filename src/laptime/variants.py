@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from laptime.catalogue import (
@@ -39,6 +39,11 @@ class Variant:
 def baseline_of(device: str) -> Variant:
     """The baseline of a device."""
     return Variant(f"{device}-{BASELINE}", device, ())
+
+
+def written_out(device: str, optimizations: Iterable[OptimizationSpec]) -> str:
+    """What a variant is called by what it has: a name for any of them."""
+    return "+".join([baseline_of(device).name, *(o.text() for o in optimizations)])
 
 
 def variant_names(device: str) -> tuple[str, ...]:

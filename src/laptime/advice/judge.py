@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import Abstain, Limit, MissingSignalError, Note, Outcome, Proposal, Rule
-from laptime.advice.remedy import Remedy, remedy_of
+from laptime.advice.remedy import Remedy, measured_by, remedy_of
 from laptime.advice.signals import Signals
 from laptime.records.advice import Advice, Finding, RuleHistory, Withheld
 
@@ -140,6 +140,7 @@ def _finding(p: Proposal, remedy: Remedy, s: Signals, history: Mapping[str, Rule
         klass=remedy.klass,
         variant=remedy.variant,
         command=remedy.command or p.code,
+        measured_by="" if remedy.variant else measured_by(p.id, s),
         history=past,
     )
 

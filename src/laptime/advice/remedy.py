@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 
 from laptime.advice.outcome import Klass
 from laptime.advice.signals import Signals
 from laptime.catalogue import class_of, combine, find_optimization, options_of, parse_optimization
 from laptime.errors import UsageError
 from laptime.spec import OptimizationSpec
-from laptime.variants import resolve
+from laptime.variants import resolve, written_out
+
+# Of the options that a remedy's command repeats, those that a gate knows.
+_SIZES = ("--limit-train", "--limit-test", "--data")
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,17 @@ def remedy_of(text: str, s: Signals) -> Remedy:
     return Remedy(klass, variant, shlex.join(words))
 
 
+def measured_by(finding: str, s: Signals) -> str:
+    """What shows what a change of the user's code brought, typed before it is committed; empty without such a file."""
+    file, _, attribute = s.workload.rpartition(":")
+    if not file.endswith(".py"):
+        return ""
+    path, sizes = Path(file), [pair for pair in zip(s.options[::2], s.options[1::2], strict=True) if pair[0] in _SIZES]
+    words = ["laptime", "gate", f"{path.name}:{attribute}", "--variant", _base_name(s), "--device", s.device]
+    words += ["--base", "HEAD", *chain.from_iterable(sizes), "--advised", finding]
+    return f"cd {shlex.quote(str(path.parent))} && {shlex.join(words)}"
+
+
 def _refusal(added: OptimizationSpec, s: Signals) -> str:
     """Why the optimization can't be added here; empty where it can."""
     entry, present = find_optimization(added.name), s.optimizations or ()
@@ -65,4 +81,4 @@ def _base_name(s: Signals) -> str:
             return s.variant
     except UsageError:
         pass  # a name of an older version, or one that a ladder gave
-    return "+".join([f"{s.device}-baseline", *(o.text() for o in present)])
+    return written_out(s.device, present)

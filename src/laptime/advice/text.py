@@ -14,6 +14,8 @@ _FOOT = (
     "Each gain is of the step as it is now: gains do not add up. Confidence is the rule's own, corrected by how often "
     "its proposals were faster and lost no quality; the range is scaled by what they brought of what it had said."
 )
+# Before the command that measures a change of code.
+MEASURE = "measure it, before you commit:"
 _UNKNOWN = "not known: "
 # How the headline begins where a noisy or busy machine is why no numbers are given.
 TOO_MUCH = "The machine was too "
@@ -26,7 +28,9 @@ def to_text(advice: Advice) -> str:
         lines += [f"{number}. {clean(finding.what)}", f"   {_expected(finding)}"]
         lines += [f"   - {clean(text)}" for text in (*finding.evidence, *_past(finding.history), *_after(finding))]
         lines += [f"   at {clean(', '.join(finding.lines))}"] if finding.lines else []
-        lines += [f"   $ {clean(finding.command)}" if finding.variant else f"   write: {clean(finding.command)}", ""]
+        lines += [f"   $ {clean(finding.command)}" if finding.variant else f"   write: {clean(finding.command)}"]
+        lines += [f"   {MEASURE} $ {clean(finding.measured_by)}"] if finding.measured_by else []
+        lines += [""]
     lines += [f"Note: {clean(text)}" for text in advice.notices]
     lines += [f"Withheld: {clean(text)}" for text in _withheld(advice.withheld)]
     return "\n".join(lines + ([_FOOT] if advice.findings else [])).rstrip() + "\n"
@@ -45,6 +49,7 @@ def to_markdown(advice: Advice) -> str:
         lines += [f"- {escape(text)}" for text in (*finding.evidence, *_past(finding.history), *_after(finding))]
         lines += [f"- at {', '.join(_code(line) for line in finding.lines)}"] if finding.lines else []
         lines += ["", "Run it:" if finding.variant else "Write:", "", f"    {clean(finding.command)}", ""]
+        lines += [MEASURE.capitalize(), "", f"    {clean(finding.measured_by)}", ""] if finding.measured_by else []
     lines += _listed("Mind", advice.notices) + _listed("Withheld", _withheld(advice.withheld))
     return "\n".join(lines).rstrip() + "\n"
 

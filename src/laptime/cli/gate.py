@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from laptime.cli.options import LIMIT_TEST, LIMIT_TRAIN, SEED, TIMEOUT, TRACKING
-from laptime.errors import in_words
+from laptime.errors import UsageError, in_words, shorten
 
 if TYPE_CHECKING:
     from laptime.gate.records import GateRecord
     from laptime.gate.request import GateRequest
+    from laptime.ladder.afterwards import Proposed
+    from laptime.places import Places
+    from laptime.records import Finding
 
 INTERRUPTED = 130
 
@@ -47,6 +50,10 @@ def gate(
         list[str] | None, typer.Option(help="A file or folder that git ignores, data say, seen from both commits.")
     ] = None,
     aa: Annotated[int, typer.Option(help="So many pairs of base against itself: measures the noise.")] = 0,
+    advised: Annotated[
+        str,
+        typer.Option(help="The finding of its advice that the change follows: expected beside measured."),
+    ] = "",
     replay: Annotated[PATH, typer.Option(help="Says the verdict of a written gate again; nothing runs.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Earlier gates, base's trend and its changes.")] = False,
     json: Annotated[PATH, typer.Option(help="Writes the gate with all pairs.")] = None,
@@ -58,7 +65,7 @@ def gate(
 ) -> None:
     """Is head slower than base? 0 no, 1 yes, 2 usage, 3 inconclusive, 4 invalid, 5 head crashes, 6 quality lost."""
     given = dict(locals())
-    own = ("replay", "history", "json", "junit", "markdown", "tracking_uri", "tracked", "github")
+    own = ("advised", "replay", "history", "json", "junit", "markdown", "tracking_uri", "tracked", "github")
     asked = {name: value for name, value in given.items() if name not in own}
     from laptime.gate.reports import check_places
     from laptime.gate.request import make_gate_request
@@ -68,6 +75,8 @@ def gate(
 
     places: dict[str, Path | None] = {"json": json, "junit": junit, "markdown": markdown}
     check_places(places)
+    if advised and (replay or history):
+        raise UsageError(f"--advised {shorten(advised)!r} is about a gate that runs: leave out --replay and --history.")
     if replay is not None:
         raise typer.Exit(_finish(_replayed(replay), places, github))
     where = find_places()
@@ -77,10 +86,37 @@ def gate(
         from laptime.cli.gate_history import show
 
         raise typer.Exit(show(workload, where, uri, json))
-    code, record = _run(make_gate_request(**asked), places, github, uri)
+    request = make_gate_request(**asked)
+    before = _advised(request, advised, where) if advised else None
+    code, record = _run(request, places, github, uri)
+    finding = _brought(before, record) if before and record is not None else None
     if uri and record is not None:
-        track(record, where, uri, _say)
+        track(record, where, uri, _say, finding)
     raise typer.Exit(code)
+
+
+def _advised(request: GateRequest, finding: str, places: Places) -> Proposed:
+    """What is to be measured, known before minutes are spent; raises UsageError."""
+    from laptime.catalogue.own import is_own
+    from laptime.ladder.afterwards import advised_change
+
+    if request.command_base or request.aa or not is_own(request.workload):
+        raise UsageError(
+            f"--advised {shorten(finding)!r} is about a change of a training in a file of yours that laptime has "
+            "advised on: give that as FILE.py:NAME, without --command and --aa."
+        )
+    return advised_change(finding, request, places)
+
+
+def _brought(before: Proposed, record: GateRecord) -> Finding | None:
+    """Says what a change brought beside what was expected, and keeps it with the advice; None without a figure."""
+    from laptime.gate.brought import in_words as brought_words
+    from laptime.gate.brought import measured
+    from laptime.ladder.afterwards import keep_measured
+
+    found = measured(record)
+    typer.echo(brought_words(before.finding, found, f"{record.variant} ({before.folder})"))
+    return keep_measured(before, found) if found.gain is not None else None
 
 
 def _say(text: str) -> None:
@@ -147,7 +183,6 @@ def _finish(record: GateRecord, places: dict[str, Path | None], github: bool) ->
 
 
 def _replayed(path: Path) -> GateRecord:
-    from laptime.errors import UsageError, shorten
     from laptime.gate.conclude import conclude
     from laptime.gate.records import read_gate
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from laptime.advice.text import MEASURE as MEASURE_IT
 from laptime.advice.text import TOO_MUCH, grouped
 from laptime.compare import words
 from laptime.compare.model import Comparison
 from laptime.records import Advice, Finding, Measured, RuleHistory
 
 TITLE = "Advice"
+MEASURE = MEASURE_IT.capitalize()
 LEAD = (
     "What to try next, by variant, ranked by the gain that is expected and how sure it is. The range is that of the "
     "step's time with the remedy; where the remedy has been run, what it brought stands beside."
@@ -101,7 +103,7 @@ def verified(comparison: Comparison) -> list[str]:
     """What became of each finding that was to be verified, predicted beside measured, the fastest variant's first."""
     ran = [(a.subject, f, f.measured) for a in advised(comparison) for f in a.findings if f.measured is not None]
     return [
-        f"{finding.variant} beside {subject}: predicted {gain(finding)} less, "
+        f"{finding.variant or finding.id} beside {subject}: predicted {gain(finding)} less, "
         f"{'' if found.gain is None else 'measured '}{measured(found)}."
         for subject, finding, found in ran
     ]

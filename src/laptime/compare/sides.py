@@ -14,7 +14,7 @@ from laptime.spec import M, Versioned, read_versioned
 
 TRACE, ADVICE = "profile/breakdown.json", "advice.json"
 _TRACE_FILE = Versioned("breakdown", TRACE_SCHEMA, "profile the variant again with this version", DataError)
-_ADVICE_FILE = Versioned("advice", ADVICE_SCHEMA, "run the variant again with this version", DataError)
+ADVICE_FILE = Versioned("advice", ADVICE_SCHEMA, "run the variant again with this version", DataError)
 
 
 @dataclass
@@ -73,7 +73,7 @@ def _variant(path: Path) -> str | None:
 
 def _read(folder: Path, variant: str, found: Sides) -> None:
     trace = _file(folder / TRACE, TraceSummary, _TRACE_FILE, found)
-    advice = _file(folder / ADVICE, Advice, _ADVICE_FILE, found)
+    advice = _file(folder / ADVICE, Advice, ADVICE_FILE, found)
     if trace is not None:
         found.traces.setdefault(variant, trace)
     if advice is not None:

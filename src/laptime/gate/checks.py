@@ -100,6 +100,22 @@ def quality_loss(pairs: Sequence[PairRecord]) -> str | None:
     )
 
 
+def quality_kept(pairs: Sequence[PairRecord]) -> tuple[bool | None, str]:
+    """Whether head's quality is base's, None where that is not shown, and what that rests on in words, if anything."""
+    found = _qualities(pairs)
+    if any(p.base.stand_in for p in pairs):
+        return None, ""
+    if found is None:
+        return (False, "quality lost") if _gone(pairs) else (None, "")
+    quality, sides = found
+    values = [median(side) for side in sides]
+    words = f"{quality.name} {values[1]:.4g}, from {values[0]:.4g}"
+    if quality_loss(pairs):
+        return False, f"quality lost: {words}"
+    lost = fmean(_lost(quality, base, head) for base, head in zip(*sides, strict=True))
+    return (True, f"quality kept: {words}") if lost <= QUALITY_TOLERANCE else (None, f"quality unclear: {words}")
+
+
 def _qualities(pairs: Sequence[PairRecord]) -> tuple[Quality, tuple[list[float], list[float]]] | None:
     """What both sides of all pairs are judged by, and its values; None where head lacks it, or base has none."""
     quality = _judged_by(pairs)

@@ -22,6 +22,7 @@ from laptime.gate.request import GateRequest
 from laptime.own_loop import CHECKOUTS
 from laptime.processes import child_environment, end_tree, kept_command
 from laptime.spec import OptimizationSpec
+from laptime.variants import written_out
 
 Say = Callable[[str], None]
 _QUESTION_S = 120.0
@@ -266,7 +267,7 @@ def _written_out(request: GateRequest, base: SideInfo, python: str) -> tuple[str
         chosen = [OptimizationSpec(name=t["optimization"], options=t["options"]) for t in told["transforms"]]
         hopeless = hopeless_here(request.variant, [o.name for o in chosen], told["device"])
         notice = f"{request.variant} is gated without {' and '.join(hopeless)}: {EMULATED}." if hopeless else ""
-        return "+".join([f"{told['device']}-baseline", *(o.text() for o in chosen if o.name not in hopeless)]), notice
+        return written_out(told["device"], (o for o in chosen if o.name not in hopeless)), notice
     except (ValueError, LookupError, TypeError) as error:
         reason = (
             f"base's own laptime does not say what {request.variant} stands for: give it written out, or --command."

@@ -14,15 +14,19 @@ from laptime.gate.noise import OLDEST_S
 from laptime.gate.records import GateRecord
 from laptime.gate.reports import write_reports
 from laptime.places import Places
+from laptime.records import Finding
 from laptime.tracking import Journal
 from laptime.tracking.base import MetricRow, RunStart, Tracker
 from laptime.tracking.gates import PAIRS, PastGate, pairs_text
 from laptime.tracking.owner import this_process
+from laptime.tracking.rule_history import Below, advice_verified
 from laptime.tracking.sync import sync, target_of
 from laptime.tracking.uri import sqlite_file
 
 
-def track(record: GateRecord, places: Places, uri: str, say: Callable[[str], None]) -> None:
+def track(
+    record: GateRecord, places: Places, uri: str, say: Callable[[str], None], finding: Finding | None = None
+) -> None:
     """Writes a gate into a journal and sends that; whatever becomes of it, the verdict stays.
 
     Args:
@@ -30,6 +34,7 @@ def track(record: GateRecord, places: Places, uri: str, say: Callable[[str], Non
         places: the stores.
         uri: MLflow's tracking URI.
         say: told in one sentence when the gate waits in the journal.
+        finding: of advice that the change follows, with what the gate has measured.
     """
     if not record.pairs:
         return
@@ -41,6 +46,9 @@ def track(record: GateRecord, places: Places, uri: str, say: Callable[[str], Non
         write_reports(record, files)
         with Journal(places.journal / f"{record.id}.jsonl", target_of(uri, places)) as journal:
             tell(journal, record, [path for path in files.values() if path])
+            if finding is not None:
+                below = Below(record.id, record.workload, record.machine.fingerprint, record.ended_at or time.time())
+                advice_verified(journal, below, record.variant, finding)
         sync(places, uri, say)
     except TrackingError as error:
         say(str(error))

@@ -158,8 +158,8 @@ class Counsel:
         if whole is None or rules is None:
             return
         for name, advice in self.advice.items():
-            _write(run_folder(self.ladder.folder, name, 0), advice, rules)
-        _write(self.ladder.folder, whole, rules)
+            write_advice(run_folder(self.ladder.folder, name, 0), advice, rules)
+        write_advice(self.ladder.folder, whole, rules)
         self.files = {name: self.ladder.folder / name for name in (JSON, MARKDOWN)}
 
     @contextmanager
@@ -255,7 +255,8 @@ def _notices(advice: Mapping[str, Advice]) -> tuple[str, ...]:
     )
 
 
-def _write(folder: Path, advice: Advice, rules: Rules) -> None:
+def write_advice(folder: Path, advice: Advice, rules: Rules) -> None:
+    """Writes advice into a folder, as data and as a page."""
     write_json(folder / JSON, advice)
     text = rules.to_markdown(advice)
     (folder / MARKDOWN).write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")

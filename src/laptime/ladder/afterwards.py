@@ -1,4 +1,4 @@
-"""What became of advice that somebody followed by hand: a run beside the one whose advice proposed it."""
+"""What became of advice that somebody followed by hand: a run, or a gate of changed code, beside what was expected."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from laptime.compare.sides import ADVICE, load_sides
+from laptime.catalogue.own import place_of
+from laptime.compare.sides import ADVICE, ADVICE_FILE, load_sides
 from laptime.compare.words import seconds
-from laptime.errors import DataError
+from laptime.errors import DataError, UsageError, shorten
+from laptime.gate.request import GateRequest
+from laptime.ladder.advising import the_rules, with_measured, write_advice
 from laptime.launchers.base import RECORD
 from laptime.places import Places
-from laptime.records import Finding, RunRecord, read_record
+from laptime.records import Advice, Finding, Measured, RunRecord, read_record
+from laptime.spec import read_versioned
+from laptime.variants import written_out
 
 
 @dataclass(frozen=True)
@@ -50,18 +55,69 @@ def brought(record: RunRecord, before: Proposed) -> str | None:
     )
 
 
+def advised_change(finding: str, request: GateRequest, places: Places) -> Proposed:
+    """The newest run of a home whose advice, on what a gate trains, has a finding that its user's code is to follow.
+
+    Raises:
+        UsageError: no advice here has it, or it is a variant to run.
+    """
+    path, attribute = place_of(request.workload)
+    told = _all_findings(places, f"{path.name}:{attribute}")
+    mine = [p for p in told if _own_place(p.record) == (path.resolve(), attribute) and _trains(p, request.variant)]
+    found = [p for p in mine if p.finding.id == finding]
+    if not found:
+        known = ", ".join(sorted({p.finding.id for p in mine if p.finding.measured_by}))
+        remedy = f"it has {known}" if known else f"run laptime optimize {request.workload} and see what it advises"
+        raise UsageError(
+            f"--advised {shorten(finding)!r} stands in no advice on {request.variant} of {shorten(request.workload)} "
+            f"here: {remedy}."
+        )
+    newest = max(found, key=lambda p: p.record.ended_at or 0.0)
+    if newest.finding.variant:
+        raise UsageError(
+            f"--advised {shorten(finding)!r} is no change of code, but a variant to run: {newest.finding.command}"
+        )
+    return newest
+
+
+def keep_measured(before: Proposed, measured: Measured) -> Finding:
+    """Adds to a run's advice what a finding has brought; returns the finding with it."""
+    path = before.folder / ADVICE
+    advice = read_versioned(path, Advice, ADVICE_FILE)
+    write_advice(before.folder, with_measured(advice, {before.finding.id: measured}), the_rules())
+    return before.finding.model_copy(update={"measured": measured})
+
+
+def _trains(told: Proposed, variant: str) -> bool:
+    """Whether a run was of a variant, by its name or written out."""
+    spec = told.record.spec
+    return spec is not None and variant in (spec.variant, written_out(spec.device, spec.optimizations))
+
+
+def _own_place(record: RunRecord) -> tuple[Path, str] | None:
+    """The user's file and its attribute that a run trained."""
+    data = record.spec.data if record.spec else None
+    return (Path(data.path), data.own.attribute) if data and data.own else None
+
+
 def _proposals(record: RunRecord, variant: str, places: Places) -> Iterator[Proposed]:
     """Variants of ladders and runs alone; the name is looked for before a file is read as what it is."""
-    named = json.dumps(variant)
+    for found in _all_findings(places, json.dumps(variant)):
+        if found.finding.variant == variant and _alike(found.record, record):
+            yield found
+
+
+def _all_findings(places: Places, text: str) -> Iterator[Proposed]:
+    """Findings of ladders' variants and of runs alone; files without a text are not read as what they are."""
     for path in (*places.runs.glob(f"*/{ADVICE}"), *places.runs.glob(f"*/*/{ADVICE}")):
-        if not (path.parent / RECORD).is_file() or named not in path.read_text(encoding="utf-8", errors="replace"):
+        if not (path.parent / RECORD).is_file() or text not in path.read_text(encoding="utf-8", errors="replace"):
             continue
         before = _read(path.parent / RECORD)
-        if before is None or before.spec is None or not _alike(before, record):
+        if before is None or before.spec is None:
             continue
         advice = load_sides(path.parent / RECORD).advice.get(before.spec.variant)
         findings = advice.findings if advice is not None else ()
-        yield from (Proposed(f, before, path.parent) for f in findings if f.variant == variant)
+        yield from (Proposed(finding, before, path.parent) for finding in findings)
 
 
 def _read(path: Path) -> RunRecord | None:

@@ -11,7 +11,7 @@ from laptime.ladder.figures import headline_figures, variant_figures
 from laptime.records import LadderRecord, RunRecord
 from laptime.tracking import Journal
 from laptime.tracking.publish import ladder_finished, variant_compared, variant_recorded
-from laptime.tracking.rule_history import advice_verified
+from laptime.tracking.rule_history import advice_verified, below_ladder
 
 if TYPE_CHECKING:
     from laptime.ladder.run import Ladder
@@ -30,7 +30,7 @@ def ended_in_journal(ladder: Ladder, journal: Journal, ended: LadderRecord, told
         if runs := mine_of(ladder.runs, rung.variant):
             variant_recorded(journal, ended, rung, runs, ladder.folder, told)
     for variant, finding in ladder.counsel.verified():
-        advice_verified(journal, ended, variant, finding)
+        advice_verified(journal, below_ladder(ended), variant, finding)
     own = {"ladder.json": ladder.folder / "ladder.json"} | ladder.counsel.files
     if ladder.comparison is None:
         ladder_finished(journal, ended, {}, f"The ladder ended as {ended.status}.", own)

@@ -47,18 +47,20 @@ class Group:
     Attributes:
         verdict: the headline of its advice.
         refused: why a finding's remedy can't be run here, by the finding's id.
+        code: findings whose remedy is a change of the user's code, by their ids.
     """
 
     advised: Variant
     verdict: str = ""
     remedies: list[Remedy] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    code: tuple[str, ...] = ()
     rounds: Rounds = field(default_factory=dict)
 
 
 def group_of(ladder: Ladder, advised: Variant, advice: Advice, most: int | None) -> Group:
     """A variant with the remedies of its first findings that have something to run; of all where `most` is None."""
-    group = Group(advised, advice.verdict)
+    group = Group(advised, advice.verdict, code=tuple(f.id for f in advice.findings if f.measured_by))
     for finding in [f for f in advice.findings if f.variant][:most]:
         try:
             variant = _variant(ladder, finding, advised)

@@ -51,7 +51,12 @@ class Verification:
             yield self._expected(some)
         nothing: dict[str, list[str]] = {}
         for group in self.groups:
-            if not group.remedies:
+            if group.code:
+                yield (
+                    f"Not run, since they are changes of your code, on {group.advised.name}: {', '.join(group.code)}; "
+                    "once made, each is measured by the command that stands with the advice."
+                )
+            if not group.remedies and not group.code:
                 nothing.setdefault(next(iter(group.refused.values()), group.verdict), []).append(group.advised.name)
         yield from (f"Nothing to verify on {', '.join(names)}: {why}" for why, names in nothing.items())
 

@@ -76,7 +76,9 @@ class Finding(Readable):
         confidence: 0 to 1; from the rule, corrected by its history.
         klass: class of the remedy: exact, numeric, statistical, model; empty where it is no optimization.
         variant: the exact variant to run; empty where the remedy is the user's to write.
-        command: what to type.
+        command: what to type, or to write where the remedy is the user's.
+        measured_by: what to type once the user's code is changed, to see what that brought; empty where `variant` is
+            what to run, and where there is no file of the user's own.
         history: how the rule has fared so far.
         measured: after verification.
     """
@@ -93,6 +95,7 @@ class Finding(Readable):
     klass: Literal["exact", "numeric", "statistical", "model", ""] = ""
     variant: str = ""
     command: str = ""
+    measured_by: str = ""
     history: RuleHistory = RuleHistory()
     measured: Measured | None = None
 

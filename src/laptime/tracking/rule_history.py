@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from statistics import median
 
 from laptime.errors import LaptimeError
@@ -34,12 +35,34 @@ ENOUGH = 4
 Told = tuple[Mapping[str, str], Mapping[str, float]]
 
 
-def advice_verified(tracker: Tracker, ladder: LadderRecord, variant: str, finding: Finding) -> None:
+@dataclass(frozen=True)
+class Below:
+    """The run, a ladder's or a gate's, that a verified finding stands below, and which is there already.
+
+    Attributes:
+        key: the run's.
+        workload: in whose experiment it is.
+        machine: fingerprint of the one that measured.
+        at: when it ended, in seconds since the epoch.
+    """
+
+    key: str
+    workload: str
+    machine: str
+    at: float
+
+
+def below_ladder(ladder: LadderRecord) -> Below:
+    """The parent run of a ladder."""
+    return Below(ladder_key(ladder), ladder.workload, ladder.probe.machine.fingerprint, ladder.ended_at or time.time())
+
+
+def advice_verified(tracker: Tracker, below: Below, variant: str, finding: Finding) -> None:
     """Tells what became of a finding whose remedy was run.
 
     Args:
         tracker: where to.
-        ladder: whose parent run is there already.
+        below: where in it.
         variant: that the finding is about.
         finding: with what was measured.
     """
@@ -47,21 +70,20 @@ def advice_verified(tracker: Tracker, ladder: LadderRecord, variant: str, findin
     if measured is None:
         return
     name = f"{variant}/{finding.id}"
-    key = f"{ladder_key(ladder)}/{KIND}/" + re.sub(r"[^\w.:/+=-]", "_", name)
-    at = ladder.ended_at or time.time()
+    key = f"{below.key}/{KIND}/" + re.sub(r"[^\w.:/+=-]", "_", name)
     tags = {
         "laptime.kind": KIND,
-        "laptime.workload": ladder.workload,
+        "laptime.workload": below.workload,
         "laptime.variant": variant,
         "laptime.rule": finding.rule,
-        MACHINE: ladder.probe.machine.fingerprint,
+        MACHINE: below.machine,
         "laptime.error": measured.error,
         **this_process().tags(),
     }
     params = {
         RULE: finding.rule,
         "advice.finding": finding.id,
-        "workload": ladder.workload,
+        "workload": below.workload,
         "variant": variant,
         "proposed": finding.variant,
     }
@@ -69,16 +91,16 @@ def advice_verified(tracker: Tracker, ladder: LadderRecord, variant: str, findin
         RunStart(
             key=key,
             name=f"advice {name}",
-            experiment=ladder.workload,
-            started_at=at,
-            parent=ladder_key(ladder),
+            experiment=below.workload,
+            started_at=below.at,
+            parent=below.key,
             tags={k: v for k, v in tags.items() if v},
             params=params,
         )
     )
     figures = _figures(finding)
-    tracker.log_metrics(key, [MetricRow(k, v, 0, at) for k, v in figures.items()])
-    tracker.end_run(key, "FINISHED" if MEASURED in figures else "FAILED", at)
+    tracker.log_metrics(key, [MetricRow(k, v, 0, below.at) for k, v in figures.items()])
+    tracker.end_run(key, "FINISHED" if MEASURED in figures else "FAILED", below.at)
 
 
 def _figures(finding: Finding) -> dict[str, float]:

@@ -16,7 +16,7 @@ from laptime.records import Finding, Measured, Rung, RunRecord
 from laptime.tracking import Journal
 from laptime.tracking.journal import read_state
 from laptime.tracking.publish import ladder_finished, ladder_started, run_folder, variant_key, variant_recorded
-from laptime.tracking.rule_history import advice_verified
+from laptime.tracking.rule_history import advice_verified, below_ladder
 from laptime.tracking.sync import sync
 
 pytestmark = [
@@ -99,7 +99,9 @@ def test_a_trained_model_is_logged_loaded_back_and_predicts(
         verified = Finding(
             id="x", what="", step_ms_now=2, step_ms_expected=(1, 1), gain=(0.5, 0.5), measured=Measured()
         )
-        advice_verified(journal, done, "cpu-baseline", verified)  # newer than the variant's run, and without a model
+        advice_verified(
+            journal, below_ladder(done), "cpu-baseline", verified
+        )  # newer than the variant's run, and without a model
         ladder_finished(journal, done, {}, "", {"comparison.json": a_comparison(tmp_path)})
     said: list[str] = []
     sync(places, sqlite_uri, said.append)

@@ -14,7 +14,7 @@ from laptime.records import Finding, Machine, Measured, ProbeRecord, RuleHistory
 from laptime.tracking import Journal
 from laptime.tracking.mlflow import fetch_runs
 from laptime.tracking.publish import ladder_finished, ladder_started, variant_recorded
-from laptime.tracking.rule_history import advice_verified, rule_history
+from laptime.tracking.rule_history import advice_verified, below_ladder, rule_history
 from laptime.tracking.sync import sync
 
 pytestmark = [
@@ -51,7 +51,7 @@ def write_verified(places: Places, ladder_id: str, findings: list[Finding], mach
             variant_recorded(journal, ladder, Rung(variant=variant), [record], folder)
         done = ladder.model_copy(update={"status": "done", "ended_at": 2000.0})
         for finding in findings:
-            advice_verified(journal, done, "cpu-a", finding)
+            advice_verified(journal, below_ladder(done), "cpu-a", finding)
         ladder_finished(journal, done, {}, "# Done", {"ladder.json": folder / "ladder.json"})
     return ladder.id
 

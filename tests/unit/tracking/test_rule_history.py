@@ -14,6 +14,7 @@ from laptime.tracking.rule_history import (
     QUALITY,
     RULE,
     advice_verified,
+    below_ladder,
     histories,
     rule_history,
 )
@@ -138,7 +139,7 @@ def test_a_verified_finding_is_a_run_below_its_ladder() -> None:
     ladder_started(store, ladder)
     measured = Measured(gain=0.25, gain_low=0.2, gain_high=0.3, n=3, quality_kept=True)
     own = {"measured": measured, "own_gain": (0.15, 0.31)}
-    advice_verified(store, ladder, "cpu-a", FOUND.model_copy(update=own))
+    advice_verified(store, below_ladder(ladder), "cpu-a", FOUND.model_copy(update=own))
     (key,) = [k for k in store.created if k != ladder_key(ladder)]
     assert key == f"{ladder.id}/advice/cpu-a/hot-operator/aten::conv_2d"
     run = store.runs[f"id-{key}"]
@@ -158,9 +159,11 @@ def test_a_verified_finding_is_a_run_below_its_ladder() -> None:
 def test_a_failed_remedy_is_a_failed_run_with_its_reason_and_an_unverified_one_is_none() -> None:
     store, ladder = MemoryStore(), a_ladder()
     ladder_started(store, ladder)
-    advice_verified(store, ladder, "cpu-a", FOUND)
+    advice_verified(store, below_ladder(ladder), "cpu-a", FOUND)
     assert len(store.created) == 1
-    advice_verified(store, ladder, "cpu-a", FOUND.model_copy(update={"measured": Measured(error="it was wrong")}))
+    advice_verified(
+        store, below_ladder(ladder), "cpu-a", FOUND.model_copy(update={"measured": Measured(error="it was wrong")})
+    )
     run = store.runs[f"id-{store.created[-1]}"]
     assert run["status"] == "FAILED"
     assert run["start"].tags["laptime.error"] == "it was wrong"
