@@ -61,9 +61,11 @@ def advised_change(finding: str, request: GateRequest, places: Places) -> Propos
     Raises:
         UsageError: no advice here has it, or it is a variant to run.
     """
-    path, attribute = place_of(request.workload)
+    tops = [Path(top) for top in (request.base_dir, request.head_dir) if top] or [Path()]
+    sides = [place_of(str(top / request.workload)) for top in tops]
+    files, (path, attribute) = {file.resolve() for file, _ in sides}, sides[0]
     told = _all_findings(places, f"{path.name}:{attribute}")
-    mine = [p for p in told if _own_place(p.record) == (path.resolve(), attribute) and _trains(p, request.variant)]
+    mine = [p for p in told if _own_place(p.record, attribute) in files and _trains(p, request.variant)]
     found = [p for p in mine if p.finding.id == finding]
     if not found:
         known = ", ".join(sorted({p.finding.id for p in mine if p.finding.measured_by}))
@@ -94,10 +96,10 @@ def _trains(told: Proposed, variant: str) -> bool:
     return spec is not None and variant in (spec.variant, written_out(spec.device, spec.optimizations))
 
 
-def _own_place(record: RunRecord) -> tuple[Path, str] | None:
-    """The user's file and its attribute that a run trained."""
+def _own_place(record: RunRecord, attribute: str) -> Path | None:
+    """The user's file of which a run trained this attribute; None for any other run."""
     data = record.spec.data if record.spec else None
-    return (Path(data.path), data.own.attribute) if data and data.own else None
+    return Path(data.path) if data and data.own and data.own.attribute == attribute else None
 
 
 def _proposals(record: RunRecord, variant: str, places: Places) -> Iterator[Proposed]:

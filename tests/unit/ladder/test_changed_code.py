@@ -132,6 +132,19 @@ def test_a_variant_is_found_by_its_name_and_written_out(home, monkeypatch):
     assert seen == [1]
 
 
+def test_two_folders_are_found_by_the_one_that_was_advised_on(home, monkeypatch, tmp_path):
+    advised_run(home, a_change())
+    other = tmp_path / "before"
+    other.mkdir()
+    (other / "train.py").write_text("workload = None\n")
+    monkeypatch.chdir(other.parent.parent)
+    seen = []
+    monkeypatch.setattr(gate_command, "_run", lambda *_: seen.append(1) or (0, None))
+    words = ["gate", "train.py:workload", "--variant", "cpu-baseline", "--advised", ID, "--no-track"]
+    found = CliRunner().invoke(app, [*words, "--base-dir", str(other), "--head-dir", str(tmp_path)])
+    assert (found.exit_code, seen) == (0, [1])
+
+
 def test_quality_is_kept_lost_or_not_told():
     same = measured(gate(FASTER))
     assert (same.quality_kept, same.quality.split(":")[0]) == (True, "quality kept")
