@@ -100,11 +100,21 @@ def to_html(
         phrase=lambda row: _phrase(comparison, row),
         kept=_kept,
         verbatim=lambda text: Markup.escape(words.clean(text)),  # to be copied, or in columns
+        coded=_coded,
         marker=lambda variant: _marker(series_of(comparison)[variant]),
         ladders=_widths(comparison, plots.speedup_svg),
         **_figures(comparison, records),
     )
     return page
+
+
+def _coded(text: str) -> Markup:
+    """A sentence in which what stands between backticks is code, to be copied as it is; the rest is as any other."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one of them stands for itself
+        return Markup.escape(_without_controls(text))
+    pieces = (Markup("<code>{}</code>").format(words.clean(p)) if i % 2 else p for i, p in enumerate(parts))
+    return Markup().join(_without_controls(piece) for piece in pieces)
 
 
 def inline(svg: str, comparison: Comparison, name: str) -> Markup:

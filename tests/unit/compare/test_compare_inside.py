@@ -227,7 +227,11 @@ def test_the_terminal_ends_with_it(example: Comparison) -> None:
 def test_foreign_words_are_escaped_everywhere() -> None:
     spiteful = Advice(
         verdict=HOSTILE,
-        findings=(a_finding(what=HOSTILE, evidence=(HOSTILE,), lines=(HOSTILE,), command=HOSTILE),),
+        findings=(
+            a_finding(
+                what=HOSTILE, evidence=(HOSTILE, 2 * HOSTILE), lines=(HOSTILE,), command=HOSTILE, measured_by=HOSTILE
+            ),
+        ),
         notices=(HOSTILE,),
     )
     operator = trace(10.0, ((HOSTILE, HOSTILE, 1, 5.0, HOSTILE, ""),))
@@ -238,6 +242,14 @@ def test_foreign_words_are_escaped_everywhere() -> None:
     assert "\x1b" not in text
     table = [line for line in text.splitlines() if line.startswith("| `cpu-baseline` | ") and "28.0" in line]
     assert len(re.findall(r"(?<!\\)\|", table[0])) == len(advising.SHORT) + 1
+
+
+def test_a_change_of_code_is_shown_as_code_with_what_measures_it() -> None:
+    change = a_finding(what="Write `x.unbind(1)  # 24 %`.", command="x.unbind(1)", measured_by="laptime gate f.py:w")
+    comparison = compare(ladder(), records(), {}, {"cpu-baseline": Advice(findings=(change,))})
+    page = to_html(comparison, None, records())
+    assert "Write <code>x.unbind(1)  # 24 %</code>." in page
+    assert '<p class="said">Measure it, before you commit:</p>\n<pre tabindex="0">laptime gate f.py:w</pre>' in page
 
 
 def test_files_beside_the_records_are_read(tmp_path: Path) -> None:
