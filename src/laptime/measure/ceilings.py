@@ -33,10 +33,10 @@ def measure_ceilings(device: torch.device) -> Ceilings:
     )
 
 
-def best_s(work: Callable[[], object], device: torch.device, rounds: int = _ROUNDS) -> float:
+def best_s(work: Callable[[], object], device: torch.device) -> float:
     """Seconds of the fastest round after one that doesn't count; waits for the device."""
     times = []
-    for _ in range(rounds + 1):
+    for _ in range(_ROUNDS + 1):
         begin = time.perf_counter()
         work()
         if device.type == "cuda":
