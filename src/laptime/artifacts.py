@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,13 @@ _COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#
 class ProgressFile:
     """Appends progress as JSON lines, at most twice a second within an epoch, so that it costs an epoch nothing."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)  # a full disk is seen by the write, and by no later close
-        self._clock, self._next = clock, 0.0
+        self._next = 0.0
 
     def step(self, epoch: int, done: int, steps: int) -> None:
         """Notes a step when the time has come."""
-        now = self._clock()
+        now = time.monotonic()
         if now >= self._next:
             self._next = now + _EVERY_S
             self.write({"event": "step", "epoch": epoch, "done": done, "steps": steps})

@@ -72,7 +72,7 @@ class Places:
         return self.home / "runs"
 
 
-def find_places(start: Path | None = None) -> Places:
+def find_places() -> Places:
     """Finds the stores: LAPTIME_HOME, else `.laptime` in the project of the working directory.
 
     The project is the nearest folder upwards that has a `.laptime` or a `pyproject.toml`; without one it is the
@@ -87,7 +87,7 @@ def find_places(start: Path | None = None) -> Places:
         if not is_text(str(home)):
             raise UsageError(f"LAPTIME_HOME, {shorten(str(home))!r}, is no UTF-8: set it to another folder.")
         return _at(home)
-    here = (start or Path.cwd()).resolve()
+    here = Path.cwd().resolve()
     for folder in (here, *here.parents):
         if (folder / ".laptime").is_dir() or (folder / "pyproject.toml").is_file():
             return _at(folder / ".laptime")

@@ -20,6 +20,7 @@ from typing import Any
 
 import boto3
 import pytest
+from mirror_samples import bucket
 from proxy import Proxy, a_proxy
 from s3_server import S3Server
 
@@ -28,17 +29,12 @@ from laptime.data.s3.parts import THREAD_NAME
 from laptime.data.s3.upload import abort_stale
 from laptime.errors import DataError, UnreachableError
 
+__all__ = ["bucket"]
+
 MIB = 2**20
 PART = 5 * MIB
 SIZE = 9 * PART - 1000
 SLACK = MIB
-
-
-@pytest.fixture(scope="module")
-def bucket(s3_server: S3Server) -> str:
-    name = f"test-{uuid.uuid4().hex[:12]}"
-    s3_server.make_bucket(name)
-    return name
 
 
 @pytest.fixture

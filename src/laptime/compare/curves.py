@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 
 from laptime.compare.model import Comparison
 from laptime.compare.quality import LOWER_IS_BETTER, final_quality
-from laptime.compare.statistics import median
 from laptime.records import EpochRecord, RunRecord
 
 

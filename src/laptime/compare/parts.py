@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from statistics import median
 
-from laptime.compare.statistics import median
 from laptime.records import Breakdown, EpochRecord
 
 # The order of a step; what a user's own loop marks otherwise follows.

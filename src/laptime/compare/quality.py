@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 from laptime.compare.differences import LOSS_NOISE, NOTHING, Scores, difference, possible, spread
 from laptime.compare.floor import chance_of
-from laptime.compare.statistics import median
 from laptime.records import DIVERGED, LadderRecord, RunRecord
 
 Verdict = Literal["kept", "better", "worse", "unclear", "not judged"]

@@ -9,7 +9,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, fmean, median, stdev
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Ints = NDArray[int64]
 
 CONFIDENCE = 0.95
+"""Share of cases that an interval is to cover."""
 RESAMPLES = 2000
 # With fewer processes the expanded percentile is rarer than one resample in a thousand and comes out as the
 # range of the sample, which covers 73 % of cases for three processes of one epoch (docs/comparison.md).
@@ -66,13 +67,6 @@ class Estimate:
     n: int
 
 
-def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two in the middle."""
-    ordered = sorted(values)
-    count = len(ordered)
-    return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
-
-
 def epoch_seconds(laps: Laps) -> float:
     """Seconds of an epoch: the median over processes of the median of the kept epochs."""
     return median([median(e) for e in laps.epochs])
@@ -83,13 +77,11 @@ class Bootstrap:
 
     Args:
         resamples: how often to draw.
-        confidence: share of cases that an interval is to cover.
         seed: of all draws.
     """
 
-    def __init__(self, resamples: int = RESAMPLES, confidence: float = CONFIDENCE, seed: int = 0) -> None:
+    def __init__(self, resamples: int = RESAMPLES, seed: int = 0) -> None:
         self.resamples = resamples
-        self.confidence = confidence
         self.seed = seed
         self._drawn: dict[tuple[Laps, bool], Floats] = {}
 
@@ -162,7 +154,7 @@ class Bootstrap:
         """
         import numpy as np
 
-        reach = math.sqrt(n / (n - 1)) * student(0.5 + self.confidence / 2, n - 1)
+        reach = math.sqrt(n / (n - 1)) * student(0.5 + CONFIDENCE / 2, n - 1)
         if n < FEW_PROCESSES:
             half = reach * float(draws.std(ddof=1))
             return math.exp(log_point - half), math.exp(log_point + half)
@@ -171,13 +163,13 @@ class Bootstrap:
         return math.exp(float(low)), math.exp(float(high))
 
 
-def mean_ratio(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+def mean_ratio(ratios: Sequence[float]) -> Estimate:
     """The geometric mean of ratios that were each measured in itself, with Student's interval on the logarithm."""
     logs = [math.log(ratio) for ratio in ratios]
     n, point = len(logs), math.exp(fmean(logs))
     if n < 2:
         return Estimate(point, None, None, n)
-    half = student(0.5 + confidence / 2, n - 1) * stdev(logs) / math.sqrt(n)
+    half = student(0.5 + CONFIDENCE / 2, n - 1) * stdev(logs) / math.sqrt(n)
     return Estimate(point, point * math.exp(-half), point * math.exp(half), n)
 
 

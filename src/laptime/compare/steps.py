@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 from laptime.compare import words
 from laptime.compare.anatomy import InferenceRow, RankStep, RoofRow, StepRow
 from laptime.compare.parts import mean_shares, ordered
 from laptime.compare.rows import Runs
-from laptime.compare.statistics import median
 from laptime.records import EpochRecord, Quartiles, RunRecord
+from laptime.records.rates import middle
 
 TITLE = "Where a step goes"
 _LEAD = (
@@ -147,12 +147,6 @@ def roof_rows(runs: Iterable[Runs]) -> tuple[RoofRow, ...]:
 
 def _counted_step(record: RunRecord) -> float | None:
     return middle(e.breakdown.step_ms.median if e.breakdown else e.step_ms_median for e in record.kept)
-
-
-def middle(values: Iterable[float | None]) -> float | None:
-    """The median of what is known and finite."""
-    known = [v for v in values if v is not None and math.isfinite(v)]
-    return median(known) if known else None
 
 
 def middle_quartiles(found: Sequence[Quartiles]) -> Quartiles:

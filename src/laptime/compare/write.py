@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from laptime.compare.curves import curves
 from laptime.compare.markdown import to_markdown
 from laptime.compare.model import Comparison
 from laptime.errors import RunError
-from laptime.records import LadderRecord, RunRecord, write_json
+from laptime.records import LadderRecord, RunRecord, write_json, write_text
 
 
 def write_comparison(
@@ -38,16 +37,7 @@ def write_comparison(
     try:
         write_json(folder / "comparison.json", comparison)
         for name, text in texts.items():
-            _write(folder / name, text)
+            write_text(folder / name, text)
     except OSError as error:
         raise RunError(f"the comparison can't be written to {folder}: {error}; give another --out.") from error
     return {name: folder / name for name in ("comparison.json", *texts)}
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

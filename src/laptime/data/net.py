@@ -74,15 +74,15 @@ def _away(url: str, error: Exception) -> UnreachableError:
     return UnreachableError(f"{shown(url)} can't be reached ({_reason(error)}): check the address and the network.")
 
 
-def read_url(url: str, limit: int = 1 << 20) -> bytes | None:
-    """Reads a small document; None where there is none (404).
+def read_url(url: str) -> bytes | None:
+    """Reads a small document, of 1 MiB at most; None where there is none (404).
 
     Raises:
         UnreachableError: the server does not answer, or refuses.
     """
     try:
         with urllib.request.urlopen(_request(url, "GET"), timeout=_TIMEOUT_S) as reply:  # noqa: S310
-            body: bytes = reply.read(limit)
+            body: bytes = reply.read(1 << 20)
             return body
     except urllib.error.HTTPError as error:
         error.close()

@@ -12,6 +12,7 @@ from laptime.advice.text import escape
 from laptime.errors import UsageError, shorten
 from laptime.gate import words
 from laptime.gate.records import GateRecord, Outcome
+from laptime.records import write_text
 
 # A pull request's comment is found again by this line, and updated in place.
 MARKER = "<!-- laptime gate: {workload} -->"
@@ -117,9 +118,7 @@ def write_reports(record: GateRecord, places: dict[str, Path | None]) -> None:
         if path is None:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
-        part.write_text(render(record), encoding="utf-8")
-        part.replace(path)
+        write_text(path, render(record))
 
 
 def _outcome(record: GateRecord) -> Outcome:

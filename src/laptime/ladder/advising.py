@@ -50,15 +50,16 @@ class Counsel:
     """What the rules say about a ladder's variants, and what came of it. Nothing in here costs a ladder its results.
 
     Attributes:
-        rules: what gives advice; None for `laptime.advice`.
+        rules: what gives advice; None until it is asked for, then `laptime.advice`.
         traces: profiled segments of the variants that have one.
         advice: by variant.
         best: the variant to go on from: the fastest that is not worse, if it was advised on; None before.
         files: the ladder's own advice, by its place in the parent run's artifacts.
     """
 
-    def __init__(self, ladder: Ladder, rules: Rules | None = None) -> None:
-        self.ladder, self.rules = ladder, rules
+    def __init__(self, ladder: Ladder) -> None:
+        self.ladder = ladder
+        self.rules: Rules | None = None
         self.traces: dict[str, TraceSummary] = {}
         self.advice: dict[str, Advice] = {}
         self.best: str | None = None

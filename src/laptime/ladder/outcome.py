@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from laptime.compare import words
 from laptime.compare.differences import Scores
 from laptime.compare.quality import Judgement, Rules, judge, name_of, rules_of, scores_of, shown
-from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, mean_ratio, median
+from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, mean_ratio
 from laptime.ladder.climb import Both, ratio_of
 from laptime.ladder.process import SHORT
 from laptime.ladder.remedies import Group, Remedy, alike, broken

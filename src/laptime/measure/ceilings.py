@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from laptime.measure.machine import load_now
+from laptime.measure.passes import wait_for
 from laptime.records import Ceilings
 
 _ROUNDS = 4
@@ -33,14 +34,13 @@ def measure_ceilings(device: torch.device) -> Ceilings:
     )
 
 
-def best_s(work: Callable[[], object], device: torch.device, rounds: int = _ROUNDS) -> float:
+def best_s(work: Callable[[], object], device: torch.device) -> float:
     """Seconds of the fastest round after one that doesn't count; waits for the device."""
     times = []
-    for _ in range(rounds + 1):
+    for _ in range(_ROUNDS + 1):
         begin = time.perf_counter()
         work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)  # waits for the device
+        wait_for(device)
         times.append(time.perf_counter() - begin)
         if times[-1] > _TOO_LONG_S:
             break  # bf16 without instructions for it can take a hundred times as long: one round says enough

@@ -12,6 +12,7 @@ from torch import nn
 
 from laptime.data.box_tensors import BoxData
 from laptime.engine.setup import samples_at_once
+from laptime.measure.passes import wait_for
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.samples import first, ungraded
 from laptime.records import InferenceRecord, Quartiles
@@ -78,15 +79,11 @@ class _Pass:
     clock: Callable[[], float]
 
     def __call__(self) -> float:
-        self._wait()
+        wait_for(self.parts.device)
         begin = self.clock()
         self.parts.forward(self.parts.evaluated, self.batch)
-        self._wait()
+        wait_for(self.parts.device)
         return self.clock() - begin
-
-    def _wait(self) -> None:
-        if self.parts.device.type == "cuda":
-            torch.cuda.synchronize(self.parts.device)  # waits for the device
 
 
 def _passes(timed: Callable[[], float], budget_s: float) -> list[float]:

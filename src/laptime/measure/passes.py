@@ -14,6 +14,12 @@ from laptime.trees import cut, tensors
 from laptime.workloads.base import Batch
 
 
+def wait_for(device: torch.device) -> None:
+    """Lets a GPU come to its end, so that a clock says how long it took."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)  # waits for the device
+
+
 def batch_of(parts: Parts, epoch: int) -> Batch | None:
     """The first batch of an epoch; None where it does not consist of samples."""
     given = next(iter(parts.loader.epoch(epoch)))
@@ -41,15 +47,11 @@ class Passes:
         # A copy each time, since a user's loss may write into its batch.
         batch = Batch(*cut(self.given.content, len(self.given), size))
         p.net.zero_grad(set_to_none=True)  # so that backward writes them anew, as in a step
-        self._wait()
+        wait_for(self.parts.device)
         begin = self.clock()
         p.scaler.scale((forward or p.forward)(p.net, batch).loss).backward()
-        self._wait()
+        wait_for(self.parts.device)
         return self.clock() - begin
-
-    def _wait(self) -> None:
-        if self.parts.device.type == "cuda":
-            torch.cuda.synchronize(self.parts.device)  # waits for the device
 
 
 @contextlib.contextmanager

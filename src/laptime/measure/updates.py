@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from laptime.measure.memory import free_bytes
+from laptime.measure.passes import wait_for
 from laptime.optimizations.optimizer import spare_copies
 from laptime.records import UpdateRecord
 
@@ -84,14 +85,9 @@ def _copied(optimizer: Optimizer, **changed: Any) -> Optimizer:
 def _update_s(optimizer: Optimizer, device: torch.device, clock: Callable[[], float]) -> float:
     for parameter in _trained(optimizer):
         parameter.grad = torch.full_like(parameter, _SLOPE)  # written just now, as by a backward pass
-    _wait(device)
+    wait_for(device)
     begin = clock()
     optimizer.step()
     optimizer.zero_grad()
-    _wait(device)
+    wait_for(device)
     return clock() - begin
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)  # waits for the device

@@ -20,7 +20,6 @@ from laptime.measure.ceilings import measure_ceilings
 from laptime.optimizations.base import ConstantRate, Parts, Recipe
 from laptime.processes import allowed_cores
 from laptime.profiling.capture import in_one_line
-from laptime.profiling.files import write_beside
 from laptime.profiling.roofline import Work, with_floor, work_or_none
 from laptime.profiling.segment import Asked, Segment
 from laptime.records import (
@@ -34,6 +33,7 @@ from laptime.records import (
     RunRecord,
     SetupRecord,
     UpdateRecord,
+    write_text,
 )
 from laptime.spec import RunSpec, read_schedule
 
@@ -149,7 +149,7 @@ def _table_of(parts: Parts, spec: RunSpec, folder: Path) -> ProfileRecord:
         # At the rate of the last step: a schedule counts its steps and refuses more.
         text = driver.table(replace(parts, schedule=ConstantRate()), spec.epochs - 1, schedule.steps)
     folder.mkdir(parents=True, exist_ok=True)
-    write_beside(folder / f"{driver.name}.txt", f"{text.strip()}\n")
+    write_text(folder / f"{driver.name}.txt", f"{text.strip()}\n")
     return ProfileRecord(
         schedule=str(schedule), notes=(f"its loop is {driver.name}'s, whose own profile is {driver.name}.txt",)
     )
@@ -188,7 +188,7 @@ def write_simple(record: RunRecord, folder: Path) -> None:
 
     text: str = simple_table(record)
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-    write_beside(folder / FOLDER / "simple.txt", text)
+    write_text(folder / FOLDER / "simple.txt", text)
 
 
 def _layouts(recipe: Recipe) -> LayoutRecord | None:

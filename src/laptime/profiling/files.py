@@ -9,22 +9,14 @@ from pathlib import Path
 from torch.autograd.profiler_util import EventList
 from torch.profiler import profile
 
+from laptime.records import write_text
+
 _ROWS = 50
 # torch clears its events at the end of each cycle, and the trace is of the last one too.
 _OVER = "all recorded steps (of several cycles the last one's)"
 _NAME_WIDTH, _SHAPES_WIDTH = 60, 100
 # The levels above it take twice the time for a few percent.
 _GZIP_LEVEL = 6
-
-
-def write_beside(path: Path, text: str) -> None:
-    """Writes a text file whole."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def write_trace(recorded: profile, path: Path) -> Path:
@@ -64,16 +56,16 @@ def write_time_tables(recorded: profile, folder: Path) -> None:
     """
     averages = recorded.key_averages()
     on_gpu = has_device_time(averages)
-    write_beside(folder / "self_cpu_time.txt", table(averages, "self_cpu_time_total", "By self CPU time"))
-    write_beside(folder / "total_cpu_time.txt", table(averages, "cpu_time_total", "By total CPU time"))
+    write_text(folder / "self_cpu_time.txt", table(averages, "self_cpu_time_total", "By self CPU time"))
+    write_text(folder / "total_cpu_time.txt", table(averages, "cpu_time_total", "By total CPU time"))
     first = "self_device_time_total" if on_gpu else "self_cpu_time_total"
     shapes = recorded.key_averages(group_by_input_shape=True)
     name = "By self device time" if on_gpu else "By self CPU time"
-    write_beside(folder / "by_input_shape.txt", table(shapes, first, f"{name}, one row for each set of input shapes"))
+    write_text(folder / "by_input_shape.txt", table(shapes, first, f"{name}, one row for each set of input shapes"))
     if on_gpu:
         kinds = (("self_device_time_total", "self"), ("device_time_total", "total"), ("device_time", "average"))
         tables = (table(averages, key, f"By {kind} device time") for key, kind in kinds)
-        write_beside(folder / "device_time.txt", "\n".join(tables))
+        write_text(folder / "device_time.txt", "\n".join(tables))
 
 
 def inference_tables(recorded: profile, title: str) -> list[str]:
@@ -94,7 +86,7 @@ def write_memory_tables(recorded: profile, folder: Path, on_gpu: bool) -> None:
     text = table(averages, "self_cpu_memory_usage", "By memory taken on the CPU by the operator itself")
     if on_gpu:
         text += "\n" + table(averages, "self_device_memory_usage", "By memory taken on the GPU by the operator itself")
-    write_beside(folder / "memory.txt", text)
+    write_text(folder / "memory.txt", text)
 
 
 def table(averages: EventList, key: str, title: str, over: str = _OVER) -> str:

@@ -31,14 +31,13 @@ from laptime.profiling.capture import (
 )
 from laptime.profiling.files import (
     inference_tables,
-    write_beside,
     write_memory_tables,
     write_time_tables,
     write_trace,
 )
 from laptime.profiling.memory import categories, traced_peak_mib
 from laptime.profiling.peers import of_scratch, own_ms, summarized
-from laptime.records import ProfileRecord, TraceSummary, write_json
+from laptime.records import ProfileRecord, TraceSummary, write_json, write_text
 from laptime.spec import ProfileSchedule
 from laptime.trees import tensors
 from laptime.workloads.base import Batch
@@ -204,7 +203,7 @@ class Segment:
                 tables += inference_tables(recorded, f"Inference, {_PASSES} passes of {len(batch)} samples")
         finally:
             model.train()
-        write_beside(self.asked.folder / "inference.txt", "\n".join(tables))
+        write_text(self.asked.folder / "inference.txt", "\n".join(tables))
         if recorded is not None:
             self.traces["inference"] = write_trace(recorded, self.asked.folder / "trace_inference.json.gz")
 

@@ -14,7 +14,7 @@ from laptime.records.breakdown import (
     UpdateRecord,
 )
 from laptime.records.check import CheckRecord, FullPrecisionCheck, PiecesCheck, RecordingCheck
-from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record
+from laptime.records.files import PARTIAL, read_ladder, read_record, record_paths, write_json, write_record, write_text
 from laptime.records.ladder import (
     LEAST_GAIN,
     SEARCH,
@@ -121,4 +121,5 @@ __all__ = [
     "record_paths",
     "write_json",
     "write_record",
+    "write_text",
 ]

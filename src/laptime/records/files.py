@@ -19,22 +19,28 @@ PARTIAL = "record.partial.json"
 """What a run knows once its epochs are counted, while work goes on that may take its process down."""
 
 
-def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:
+def write_text(path: Path, text: str) -> None:
     """Writes beside and renames, so that a reader never sees half a file."""
-    body = model.model_dump(mode="json", by_alias=True) if isinstance(model, BaseModel) else model
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        part.write_text(text, encoding="utf-8")
         part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:
+    """Writes a record whole, as `write_text` does, and its folder where there is none."""
+    body = model.model_dump(mode="json", by_alias=True) if isinstance(model, BaseModel) else model
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        write_text(path, json.dumps(body, indent=1, ensure_ascii=False) + "\n")
     except UnicodeEncodeError as error:
         begin, end = error.object.rfind('"', 0, error.start) + 1, error.object.find('"', error.start)
         raise DataError(f"{shorten(error.object[begin:end])!r} is a name that is no UTF-8: rename it.") from error
     except OSError as error:
         error.filename = str(path)  # a full disk names no place
         raise
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def write_record(path: Path, record: RunRecord) -> None:

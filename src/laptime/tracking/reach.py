@@ -94,12 +94,8 @@ def require_answer(uri: str, limit_s: float = _ANSWER_S) -> None:
         raise TrackingError(unreachable(uri, str(reason))) from error
 
 
-def require_file(uri: str, limit_s: float = _ANSWER_S) -> None:
+def require_file(uri: str) -> None:
     """Asks whether a SQLite store can be opened: MLflow would try for two minutes.
-
-    Args:
-        uri: the store.
-        limit_s: seconds to wait for whoever has locked it.
 
     Raises:
         TrackingError: it can't.
@@ -107,7 +103,7 @@ def require_file(uri: str, limit_s: float = _ANSWER_S) -> None:
     if (path := sqlite_file(uri)) is None:
         return
     try:
-        with closing(sqlite3.connect(path, timeout=limit_s)) as file:
+        with closing(sqlite3.connect(path, timeout=_ANSWER_S)) as file:
             file.execute("PRAGMA schema_version").fetchone()
     except sqlite3.Error as error:
         raise TrackingError(unreachable(uri, str(error))) from error

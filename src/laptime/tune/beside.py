@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from statistics import median
 
-from laptime.compare.statistics import median
 from laptime.ladder.climb import Both, fastest_s, ratio_of
 from laptime.ladder.pairs import can_take_turns
 from laptime.ladder.process import SHORT

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING
 
-from laptime.compare.statistics import median
 from laptime.ladder.estimate import process_s
 from laptime.tune.verdict import MOST
 

@@ -28,8 +28,8 @@ pytestmark = [
 class Clock:
     """A clock that goes on by some seconds each time it is looked at."""
 
-    def __init__(self, step_s: float = 0.0) -> None:
-        self.now, self.step_s = 0.0, step_s
+    def __init__(self) -> None:
+        self.now = self.step_s = 0.0
 
     def __call__(self) -> float:
         self.now += self.step_s

@@ -25,7 +25,6 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-VERIFIED = Finding(id="x", what="", step_ms_now=2, step_ms_expected=(1, 1), gain=(0.5, 0.5), measured=Measured())
 # In a process where laptime can't be imported, as on another machine.
 LOAD = """
 import json, sys

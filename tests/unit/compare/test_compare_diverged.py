@@ -30,8 +30,8 @@ def rounds(variant: str, *values: float | None) -> list[RunRecord]:
     return [of_loss(variant, value, r) for r, value in enumerate(values)]
 
 
-def the(found: Comparison, variant: str = "cpu-x") -> VariantRow:
-    row = found.row(variant)
+def the(found: Comparison) -> VariantRow:
+    row = found.row("cpu-x")
     assert row is not None
     return row
 

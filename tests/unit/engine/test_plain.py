@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from tests.unit.conftest import make_data, make_spec
+from tests.unit.optimizations.small_recipes import started
 from torch import nn
 
 from laptime.engine.build import build, make_recipe
@@ -96,12 +97,6 @@ def cropped_recipe(*changes, **fields):
     cut = dead_taps(whole, {})
     assert len(crops(cut.model)) == 2
     return cut
-
-
-def started(recipe):
-    parts = build(recipe, mark=lambda _: None)
-    reset(parts, recipe, snapshot(parts))
-    return parts
 
 
 def losses(parts, epochs) -> list[float]:

@@ -39,8 +39,8 @@ open({path!r}, "w").write(json.dumps([begin, seen, time.monotonic()]))
 class Both:
     """A trainer in a folder, and what its two sides have noted."""
 
-    def __init__(self, folder: Path, timeout_s: float = 60.0, device: str = "cpu") -> None:
-        self.folder, self.trainer = folder, Trainer(folder / "runs", device, timeout_s, print)
+    def __init__(self, folder: Path, device: str = "cpu") -> None:
+        self.folder, self.trainer = folder, Trainer(folder / "runs", device, 60.0, print)
 
     def ready(self, side: str, epochs: int = 4, code: str | None = None, **parts: str) -> Ready:
         given = {"before": "", "more": "pass", "after": "", **parts}

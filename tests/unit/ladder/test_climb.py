@@ -22,9 +22,9 @@ def done(seconds: float, quality: float | None = None) -> RunRecord:
     return RunRecord(status="done", epochs=(EpochRecord(index=0, epoch_s=seconds, samples=10, test_accuracy=quality),))
 
 
-def climber(seconds: float = 100.0, quality: float | None = 0.66, rules: Rules = REAL, preset: Preset = FULL):
+def climber(quality: float | None = 0.66, rules: Rules = REAL, preset: Preset = FULL):
     plan = make_plan("cpu", preset, None, GOOD)
-    return Climb(plan, Standing(baseline_of("cpu"), seconds, quality), rules)
+    return Climb(plan, Standing(baseline_of("cpu"), 100.0, quality), rules)
 
 
 def climb_through(times: dict[str, float | None], preset: Preset = FULL):

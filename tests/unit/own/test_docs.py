@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 
@@ -45,3 +46,14 @@ def test_the_readme_names_each_optimization():
 def test_the_page_on_advice_names_each_rule():
     named = set(re.findall(r"`([a-z-]+)`", (ROOT / "docs" / "advice.md").read_text(encoding="utf-8")))
     assert {name for name, _ in RULES} - named == set()
+
+
+def test_the_page_on_the_design_has_the_layers_that_are_held():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    held = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    block = re.search(
+        r"^```\n(flows > .*?)^```", (ROOT / "docs" / "design.md").read_text(encoding="utf-8"), re.M | re.S
+    )
+    assert block
+    told = [{*re.findall(r"\w+", layer)} for layer in block[1].split(">")]
+    assert told == [{*re.findall(r"\w+", layer.replace("laptime.", ""))} for layer in held]

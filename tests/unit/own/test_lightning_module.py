@@ -32,6 +32,10 @@ def lit(file, *changes, attribute="Lit"):
     return write(file, LIT, *changes).replace(":Workload", f":{attribute}")
 
 
+def opened(file, *changes):
+    return open_own(*place_of(lit(file, *changes)))
+
+
 def trained(name, *optimizations, **changes):
     chosen = tuple(OptimizationSpec(name=o) for o in optimizations)
     data = inspect(name)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from tests.unit.own.test_lightning_module import LIT, LOADER, STEP, lit
+from tests.unit.own.test_lightning_module import LIT, LOADER, STEP, opened
 
 from laptime.catalogue.own import place_of
 from laptime.data.own import open_own
@@ -12,10 +12,6 @@ from laptime.errors import UsageError
 
 LOGGED = 'self.log_dict({"loss": loss, "acc": (scores.argmax(dim=1) == labels).float().mean()})'
 NET = "        self.net = nn.Sequential("
-
-
-def opened(file, *changes):
-    return open_own(*place_of(lit(file, *changes)))
 
 
 def answer(file, *changes, training=True):

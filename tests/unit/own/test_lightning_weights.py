@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from tests.unit.own.test_lightning_module import LOADER, lit, trained
+from tests.unit.own.test_lightning_module import LOADER, lit, opened, trained
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from laptime.catalogue.own import place_of
@@ -18,10 +18,6 @@ def loading(sampler):
 
 
 WEIGHED = loading("WeightedRandomSampler(1 + 9 * self.train.tensors[1], 256)")
-
-
-def opened(file, *changes):
-    return open_own(*place_of(lit(file, *changes)))
 
 
 @pytest.mark.parametrize("named", ["resident", "no-reads"])

@@ -6,14 +6,7 @@ import ast
 
 import pytest
 from tests.unit.own.test_lightning_module import LIT
-from tests.unit.script.script_runs import (
-    assert_equal,
-    assert_tidy,
-    inspected,
-    numbers_of,
-    run_laptime,
-    run_own_scripts,
-)
+from tests.unit.script.script_runs import assert_equal, assert_tidy, numbers_of, run_laptime
 from typer.testing import CliRunner
 
 from laptime.cli import app
@@ -111,7 +104,7 @@ MIXED = LIT.replace(
     "\ndef mixed(items):\n    x, y = torch.utils.data.default_collate(items)\n"
     "    return x.lerp(x.flip(0), torch.rand(()) / 2), y\n\n\nclass Points(",
 ).replace("shuffle=True", "shuffle=True, collate_fn=mixed")
-SCRIPTS = {
+FILES = {
     "points": (LIT, "Lit", ("cpu-baseline", "cpu-baseline+resident+no-reads+fused-optimizer+ema:every=1")),
     "named": (LIT, "Lit,Points", ("cpu-baseline+workers:count=1",)),
     "images": (IMAGES, "Net", ("cpu-baseline", EXACT, "cpu-baseline+products:layers=all+large-batch:size=16")),
@@ -121,19 +114,7 @@ SCRIPTS = {
     "objects": (IMAGES, "ready", ("cpu-baseline",)),
     "mixed": (MIXED, "Lit", ("cpu-baseline",)),
 }
-CASES = [(kind, name) for kind, (*_, names) in SCRIPTS.items() for name in names]
-
-
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    files = {kind: (text, attribute) for kind, (text, attribute, _) in SCRIPTS.items()}
-    with inspected(tmp_path_factory.mktemp("lit"), files) as trainings:
-        yield trainings
-
-
-@pytest.fixture(scope="module")
-def printed(found, tmp_path_factory):
-    return run_own_scripts(tmp_path_factory.mktemp("scripts"), CASES, found)
+CASES = [(kind, name) for kind, (*_, names) in FILES.items() for name in names]
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)

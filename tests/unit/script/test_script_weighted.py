@@ -4,14 +4,7 @@ import pytest
 from tests.own_files import WEIGHTED
 from tests.unit.own.test_lightning_module import LIT
 from tests.unit.own.test_lightning_weights import WEIGHED
-from tests.unit.script.script_runs import (
-    assert_equal,
-    assert_tidy,
-    inspected,
-    numbers_of,
-    run_laptime,
-    run_own_scripts,
-)
+from tests.unit.script.script_runs import assert_equal, assert_tidy, numbers_of, run_laptime
 
 from laptime.script import print_script
 from laptime.variants import resolve
@@ -34,18 +27,6 @@ FILES = {
     "lit": (LOADED + BEGIN, "Lit", ("cpu-baseline", "cpu-baseline+resident+large-batch:size=64", WORKER)),
 }
 CASES = [(kind, name) for kind, (*_, names) in FILES.items() for name in names]
-
-
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    files = {kind: (text, attribute) for kind, (text, attribute, _) in FILES.items()}
-    with inspected(tmp_path_factory.mktemp("weighted"), files) as trainings:
-        yield trainings
-
-
-@pytest.fixture(scope="module")
-def printed(found, tmp_path_factory):
-    return run_own_scripts(tmp_path_factory.mktemp("scripts"), CASES, found)
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
