@@ -13,7 +13,7 @@ from laptime.compare.advising import worth
 from laptime.errors import DataError, shorten
 from laptime.ladder.request import tracking_uri
 from laptime.ladder.verify import MOST, Verification
-from laptime.records import Advice, Finding, Measured, RunRecord, TraceSummary, write_json
+from laptime.records import Advice, Finding, Measured, RunRecord, TraceSummary, write_json, write_text
 from laptime.records.trace import TRACE_SCHEMA
 from laptime.spec import Versioned, read_versioned
 from laptime.tracking.publish import run_folder
@@ -260,4 +260,4 @@ def write_advice(folder: Path, advice: Advice, rules: Rules) -> None:
     """Writes advice into a folder, as data and as a page."""
     write_json(folder / JSON, advice)
     text = rules.to_markdown(advice)
-    (folder / MARKDOWN).write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+    write_text(folder / MARKDOWN, text if text.endswith("\n") else text + "\n")
