@@ -135,7 +135,9 @@ def test_the_saved_model_is_the_plain_one_and_predicts_the_same(data, tmp_path):
 
 def test_inline_gives_the_same_losses_as_a_process(data, tmp_path):
     spec = spec_of(data, "cpu-resident", epochs=1, limit_train=64, check=False)
-    records = [launch(name, spec, tmp_path / "run", Hooks()) for name in ("process", "inline")][::-1]
+    heard = {"process": [], "inline": []}
+    records = [launch(n, spec, tmp_path / "run", Hooks(on_event=told.append)) for n, told in heard.items()][::-1]
+    assert [e["event"] for e in heard["inline"]].count("epoch") == spec.epochs, "not those of the process once more"
     assert not (tmp_path / "run" / "system.jsonl").exists(), "of the process; nobody samples inline"
     assert records[0].status == records[1].status == "done"
     assert records[0].inference == records[1].inference == (), "neither checked nor profiled"

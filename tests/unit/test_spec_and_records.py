@@ -8,7 +8,7 @@ from tests.unit.conftest import make_spec
 
 from laptime.errors import DataError, UsageError
 from laptime.ladder.climb import fastest_s
-from laptime.records import EpochRecord, ProfileRecord, RunRecord, read_record, write_json
+from laptime.records import EpochRecord, ProfileRecord, RunRecord, read_record, write_json, write_text
 from laptime.spec import read_spec
 
 
@@ -93,6 +93,10 @@ def test_nothing_half_written_stays(tmp_path):
     with pytest.raises(TypeError):
         write_json(tmp_path / "a.json", {"x": {1, 2}})
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "a.md").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_text(tmp_path / "a.md", "a report that has a folder in its place")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
 
 
 def test_epochs_that_differ_by_design_count_by_their_mean():

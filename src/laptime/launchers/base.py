@@ -9,7 +9,7 @@ from typing import Any
 
 from laptime.errors import LaptimeError
 from laptime.parsing import parse_json
-from laptime.records import PARTIAL, RunRecord, read_record
+from laptime.records import PARTIAL, RunRecord, read_record, write_json
 from laptime.spec import RunSpec
 
 SPEC, RECORD, LOG, PROGRESS = "spec.json", "record.json", "log.txt", "progress.jsonl"
@@ -34,6 +34,24 @@ class Hooks:
     on_event: Callable[[dict[str, Any]], None] = ignore
     say: Callable[[str], None] = ignore
     samples: bool = True
+
+
+def prepare(spec: RunSpec, folder: Path, *stale: str) -> tuple[str, str]:
+    """Makes a run's folder as its processes are to find it: with the spec, and without what an earlier try has left.
+
+    Args:
+        spec: what is run.
+        folder: its own.
+        stale: files of an earlier try besides those that every launcher leaves.
+
+    Returns:
+        The places of spec and record, as words for a command.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (RECORD, PARTIAL, LOG, PROGRESS, *stale):
+        (folder / name).unlink(missing_ok=True)
+    write_json(folder / SPEC, spec)
+    return str(folder / SPEC), str(folder / RECORD)
 
 
 def failed(spec: RunSpec, error: str) -> RunRecord:

@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import cast
 
 from laptime.devices import others_on
-from laptime.launchers.base import PROGRESS, RECORD, SPEC, Hooks, ProgressReader, with_cautions
+from laptime.launchers.base import PROGRESS, RECORD, Hooks, ProgressReader, prepare, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.processes import apart_from_ranks
-from laptime.records import SYSTEM, RunRecord, write_json, write_record
+from laptime.records import SYSTEM, RunRecord, write_record
 from laptime.spec import RunSpec
 
 
 def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     """Imports the worker by name (this process then holds torch) and runs the spec."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / SYSTEM).unlink(missing_ok=True)  # of another launcher's try; nobody samples here
-    write_json(folder / SPEC, spec)
+    prepare(spec, folder, SYSTEM)  # which is of another launcher's try; nobody samples here
     worker = importlib.import_module("laptime.worker")
     given = sys.argv  # a file of the user's has it for its own
     try:

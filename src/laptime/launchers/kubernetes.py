@@ -19,14 +19,14 @@ from typing import Any
 from laptime.catalogue import find_workload
 from laptime.data.objects import Objects
 from laptime.errors import DataError, LaptimeError, RunError, UsageError, shorten
-from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, salvaged
+from laptime.launchers.base import RECORD, Hooks, prepare, salvaged
 from laptime.launchers.handover import bring_back, failures, hand_out
 from laptime.launchers.manifest import job, name_of, service
 from laptime.launchers.pods import Object, deaths
 from laptime.launchers.settings import Settings, read_settings
 from laptime.launchers.watch import AWAY_S, LOOK_EVERY_S, AwayError, Watch
 from laptime.processes import undisturbed
-from laptime.records import PARTIAL, SYSTEM, RunRecord, read_record, write_json, write_record
+from laptime.records import SYSTEM, RunRecord, read_record, write_record
 from laptime.spec import RunSpec
 
 _REQUEST_S = 15.0
@@ -46,10 +46,7 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     cluster = Cluster(settings.namespace)
     run = f"{_slug(spec.variant)}-{secrets.token_hex(4)}"
     _insistently(lambda: cluster.pods(run), hooks.say)  # whether it answers, before the data is sent
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in (RECORD, PARTIAL, SYSTEM, LOG, PROGRESS):
-        (folder / stale).unlink(missing_ok=True)
-    write_json(folder / SPEC, spec)
+    prepare(spec, folder, SYSTEM)
     place = hand_out(spec, settings.store, run)
     with cluster.running(settings, run, pods, spec.timeout_s, hooks.say):
         hooks.say(f"{pods[1]} pods of Job {name_of(run)} in namespace {settings.namespace}, files at {place.url}")

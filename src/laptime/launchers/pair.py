@@ -19,7 +19,7 @@ from laptime.devices import others_on
 from laptime.host_memory import allowed_memory
 from laptime.launchers.base import RECORD, Hooks, with_cautions
 from laptime.launchers.lock import run_locks
-from laptime.launchers.process import Running, prepared, record_of, running
+from laptime.launchers.process import Running, record_of, running, worker_words
 from laptime.launchers.turns import Seat, Turns
 from laptime.processes import end_tree, tree_cpu_s
 from laptime.records import RunRecord, write_record
@@ -90,7 +90,7 @@ def launch_by_turns(first: Job, second: Job, hooks: Hooks) -> tuple[RunRecord, R
         second: of the other one, whose output and progress the hooks hear.
         hooks: who listens.
     """
-    all_words = [prepared(*job) for job in (first, second)]
+    all_words = [worker_words(*job) for job in (first, second)]
     with run_locks(second[0], hooks.say) as locks, scratch("turns") as room, Turns(room, 2) as turns:
         cautions = others_on(second[0].device, len(locks))
         with contextlib.ExitStack() as stack:

@@ -16,11 +16,11 @@ from typing import IO
 
 from laptime.devices import others_on
 from laptime.errors import LaptimeError, shorten
-from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, ProgressReader, salvaged, with_cautions
+from laptime.launchers.base import LOG, PROGRESS, RECORD, Hooks, ProgressReader, prepare, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.sampling import sampling
 from laptime.processes import end_tree, undisturbed
-from laptime.records import PARTIAL, RunRecord, read_record, write_json, write_record
+from laptime.records import RunRecord, read_record, write_record
 from laptime.spec import RunSpec
 from laptime.starts import Started, start_piped
 
@@ -31,7 +31,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     """Runs a spec in a fresh process while holding the device's lock; waiting for the lock costs no time-out."""
-    words = prepared(spec, folder)
+    words = worker_words(spec, folder)
     with run_locks(spec, hooks.say) as locks:
         cautions = others_on(spec.device, len(locks))
         outcome = supervise(words, folder, hooks, locks, spec.timeout_s, spec.device)
@@ -40,13 +40,9 @@ def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     return record
 
 
-def prepared(spec: RunSpec, folder: Path) -> list[str]:
+def worker_words(spec: RunSpec, folder: Path) -> list[str]:
     """The worker's words for a spec, with the folder as a fresh process is to find it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in (RECORD, PARTIAL, LOG, PROGRESS):
-        (folder / stale).unlink(missing_ok=True)
-    write_json(folder / SPEC, spec)
-    return ["laptime.worker", str(folder / SPEC), str(folder / RECORD)]
+    return ["laptime.worker", *prepare(spec, folder)]
 
 
 def supervise(

@@ -6,22 +6,18 @@ import json
 from pathlib import Path
 
 from laptime.devices import others_on
-from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks, salvaged, with_cautions
+from laptime.launchers.base import LOG, RECORD, Hooks, prepare, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.process import last_line, record_of, supervise
 from laptime.processes import RANKS_FILE, death, rank_log
-from laptime.records import PARTIAL, RunRecord, write_json, write_record
+from laptime.records import RunRecord, write_record
 from laptime.spec import RunSpec
 
 
 def launch(spec: RunSpec, folder: Path, hooks: Hooks) -> RunRecord:
     """Runs a spec on its ranks while holding the lock of the devices; a rank that dies is named in the record."""
-    folder.mkdir(parents=True, exist_ok=True)
     logs = [rank_log(folder, rank).name for rank in range(1, spec.ranks)]
-    for stale in (RECORD, PARTIAL, LOG, PROGRESS, RANKS_FILE, *logs):
-        (folder / stale).unlink(missing_ok=True)
-    write_json(folder / SPEC, spec)
-    words = ["laptime.ranks", str(spec.ranks), str(folder / SPEC), str(folder / RECORD)]
+    words = ["laptime.ranks", str(spec.ranks), *prepare(spec, folder, RANKS_FILE, *logs)]
     with run_locks(spec, hooks.say) as locks:
         cautions = others_on(spec.device, spec.ranks)
         outcome = supervise(words, folder, hooks, locks, spec.timeout_s, spec.device)
