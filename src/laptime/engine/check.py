@@ -198,6 +198,7 @@ def _compared(steps: Steps, klass: str, chosen: Specs, wide: _Wide) -> CheckReco
         statistics_tolerance=statistics.tolerance if statistics else None,
         pieces=pieces,
         full_precision=full,
+        lost=steps.kept.lost(),
         passed=right and _right(sharp),
     )
 

@@ -119,6 +119,7 @@ class CheckRecord(Readable):
         full_precision: a compiled step or that of several ranks, which can't be cut, in fp32, where the whole one in
             half precision was off by more than its tolerances: it decides in their place, of ranks together with the
             pieces of the whole batch on one process. None where it was not asked for.
+        lost: attributes of the user's object that a side has written to, and that are too large to be put back.
         recording: of a run that replays a recorded step; None for others.
         passed: whether all errors that decide are within their tolerances.
     """
@@ -139,6 +140,7 @@ class CheckRecord(Readable):
     statistics_tolerance: float | None = None
     pieces: PiecesCheck | None = None
     full_precision: FullPrecisionCheck | None = None
+    lost: tuple[str, ...] = ()
     recording: RecordingCheck | None = None
     passed: bool
 
@@ -150,7 +152,12 @@ class CheckRecord(Readable):
     def findings(self) -> str:
         """The errors beside what is allowed, in words; each report says the same."""
         more = [found.findings() for found in (self.pieces, self.full_precision, self.recording) if found]
-        return "; ".join([self._of_the_step() + self._of_the_layers() + self._of_the_statistics(), *more])
+        begun = (
+            f"loss() writes to what the workload holds as {', '.join(self.lost)}, which is too large to be put back, "
+            "so the sides did not begin alike: let the net of model() hold it"
+        )
+        whole = self._of_the_step() + self._of_the_layers() + self._of_the_statistics()
+        return "; ".join([whole, *more, *([begun] if self.lost else [])])
 
     def _of_the_step(self) -> str:
         of_the_loss = (
