@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
-from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from laptime.trees import held
+from laptime.reached import reached
 
 # Bytes of an attribute of the user's object of which copies are taken: no whole data set is copied.
 _SMALL = 2**28
-# Parts of a container that are looked into, and places in all: an index of a data set may have millions.
-_FEW, _MOST = 1000, 100_000
-
 _CONTAINERS = (dict, list, set, deque)
 
 
@@ -27,8 +21,8 @@ class Kept:
     """What can be reached from a user's object through containers, objects and nets, with copies of its tensors.
 
     A step leaves a recurrent net's last state there, say, or writes to a queue or a teacher, through `.data` too, which
-    counts no version: so copies are compared. They are taken once for all sides. What hangs on modules (globals), in
-    slots or in classes of Python's own library (a lock, a pool of threads) stays as it is left.
+    counts no version: so copies are compared. They are taken once for all sides. What `reached` does not come to stays
+    as it is left.
 
     Args:
         owner: the user's object; None for nothing to keep.
@@ -52,19 +46,11 @@ class Kept:
 
     def _walked(self, value: object, seen: dict[int, object]) -> Iterator[Tensor]:
         """The tensors of an attribute that a step may write to; notes the containers on the way to them."""
-        waiting = [value]
-        while waiting and len(seen) < _MOST:
-            one = waiting.pop()
-            if id(one) in seen or isinstance(one, str | bytes | int | float | None):
-                continue
-            seen[id(one)] = one
-            if isinstance(one, Tensor):
-                if not (is_lazy(one) or one.is_inference() or one.is_meta) and one.layout == torch.strided:
-                    yield one
-                continue
+        for one in reached(value, seen):
             if isinstance(one, _CONTAINERS):
                 self._containers.append((one, _like(one)))
-            waiting += islice(_parts(one), _FEW)
+            elif isinstance(one, Tensor) and _writable(one):
+                yield one
 
     @torch.no_grad()
     def back(self) -> None:
@@ -82,24 +68,8 @@ class Kept:
         return tuple(name for name, large in self._large.items() if any(t._version != was for t, was in large))
 
 
-def _parts(one: object) -> Iterable[object]:
-    """What an object holds: parts of a container, tensors of a scripted net, attributes of anything else."""
-    if isinstance(one, dict):
-        return one.values()
-    if isinstance(one, list | tuple | set | frozenset | deque):
-        return one
-    if isinstance(one, torch.jit.ScriptModule):
-        return (*one.parameters(), *one.buffers())
-    if isinstance(one, type | FunctionType | MethodType | ModuleType) or _of_python(one):
-        return ()
-    own = getattr(one, "__dict__", None)
-    return [own] if isinstance(own, dict) else held(one).values()
-
-
-def _of_python(one: object) -> bool:
-    """Whether Python's own library made it, which may hold threads and locks; a namespace holds what a user put in."""
-    library = type(one).__module__.partition(".")[0] in sys.stdlib_module_names
-    return library and not isinstance(one, SimpleNamespace)
+def _writable(tensor: Tensor) -> bool:
+    return tensor.layout == torch.strided and not (is_lazy(tensor) or tensor.is_inference() or tensor.is_meta)
 
 
 def _like(one: Any) -> Any:
