@@ -3,7 +3,8 @@
 python -m laptime.probe WORKLOAD DEVICE RESULT.json [--only=NAME,...]         quick probes, of some optimizations alone
 python -m laptime.probe WORKLOAD DEVICE RESULT.json RUNG [NUMERIC RUNG...]    one rung whose probe takes long
 
-WORKLOAD is a name in the catalogue, or the DataSpec of a workload of the user's own as JSON.
+WORKLOAD is a name in the catalogue, or the DataSpec of a workload of the user's own as JSON. Where the ladder trains on
+fewer samples than there are, `--limit=N` stands behind the result.
 """
 
 from __future__ import annotations
@@ -38,17 +39,18 @@ from laptime.processes import leave
 from laptime.records import LEAST_GAIN, ProbeRecord, write_json
 from laptime.spec import OptimizationSpec
 
-_ONLY = "--only="
+_ONLY, _LIMIT = "--only=", "--limit="
 _NEEDED_CAPABILITY = {"fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0)}
 
 
-def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> ProbeRecord:
+def probe(workload: str, device: str, wanted: Collection[str] | None = None, limit: int | None = None) -> ProbeRecord:
     """Measures ceilings and the gain of each optimization of the device's ladder that has a quick probe.
 
     Args:
         workload: which ladder's.
         device: that of the ladder.
         wanted: optimizations whose gain is of interest; None for all.
+        limit: training samples of the ladder; None for all.
     """
     begin = time.perf_counter()
     machine()  # notes the load before the probe adds to it
@@ -63,7 +65,7 @@ def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> 
         if entry.name in {*refused_of(workload), *lacking}:
             continue
         if entry.probe and not entry.probe_limit_s and entry.probe not in found.gains:
-            more, failure = tried(workload, device, rung)
+            more, failure = tried(workload, device, rung, limit)
             if failure and not more.gains:
                 lacking = {**lacking, entry.name: failure}
             found = found.with_measured(more)
@@ -71,7 +73,7 @@ def probe(workload: str, device: str, wanted: Collection[str] | None = None) -> 
     return found.model_copy(update=update)
 
 
-def tried(workload: str, device: str, rung: str) -> tuple[ProbeRecord, str]:
+def tried(workload: str, device: str, rung: str, limit: int | None = None) -> tuple[ProbeRecord, str]:
     """The gains of one rung by the batches of `places_of`, and why there are no more where a trial failed.
 
     A user's own net may hold an operation that has no kernel in bf16, or have no room for the large batch: that says
@@ -81,7 +83,7 @@ def tried(workload: str, device: str, rung: str) -> tuple[ProbeRecord, str]:
     entry = find_optimization(chosen.name)
     partner = "" if entry.probe_with in refused_of(workload) else entry.probe_with
     found = ProbeRecord()
-    for key, batch in places_of(workload, device, entry.probe or chosen.name):
+    for key, batch in places_of(workload, device, entry.probe or chosen.name, limit):
         trial = Trial(workload, before, chosen, batch)
         try:
             gain, stood = _gain(trial, partner)
@@ -132,21 +134,21 @@ def lacks(name: str, capability: tuple[int, int]) -> dict[str, str]:
     }
 
 
-def slow_probe(workload: str, device: str, rung: str, with_too: Sequence[str], result: Path) -> None:
+def slow_probe(what: tuple[str, str, str], with_too: Sequence[str], result: Path, limit: int | None = None) -> None:
     """Measures one rung whose probe takes long; what is known so far is written after each batch.
 
     Args:
-        workload: which ladder's.
-        device: that of the ladder.
-        rung: one of the ladder's.
+        what: workload and device of the ladder, and one of its rungs.
         with_too: numeric rungs before it that are to stand on both sides, since they would in the ladder.
         result: file of a ProbeRecord.
+        limit: training samples of the ladder; None for all.
     """
-    begin, chosen = time.perf_counter(), rung_spec(rung)
+    (workload, device, rung), begin = what, time.perf_counter()
+    chosen = rung_spec(rung)
     before = combine(exact_before(workload, device, rung), *map(rung_spec, with_too))
     found = ProbeRecord(machine=machine())
     key_of = find_optimization(chosen.name).probe or chosen.name
-    for key, batch in places_of(workload, device, key_of):
+    for key, batch in places_of(workload, device, key_of, limit):
         with watching(True) as watch:
             assert watch is not None
             gain = Trial(workload, before, chosen, batch).gain(partial(getattr, watch, "events"))
@@ -155,18 +157,21 @@ def slow_probe(workload: str, device: str, rung: str, with_too: Sequence[str], r
         write_json(result, found)
 
 
-def places_of(workload: str, device: str, key: str) -> list[tuple[str, int]]:
-    """Where a probe measures: at the baseline's batch and at the ladder's large one, with the names of the gains."""
-    large = large_batch_of(device)
+def places_of(workload: str, device: str, key: str, limit: int | None = None) -> list[tuple[str, int]]:
+    """Where a probe measures: at the baseline's batch and at the ladder's large one, with the names of the gains.
+
+    The large one is tried as the ladder can have it: all samples at most. A gain keeps the name of the whole one.
+    """
+    named, larger = f"{key}@{large_batch_of(device)}", large_batch_of(device, limit) or 0
     own = own_of(workload)
     if own is not None and own.own is not None:
-        at_most = min(large, own.train_count) if large else 0
-        # Where all samples are one batch, the large one is that again.
-        more = [(f"{key}@{large}", at_most)] if at_most > own.own.batch_size else []
-        return [(key, own.own.batch_size), *more]
-    entry = find_workload(workload)
-    larger = large if large and large > entry.batch_size and "large-batch" not in entry.refused else None
-    return [(key, entry.probe_batch or entry.batch_size), *([(f"{key}@{larger}", larger)] if larger else [])]
+        larger, usual, first = min(larger, own.train_count), own.own.batch_size, own.own.batch_size
+    else:
+        entry = find_workload(workload)
+        usual, first = entry.batch_size, entry.probe_batch or entry.batch_size
+        larger = 0 if "large-batch" in entry.refused else larger
+    # Where all samples are one batch, the large one is that again.
+    return [(key, first), *([(named, larger)] if larger > usual else [])]
 
 
 def refused_of(workload: str) -> Collection[str]:
@@ -185,14 +190,15 @@ def exact_before(workload: str, device: str, rung: str) -> tuple[OptimizationSpe
 def main(arguments: list[str]) -> int:
     """The command."""
     workload, device, result, *slow = arguments
+    limit = int(slow.pop(0).removeprefix(_LIMIT)) if slow and slow[0].startswith(_LIMIT) else None
     try:
         if slow and slow[0].startswith(_ONLY):
             names = [name for name in slow[0].removeprefix(_ONLY).split(",") if name]
-            write_json(Path(result), probe(workload, device, names))
+            write_json(Path(result), probe(workload, device, names, limit))
         elif slow:
-            slow_probe(workload, device, slow[0], slow[1:], Path(result))
+            slow_probe((workload, device, slow[0]), slow[1:], Path(result), limit)
         else:
-            write_json(Path(result), probe(workload, device))
+            write_json(Path(result), probe(workload, device, limit=limit))
     except LaptimeError as error:
         print(f"laptime.probe: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code

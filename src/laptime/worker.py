@@ -202,7 +202,7 @@ def _resumed(facts: Facts) -> Found | None:
 
 def _refuse_wrong(check: CheckRecord | None) -> None:
     if check is not None and not check.passed:
-        raise _Wrong(f"one step differs from the baseline's: {check.findings()}.")
+        raise _Wrong(f"{check.refusal()}.")
 
 
 def _write_artifacts(recipe: Recipe, data: AnyData, folder: Path) -> None:

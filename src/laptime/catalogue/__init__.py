@@ -139,9 +139,10 @@ def batch_of(optimizations: tuple[OptimizationSpec, ...], device: str) -> int | 
     return None if found is None else int(found) or LARGE_BATCHES[device]
 
 
-def large_batch_of(device: str) -> int | None:
-    """The batch that a device's ladder comes to; None where it stays at the baseline's."""
-    return batch_of(tuple(map(rung_spec, LADDERS.get(device, ()))), device)
+def large_batch_of(device: str, samples: int | None = None) -> int | None:
+    """The batch that a device's ladder comes to, all samples at most; None where it stays at the baseline's."""
+    found = batch_of(tuple(map(rung_spec, LADDERS.get(device, ()))), device)
+    return found if found is None or samples is None else min(found, samples)
 
 
 def larger_batch(device: str, batch: int, samples: int) -> int:

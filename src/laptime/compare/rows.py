@@ -259,4 +259,4 @@ def _wrong(record: RunRecord) -> str:
     check = record.check
     if check is None:
         return record.error or "its loss and gradients differ from the baseline's"
-    return f"one step differs from the baseline's: {check.findings()}"
+    return check.refusal()

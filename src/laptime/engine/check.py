@@ -34,7 +34,7 @@ from typing import TypeVar
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
 from laptime.data.box_tensors import BoxData
-from laptime.engine.distances import Farthest, farthest, loss_error, relative_error, within
+from laptime.engine.distances import Farthest, farthest, incomparable, loss_error, relative_error, within
 from laptime.engine.fits import out_of_memory
 from laptime.engine.full_precision import compare_in_full_precision, half_precision, in_full_precision
 from laptime.engine.layers import compare_layers
@@ -189,6 +189,7 @@ def _compared(steps: Steps, klass: str, chosen: Specs, wide: _Wide) -> CheckReco
         loss_tolerance=allowed.loss,
         gradient_error=error.gradient,
         gradient_tolerance=allowed.gradient,
+        incomparable=incomparable(wide.found.gradients, wide.expected.gradients),
         layer=sharp.name if sharp else None,
         layer_error=sharp.error if sharp else None,
         layer_tolerance=sharp.tolerance if sharp else None,
@@ -197,6 +198,7 @@ def _compared(steps: Steps, klass: str, chosen: Specs, wide: _Wide) -> CheckReco
         statistics_tolerance=statistics.tolerance if statistics else None,
         pieces=pieces,
         full_precision=full,
+        lost=steps.kept.lost(),
         passed=right and _right(sharp),
     )
 

@@ -50,6 +50,27 @@ def relative_error(found: dict[str, Tensor], expected: dict[str, Tensor]) -> flo
     return difference / norm if norm else math.inf
 
 
+def incomparable(found: dict[str, Tensor], expected: dict[str, Tensor]) -> str:
+    """Why a relative error is infinite, as the end of a sentence on gradients; empty where it is not.
+
+    Args:
+        found: the variant's gradients by parameter.
+        expected: the baseline's.
+    """
+    differing = found.keys() ^ expected.keys()
+    if differing:
+        name = min(differing)
+        return f"{name} has one in {'this variant' if name in found else 'the baseline'} alone"
+    if _length(expected):
+        return ""
+    if _length(found):
+        return "the baseline's are zero in this step, and this variant's are not"
+    return (
+        "they are zero in this step on both sides, so that it does not show whether the variant is right: let the loss "
+        "of the first batch have a gradient"
+    )
+
+
 def layer_errors(
     found: dict[str, Tensor], expected: dict[str, Tensor], least_share: float = _LEAST_SHARE
 ) -> dict[str, float]:

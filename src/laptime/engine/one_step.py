@@ -13,15 +13,14 @@ score, so all sides get the same proposals, and the seed then gives the same sam
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
-from torch.nn.parameter import is_lazy
 
 from laptime.catalogue import find_optimization
 from laptime.data.box_tensors import BoxData
@@ -30,6 +29,7 @@ from laptime.data.own import OwnData
 from laptime.draws import seed_all
 from laptime.engine.awake import wake
 from laptime.engine.build import build, make_recipe
+from laptime.engine.kept import Kept
 from laptime.engine.loop import driven_step
 from laptime.engine.norm_statistics import Statistics, running_values, statistics_behind
 from laptime.engine.plain import plain_gradients
@@ -41,7 +41,6 @@ from laptime.optimizations.order import epoch_order
 from laptime.optimizations.passes import divide
 from laptime.optimizations.samples import laid_out
 from laptime.spec import OptimizationSpec, RunSpec
-from laptime.tallies import untouched
 from laptime.trees import Tree, listed, mapped, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload
@@ -49,8 +48,6 @@ from laptime.world import ALONE, World
 
 # A power of two: small fp16 gradients do not vanish, and dividing by it is exact.
 _LOSS_SCALE = 1024.0
-# Bytes of an attribute of the user's object of which copies stand beside a step: no whole data set is copied.
-_SMALL = 2**28
 _STRICT = Modes(matmul_tf32=False, cudnn_tf32=False)
 
 Specs = tuple[OptimizationSpec, ...]
@@ -126,6 +123,9 @@ class Steps:
 
     def __init__(self, spec: RunSpec, data: AnyData, world: World = ALONE) -> None:
         self.spec, self.data, self.world = spec, _with_batch(spec, data, world), world
+        # Each side makes a LightningModule of its own, which keeps such things in itself.
+        own = data.workload if isinstance(data, OwnData) else None
+        self.kept = Kept(None if isinstance(own, LightningWorkload) else own)
         self._taken: dict[tuple[tuple[str, ...], Side], Step] = {}
         self._drawn: Shapes | None = None if isinstance(data, OwnData) else frozenset()
 
@@ -147,8 +147,11 @@ class Steps:
         if self._drawn is None and (side.world.size > 1 or _compiles(optimizations)):
             self._drawn = self.world.agreed(self.take((), Side()).drawn if self.world.first else frozenset())
         draws = Draws(self._drawn or frozenset(), self._part(side), set())
-        with drawn_by_torch() if draws.seen and _compiles(optimizations) else nullcontext(), _kept(self.data):
-            return one_step(self.spec, self.data, optimizations, side, draws, cuts)
+        with drawn_by_torch() if draws.seen and _compiles(optimizations) else nullcontext():
+            try:
+                return one_step(self.spec, self.data, optimizations, side, draws, cuts)
+            finally:
+                self.kept.back()
 
     def _part(self, side: Side) -> Part | None:
         """A side's samples, where some draw for a part of them: a detector's ranks draw among what they propose."""
@@ -211,36 +214,6 @@ def compared(gradient: Tensor) -> Tensor:
     whole = gradient.detach().to_dense()
     values = torch.view_as_real(whole) if whole.is_complex() else whole
     return values.to("cpu", torch.promote_types(values.dtype, torch.float32))
-
-
-@contextmanager
-def _kept(data: AnyData) -> Iterator[None]:
-    """Within it what a step leaves in attributes of the user's object, a recurrent net's last state say, is put back.
-
-    So is what it writes into tensors there, a queue or a teacher, where copies are small. It is not what the next side
-    begins with, nor the run. A LightningModule keeps such in itself, and each side makes one.
-    """
-    if not isinstance(data, OwnData) or isinstance(data.workload, LightningWorkload):
-        yield
-        return
-    held = [_written(value) for value in getattr(data.workload, "__dict__", {}).values()]
-    small = [some for some in held if sum(t.nbytes for t in some) <= _SMALL]
-    copies = [(tensor, tensor.detach().clone()) for some in small for tensor in some]
-    try:
-        with untouched(data.workload):
-            yield
-    finally:
-        with torch.no_grad():
-            for tensor, was in copies:
-                # Nothing is written to one that shows a value in several places; one may have gone to a GPU.
-                if tensor.shape == was.shape and not torch.equal(tensor, was.to(tensor.device)):
-                    tensor.copy_(was)
-
-
-def _written(value: object) -> list[Tensor]:
-    """The tensors of an attribute that a step may write to."""
-    found = [*value.parameters(), *value.buffers()] if isinstance(value, nn.Module) else tensors(value)
-    return [t for t in found if not (is_lazy(t) or t.is_inference() or t.is_meta) and t.layout == torch.strided]
 
 
 def _compiles(optimizations: Specs) -> bool:

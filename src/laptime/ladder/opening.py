@@ -45,7 +45,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     # Where variants are named, only what they need; but advice rests on what this machine gains, too.
     advised = not request.variants or request.profile == "full"
     wanted = None if advised else {o.name for v in planned.fixed for o in v.optimizations}
-    probe = with_refusals(run_probe((what, device), places, say, wanted), data)
+    probe = with_refusals(run_probe((what, device), places, say, wanted, preset.limit_train), data)
     probe = probe.model_copy(update={"refusals": probe.refusals | no_use})
     if not request.variants:
         probe = probe_slow_rungs(probe, (what, device, preset), places, say, request.budget)

@@ -18,6 +18,7 @@ from laptime.devices import lock_name, missing_compiler
 from laptime.entries import OptimizationEntry, Preset
 from laptime.errors import DataError
 from laptime.ladder.plan import tried_rungs
+from laptime.ladder.surroundings import limited
 from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
 from laptime.places import Places
@@ -41,7 +42,7 @@ def probe_slow_rungs(
 
     Args:
         probe: the quick probe; its machine is the key of what is kept.
-        ladder: workload, device and preset.
+        ladder: workload, device and preset, whose limit of the samples bounds the large batch.
         places: where results are kept.
         say: takes sentences.
         budget_s: of a search, which may try all rungs, and waits for a new probe that takes up to half of it.
@@ -54,12 +55,12 @@ def probe_slow_rungs(
             found = ProbeRecord(refusals={entry.name: f"it can't run here: {missing}"})
         elif device == "cpu" and entry.probe_limit_s and entry.probe not in {k.partition("@")[0] for k in probe.gains}:
             what = (workload, device, rung)
-            known = read_kept(_place(probe, what, places)[0])
+            known = read_kept(_place(probe, what, places, preset.limit_train)[0])
             if budget_s is None:
                 known = None if known is None or _disturbed(known, probe) else known
             elif known is None and 2 * entry.probe_limit_s > budget_s:
                 known = _too_long(entry, budget_s)
-            found = known or _new(probe, what, places, say)
+            found = known or _new(probe, (what, preset.limit_train), places, say)
         else:
             # A GPU's rungs need no slow probe: its compiler takes tens of seconds, and the climb times the rung itself.
             continue
@@ -110,7 +111,7 @@ def _with_slow(ladder: LadderRecord, places: Places) -> ProbeRecord:
     workload = ladder.data.model_dump_json() if ladder.data.own else ladder.workload
     for rung in LADDERS[ladder.device]:
         if find_optimization(rung_spec(rung).name).probe_limit_s:
-            kept = read_kept(_place(ladder.probe, (workload, ladder.device, rung), places)[0])
+            kept = read_kept(_place(ladder.probe, (workload, ladder.device, rung), places, ladder.limit_train)[0])
             probe = probe if kept is None else _with(probe, kept)
     return probe
 
@@ -128,12 +129,13 @@ def _disturbed(kept: ProbeRecord, probe: ProbeRecord) -> bool:
     return quieter and max(kept.gains.values(), default=LEAST_GAIN) < LEAST_GAIN
 
 
-def _new(probe: ProbeRecord, what: tuple[str, str, str], places: Places, say: Say) -> ProbeRecord:
+def _new(probe: ProbeRecord, asked: tuple[tuple[str, str, str], int | None], places: Places, say: Say) -> ProbeRecord:
+    what, limit = asked
     rung = what[2]
-    kept, with_too = _place(probe, what, places)
+    kept, with_too = _place(probe, what, places, limit)
     limit_s = find_optimization(rung_spec(rung).name).probe_limit_s
     say(f"Probing {rung} at two batch sizes (up to {limit_s:.0f} s, once on this machine)")
-    found = _probe(what, with_too, places, limit_s, say)
+    found = _probe(what, [*limited(limit), rung, *with_too], places, limit_s, say)
     # A limit that was reached in a busy hour would hold for good: the reason says how to ask again.
     again = {name: f"{why} (to probe again, remove {kept})" for name, why in found.refusals.items()}
     found = found.model_copy(update={"refusals": again})
@@ -141,8 +143,10 @@ def _new(probe: ProbeRecord, what: tuple[str, str, str], places: Places, say: Sa
     return found
 
 
-def _place(probe: ProbeRecord, what: tuple[str, str, str], places: Places) -> tuple[Path, list[str]]:
-    """Where a slow rung's result is kept, and the numeric rungs that it was probed on."""
+def _place(
+    probe: ProbeRecord, what: tuple[str, str, str], places: Places, limit: int | None = None
+) -> tuple[Path, list[str]]:
+    """Where a slow rung's result for so many samples is kept, and the numeric rungs that it was probed on."""
     _, device, rung = what
     with_too = _numeric_before(probe, device, rung)
     key = [
@@ -152,7 +156,7 @@ def _place(probe: ProbeRecord, what: tuple[str, str, str], places: Places) -> tu
         *what,
         LADDERS[device],
         with_too,
-        large_batch_of(device),
+        large_batch_of(device, limit),
     ]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     return places.home / "probes" / f"{rung}-{digest}.json", with_too
@@ -175,13 +179,13 @@ def _numeric_before(probe: ProbeRecord, device: str, rung: str) -> list[str]:
     return [r for r, e in numeric if probe.gains.get(e.probe or "", 0.0) >= LEAST_GAIN and e.probe not in probe.beside]
 
 
-def _probe(what: tuple[str, str, str], with_too: list[str], places: Places, limit_s: float, say: Say) -> ProbeRecord:
+def _probe(what: tuple[str, str, str], more: list[str], places: Places, limit_s: float, say: Say) -> ProbeRecord:
     workload, device, rung = what
     result = places.home / f"probe-{secrets.token_hex(4)}.json"
     lines: list[str] = []
     try:
         with device_lock(lock_name(device), say):
-            arguments = [workload, device, str(result), rung, *with_too]
+            arguments = [workload, device, str(result), *more]
             code = run_child("laptime.probe", arguments, lines.append, limit_s)
         return _result(result, rung, code, lines, limit_s)
     finally:

@@ -17,7 +17,11 @@ from laptime.records import ProbeRecord
 
 
 def run_probe(
-    what: tuple[str, str], places: Places, say: Callable[[str], None], wanted: Collection[str] | None = None
+    what: tuple[str, str],
+    places: Places,
+    say: Callable[[str], None],
+    wanted: Collection[str] | None = None,
+    limit: int | None = None,
 ) -> ProbeRecord:
     """Probes the machine in a process of its own, since it needs torch, while no timed run holds the device.
 
@@ -26,6 +30,7 @@ def run_probe(
         places: where the result stands meanwhile.
         say: takes sentences.
         wanted: optimizations whose gain is of interest; None for those of the device's whole ladder.
+        limit: training samples of the ladder; None for all.
     """
     workload, device = what
     result = places.home / f"probe-{secrets.token_hex(4)}.json"
@@ -33,7 +38,7 @@ def run_probe(
     try:
         with device_lock(lock_name(device), say):
             only = [] if wanted is None else [f"--only={','.join(sorted(wanted))}"]
-            code = run_child("laptime.probe", [workload, device, str(result), *only], lines.append)
+            code = run_child("laptime.probe", [workload, device, str(result), *limited(limit), *only], lines.append)
         if code < 0:
             raise RunError(f"the process that probes this machine {death(code)}: try again.")
         if code != 0:
@@ -41,6 +46,11 @@ def run_probe(
         return ProbeRecord.model_validate_json(result.read_text(encoding="utf-8"))
     finally:
         result.unlink(missing_ok=True)
+
+
+def limited(limit: int | None) -> list[str]:
+    """The argument that tells a probe how many training samples its ladder has; none for all."""
+    return [] if limit is None else [f"--limit={limit}"]
 
 
 def commit() -> str | None:

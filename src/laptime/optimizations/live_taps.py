@@ -119,7 +119,7 @@ def refusal(conv: Convolution, sizes: list[Size], several: set[int]) -> str | No
 
     Args:
         conv: of the net.
-        sizes: of the maps that it meets; none where it is not called exactly once.
+        sizes: of the maps that it meets; none where a pass in training or in evaluation does not call it exactly once.
         several: `several_names` of the net.
     """
     weight = conv._parameters.get("weight")  # none where a parametrization computes it
@@ -129,7 +129,7 @@ def refusal(conv: Convolution, sizes: list[Size], several: set[int]) -> str | No
         "its forward was replaced": not vars(conv).keys().isdisjoint(("forward", "_conv_forward")),
         "it has hooks": any(vars(conv)[kind] for kind in HOOKS),
         "it or its weight is shared, under several names": id(weight) in several,
-        "it is not called exactly once": not sizes,
+        "training and evaluation do not both call it exactly once": not sizes,
         f"padding mode {conv.padding_mode!r} pads with something else than zeros": conv.padding_mode != "zeros",
         f"other taps are dead at other sizes ({met})": len({live_axes(conv, size) for size in sizes}) > 1,
     }

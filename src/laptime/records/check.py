@@ -107,6 +107,7 @@ class CheckRecord(Readable):
     Attributes:
         loss_error: |loss - baseline| / |baseline|.
         gradient_error: ||g - g0|| / ||g0|| over all parameters, in the baseline's layout.
+        incomparable: why that is infinite, where it is; empty in records of releases that did not say it.
         layer: where the gradient of one layer differs most from the baseline's in the variant's own precision, with
             BatchNorm's statistics held still; None where the precision is all that the variant changes.
         layer_error: ||g - g0|| / ||g0|| of that layer.
@@ -118,6 +119,7 @@ class CheckRecord(Readable):
         full_precision: a compiled step or that of several ranks, which can't be cut, in fp32, where the whole one in
             half precision was off by more than its tolerances: it decides in their place, of ranks together with the
             pieces of the whole batch on one process. None where it was not asked for.
+        lost: attributes of the user's object that a side has written to, and that are too large to be put back.
         recording: of a run that replays a recorded step; None for others.
         passed: whether all errors that decide are within their tolerances.
     """
@@ -129,6 +131,7 @@ class CheckRecord(Readable):
     loss_tolerance: float
     gradient_error: float
     gradient_tolerance: float
+    incomparable: str = ""
     layer: str | None = None
     layer_error: float | None = None
     layer_tolerance: float | None = None
@@ -137,20 +140,34 @@ class CheckRecord(Readable):
     statistics_tolerance: float | None = None
     pieces: PiecesCheck | None = None
     full_precision: FullPrecisionCheck | None = None
+    lost: tuple[str, ...] = ()
     recording: RecordingCheck | None = None
     passed: bool
+
+    def refusal(self) -> str:
+        """Why a step that has not passed is not believed."""
+        seen = "is not shown to be the baseline's" if self.incomparable else "differs from the baseline's"
+        return f"one step {seen}: {self.findings()}"
 
     def findings(self) -> str:
         """The errors beside what is allowed, in words; each report says the same."""
         more = [found.findings() for found in (self.pieces, self.full_precision, self.recording) if found]
-        return "; ".join([self._of_the_step() + self._of_the_layers() + self._of_the_statistics(), *more])
+        begun = (
+            f"loss() writes to what the workload holds as {', '.join(self.lost)}, which is too large to be put back, "
+            "so the sides did not begin alike: let the net of model() hold it"
+        )
+        whole = self._of_the_step() + self._of_the_layers() + self._of_the_statistics()
+        return "; ".join([whole, *more, *([begun] if self.lost else [])])
 
     def _of_the_step(self) -> str:
-        return (
+        of_the_loss = (
             f"loss {self.loss_variant:.6g} instead of {self.loss_baseline:.6g}, off by {self.loss_error:.2g} "
-            f"(tolerance {self.loss_tolerance:.2g}), gradients off by {self.gradient_error:.2g} "
-            f"(tolerance {self.gradient_tolerance:.2g})"
+            f"(tolerance {self.loss_tolerance:.2g})"
         )
+        if self.incomparable:
+            return f"{of_the_loss}, gradients can't be compared, since {self.incomparable}"
+        off = f"gradients off by {self.gradient_error:.2g} (tolerance {self.gradient_tolerance:.2g})"
+        return f"{of_the_loss}, {off}"
 
     def _of_the_layers(self) -> str:
         if self.layer is None or self.layer_error is None or self.layer_tolerance is None:

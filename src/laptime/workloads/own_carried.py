@@ -137,7 +137,9 @@ def carried(line: str, objects: tuple[str, ...], kept: tuple[str, ...], losses: 
     if not names and not differs:
         return Carried()
     gives = "gives {:.6g} for a batch and some steps later {:.6g} with the same weights and random numbers; "
-    held = f"what it changes in {', '.join(names)}" if names else "what it keeps from step to step"
+    # Losses tell that something is carried along, not which of several attributes it is.
+    which = ", or in one of these," if len(names) > 1 else ""
+    held = f"what it changes in {', '.join(names)}{which}" if names else "what it keeps from step to step"
     seen = gives.format(*losses) if differs else "counts in objects: "
     remedy = "keep tensors as buffers of the net, and count in attributes of the net or of the workload itself"
     told = f"{line} {seen}{held} goes on from the warm-up and is in no checkpoint: {remedy}."

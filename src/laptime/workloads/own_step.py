@@ -25,7 +25,7 @@ from laptime.workloads.own_backward import forward_behind
 from laptime.workloads.own_carried import Carried, Counting, Judging, Start, carried, moved_by_tests
 from laptime.workloads.own_checked import check_loss, check_model, check_share, check_trained, loss_line
 from laptime.workloads.own_leaves import leaves_of, left_untrained, untrained
-from laptime.workloads.own_stepping import refuse_stepped, steps_noted
+from laptime.workloads.own_stepping import refuse_seldom_stepped, refuse_stepped, steps_noted
 
 # Two losses of the same numbers.
 _SAME = 1e-5
@@ -94,6 +94,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     found = (*changed(numbers), *start.filled())
     moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
     carries = _carried(data, batch, start, (value, counting.moved(), moved))
+    refuse_seldom_stepped(line, user, model, lambda: _asked(data, model, batch))
     judging = Judging(user, model.eval())
     with told_with_line("loss() on the test data", file, user.loss), _asking_none():
         _, judged = answered(user, model, Batch(test_batch), file)
@@ -128,7 +129,7 @@ def _carried(data: OwnData, batch: Tree, start: Start, seen: tuple[float, tuple[
     losses = first, first
 
     def given(some: Tree) -> float:
-        return answered(data.workload, start.model, Batch(mapped(some, torch.clone)), data.file)[0].item()
+        return _asked(data, start.model, some).item()
 
     with suppress(Exception, SystemExit):  # whatever a user's code raises: a run that comes there tells it
         again = given(batch)
@@ -213,4 +214,8 @@ def _backward(data: OwnData, model: nn.Module, batch: Tree, loss: Tensor) -> Non
 
 
 def _again(data: OwnData, model: nn.Module, batch: Tree) -> None:
-    answered(data.workload, model, Batch(mapped(batch, torch.clone)), data.file)[0].backward()
+    _asked(data, model, batch).backward()
+
+
+def _asked(data: OwnData, model: nn.Module, batch: Tree) -> Tensor:
+    return answered(data.workload, model, Batch(mapped(batch, torch.clone)), data.file)[0]

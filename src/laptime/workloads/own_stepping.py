@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from laptime.data.lightning_module import LightningWorkload
 from laptime.errors import RunError
+from laptime.reached import reached
+
+# Losses that are asked for besides where an optimizer is there that none has stepped as yet: WGAN's authors let a
+# critic take five steps for each of the generator's.
+_MORE = 14
 
 
 @contextmanager
@@ -46,3 +54,30 @@ def refuse_stepped(line: str, first: Sequence[Optimizer], second: Sequence[Optim
             f"{line} steps an optimizer of its own ({type(kept).__name__}), whose state would go on from the warm-up: "
             "give all weights to optimizer(), and train several nets in one loss (docs/own-workload.md, Several nets)."
         )
+
+
+def refuse_seldom_stepped(line: str, user: Any, model: nn.Module, again: Callable[[], object]) -> None:
+    """Refuses an optimizer that the loss steps only every few calls; costs nothing where none can be reached.
+
+    Args:
+        line: what gives the loss, with its line.
+        user: the user's object, in which, or in the globals of whose loss(), an optimizer would live on.
+        model: the net, which may hold one, too.
+        again: asks for another loss.
+
+    Raises:
+        RunError: there is one.
+    """
+    if isinstance(user, LightningWorkload):  # one that steps by hand is refused by its automatic_optimization
+        return
+    seen = dict[int, object]()
+    roots = (getattr(user, "__dict__", None), model, getattr(inspect.unwrap(user.loss), "__globals__", None))
+    kept = [one for root in roots for one in reached(root, seen) if isinstance(one, Optimizer)]
+    if not kept:
+        return
+    with steps_noted() as found, suppress(Exception, SystemExit):  # of a user's code: a run that comes there tells it
+        for _ in range(_MORE):
+            again()
+            if found:
+                break
+    refuse_stepped(line, kept, found)

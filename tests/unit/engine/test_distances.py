@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from laptime.engine import distances
 from laptime.engine.distances import comparable_gradient, layer_errors, relative_error
 from laptime.engine.one_step import compared
+from laptime.records import CheckRecord
 
 
 class _Largest(TorchDispatchMode):
@@ -60,3 +61,36 @@ def test_what_is_no_number_is_never_near():
     assert not distances.within(relative_error(broken, right), 0.5)
     assert not distances.within(layer_errors(broken, right)["w"], 0.5)
     assert relative_error({}, {}) == relative_error({"w": torch.zeros(2)}, {"w": torch.zeros(2)}) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "said"),
+    [
+        ({"w": 0.0}, {"w": 0.0}, "zero in this step on both sides"),
+        ({"w": 1.0}, {"w": 0.0}, "the baseline's are zero in this step, and this variant's are not"),
+        ({"w": 1.0}, {"w": 1.0, "b": 1.0}, "b has one in the baseline alone"),
+        ({"w": 1.0, "a": 1.0}, {"w": 1.0}, "a has one in this variant alone"),
+        ({"w": 0.0}, {"w": 1.0}, ""),
+        ({"w": math.nan}, {"w": 1.0}, ""),
+    ],
+)
+def test_an_infinite_error_is_told_in_words(found, expected, said):
+    """`gradients off by inf` had said nothing of a loss that has no gradient in its first step."""
+    one, other = ({name: torch.full((2,), value) for name, value in side.items()} for side in (found, expected))
+    why = distances.incomparable(one, other)
+    assert said in why
+    assert bool(why) == bool(said) == math.isinf(relative_error(one, other))
+    told = CheckRecord(
+        klass="exact",
+        loss_baseline=1,
+        loss_variant=1,
+        loss_error=0,
+        loss_tolerance=1,
+        passed=not why,
+        gradient_error=relative_error(one, other),
+        gradient_tolerance=1,
+        incomparable=why,
+    ).refusal()
+    assert "off by inf" not in told
+    assert told.startswith(f"one step {'is not shown to be' if why else 'differs from'} the baseline's: loss 1 ")
+    assert said in told

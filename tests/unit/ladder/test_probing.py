@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,13 @@ def test_the_second_ladder_on_a_machine_does_not_probe_again(children, tmp_path)
     other = QUICKLY.model_copy(update={"machine": Machine(fingerprint="f1", torch="2.16")})
     probed(tmp_path, probe=other)
     assert len(children.started) == 2
+
+
+def test_a_limit_of_the_samples_reaches_a_slow_probe_where_it_bounds_the_large_batch(children, tmp_path):
+    children.answers = [{"gains": {"compile": 1.3}}, {"gains": {"compile": 1.1}}]
+    few, many = (replace(FULL, limit_train=samples) for samples in (256, 2000))
+    assert [probed(tmp_path, preset).gains["compile"] for preset in (few, FULL, many, few)] == [1.3, 1.1, 1.1, 1.3]
+    assert [started[4:-1] for started in children.started] == [["--limit=256", "compile", "bf16"], ["compile", "bf16"]]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +149,8 @@ def test_a_quick_probe_is_told_which_optimizations_are_of_interest(monkeypatch, 
     monkeypatch.setattr(surroundings, "device_lock", lambda _device, _say: contextlib.nullcontext())
     for wanted in (None, {"resident", "bf16"}, ()):
         surroundings.run_probe(("cifar", "cpu"), Places(tmp_path), print, wanted)
-    assert started == [[], ["--only=bf16,resident"], ["--only="]]
+    surroundings.run_probe(("cifar", "cpu"), Places(tmp_path), print, (), 256)
+    assert started == [[], ["--only=bf16,resident"], ["--only="], ["--limit=256", "--only="]]
 
 
 def ladder_left(places, name, probe, **changes):

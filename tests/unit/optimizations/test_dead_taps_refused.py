@@ -107,6 +107,11 @@ def test_a_parametrized_weight_beside_others_is_no_obstacle_to_them(recipe):
     assert "normed left in: its class or its weight's parametrization" in why
 
 
+def silent_in_evaluation(net, images):
+    """As a detector's loss that is nan there, or an average that stands in for the net."""
+    return pooled(net, images) if net.training else images.mean((2, 3))
+
+
 def replaced(images):
     return images
 
@@ -126,6 +131,7 @@ def test_what_can_not_be_cropped_exactly_is_refused_with_the_reason(recipe):
     normed = nn.utils.parametrizations.weight_norm(conv())
     for net, reason in (
         (Net(twice, conv=conv()), "exactly once"),
+        (Net(silent_in_evaluation, conv=conv()), "training and evaluation do not both call it exactly once"),
         (Net(tied, conv=shared, other=shared_weight), "shared"),
         (Net(by_value, conv=conv()), "shapes alone"),
         (Net(other_in_evaluation, conv=conv()), "other sizes"),

@@ -72,6 +72,13 @@ def test_what_a_net_keeps_beside_buffers_goes_on_from_the_warm_up_and_is_told(fi
     assert name in found.own.refused["graph"]  # whose replays would always read what was there when it was recorded
 
 
+def test_of_several_attributes_that_change_the_notice_says_that_it_may_be_one(file):
+    """Two are made anew in each step here, and one makes the difference."""
+    kept = "scores, self.center = scores - self.center, 0.9 * self.center + scores.detach().mean(0); "
+    notice = carrying(file, f"{kept}self.seen.append(len(x)); self.last = scores.detach()").notice
+    assert "; what it changes in center, seen, last, or in one of these, goes on from the warm-up" in notice
+
+
 @pytest.mark.parametrize(
     "kept",
     [

@@ -40,6 +40,34 @@ def test_one_that_the_workload_keeps_is_refused_with_the_line(file, kind):
     assert str(told.value).startswith(f"{said} own ({kind}), whose state would go on from the warm-up: give all")
 
 
+_SELDOM = _STEPPED.replace(
+    "            self.made.step()",
+    "            self.count = getattr(self, 'count', 0) + 1\n            TIME and self.made.step()",
+)
+
+
+@pytest.mark.parametrize("holder", ["workload", "global", "object"])
+def test_one_that_is_stepped_every_few_calls_is_found_where_it_is_held(file, holder):
+    """As WGAN steps its generator after five steps of the critic."""
+    kept, seldom = _KEPT.replace("KIND", "SGD"), _SELDOM.replace("TIME", "self.count % 5 == 0")
+    if holder == "global":
+        kept, seldom = (text.replace("self.made", "MADE[0]") for text in (kept, seldom))
+    if holder == "object":
+        kept = kept.replace("self.made =", "self.held = type('Held', (), {})()\n        self.held.made =")
+        seldom = seldom.replace("self.made", "self.held.made")
+    name = write(
+        file, TUPLE, ("\nclass Workload:", "\nMADE = [None]\n\n\nclass Workload:"), (_MODEL, kept), (_LOSS, seldom)
+    )
+    with pytest.raises(RunError, match=r"steps an optimizer of its own \(SGD\)"):
+        inspect(name)
+
+
+def test_one_that_the_loss_does_not_step_is_no_matter(file):
+    """An optimizer that the file has made for a training of its own, say."""
+    name = write(file, TUPLE, (_MODEL, _KEPT.replace("KIND", "SGD")), (_LOSS, _SELDOM.replace("TIME", "False")))
+    assert inspect(name).own is not None
+
+
 def test_one_that_is_made_anew_in_each_step_carries_nothing_along(file):
     assert inspect(write(file, TUPLE, (_LOSS, _ANEW))).notice == ""
 

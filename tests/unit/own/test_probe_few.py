@@ -9,6 +9,7 @@ import torch
 from tests.own_files import TUPLE, write
 from torch.utils.data import default_collate
 
+from laptime import probe as probing
 from laptime.catalogue import rung_spec
 from laptime.data import own_few
 from laptime.data.own import OwnData, OwnSplit
@@ -17,7 +18,9 @@ from laptime.engine import trial as trials
 from laptime.engine.trial import Trial
 from laptime.inspecting import inspect
 from laptime.ladder.plan import hopeless, refusal
+from laptime.ladder.surroundings import limited
 from laptime.probe import places_of, tried
+from laptime.records import Ceilings, ProbeRecord
 
 
 class Slow:
@@ -96,6 +99,26 @@ def test_where_all_samples_are_one_batch_there_is_one_place(file, count, batch, 
     assert own.own is not None
     changed = own.model_copy(update={"train_count": count, "own": own.own.model_copy(update={"batch_size": batch})})
     assert [size for _, size in places_of(changed.model_dump_json(), "cpu", "bf16")] == places
+
+
+@pytest.mark.parametrize(("limit", "places"), [(None, [16, 64]), (40, [16, 40]), (16, [16])])
+def test_the_large_batch_is_tried_as_a_limit_of_the_samples_leaves_it(file, monkeypatch, limit, places):
+    own, tried_at = inspect(write(file, TUPLE)).model_dump_json(), list[int]()
+    monkeypatch.setattr(trials.Trial, "gain", lambda trial: tried_at.append(trial.batch) or 1.5)
+    monkeypatch.setattr(probing, "measure_ceilings", lambda _: Ceilings())
+    monkeypatch.setattr(probing, "emulated_here", lambda _: {})
+    result = file.parent / "probe.json"
+    assert probing.main([own, "cpu", str(result), *limited(limit), "--only=bf16"]) == 0
+    assert list(dict.fromkeys(tried_at)) == places, "each beside products, and by itself"
+    found = ProbeRecord.model_validate_json(result.read_text())
+    assert found.batches == dict(zip(("bf16", "bf16@512"), places, strict=False)), (
+        "by the name that the ladder asks for"
+    )
+
+
+@pytest.mark.parametrize(("limit", "places"), [(2000, [32, 512]), (256, [32, 256]), (32, [32])])
+def test_a_limit_bounds_the_large_batch_of_laptime_s_own_workloads_too(limit, places):
+    assert [size for _, size in places_of("cifar", "cpu", "bf16", limit)] == places
 
 
 def test_the_batch_that_was_tried_is_told_where_there_are_fewer_samples(file, monkeypatch):

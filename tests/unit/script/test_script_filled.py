@@ -1,17 +1,36 @@
-"""The script of a net whose buffers are empty before its first batch begins with them so, behind its warm-up too."""
+"""Scripts of workloads with an oddity: buffers that the first batch fills, and a loss without an accuracy."""
 
+import pytest
 from tests.own_files import TUPLE
 from tests.unit.own.test_own_tallies import BY_FIRST
 from tests.unit.script.script_runs import assert_equal, inspected, numbers_of, run_laptime, run_own_scripts
 
 from laptime.variants import resolve
 
+STILL = TUPLE.replace("nn.Dropout(), ", "")
+FILLED = STILL
+for change in BY_FIRST:
+    FILLED = FILLED.replace(*change)
+BARE = STILL.replace(", (scores.argmax(1) == y).float().mean()", "")
+FILES = {"filled": (FILLED, "Workload"), "bare": (BARE, "Workload")}
 
-def test_a_script_trains_to_the_losses_of_the_run(tmp_path):
-    text = TUPLE.replace("nn.Dropout(), ", "")
-    for change in BY_FIRST:
-        text = text.replace(*change)
-    with inspected(tmp_path, {"filled": (text, "Workload")}) as found:
-        printed = run_own_scripts(tmp_path, [("filled", "cpu-baseline")], found)
-        run = run_laptime(resolve("cpu-baseline"), "own", found["filled"], tmp_path / "run")
-    assert_equal(printed["filled|cpu-baseline"], numbers_of(run))
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """The figures of each script and of each run."""
+    folder = tmp_path_factory.mktemp("odd")
+    with inspected(folder, FILES) as found:
+        printed = run_own_scripts(folder, [(kind, "cpu-baseline") for kind in FILES], found)
+        runs = {kind: run_laptime(resolve("cpu-baseline"), "own", found[kind], folder / kind) for kind in FILES}
+        yield {kind: (printed[f"{kind}|cpu-baseline"], numbers_of(runs[kind])) for kind in FILES}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_script_trains_to_the_losses_of_the_run(kind, both):
+    """A net whose buffers are empty before its first batch begins with them so, behind its warm-up too."""
+    assert_equal(*both[kind])
+
+
+def test_a_script_prints_no_accuracy_where_the_loss_gives_none(both):
+    assert [len(line) for line in both["bare"][0]] == [2, 2]
+    assert [len(line) for line in both["filled"][0]] == [4, 4]

@@ -1,0 +1,98 @@
+"""What a user's object holds, as it was before a comparison: each side of it begins with that, and so does the run."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from laptime.reached import reached
+
+# Bytes of an attribute of the user's object of which copies are taken: no whole data set is copied.
+_SMALL = 2**28
+_CONTAINERS = (dict, list, set, deque)
+
+
+class Kept:
+    """What can be reached from a user's object through containers, objects and nets, with copies of its tensors.
+
+    A step leaves a recurrent net's last state there, say, or writes to a queue or a teacher, through `.data` too, which
+    counts no version: so copies are compared. They are taken once for all sides. What `reached` does not come to stays
+    as it is left.
+
+    Args:
+        owner: the user's object; None for nothing to keep.
+    """
+
+    def __init__(self, owner: object | None) -> None:
+        self._containers: list[tuple[Any, Any]] = []
+        self._copies: list[tuple[Tensor, Tensor]] = []
+        self._large: dict[str, list[tuple[Tensor, int]]] = {}
+        own = getattr(owner, "__dict__", None)
+        if not isinstance(own, dict):
+            return
+        self._containers.append((own, dict(own)))
+        seen = {id(owner): owner, id(own): own}
+        for name, value in own.items():
+            tensors = list(self._walked(value, seen))
+            if sum(t.nbytes for t in tensors) <= _SMALL:
+                self._copies += [(t, t.detach().clone()) for t in tensors]
+            else:
+                self._large[name] = [(t, t._version) for t in tensors]
+
+    def _walked(self, value: object, seen: dict[int, object]) -> Iterator[Tensor]:
+        """The tensors of an attribute that a step may write to; notes the containers on the way to them."""
+        for one in reached(value, seen):
+            if isinstance(one, _CONTAINERS):
+                self._containers.append((one, _like(one)))
+            elif isinstance(one, Tensor) and _writable(one):
+                yield one
+
+    @torch.no_grad()
+    def back(self) -> None:
+        """Puts all of it back where a step has left something else."""
+        for container, was in self._containers:
+            if not _same(container, was):
+                _refill(container, was)
+        for tensor, copied in self._copies:
+            # Nothing is written to one that shows a value in several places; one may have gone to a GPU.
+            if tensor.shape == copied.shape and not torch.equal(tensor, copied.to(tensor.device)):
+                tensor.copy_(copied)
+
+    def lost(self) -> tuple[str, ...]:
+        """Attributes that were too large for a copy and have been written to, as far as their versions tell."""
+        return tuple(name for name, large in self._large.items() if any(t._version != was for t, was in large))
+
+
+def _writable(tensor: Tensor) -> bool:
+    return tensor.layout == torch.strided and not (is_lazy(tensor) or tensor.is_inference() or tensor.is_meta)
+
+
+def _like(one: Any) -> Any:
+    """The same parts in a plain container, whatever class of the user's it is."""
+    kind: Any = next(kind for kind in _CONTAINERS if isinstance(one, kind))
+    return kind(one)
+
+
+def _same(one: Any, was: Any) -> bool:
+    """Whether a container has the very parts that it had."""
+    pairs = zip(_flat(one), _flat(was), strict=False)
+    return len(one) == len(was) and all(part is other for part, other in pairs)
+
+
+def _flat(one: Any) -> Iterable[object]:
+    return (part for pair in one.items() for part in pair) if isinstance(one, dict) else one
+
+
+def _refill(one: Any, was: Any) -> None:
+    """Puts parts back by the plain class's own methods: those of a user's may refuse it, or count."""
+    if isinstance(one, list):
+        list.__setitem__(one, slice(None), was)
+        return
+    kind: Any = next(kind for kind in (OrderedDict, dict, set, deque) if isinstance(one, kind))
+    kind.clear(one)
+    (kind.extend if kind is deque else kind.update)(one, was)
