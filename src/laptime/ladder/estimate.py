@@ -58,7 +58,8 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         UsageError: a variant, preset or workload that does not exist.
     """
     entry, preset = find_workload(request.workload), settled_preset(request)
-    plan = make_plan(device, preset, request.variants, ProbeRecord(refusals=unfit(entry, device)), entry.name)
+    no_use = unfit(entry, device, preset.limit_train)
+    plan = make_plan(device, preset, request.variants, ProbeRecord(refusals=no_use), entry.name)
     plan = with_parallel(plan, preset, entry, ranks_there(request.launcher) or device_count(device))
     climb = Climb(plan, Standing(baseline_of(device)), Rules(0.0, False, 0))
     names, beside = [v.name for v in plan.fixed], set()

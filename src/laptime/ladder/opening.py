@@ -38,7 +38,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     what = data.model_dump_json() if data.own else request.workload
     device = choose_device(request.device)
     # Refuses unknown names before seconds are spent.
-    no_use = unfit(entry, device)
+    no_use = unfit(entry, device, preset.limit_train)
     planned = make_plan(device, preset, request.variants, ProbeRecord(refusals=no_use), entry.name)
     catch_up(tracking_uri(request, places), places, say)
     say("Probing this machine (seconds; minutes where a step of the net takes seconds)")

@@ -105,15 +105,23 @@ def require_device(variant: Variant, device: str) -> None:
     raise UsageError(f"variant {variant.name!r} does not run on device {device!r}: give --device {wanted}.")
 
 
-def unfit(entry: WorkloadEntry, device: str) -> dict[str, str]:
-    """Optimizations that a workload has no use for, or this installation lacks, with the reasons, as a probe has."""
+def unfit(entry: WorkloadEntry, device: str, limit: int | None = None) -> dict[str, str]:
+    """Optimizations that a workload has no use for, or this installation lacks, with the reasons, as a probe has.
+
+    Args:
+        entry: the workload.
+        device: that of the ladder.
+        limit: training samples of the ladder; None for all.
+    """
+    # Of a workload of the user's own 0 says: not known yet.
+    samples = min((n for n in (entry.train_count, limit) if n), default=0)
     large, refused = LARGE_BATCHES[device], dict(entry.refused)
     refused |= {o.name: why for o in OPTIMIZATIONS if o.extra and (why := missing_extra(o.extra))}
     reason = ""
     if entry.batch_size >= large:
         reason = f"the baseline's batch of {entry.batch_size} is not below the {large} that this rung takes"
-    elif 0 < entry.train_count <= entry.batch_size:  # of a workload of the user's own 0 says: not known yet
-        reason = f"one batch of {entry.batch_size} holds all training samples ({entry.train_count}) already"
+    elif 0 < samples <= entry.batch_size:
+        reason = f"one batch of {entry.batch_size} holds all training samples ({samples}) already"
     return refused | ({"large-batch": reason} if reason else {})
 
 

@@ -22,7 +22,7 @@ def foreseen(request: LadderRequest, device: str) -> tuple[str, ...]:
         UsageError: a workload or preset that does not exist.
     """
     entry, preset = find_workload(request.workload), settled_preset(request)
-    plan = make_plan(device, preset, None, ProbeRecord(refusals=unfit(entry, device)), entry.name)
+    plan = make_plan(device, preset, None, ProbeRecord(refusals=unfit(entry, device, preset.limit_train)), entry.name)
     whole, _ = Climb(plan, Standing(baseline_of(device)), Rules(0.0, False, 0)).optimized()[0]
     # Nobody knows how many samples a workload of the user's own has before a look into its file.
     samples = preset.limit_train or entry.train_count or sys.maxsize

@@ -30,3 +30,7 @@ def test_one_batch_that_holds_all_samples_leaves_no_larger_one():
     assert left["cpu-large-batch"] == "one batch of 32 holds all training samples (32) already"
     assert "large-batch" not in unfit(replace(small, train_count=33), "cpu")
     assert "large-batch" not in unfit(replace(small, train_count=0), "cpu"), "nobody has looked yet"
+    for count in (0, 1000):  # known or not, a ladder has no more samples than it is limited to
+        limited = unfit(replace(small, train_count=count), "cpu", 20)
+        assert limited["large-batch"] == "one batch of 32 holds all training samples (20) already"
+        assert "large-batch" not in unfit(replace(small, train_count=count), "cpu", 40)
