@@ -16,8 +16,10 @@ from laptime.advice.rules.limits import near_the_roof, too_noisy
 from laptime.advice.rules.loading import batch_transform, decoded, resident_data, workers
 from laptime.advice.rules.model import bias_before_norm, dead_taps, precision
 from laptime.advice.rules.parallel import communication, data_parallel, small_messages, stragglers
+from laptime.advice.rules.slices import written_slices
 from laptime.advice.rules.stalls import driver_memory, recompiled
 from laptime.advice.rules.updates import optimizer, reads, zero_grad
+from laptime.advice.rules.weights import weight_penalty
 
 RULES: tuple[tuple[str, Rule], ...] = (
     ("too-noisy", too_noisy),
@@ -55,5 +57,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("garbage-collection", garbage_collection),
     ("attention", attention),
     ("dense-embeddings", dense_embeddings),
+    ("written-slices", written_slices),
+    ("weight-penalty", weight_penalty),
     ("hot-operator", hot_operator),
 )
