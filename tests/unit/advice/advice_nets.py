@@ -119,6 +119,24 @@ WEIGHTS = (
     ),
 )
 
+_HIDDEN = "[32, 128, 256]"
+_CURVED, _CUBED = row("tanh", 4.0, _HIDDEN, "forward"), row("pow", 4.0, _HIDDEN)
+_SCALED_BY = row("mul", 9.0, _HIDDEN).model_copy(update={"calls": 32})
+GELU = (
+    (
+        only(_CURVED, _CUBED, _SCALED_BY),
+        only(row("erf", 4.0, _HIDDEN, "forward"), row("mul", 9.0, f"{_HIDDEN} {_HIDDEN}")),
+    ),
+    (
+        # Little of it; a squared error of a tanh; a gate; powers and tanh of other tensors.
+        only(_CURVED, _CUBED, _SCALED_BY.model_copy(update={"self_ms": 1.0})),
+        only(_CURVED, _CUBED, _SCALED_BY.model_copy(update={"calls": 4})),
+        only(_CURVED, _SCALED_BY, row("mul", 9.0, f"{_HIDDEN} {_HIDDEN}")),
+        only(_CURVED, _SCALED_BY, row("pow", 9.0, "[32, 128, 64]")),
+        only(row("gelu", 20.0, _HIDDEN, "forward")),
+    ),
+)
+
 _GATHERED = row("_index_put_impl_", 40.0, "[1158, 64] [6948, 64]")
 HOT = (
     (*_SLICES_CASES[0], _HALF, _LONG, only(_GATHERED)),
@@ -128,6 +146,7 @@ HOT = (
 NETS = (
     ("attention", ATTENTION),
     ("dense-embeddings", EMBEDDINGS),
+    ("written-gelu", GELU),
     ("written-slices", WRITES),
     ("weight-penalty", WEIGHTS),
 )

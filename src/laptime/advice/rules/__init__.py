@@ -8,6 +8,7 @@ from laptime.advice.rules.batch import batch_size, memory
 from laptime.advice.rules.copies import created_on_cpu, pinned_copies, synchronisation
 from laptime.advice.rules.embeddings import dense_embeddings
 from laptime.advice.rules.epoch import epoch_overhead, evaluation, first_batch, garbage_collection, worker_start
+from laptime.advice.rules.gelu import written_gelu
 from laptime.advice.rules.gradients import kept_gradients
 from laptime.advice.rules.hot import hot_operator
 from laptime.advice.rules.launches import compiling, launch_bound
@@ -57,6 +58,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("garbage-collection", garbage_collection),
     ("attention", attention),
     ("dense-embeddings", dense_embeddings),
+    ("written-gelu", written_gelu),
     ("written-slices", written_slices),
     ("weight-penalty", weight_penalty),
     ("hot-operator", hot_operator),
