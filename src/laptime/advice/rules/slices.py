@@ -23,6 +23,7 @@ _STACKED = (1.0, 2.0)
 # that takes padded batches alone.
 _PADDED = {"LSTM": (1.3, 3.0)}
 _PADDED_OTHER = (0.3, 1.6)
+_OWN_KERNEL = "an LSTM takes padded batches in one kernel, so that more than the slices goes"
 # Of a padded batch, what is no padding: with less, padded steps cost other nets more than their slices (docs/log.md).
 _LEAST_FILLED = 0.25
 
@@ -42,8 +43,8 @@ def written_slices(s: Signals) -> Outcome:
     """A loop writes its states into one tensor: each write copies the whole gradient in backward."""
     if s.device == "cuda":
         return None
-    step, found = known(s.step_ms, "the step's time"), known(s.slices, "the gradients of slices in a trace")
-    rows = [row for row in found if row.slices >= _LEAST_SLICES and row.name == WRITTEN]
+    step, _ = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
+    rows = [row for row in s.slices or () if row.slices >= _LEAST_SLICES and row.name == WRITTEN]
     gone = _gone(rows)
     if gone < _LEAST_SHARE * step:
         return None
@@ -57,6 +58,7 @@ def written_slices(s: Signals) -> Outcome:
         (
             f"copies of whole gradients take {ms(_taken(rows))} of {ms(step)} ms a step",
             f"most of a tensor {most.shapes}, into which {most.slices} parts are written: {most.calls:.0f} a step",
+            "where it was measured, once to twice as much went, since the writes and their bookkeeping went, too",
         ),
         (_STACKED[0] * gone, min(_STACKED[1] * gone, step)),
         0.8,
@@ -108,7 +110,7 @@ def _of_packed(rows: list[SliceRow], step: float) -> Proposal:
         f"torch's {net} slices a packed sequence at each step, and the gradients of these slices take "
         f"{percent(_taken(rows) / step)} of the step: give it the padded batch, and read each sample's output at its "
         "last step; the reverse direction needs a net of its own over samples that are reversed within their lengths.",
-        _evidence(rows, step),
+        (*_evidence(rows, step), *([_OWN_KERNEL] if net in _PADDED else [])),
         (min(low * gone, step), min(high * gone, step)),
         0.6,
         code="out, _ = net(padded); last = out[torch.arange(len(out)), lengths - 1]  # nothing is packed",
