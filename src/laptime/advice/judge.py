@@ -22,7 +22,10 @@ _SCALES = (0.5, 2.0)
 _MOST_GAIN = 0.99
 _NOISY = "the machine was too noisy for numbers"
 # With operations taken away the step at the ceilings falls too: remedies, and findings without one.
-_FEWER_OPERATIONS = ("dead-taps", "hot-operator/slices", "hot-operator/packed", "attention", "dense-embeddings")
+_FEWER_OPERATIONS = (
+    *("dead-taps", "hot-operator/slices", "hot-operator/packed", "written-slices", "written-gelu"),
+    *("attention", "dense-embeddings", "weight-penalty"),
+)
 
 
 @dataclass

@@ -161,16 +161,22 @@ class UnusedGraph(Readable):
     sources: tuple[str, ...] = ()
 
 
+# What autograd calls the gradient of a write into a part of a tensor.
+WRITTEN = "CopySlices"
+
+
 class SliceRow(Readable):
     """Gradients of slices of tensors of one shape, in a step: tensors of zeros but for the slice, which are added up.
 
+    Or, of writes into slices, copies of the whole gradient.
+
     Attributes:
-        name: `aten::select_backward` (`x[:, t]`) or `aten::slice_backward` (`x[:, t:u]`).
+        name: `aten::select_backward` (`x[:, t]`), `aten::slice_backward` (`x[:, t:u]`) or WRITTEN (`x[:, t] = y`).
         shapes: of the whole tensor.
         within: the net of torch's own that took the slices, such as `aten::gru`, which slices packed sequences; empty
             of those that are taken elsewhere.
         calls: in a step.
-        slices: how many different parts are taken of such a tensor; `calls / slices` tensors are sliced.
+        slices: how many different parts are taken of such a tensor, or written; `calls / slices` tensors are sliced.
         ms: host time with zeros, copying and adding up.
         parts_ms: the same by operator, each its self time.
         source: the user's line, where the trace has stacks.

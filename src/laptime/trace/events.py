@@ -44,6 +44,8 @@ _FILLS = (
 FILLS = frozenset(f"aten::{name}" for name in _FILLS.split())
 # They make a whole tensor of zeros around the gradient of a part of it; its shape comes behind the gradient.
 SLICED = frozenset(("aten::select_backward", "aten::slice_backward"))
+# Where in a copy of the whole gradient the part lies that a write into a tensor had filled.
+PLACED = "aten::as_strided"
 # What a row says beside time, place and name: its last values, less the sequence number.
 Detail = tuple[str, str, str, int]
 _NONE: Detail = ("", "", "", -1)
@@ -81,8 +83,8 @@ class Event(NamedTuple):
         name: of a `FRAME` the user's line.
         shapes: of the inputs; of an operator in FILLS or SLICED the shape that it makes.
         dtype, window: see `OperatorRow`.
-        size: bytes of a copy or a collective; of an operator in SLICED a number for where in its tensor the slice lies;
-            -1 where not known.
+        size: bytes of a copy or a collective; of an operator in SLICED, and of PLACED, a number for where in its
+            tensor the slice lies; -1 where not known.
         sequence: autograd's count of nodes as an operator was told it, from 1; that of the node that a function of a
             backward goes through, negative; 0 of neither.
     """
@@ -181,13 +183,14 @@ class Reducer:
         if shapes is None:
             shapes = self._shapes[packed] = self._share(" ".join(str(d) for d in dims if d))
         if not is_matrix_work(name):
-            return shapes, "", self._formats(name, dims, args.get("Input Strides")), -1
+            place = _place(args.get("Concrete Inputs")) if name == PLACED else -1
+            return shapes, "", self._formats(name, dims, args.get("Input Strides")), place
         dtype, window = dtype_of(dims, args.get("Input type")), window_of(name, args.get("Concrete Inputs"))
         return shapes, self._share(dtype), self._share(window), -1
 
     def _sliced(self, concrete: Any) -> Detail:
-        whole, *place = concrete[1:] if isinstance(concrete, list) else ("",)
-        return self._share(whole), "", "", zlib.crc32(" ".join(place).encode()) if place else -1
+        whole = concrete[1] if isinstance(concrete, list) else ""
+        return self._share(whole), "", "", _place(concrete[1:] if whole else None)
 
     def _formats(self, name: str, dims: Any, strides: Any) -> str:
         if strides is None:
@@ -230,6 +233,12 @@ def is_users(path: str) -> bool:
 def _sequence(args: dict[str, Any]) -> int:
     number = (int(args["Sequence number"]) + 1) & _63_BITS
     return -number if args.get("Fwd thread id") else number
+
+
+def _place(concrete: Any) -> int:
+    """A number for where in a tensor a part lies, by an operator's arguments behind its first."""
+    place = concrete[1:] if isinstance(concrete, list) else []
+    return zlib.crc32(" ".join(place).encode()) if place else -1
 
 
 def _note(name: str, args: dict[str, Any]) -> Detail:

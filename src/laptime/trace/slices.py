@@ -1,4 +1,4 @@
-"""Gradients of slices: each is a tensor of zeros as large as what was sliced, and all of them are added up."""
+"""Gradients of slices, each as large as the whole: zeros that are added up, and a copy for each write into a tensor."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from laptime.records import SliceRow
-from laptime.trace.events import SLICED, Event
+from laptime.records.trace import WRITTEN
+from laptime.trace.events import PLACED, SLICED, Event
 from laptime.trace.nest import Node
 from laptime.trace.steps import ENGINE, Step
 
 # What takes a part of a tensor, in a forward pass.
 _TAKES = frozenset(("aten::select", "aten::slice", "aten::narrow"))
+# What writes into a part: it makes a node for what is written, and behind that the one of WRITTEN.
+_WRITES = "aten::copy_"
 _RECURRENT = re.compile(r"aten::(gru|lstm|rnn_tanh|rnn_relu)$")
 _MOST_ROWS = 20
 
@@ -55,24 +58,28 @@ class Slices:
             event = node.event
             if event.sequence > 0 and event.name in _TAKES:
                 self.latest[event.sequence] = _origin(node)
+            elif event.sequence > 0 and event.name == _WRITES:
+                self.latest[event.sequence + 1] = _origin(node)
             elif event.name in SLICED and event.shapes:
-                self._counted(node, of)
+                self._counted(node, of, event.name, event.size)
+            elif event.name == PLACED and node.op is not None and node.op.event.name.endswith(WRITTEN):
+                self._counted(node.op, of, WRITTEN, event.size)
         for node in step.ops if of else ():
             around = next((of[id(above)] for above in (node, *node.above()) if id(above) in of), None)
             if around is not None:
                 around.parts_us[node.event.name] += node.self_us
 
-    def _counted(self, node: Node, of: dict[int, _Sum]) -> None:
+    def _counted(self, node: Node, of: dict[int, _Sum], name: str, place: int) -> None:
         """Counts the gradient of a slice with the whole function of the backward around it, which adds it up."""
         function = next((n for n in node.above() if n.event.name.startswith(ENGINE)), None)
         origin = self._made(function.event) if function is not None else None
         if function is None or origin is None:
             return
-        found = self.sums[node.event.name, node.event.shapes, origin.within]
+        found = self.sums[name, node.event.shapes, origin.within]
         of[id(function)] = found
         found.calls += 1
         found.us += function.event.dur
-        found.places.add(node.event.size)
+        found.places.add(place)
         if origin.source:
             found.sources[origin.source] += 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from advice_loading import LOADING
-from advice_nets import ATTENTION, EMBEDDINGS, HOT, PRECISION
+from advice_nets import HOT, NETS, PRECISION
 from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, MIXED_FORMATS, RECOMPILED
 
 from laptime.advice.signals import Signals
@@ -293,7 +293,6 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
     ),
     "data-parallel": ((gpu(optimizations=specs("dp")),), (gpu(), gpu(optimizations=specs("ddp")))),
     "garbage-collection": ((cpu(gc_ms=4.0),), (cpu(),)),
-    "attention": (each(ATTENTION[0]), each(ATTENTION[1])),
-    "dense-embeddings": (each(EMBEDDINGS[0]), each(EMBEDDINGS[1])),
+    **{name: (each(fires), each(quiet)) for name, (fires, quiet) in NETS},
     "hot-operator": ((cpu(operators=_HOT), cpu(operators=_SORT), *each(HOT[0])), (cpu(), *each(HOT[1]))),
 }

@@ -74,9 +74,79 @@ _SLICES_CASES = (
     # Little, one place of each tensor, what torch's own attention takes; and fills that nobody wrote.
     tuple({**_FILLED, "slices": (_SLICES.model_copy(update=c),)} for c in ({"ms": 4.0}, {"slices": 1}, {"slices": 3})),
 )
+# 64 samples of up to 128 steps, in the mean a half and a sixth of that.
+_PACKED = _SLICES.model_copy(update={"shapes": "[4096, 192]", "within": "aten::gru"})
+_HALF, _SIXTH = (
+    {"slices": (_PACKED,), "operators": (row("gru", 2.0, f"[{n}, 64] [128] [1, 64, 64] [192, 64]", "forward"),)}
+    for n in (4096, 1365)
+)
+_LONG = {**_SIXTH, "slices": (_PACKED.model_copy(update={"within": "aten::lstm"}),)}
+_WRITTEN = _SLICES.model_copy(update={"name": "CopySlices", "parts_ms": {"aten::copy_": 40.0}})
+WRITES = (
+    ({"slices": (_WRITTEN,)}, {"slices": (_WRITTEN.model_copy(update={"slices": 4}),)}),
+    # Little, one place of each of many, parts that are read.
+    (
+        *({"slices": (_WRITTEN.model_copy(update=c),)} for c in ({"ms": 4.0}, {"slices": 1}, {"slices": 3})),
+        {"slices": (_SLICES,)},
+    ),
+)
+
+_KERNELS = "[256, 128, 3, 3]"
+_CONVOLVED = row("mkldnn_convolution", 40.0, f"[32, 128, 8, 8] {_KERNELS}", "forward")
+_LINEAR = row("addmm", 9.0, "[64] [32, 512] [512, 64]", "forward")
+_ADDED_UP = row("sum", 4.0, _KERNELS, "forward")
+_POWER, _TIMES = row("pow", 6.0, _KERNELS), row("mul", 6.0, f"{_KERNELS} {_KERNELS}")
+WEIGHTS = (
+    (
+        only(_CONVOLVED, _LINEAR, _ADDED_UP, _POWER),
+        only(_CONVOLVED, _ADDED_UP, _TIMES),
+        only(_LINEAR, row("pow", 6.0, "[64, 512]"), row("sum", 4.0, "[64, 512]", "forward")),
+    ),
+    (
+        # Little; nothing squared, as gradients are scaled; weights that are divided by a deviation; one layer of many.
+        only(_CONVOLVED, _ADDED_UP, _POWER.model_copy(update={"self_ms": 0.9})),
+        only(_CONVOLVED, _ADDED_UP.model_copy(update={"self_ms": 9.0}), row("mul", 9.0, _KERNELS)),
+        only(_CONVOLVED, _POWER, _ADDED_UP, row("mean", 9.0, _KERNELS, "forward")),
+        only(_CONVOLVED, _POWER, _ADDED_UP, row("div", 9.0, f"{_KERNELS} [256, 1, 1, 1]", "forward")),
+        only(_CONVOLVED, _LINEAR, row("pow", 6.0, "[64, 512]"), row("sum", 3.0, "[64, 512]", "forward")),
+        # Activations of the same shape; what the optimizer squares.
+        only(
+            row("addmm", 9.0, "[64] [64, 64] [64, 64]", "forward"),
+            row("pow", 9.0, "[64, 64]"),
+            row("sum", 3.0, "[64, 64]", "forward"),
+        ),
+        only(_CONVOLVED, _ADDED_UP, _POWER.model_copy(update={"region": "optimizer"})),
+    ),
+)
+
+_HIDDEN = "[32, 128, 256]"
+_CURVED, _CUBED = row("tanh", 4.0, _HIDDEN, "forward"), row("pow", 4.0, _HIDDEN)
+_SCALED_BY = row("mul", 9.0, _HIDDEN).model_copy(update={"calls": 32})
+GELU = (
+    (
+        only(_CURVED, _CUBED, _SCALED_BY),
+        only(row("erf", 4.0, _HIDDEN, "forward"), row("mul", 9.0, f"{_HIDDEN} {_HIDDEN}")),
+    ),
+    (
+        # Little of it; a squared error of a tanh; a gate; powers and tanh of other tensors.
+        only(_CURVED, _CUBED, _SCALED_BY.model_copy(update={"self_ms": 1.0})),
+        only(_CURVED, _CUBED, _SCALED_BY.model_copy(update={"calls": 4})),
+        only(_CURVED, _SCALED_BY, row("mul", 9.0, f"{_HIDDEN} {_HIDDEN}")),
+        only(_CURVED, _SCALED_BY, row("pow", 9.0, "[32, 128, 64]")),
+        only(row("gelu", 20.0, _HIDDEN, "forward")),
+    ),
+)
+
 _GATHERED = row("_index_put_impl_", 40.0, "[1158, 64] [6948, 64]")
 HOT = (
-    (*_SLICES_CASES[0], only(_GATHERED)),
+    (*_SLICES_CASES[0], _HALF, _LONG, only(_GATHERED)),
     # What the optimizer does is another rule's.
-    (*_SLICES_CASES[1], only(), only(row("sqrt", 60.0, "[64]", "optimizer"))),
+    (*_SLICES_CASES[1], _SIXTH, only(), only(row("sqrt", 60.0, "[64]", "optimizer"))),
+)
+NETS = (
+    ("attention", ATTENTION),
+    ("dense-embeddings", EMBEDDINGS),
+    ("written-gelu", GELU),
+    ("written-slices", WRITES),
+    ("weight-penalty", WEIGHTS),
 )

@@ -14,6 +14,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from laptime.advice import signals_of
 from laptime.advice.outcome import Proposal
 from laptime.advice.rules.hot import hot_operator
+from laptime.advice.rules.slices import written_slices
 from laptime.records import TraceSummary
 from laptime.trace import summarize
 
@@ -49,6 +50,30 @@ def taken_apart(net: Net, x: torch.Tensor) -> torch.Tensor:
     for part in net.first(x).unbind(1):
         state = net.cell(part, state)
     return state
+
+
+def written(net: Net, x: torch.Tensor) -> torch.Tensor:
+    out, state = x.new_zeros(_BATCH, _LENGTH, _WIDTH), x.new_zeros(_BATCH, _WIDTH)
+    for t, part in enumerate(net.first(x).unbind(1)):
+        state = net.cell(part, state)
+        out[:, t] = state
+    return out
+
+
+def stacked(net: Net, x: torch.Tensor) -> torch.Tensor:
+    states, state = [], x.new_zeros(_BATCH, _WIDTH)
+    for part in net.first(x).unbind(1):
+        state = net.cell(part, state)
+        states.append(state)
+    return torch.stack(states, 1)
+
+
+def first_written(net: Net, x: torch.Tensor) -> torch.Tensor:
+    """Into many tensors one place each."""
+    for _ in range(12):
+        x = net.first(x)
+        x[:, 0] = x[:, 1].tanh()
+    return x
 
 
 def gated(net: Net, x: torch.Tensor) -> torch.Tensor:
@@ -149,6 +174,25 @@ def test_a_net_without_such_a_loop_is_not(forward, tmp_path):
     # Of a tensor's many places one alone is no loop, however many tensors there are.
     expected = [(12, 1)] if forward is first_places else []
     assert [(row.calls, row.slices) for row in found.slices] == expected
+
+
+def test_a_loop_of_writes_is_told_with_its_gain(tmp_path):
+    found = recorded(written, tmp_path / "t.json", with_stack=True)
+    (row,) = found.slices
+    assert (row.name, row.calls, row.slices, row.shapes) == ("CopySlices", _LENGTH, _LENGTH, _WHOLE)
+    assert sum(row.parts_ms.values()) == pytest.approx(row.ms, rel=1e-3)
+    assert row.parts_ms["aten::copy_"] > 0.2 * row.ms
+    assert row.source.endswith(f"test_trace_slices.py:{written.__code__.co_firstlineno}")
+    said = written_slices(signals_of(trace=found))
+    assert isinstance(said, Proposal)
+    assert "torch.stack(states, 1)" in said.code
+    assert said.gain_ms[0] <= row.ms <= said.gain_ms[1]
+    assert told(found) is None  # nothing is indexed in a loop
+
+
+@pytest.mark.parametrize("forward", [stacked, first_written, indexed], ids=lambda f: f.__name__)
+def test_a_net_without_such_writes_is_not(forward, tmp_path):
+    assert written_slices(signals_of(trace=recorded(forward, tmp_path / "t.json"))) is None
 
 
 def test_with_stacks_it_names_the_line(tmp_path):

@@ -8,6 +8,7 @@ from laptime.advice.rules.batch import batch_size, memory
 from laptime.advice.rules.copies import created_on_cpu, pinned_copies, synchronisation
 from laptime.advice.rules.embeddings import dense_embeddings
 from laptime.advice.rules.epoch import epoch_overhead, evaluation, first_batch, garbage_collection, worker_start
+from laptime.advice.rules.gelu import written_gelu
 from laptime.advice.rules.gradients import kept_gradients
 from laptime.advice.rules.hot import hot_operator
 from laptime.advice.rules.launches import compiling, launch_bound
@@ -16,8 +17,10 @@ from laptime.advice.rules.limits import near_the_roof, too_noisy
 from laptime.advice.rules.loading import batch_transform, decoded, resident_data, workers
 from laptime.advice.rules.model import bias_before_norm, dead_taps, precision
 from laptime.advice.rules.parallel import communication, data_parallel, small_messages, stragglers
+from laptime.advice.rules.slices import written_slices
 from laptime.advice.rules.stalls import driver_memory, recompiled
 from laptime.advice.rules.updates import optimizer, reads, zero_grad
+from laptime.advice.rules.weights import weight_penalty
 
 RULES: tuple[tuple[str, Rule], ...] = (
     ("too-noisy", too_noisy),
@@ -55,5 +58,8 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("garbage-collection", garbage_collection),
     ("attention", attention),
     ("dense-embeddings", dense_embeddings),
+    ("written-gelu", written_gelu),
+    ("written-slices", written_slices),
+    ("weight-penalty", weight_penalty),
     ("hot-operator", hot_operator),
 )

@@ -24,14 +24,10 @@ def attention(s: Signals) -> Outcome:
     if s.device == "cuda":
         return None
     step, rows = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
-    on_them = on_weights(rows)
-    spent = sum(r.self_ms for r in on_them)
-    if spent < _LEAST_SHARE * step or _has_a_learnt_bias(on_them):
+    on_them = written_out(rows, step)
+    if not on_them:
         return None
-    dropped = any(r.name.startswith(_DROPPED) for r in on_them)
-    fused = any(_FUSED in name for r in rows for name in (r.name, *r.chain))
-    if fused and not dropped:
-        return None  # a net of several kinds: what is written out may be none of the one that is fused
+    spent, dropped = sum(r.self_ms for r in on_them), _are_dropped(on_them)
     return Proposal(
         "attention/dropout" if dropped else "attention",
         _WITH_DROPOUT if dropped else _BY_HAND,
@@ -58,10 +54,19 @@ _WITH_DROPOUT = (
 )
 
 
-def on_weights(rows: tuple[OperatorRow, ...]) -> list[OperatorRow]:
-    """Operators on an attention's weights, other than products."""
+def written_out(rows: tuple[OperatorRow, ...], step: float) -> list[OperatorRow]:
+    """Operators on an attention's weights, other than products, where the fused kernel would spare them; else none."""
     weights = _weights(rows)
-    return [r for r in rows if not is_matrix_work(r) and not weights.isdisjoint(map(tuple, shapes_of(r)))]
+    found = [r for r in rows if not is_matrix_work(r) and not weights.isdisjoint(map(tuple, shapes_of(r)))]
+    if sum(r.self_ms for r in found) < _LEAST_SHARE * step or _has_a_learnt_bias(found):
+        return []
+    # In a net of several kinds what is written out may be none of the one that is fused.
+    fused = any(_FUSED in name for r in rows for name in (r.name, *r.chain))
+    return [] if fused and not _are_dropped(found) else found
+
+
+def _are_dropped(on_them: Iterable[OperatorRow]) -> bool:
+    return any(r.name.startswith(_DROPPED) for r in on_them)
 
 
 def _weights(rows: tuple[OperatorRow, ...]) -> set[tuple[int, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import MissingSignalError, Note, Outcome, Proposal, known, lines_of
 from laptime.advice.remedy import remedy_of
-from laptime.advice.rules.attention import attention, on_weights
+from laptime.advice.rules.attention import written_out
 from laptime.advice.rules.launches import LEAST_RATIO
 from laptime.advice.rules.layout import Gain, nhwc_gain
 from laptime.advice.rules.operators import (
@@ -31,8 +31,8 @@ _SMALL_MAP = 8
 _PRODUCTS = (0.10, 0.40)
 # Measured: 480 regions of a 48x64 map, backward 366 against 40 ms, forward 62 against 8 (docs/log.md).
 _ROIS = (0.75, 0.9)
-# Of adding up rows' gradients, what went with index_select: 0.9 and 1.1 times it on graphs (docs/log.md).
-_SELECTED = (0.75, 1.1)
+# Of adding up rows' gradients, what went with index_select: least on graphs of 10,000 nodes and more (docs/log.md).
+_SELECTED = (0.5, 1.2)
 _SMALLER = 0.75
 _ROI_ALIGN = "roi_align"
 # Waiting for other ranks is no operator's own code: see `communication`.
@@ -64,7 +64,7 @@ def hot_operator(s: Signals) -> Outcome:
 def _hottest(s: Signals, step: float, rows: tuple[OperatorRow, ...]) -> Outcome:
     on_device = s.device == "cuda"
     by_name: dict[str, list[OperatorRow]] = {}
-    spoken_of = on_weights(rows) if isinstance(attention(s), Proposal) else []
+    spoken_of = [] if on_device else written_out(rows, step)  # see `attention`
     for row in (r for r in rows if r not in spoken_of):
         if not row.name.startswith(_EXCHANGES) and row.region != "optimizer":  # see `optimizer`
             by_name.setdefault(row.name, []).append(row)

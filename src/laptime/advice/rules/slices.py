@@ -1,4 +1,4 @@
-"""Gradients of slices that a loop takes of one tensor: n tensors of zeros, as large as it, where one copy would do."""
+"""Gradients of slices that a loop takes of one tensor or writes into one: n as large as it, where one copy would do."""
 
 from __future__ import annotations
 
@@ -7,29 +7,65 @@ from collections import Counter
 from collections.abc import Iterable
 
 from laptime.advice.figures import ms, percent
-from laptime.advice.outcome import Proposal, lines_of
+from laptime.advice.outcome import Outcome, Proposal, known, lines_of
+from laptime.advice.rules.operators import shapes_of
 from laptime.advice.signals import Signals
-from laptime.records.trace import SliceRow
+from laptime.records.trace import WRITTEN, OperatorRow, SliceRow
 
 _LEAST_SHARE = 0.05
 # Fewer parts are halves, a first place, or queries, keys and values, which torch's own attention indexes.
 _LEAST_SLICES = 4
 # Of what the functions of these slices take in a trace, what a training lost without them (docs/log.md).
-_TAKEN_APART = (0.8, 1.3)
+_TAKEN_APART = (0.9, 1.6)
+# Of what the functions of such writes take in a trace, what a training lost with a list and one stack (docs/log.md).
+_STACKED = (1.0, 2.0)
 # Padding adds steps of samples that have ended, up to as much as short sequences lose; oneDNN has an LSTM of its own
 # that takes padded batches alone.
-_PADDED = {"LSTM": (1.1, 2.0)}
-_PADDED_OTHER = (0.3, 1.3)
+_PADDED = {"LSTM": (1.3, 3.0)}
+_PADDED_OTHER = (0.3, 1.6)
+_OWN_KERNEL = "an LSTM takes padded batches in one kernel, so that more than the slices goes"
+# Of a padded batch, what is no padding: with less, padded steps cost other nets more than their slices (docs/log.md).
+_LEAST_FILLED = 0.25
 
 
 def sliced(s: Signals, step: float) -> Proposal | None:
     """What a loop of the user's own slices, or torch's over packed sequences: whichever takes longer."""
-    rows = [row for row in s.slices or () if row.slices >= _LEAST_SLICES]
+    rows = [row for row in s.slices or () if row.slices >= _LEAST_SLICES and row.name != WRITTEN]
     own, packed = ([r for r in rows if bool(r.within) is inside] for inside in (False, True))
+    packed = [r for r in packed if _kind(r) in _PADDED or _filled(r, s.operators or ()) >= _LEAST_FILLED]
     gone = max(_gone(own), _gone(packed))
     if gone < _LEAST_SHARE * step:
         return None
     return _of_packed(packed, step) if gone > _gone(own) else _of_a_loop(own, step)
+
+
+def written_slices(s: Signals) -> Outcome:
+    """A loop writes its states into one tensor: each write copies the whole gradient in backward."""
+    if s.device == "cuda":
+        return None
+    step, _ = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
+    rows = [row for row in s.slices or () if row.slices >= _LEAST_SLICES and row.name == WRITTEN]
+    gone = _gone(rows)
+    if gone < _LEAST_SHARE * step:
+        return None
+    most = max(rows, key=lambda row: row.ms)
+    axis = _axis(most)
+    return Proposal(
+        "written-slices",
+        f"The gradients of writes into slices take {percent(_taken(rows) / step)} of the step: where a loop writes its "
+        "results into one tensor, each write copies the gradient of the whole. Keep them in a list, and stack them "
+        f"once: `torch.stack(states, {axis})`.",
+        (
+            f"copies of whole gradients take {ms(_taken(rows))} of {ms(step)} ms a step",
+            f"most of a tensor {most.shapes}, into which {most.slices} parts are written: {most.calls:.0f} a step",
+            "where it was measured, once to twice as much went, since the writes and their bookkeeping went, too",
+        ),
+        (_STACKED[0] * gone, min(_STACKED[1] * gone, step)),
+        0.8,
+        code=f"states.append(state)  # in the loop; out = torch.stack(states, {axis}) behind it",
+        klass="exact",
+        lines=lines_of(*(row.source for row in rows)),
+    )
 
 
 def within_slices(rows: Iterable[SliceRow]) -> Counter[str]:
@@ -67,20 +103,36 @@ def _of_a_loop(rows: list[SliceRow], step: float) -> Proposal:
 
 
 def _of_packed(rows: list[SliceRow], step: float) -> Proposal:
-    gone, net = _gone(rows), rows[0].within.rpartition("::")[2].partition("_")[0].upper()
+    gone, net = _gone(rows), _kind(rows[0])
     low, high = _PADDED.get(net, _PADDED_OTHER)
     return Proposal(
         "hot-operator/packed",
         f"torch's {net} slices a packed sequence at each step, and the gradients of these slices take "
         f"{percent(_taken(rows) / step)} of the step: give it the padded batch, and read each sample's output at its "
         "last step; the reverse direction needs a net of its own over samples that are reversed within their lengths.",
-        _evidence(rows, step),
+        (*_evidence(rows, step), *([_OWN_KERNEL] if net in _PADDED else [])),
         (min(low * gone, step), min(high * gone, step)),
         0.6,
         code="out, _ = net(padded); last = out[torch.arange(len(out)), lengths - 1]  # nothing is packed",
         klass="exact",
         lines=lines_of(*(row.source for row in rows)),
     )
+
+
+def _kind(row: SliceRow) -> str:
+    """`GRU`, `LSTM` or `RNN`."""
+    return row.within.rpartition("::")[2].partition("_")[0].upper()
+
+
+def _filled(row: SliceRow, operators: Iterable[OperatorRow]) -> float:
+    """What of a padded batch is no padding, by the net's inputs `[places, width] [steps] [layers, B, width]`.
+
+    1 where the trace does not say.
+    """
+    nets = [(r.calls, shapes_of(r)) for r in operators if r.name == row.within]
+    packed = [(n, of[0][0], of[1][0] * of[2][1]) for n, of in nets if [len(sizes) for sizes in of[:3]] == [2, 1, 3]]
+    padded = sum(n * places for n, _, places in packed)
+    return sum(n * places for n, places, _ in packed) / padded if padded else 1.0
 
 
 def _taken(rows: Iterable[SliceRow]) -> float:

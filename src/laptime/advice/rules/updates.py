@@ -48,7 +48,7 @@ def optimizer(s: Signals) -> Outcome:
         (low * updates, high * updates),
         0.8,
         remedy="fused-optimizer",
-        code="torch.optim.Adam(..., fused=True)",
+        code="fused=True  # in the arguments of Adam, AdamW, SGD or Adagrad",
         klass="exact",
     )
 
