@@ -59,6 +59,12 @@ def put_back_drawn(state: State) -> None:
         np.random.set_state(("MT19937", keys, found["place"], found["has_gauss"], found["gauss"]))
 
 
+def fetched(dataset: Any, indices: Sequence[int]) -> list[Any]:
+    """Items of a data set as DataLoader reads a batch of them: at once where it has `__getitems__`, else one by one."""
+    many = getattr(dataset, "__getitems__", None)
+    return list(many(list(indices))) if many else [dataset[index] for index in indices]
+
+
 class SeededItems(Dataset[Any]):
     """A data set for loader workers: what a batch draws follows from seed, epoch, rank and its place in the epoch.
 
@@ -79,5 +85,4 @@ class SeededItems(Dataset[Any]):
         torch.default_generator.manual_seed(words[0])  # torch.manual_seed keeps a traceback each time
         random.seed(words[1])
         np.random.seed(words[2])
-        many = getattr(self.items, "__getitems__", None)
-        return many(indices) if many else [self.items[index] for index in indices]
+        return fetched(self.items, indices)

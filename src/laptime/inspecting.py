@@ -23,11 +23,13 @@ from laptime.catalogue.own import place_of
 from laptime.data import own_refused
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData, OwnSplit, open_own
+from laptime.data.own_counted import moved_by_reading
 from laptime.data.own_import import digest_of, modules_beside, told_with_line
 from laptime.data.own_tests import varying
 from laptime.data.own_unused import unused
 from laptime.data.own_weights import least_limit
-from laptime.data.own_workers import item_makers, refused_workers
+from laptime.data.own_workers import item_makers, read_together, refused_workers
+from laptime.draws import fetched
 from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
@@ -105,7 +107,14 @@ def inspect(name: str) -> DataSpec:
         notice="\n".join(
             filter(
                 None,
-                (*warned, *step.told, parts_told, left_out(own, step.model, rate), varying(data, samples(judged_on))),
+                (
+                    *warned,
+                    *step.told,
+                    parts_told,
+                    left_out(own, step.model, rate),
+                    varying(data, samples(judged_on)),
+                    moved_by_reading(data),
+                ),
             )
         ),
         own=OwnSpec(
@@ -148,9 +157,11 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
     """Items as a batch, each in the user's own place; raises RunError naming what does not fit."""
     which = "training" if split is data.train else "test"
     items = []
-    for index in indices:
-        with told_with_line(f"reading item {index} of the {which} data", data.file, *item_makers(split)):
-            items.append(split.dataset[index])
+    together = read_together(split)
+    for some in [list(indices)] if together else [[index] for index in indices]:
+        reading = f"reading items {some} at once" if together else f"reading item {some[0]}"
+        with told_with_line(f"{reading} of the {which} data", data.file, *item_makers(split)):
+            items += fetched(split.dataset, some)
     shapes = [[tuple(t.shape) for t in tensors(item)] for item in items]
     try:
         making = f"making a batch of {len(items)} items of the {which} data"
@@ -170,6 +181,11 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
         raise RunError(
             f"{said} is a {type(found).__name__} in which no tensor is found{_made(data, split)}: make it of tensors "
             "in tuples, lists, dictionaries or dataclasses."
+        )
+    if any(tensor.is_nested for tensor in tensors(found)):
+        raise RunError(
+            f"{said} holds a nested tensor{_made(data, split)}, whose samples can't be taken out of it: let collate_fn "
+            "give a list of the samples behind torch.arange(len(items)), and loss() make the nested tensor of it."
         )
     if samples(found) != len(items):
         seen, remedy = own_refused.miscounted(found)

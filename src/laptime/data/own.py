@@ -21,7 +21,7 @@ from laptime.data.own_begun import Begin, Limited, worker_begin
 from laptime.data.own_import import digest_of, imported, refuse_arguments, told_with_line
 from laptime.data.own_mapped import check_mapped
 from laptime.data.own_weights import limit_order, sample_weights
-from laptime.draws import drawn, put_back_drawn, seed_all
+from laptime.draws import drawn, fetched, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
 from laptime.protocol import Workload
 from laptime.spec import DataSpec
@@ -59,7 +59,7 @@ class OwnSplit:
 
     def batch(self, indices: Sequence[int]) -> Tree:
         """Reads items and puts them into a batch, in this process."""
-        return self.collate([self.dataset[i] for i in indices])
+        return self.collate(fetched(self.dataset, indices))
 
     def few(self, index: int) -> Tree:
         """A batch of one item, or, where the collate_fn makes none of one alone, of that and one beside it."""
@@ -72,7 +72,13 @@ class OwnSplit:
         """All items as one batch on a device, images in a layout; read once, since a run's check wants them, too."""
         place = (device, layout)
         if place not in self._wholes:
-            self._wholes[place] = self._read(lambda some: sent(some, device, layout))
+            whole = self._read(lambda some: sent(some, device, layout))
+            if samples(whole) != len(self):  # an index would take another item's sample
+                raise RunError(
+                    f"collate_fn made {samples(whole)} samples of {len(self)} items, so none can be found by its item: "
+                    "leave resident out, or leave those that it drops out of data()."
+                )
+            self._wholes[place] = whole
         return self._wholes[place]
 
     def _read(self, placed: Callable[[Tree], Tree]) -> Tree:

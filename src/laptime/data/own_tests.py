@@ -10,6 +10,7 @@ from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
 from laptime.data.own_refused import same
 from laptime.data.own_workers import item_makers
+from laptime.draws import fetched
 from laptime.user_code import place_in
 
 # Mixed samples are hardly ever alike; what is left alone every other time may be so twice.
@@ -31,8 +32,8 @@ def varying(data: OwnData, count: int) -> str:
         batch = split.batch(chosen)
         if all(same(split.batch(chosen), batch) for _ in range(_READINGS)):
             return ""
-        items = [split.dataset[index] for index in chosen]
-        steady = all(same([split.dataset[index] for index in chosen], items) for _ in range(_READINGS))
+        items = fetched(split.dataset, chosen)
+        steady = all(same(fetched(split.dataset, chosen), items) for _ in range(_READINGS))
         said = f"test data of {data.file.name} are others when they are read again"
         if not steady:
             return f"{said}{place_in(data.file, (), (*item_makers(split),))}: what is judged depends on what they draw."

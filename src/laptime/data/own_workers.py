@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from laptime.data.own import OwnData, OwnSplit
 from laptime.data.own_begun import Begin, begun, own_dataset
+from laptime.draws import fetched
 from laptime.errors import RunError
 from laptime.processes import Terminated
 from laptime.trees import Tree, leaves
@@ -169,9 +170,8 @@ class Staying(Dataset[Any]):
 
     def __getitems__(self, indices: list[int]) -> Any:
         """The items of some indices."""
-        many = getattr(self.items, "__getitems__", None)
         with _staying():
-            return many(indices) if many else [self.items[index] for index in indices]
+            return fetched(self.items, indices)
 
 
 def _makers(data: OwnData) -> tuple[object, ...]:
@@ -193,10 +193,20 @@ def makers_behind(data: OwnData, error: BaseException) -> tuple[object, ...]:
 
 def item_makers(split: OwnSplit) -> tuple[object, ...]:
     """What makes the items of a split: the methods of its data set, within whatever wraps it."""
+    kind = type(_inner(split))
+    return tuple(getattr(kind, name, None) for name in ("__getitem__", "__getitems__", "__init__"))
+
+
+def read_together(split: OwnSplit) -> bool:
+    """Whether its data set reads the items of a batch at once, as DataLoader has those that have `__getitems__`."""
+    return hasattr(_inner(split), "__getitems__")
+
+
+def _inner(split: OwnSplit) -> Any:
     inner = split.dataset
     while hasattr(inner, "dataset"):  # torch's Subset, and wrappers after its example
         inner = inner.dataset
-    return tuple(getattr(type(inner), name, None) for name in ("__getitem__", "__init__"))
+    return inner
 
 
 def _unpicklable(dataset: object) -> object:

@@ -26,7 +26,7 @@ from laptime.catalogue import find_optimization
 from laptime.data.box_tensors import BoxData
 from laptime.data.lightning_module import LightningWorkload
 from laptime.data.own import OwnData
-from laptime.draws import seed_all
+from laptime.draws import fetched, seed_all
 from laptime.engine.awake import wake
 from laptime.engine.build import build, make_recipe
 from laptime.engine.kept import Kept
@@ -176,7 +176,7 @@ def _with_batch(spec: RunSpec, data: AnyData, world: World) -> AnyData:
 
 def _read(data: OwnData, chosen: Sequence[int], ranks: int) -> tuple[Tree, Sequence[Tree]]:
     """Samples that are read once as a batch, and as the ranks' parts where these can't be cut out of its tensors."""
-    items = [data.train.dataset[index] for index in chosen]
+    items = fetched(data.train.dataset, chosen)
     whole = data.train.collate(items)
     if ranks == 1 or (listed(whole) is None and all(t.dim() and len(t) == len(items) for t in tensors(whole))):
         return whole, ()

@@ -10,6 +10,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import SGD, Adadelta, Adam, Adamax, AdamW, Optimizer, RAdam, RMSprop
 
 from laptime.draws import seed_all
+from laptime.errors import RunError
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.optimizer import build_optimizer
 from laptime.tallies import put_back_numbers
@@ -51,11 +52,19 @@ def copy_known(own: dict[str, Tensor], saved: Mapping[str, Tensor]) -> None:
 
     A buffer that a net has made or enlarged meanwhile, a mask for longer sequences say, follows from its inputs and
     stays; one that is empty on either side is filled by the first batch, as torch's observers are, and is state.
+
+    Raises:
+        RunError: there is a weight that is not among those saved, since a step has made or renamed it.
     """
     for name, value in own.items():
         found = saved.get(name)
         if found is not None and found.shape != value.shape and 0 in (found.numel(), value.numel()):
             value.resize_(found.shape)
+        if isinstance(value, nn.Parameter) and (found is None or found.shape != value.shape):
+            raise RunError(
+                f"the net has had no weight {name!r} of shape {tuple(value.shape)} before its first step, so nothing "
+                "can be put back there: make layers, prunings and parametrizations in model()."
+            )
         if isinstance(value, nn.Parameter) or (found is not None and found.shape == value.shape):
             value.copy_(saved[name])
 

@@ -213,13 +213,25 @@ def _version(value: object) -> int:
 
 
 def _counts(user: object, model: nn.Module) -> Marks:
-    """The numbers of objects that attributes hold."""
-    return {
+    """The numbers of objects that attributes hold, of a criterion that the user's object holds, too."""
+    mine = {id(module) for module in model.modules()}
+    criteria = {
+        (id(user), name): (net, repr([_numbers(m) for m in net.modules() if id(m) not in mine and not is_metric(m)]))
+        for owner in _owners(user, model)
+        if owner is user
+        for name, net in vars(owner).items()
+        if isinstance(net, nn.Module)
+    }
+    return criteria | {
         (id(owner), name): (value, repr(sorted(plain_numbers(value).items())))
         for owner in _owners(user, model)
         for name, value in vars(owner).items()
         if hasattr(value, "__dict__") and not isinstance(value, Tensor | nn.Module | type | FunctionType | ModuleType)
     }
+
+
+def _numbers(module: nn.Module) -> list[tuple[str, float]]:
+    return sorted((name, number) for name, number in plain_numbers(module).items() if name != "training")
 
 
 def _others(before: Marks, now: Marks) -> tuple[str, ...]:

@@ -74,10 +74,12 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     del another
     uncopied = _uncopied(model)
     outputs: list[Tree] = []
+    with told_with_line("train() of the net", file, user.model):
+        model.train()  # which may leave frozen parts in evaluation
     kept, start = _versions(user, model), Start(user, model)
     with told_with_line("loss()", file, user.loss), _noted(model, outputs), steps_noted() as steps:
         # A loss may change its batch in place.
-        loss, accuracy = answered(user, model.train(), Batch(mapped(batch, torch.clone)), file)
+        loss, accuracy = answered(user, model, Batch(mapped(batch, torch.clone)), file)
         value = loss.item()
     line = loss_line(data)
     check_loss(loss, line)

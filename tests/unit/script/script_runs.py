@@ -81,7 +81,7 @@ def assert_equal(found: list[tuple[float, ...]], expected: list[tuple[float | No
             assert value == pytest.approx(other, abs=tolerance, rel=0)
 
 
-def run_laptime(variant: Variant, workload: str, data: DataSpec, folder: Path) -> RunRecord:
+def run_laptime(variant: Variant, workload: str, data: DataSpec, folder: Path, warmup_epochs: int = 0) -> RunRecord:
     """The same training by laptime itself, on one thread."""
     entry = data.own or find_workload(workload)
     spec = RunSpec(
@@ -92,7 +92,7 @@ def run_laptime(variant: Variant, workload: str, data: DataSpec, folder: Path) -
         batch_size=entry.batch_size,
         learning_rate=entry.learning_rate,
         epochs=EPOCHS,
-        warmup_epochs=0,
+        warmup_epochs=warmup_epochs,
         check=False,
     )
     threads = torch.get_num_threads()

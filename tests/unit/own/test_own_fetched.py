@@ -1,0 +1,130 @@
+"""Batches that a user's data set reads at once, samples that a collate_fn drops, and what reading them changes."""
+
+import pytest
+import torch
+from tests.own_files import TUPLE, write
+
+from laptime.data.own import open_own
+from laptime.errors import RunError
+from laptime.inspecting import inspect
+
+_PLAIN = TUPLE.replace("nn.Dropout(), ", "")
+_TOGETHER = """
+class Items(Dataset):
+    def __init__(self, first, last):
+        self.first, self.count = first, last - first
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return X[self.first + index], Y[self.first + index]
+
+    def __getitems__(self, indices):
+        mean = X[[self.first + i for i in indices]].mean(0)
+        return [(x - mean, y) for x, y in map(self.__getitem__, indices)]
+
+
+class Workload:
+"""
+_GIVEN = "return TensorDataset(X[:64], Y[:64]), TensorDataset(X[64:], Y[64:])"
+_OF_ITEMS = (_GIVEN, "return Items(0, 64), torch.utils.data.Subset(Items(64, 96), range(32))")
+_DROPPING = """
+def kept(items):
+    return torch.utils.data.default_collate([item for item in items if not torch.equal(item[0], X[40])])
+
+
+class Workload:
+    collate_fn = staticmethod(kept)
+"""
+_COUNTING = """
+import random
+
+import numpy as np
+
+
+class Noisy(Dataset):
+    def __init__(self, images, labels):
+        self.images, self.labels = images, labels
+        self.last, self.kept, self.read, self.of_numpy = 0, {}, 0, np.random.default_rng(0)
+        self.of_torch, self.of_python = torch.Generator(), random.Random(0)
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        self.last = self.kept[index] = index
+        CHANGED
+        return self.images[index], self.labels[index]
+
+
+class Masked:
+    drawn = 0
+
+    def __init__(self):
+        self.batches = 0
+
+    def __call__(self, items):
+        MADE
+        return torch.utils.data.default_collate(items)
+
+
+class Workload:
+    collate_fn = Masked()
+"""
+_OF_NOISY = (_GIVEN, "return Noisy(X[:64], Y[:64]), Noisy(X[64:], Y[64:])")
+
+
+def noticed(file, changed="pass", made="pass"):
+    text = _COUNTING.replace("CHANGED", changed).replace("MADE", made)
+    return inspect(write(file, _PLAIN, ("\nclass Workload:\n", text), _OF_NOISY)).notice
+
+
+def test_items_of_a_batch_are_read_at_once_as_dataloader_reads_them(file):
+    found = inspect(write(file, _PLAIN, ("\nclass Workload:\n", _TOGETHER), _OF_ITEMS))
+    data = open_own(file, "Workload")
+    for split in (data.train, data.test):
+        images, _ = split.batch(range(8))
+        assert torch.allclose(images.mean(0), torch.zeros(3, 8, 8), atol=1e-6)
+    assert "resident" in found.own.refused
+
+
+def test_what_fails_in_a_batch_read_at_once_is_told_with_its_line(file):
+    failing = _TOGETHER.replace("        mean = ", "        raise ValueError('no such rows')\n        mean = ")
+    with pytest.raises(RunError, match=r"reading items \[0, 1.*at once of the training data.*no such rows.*raise Val"):
+        inspect(write(file, _PLAIN, ("\nclass Workload:\n", failing), _OF_ITEMS))
+
+
+def test_samples_that_a_collate_fn_drops_are_not_taken_for_others(file):
+    write(file, _PLAIN, ("\nclass Workload:\n", _DROPPING))
+    train = open_own(file, "Workload").train
+    assert len(train.batch(range(32, 48))[0]) == 15
+    with pytest.raises(RunError, match=r"collate_fn made 63 samples of 64 items.*leave resident out"):
+        train.whole()
+
+
+def test_a_nested_tensor_is_refused_with_what_to_give_instead(file):
+    made = "torch.nested.nested_tensor([i[0][0] for i in items], layout=torch.jagged)"
+    nested = f"    collate_fn = staticmethod(lambda items: (torch.arange(len(items)), {made}))\n"
+    with pytest.raises(RunError, match=r"holds a nested tensor.*let collate_fn give a list of the samples"):
+        inspect(write(file, _PLAIN, ("\nclass Workload:\n", "\nclass Workload:\n" + nested)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "made", "name"),
+    [
+        ("self.read += 1", "pass", "read of its Noisy"),
+        ("self.of_numpy.random()", "pass", "of_numpy of its Noisy"),
+        ("torch.rand(1, generator=self.of_torch)", "pass", "of_torch of its Noisy"),
+        ("self.of_python.random()", "pass", "of_python of its Noisy"),
+        ("pass", "self.batches += 1", "batches of its Masked"),
+    ],
+)
+def test_what_reading_items_changes_in_objects_is_told(file, changed, made, name):
+    notice = noticed(file, changed, made)
+    assert f"changes {name} " in notice
+    assert "goes on from the warm-up" in notice
+
+
+def test_what_a_reading_notes_or_keeps_once_is_not_told(file):
+    assert noticed(file, "torch.rand(1)") == ""

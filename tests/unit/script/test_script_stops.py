@@ -1,0 +1,55 @@
+"""Runs and printed scripts end where weights can't be put back, or samples can't be found by their items."""
+
+import pytest
+from tests.own_files import TUPLE
+from tests.unit.script.script_runs import inspected, run_laptime, run_own_scripts
+
+from laptime.variants import resolve
+
+_PLAIN = TUPLE.replace("nn.Dropout(), ", "")
+_PRUNED = """
+from torch.nn.utils import prune
+
+
+class Pruned(nn.Sequential):
+    steps = 0
+
+    def forward(self, x):
+        if self.training:
+            self.steps += 1
+            if self.steps == 4:
+                prune.l1_unstructured(self[3], "weight", 0.5)
+        return super().forward(x)
+
+
+class Workload:
+"""
+_DROPPING = """
+def kept(items):
+    return torch.utils.data.default_collate([item for item in items if not torch.equal(item[0], X[20])])
+
+
+class Workload:
+    collate_fn = staticmethod(kept)
+"""
+_CASES = {
+    "pruned": (_PLAIN.replace("\nclass Workload:\n", _PRUNED).replace("return nn.Sequential(", "return Pruned(")),
+    "dropped": _PLAIN.replace("\nclass Workload:\n", _DROPPING),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "variant", "told", "printed"),
+    [
+        ("pruned", "cpu-baseline", "the net has had no weight '3.weight_orig' of shape (2, 256)", "'3.weight_orig'"),
+        ("dropped", "cpu-baseline+resident", "collate_fn made 63 samples of 64 items", "made 63 samples of 64 items"),
+    ],
+)
+def test_what_would_train_something_else_ends_with_a_sentence(tmp_path, kind, variant, told, printed):
+    with inspected(tmp_path, {kind: (_CASES[kind], "Workload")}) as found:
+        with pytest.raises(AssertionError) as of_run:
+            run_laptime(resolve(variant), "own", found[kind], tmp_path / "run", warmup_epochs=1)
+        with pytest.raises(AssertionError) as of_script:
+            run_own_scripts(tmp_path, [(kind, variant)], found)
+    assert told in str(of_run.value)
+    assert printed in str(of_script.value)
