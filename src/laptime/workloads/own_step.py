@@ -61,17 +61,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
         RunError: the user's code failed, or gives what can't be trained with.
     """
     user, file = data.workload, data.file
-    torch.manual_seed(0)
-    with told_with_line("model()", file, user.model):
-        model, another = user.model(), user.model()
-    made = place_in(file, (), (user.model,))
-    check_model(model, data, made)
-    if {id(p) for p in model.parameters() if p.requires_grad} & {id(p) for p in another.parameters()}:
-        raise RunError(
-            f"model() of {file.name} gave the same weights twice{made}: make a new net in each call, since each seed "
-            "and each side of a comparison begins with its own."
-        )
-    del another
+    model = _new_net(data)
     uncopied = _uncopied(model)
     outputs: list[Tree] = []
     with told_with_line("train() of the net", file, user.model):
@@ -114,6 +104,22 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
         counted=(*counted, *carries.names),
         told=tuple(filter(None, told)),
     )
+
+
+def _new_net(data: OwnData) -> nn.Module:
+    """The user's net, which a second call must make anew; raises RunError."""
+    user, file = data.workload, data.file
+    torch.manual_seed(0)
+    with told_with_line("model()", file, user.model):
+        model, another = user.model(), user.model()
+    made = place_in(file, (), (user.model,))
+    check_model(model, data, made)
+    if {id(p) for p in model.parameters() if p.requires_grad} & {id(p) for p in another.parameters()}:
+        raise RunError(
+            f"model() of {file.name} gave the same weights twice{made}: make a new net in each call, since each seed "
+            "and each side of a comparison begins with its own."
+        )
+    return model
 
 
 def _carried(data: OwnData, batch: Tree, start: Start, seen: tuple[float, tuple[str, ...], tuple[str, ...]]) -> Carried:
