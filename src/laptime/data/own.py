@@ -69,12 +69,16 @@ class OwnSplit:
             return self.batch([index, index - 1 if index else len(self) - 1])
 
     def whole(self, device: torch.device = _CPU, layout: torch.memory_format = torch.contiguous_format) -> Tree:
-        """All items as one batch on a device, images in a layout; read once, since a run's check wants them, too."""
+        """All items as one batch on a device, images in a layout; read once, since a run's check wants them, too.
+
+        Raises:
+            ValueError: it has another number of samples. No error of a kind that ends a ladder: resident alone fails.
+        """
         place = (device, layout)
         if place not in self._wholes:
             whole = self._read(lambda some: sent(some, device, layout))
             if samples(whole) != len(self):  # an index would take another item's sample
-                raise RunError(
+                raise ValueError(
                     f"collate_fn made {samples(whole)} samples of {len(self)} items, so none can be found by its item: "
                     "leave resident out, or leave those that it drops out of data()."
                 )

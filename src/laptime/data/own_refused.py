@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import default_collate
 
 from laptime.data.decoded import refusal
 from laptime.data.own import OwnSplit
@@ -53,7 +54,7 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     again = turned(again, count)
     if _shapes_of(again) != _shapes_of(batch):
         return {"resident": "its items differ in shape from one reading to the next"}
-    reason = _changing(split, batch, again) or _alone(split, batch)
+    reason = _changing(split, batch, again) or _alone(split, batch) or _dropping(split, count)
     return {"resident": reason} if reason else {}
 
 
@@ -77,6 +78,24 @@ def _alone(split: OwnSplit, batch: Tree) -> str:
             return "its collate_fn makes no batch of one item"
         if not same(alone, mapped(batch, lambda t, i=index: t[i : i + 1])):  # type: ignore[misc]
             return "the shape or the values of an item depend on what else is in its batch"
+    return ""
+
+
+def _dropping(split: OwnSplit, count: int) -> str:
+    """Why samples can't be found by their items: a collate_fn leaves some out, as far as a moment's reading tells."""
+    if split.collate is default_collate:
+        return ""
+    end = time.perf_counter() + _PATIENCE_S
+    for begin in range(0, len(split), count):
+        some = range(begin, min(begin + count, len(split)))
+        try:
+            found = samples(split.batch(some))
+        except Exception:  # whatever a user's code raises, of nothing that is left to collate say
+            return f"its collate_fn makes no batch of items {some[0]} to {some[-1]}"
+        if found != len(some):
+            return f"its collate_fn makes {found} samples of items {some[0]} to {some[-1]}"
+        if time.perf_counter() > end:
+            break
     return ""
 
 

@@ -96,10 +96,11 @@ def test_what_fails_in_a_batch_read_at_once_is_told_with_its_line(file):
 
 
 def test_samples_that_a_collate_fn_drops_are_not_taken_for_others(file):
-    write(file, _PLAIN, ("\nclass Workload:\n", _DROPPING))
+    found = inspect(write(file, _PLAIN, ("\nclass Workload:\n", _DROPPING)))
+    assert found.own.refused["resident"] == "its collate_fn makes 7 samples of items 40 to 47"
     train = open_own(file, "Workload").train
     assert len(train.batch(range(32, 48))[0]) == 15
-    with pytest.raises(RunError, match=r"collate_fn made 63 samples of 64 items.*leave resident out"):
+    with pytest.raises(ValueError, match=r"collate_fn made 63 samples of 64 items.*leave resident out"):
         train.whole()
 
 
