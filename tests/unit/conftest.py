@@ -39,9 +39,9 @@ def make_data(train: int = 48, test: int = 12, size: int = 32) -> ImageData:
     return ImageData(split(train), split(test), CLASSES, (0.4, 0.4, 0.4), (0.2, 0.2, 0.2))
 
 
-def make_data_spec(train: int = 48, test: int = 12) -> DataSpec:
+def make_data_spec(path: str = "", train: int = 48, test: int = 12) -> DataSpec:
     return DataSpec(
-        asked="folder", kind="folder", digest="0" * 64, path="", classes=CLASSES, train_count=train, test_count=test
+        asked="folder", kind="folder", digest="0" * 64, path=path, classes=CLASSES, train_count=train, test_count=test
     )
 
 
