@@ -52,9 +52,13 @@ def _imports_are_no_garbage() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _torch_as_it_was() -> Iterator[None]:
     """Puts back what process-wide optimizations set, for tests that run them in this process."""
+    before = sys.modules.get("torch")
+    threads = before.get_num_threads() if before is not None else None
     yield
     torch = sys.modules.get("torch")
     if torch is not None:
+        if threads is not None and torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)  # sums are rounded by it
         torch.set_flush_denormal(False)
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.benchmark = False
