@@ -66,7 +66,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     near = [other for other in names if other.lower() == name.lower()]
     near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}."
-    return UsageError(f"unknown {what} {shorten(name)!r}: {hint}")
+    return UsageError(f"unknown {what} {shorten(name, 60)!r}: {hint}")
 
 
 def refusal(error: LaptimeError) -> dict[str, Any]:

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.unit.trace.recorded_steps import recorded_steps
 from torch import nn
 from torch.nn.functional import gelu, linear
-from torch.profiler import ProfilerActivity, profile, schedule
 
 from laptime.advice import signals_of
 from laptime.advice.outcome import Outcome, Proposal, Rule
 from laptime.advice.rules.gelu import written_gelu
 from laptime.advice.rules.weights import weight_penalty
-from laptime.trace import summarize
 
 _STEPS, _WIDTH = 3, 512
 
@@ -85,16 +84,8 @@ def of_tanh(net: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
 
 def told(rule: Rule, loss: Loss, to: Path, samples: int = 8) -> Outcome:
     net, x = nn.Sequential(*(nn.Linear(_WIDTH, n) for n in (_WIDTH, _WIDTH, 64))), torch.randn(samples, _WIDTH)
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=schedule(wait=0, warmup=1, active=_STEPS, repeat=1),
-        record_shapes=True,
-        on_trace_ready=lambda p: p.export_chrome_trace(str(to)),
-    ) as profiler:
-        for _ in range(_STEPS + 1):
-            loss(net, x).backward()
-            profiler.step()
-    return rule(signals_of(trace=summarize(to)))
+    trace = recorded_steps(lambda: loss(net, x).backward(), to, _STEPS, record_shapes=True)
+    return rule(signals_of(trace=trace))
 
 
 @pytest.mark.parametrize("loss", [powers, products], ids=lambda f: f.__name__)

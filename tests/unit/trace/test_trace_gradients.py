@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.unit.trace.recorded_steps import recorded_steps
 from tests.unit.trace.trace_builder import training
 from torch import nn
 from torch.autograd.profiler import record_function
 from torch.nn.functional import cross_entropy, mse_loss
-from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.checkpoint import checkpoint
 
 from laptime.advice import advise, signals_of
@@ -64,17 +64,12 @@ class Loop:
 
 def recorded(step: Part, to: Path, stacks: bool = False) -> TraceSummary:
     loop = Loop(step)
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=schedule(wait=0, warmup=1, active=_STEPS, repeat=1),
-        with_stack=stacks,
-        on_trace_ready=lambda p: p.export_chrome_trace(str(to)),
-    ) as profiler:
-        for _ in range(_STEPS + 1):
-            step(loop, (torch.randn(2, 3, 8, 8), torch.randint(0, 5, (2,))))
-            loop.done += 1
-            profiler.step()
-    return summarize(to)
+
+    def one() -> None:
+        step(loop, (torch.randn(2, 3, 8, 8), torch.randint(0, 5, (2,))))
+        loop.done += 1
+
+    return recorded_steps(one, to, _STEPS, with_stack=stacks)
 
 
 def alone(loop: Loop, batch: Batch) -> None:

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.unit.trace.recorded_steps import recorded_steps
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
-from torch.profiler import ProfilerActivity, profile, schedule
 
 from laptime.advice import signals_of
 from laptime.advice.outcome import Proposal
 from laptime.advice.rules.hot import hot_operator
 from laptime.advice.rules.slices import written_slices
 from laptime.records import TraceSummary
-from laptime.trace import summarize
 
 _STEPS, _BATCH, _LENGTH, _WIDTH = 3, 32, 64, 64
 _LENGTHS = torch.randint(5, _LENGTH + 1, (_BATCH,), generator=torch.Generator().manual_seed(0)).index_fill_(
@@ -123,17 +122,7 @@ def sliced_data(net: Net, x: torch.Tensor) -> torch.Tensor:
 
 def recorded(forward: Forward, to: Path, **options: bool) -> TraceSummary:
     net, x = Net(), torch.randn(_BATCH, _LENGTH, _WIDTH)
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=schedule(wait=0, warmup=1, active=_STEPS, repeat=1),
-        record_shapes=True,
-        on_trace_ready=lambda p: p.export_chrome_trace(str(to)),
-        **options,
-    ) as profiler:
-        for _ in range(_STEPS + 1):
-            forward(net, x).square().mean().backward()
-            profiler.step()
-    return summarize(to)
+    return recorded_steps(lambda: forward(net, x).square().mean().backward(), to, _STEPS, record_shapes=True, **options)
 
 
 def told(found: TraceSummary) -> Proposal | None:
