@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from laptime.catalogue import find_workload
-from laptime.data.box_store import IMAGES, TABLE, read_box_meta
-from laptime.data.box_tensors import ReadAgain, open_boxes
+from laptime.data.boxes.store import IMAGES, TABLE, read_box_meta
+from laptime.data.boxes.tensors import ReadAgain, open_boxes
 from laptime.data.meta import META, read_meta
 from laptime.data.order import limited
 from laptime.draws import seed_all

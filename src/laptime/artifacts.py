@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 from torchvision.utils import draw_bounding_boxes, save_image
 
-from laptime.data.box_tensors import BoxData, BoxItem
+from laptime.data.boxes.tensors import BoxData, BoxItem
 from laptime.data.tensors import ImageData
 from laptime.engine.plain import plain_state
 from laptime.errors import in_digits, shorten

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from laptime.catalogue import options_of
-from laptime.data.box_fetch import split_asked
-from laptime.data.box_store import read_box_meta
+from laptime.data.boxes.fetch import split_asked
+from laptime.data.boxes.store import read_box_meta
 from laptime.data.decode import Images
 from laptime.errors import DataError
 from laptime.logged_model import load_model

@@ -154,7 +154,7 @@ class WorkloadEntry:
         image_size: height and width that images of mixed sizes are brought to.
         train_count, test_count: images of the official data, for estimates and for the stand-in.
         probe_batch: what probes take in the place of a batch that would take them minutes on a CPU.
-        boxes: whether its data are images with boxes, as files (see `laptime.data.boxes`).
+        boxes: whether its data are images with boxes, as files (see `laptime.data.boxes.box`).
         refused: optimizations that are not for it, each with the reason.
         weights: names of initial weights beside files.
         batch_on_several: of all GPUs together in the tutorials' training on several; 0 for what the ladder kept.

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from laptime.data.own import OwnData
+from laptime.data.own.opened import OwnData
 from laptime.engine.checkpoint import Checkpoints
 from laptime.engine.plain import removed_parameters
 from laptime.measure.compiling import CompileWatch

@@ -20,15 +20,15 @@ from torch.optim import Optimizer
 
 from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
-from laptime.data import own_refused
-from laptime.data.lightning_module import LightningWorkload
-from laptime.data.own import OwnData, OwnSplit, open_own
-from laptime.data.own_counted import moved_by_reading
-from laptime.data.own_import import digest_of, modules_beside, told_with_line
-from laptime.data.own_tests import varying
-from laptime.data.own_unused import unused
-from laptime.data.own_weights import least_limit
-from laptime.data.own_workers import item_makers, read_together, refused_workers
+from laptime.data.lightning.module import LightningWorkload
+from laptime.data.own import refused as own_refused
+from laptime.data.own.counted import moved_by_reading
+from laptime.data.own.importing import digest_of, modules_beside, told_with_line
+from laptime.data.own.opened import OwnData, OwnSplit, open_own
+from laptime.data.own.tests import varying
+from laptime.data.own.unused import unused
+from laptime.data.own.weights import least_limit
+from laptime.data.own.workers import item_makers, read_together, refused_workers
 from laptime.draws import fetched
 from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros

@@ -31,10 +31,10 @@ from laptime.artifacts import (
     write_summary,
 )
 from laptime.catalogue import find_workload
-from laptime.data.box_tensors import BoxData
+from laptime.data.boxes.tensors import BoxData
 from laptime.data.disk import no_room
-from laptime.data.own import OwnData
-from laptime.data.own_workers import makers_behind
+from laptime.data.own.opened import OwnData
+from laptime.data.own.workers import makers_behind
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.check import check_one_step

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from laptime.data.box_tensors import open_boxes, rows
+from laptime.data.boxes.tensors import open_boxes, rows
 from laptime.data.fetch import fetch
 
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageColor
 
 from laptime import worker
 from laptime.artifacts import _BOX_CELL, _COLOURS, write_summary
-from laptime.data.box_tensors import Kept, open_boxes
+from laptime.data.boxes.tensors import Kept, open_boxes
 from laptime.data.fetch import fetch
 
 # Of a photograph of 120x60 in a cell twice as wide.

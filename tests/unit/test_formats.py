@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from laptime.compare.sides import load_sides
-from laptime.data.box_store import SCHEMA as BOXES_SCHEMA
-from laptime.data.box_store import data_spec, read_box_meta, verify_boxes
-from laptime.data.box_tensors import open_boxes
+from laptime.data.boxes.store import SCHEMA as BOXES_SCHEMA
+from laptime.data.boxes.store import data_spec, read_box_meta, verify_boxes
+from laptime.data.boxes.tensors import open_boxes
 from laptime.data.meta import read_meta, verify_folder
 from laptime.data.mirror import LATEST_SCHEMA, _latest
 from laptime.data.store import Entry, Store

@@ -15,7 +15,7 @@ from tests.unit.conftest import make_spec
 from tests.unit.data.box_samples import write_photographs
 
 from laptime.compare.statistics import Estimate
-from laptime.data.box_tensors import open_boxes
+from laptime.data.boxes.tensors import open_boxes
 from laptime.data.tensors import limit, open_tensors
 from laptime.ladder.data import fetch_data
 from laptime.places import Places

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from laptime.catalogue import find_workload
 from laptime.data.bands import chosen_bands
-from laptime.data.box_fetch import fetch_boxes, verify_stored
+from laptime.data.boxes.fetch import fetch_boxes, verify_stored
 from laptime.data.choices import BANDS, SEED, SIZE, read_seed, split_choices
 from laptime.data.disk import sweep
 from laptime.data.eurosat import OfficialEurosat

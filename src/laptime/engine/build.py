@@ -12,8 +12,8 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization, find_workload, options_of
-from laptime.data.box_tensors import BoxData, open_boxes
-from laptime.data.own import OwnData, open_run
+from laptime.data.boxes.tensors import BoxData, open_boxes
+from laptime.data.own.opened import OwnData, open_run
 from laptime.data.tensors import ImageData, limit, open_tensors
 from laptime.devices import require_scoring
 from laptime.draws import seed_all

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
-from laptime.data.box_tensors import BoxData
+from laptime.data.boxes.tensors import BoxData
 from laptime.engine.distances import Farthest, farthest, incomparable, loss_error, relative_error, within
 from laptime.engine.fits import out_of_memory
 from laptime.engine.full_precision import compare_in_full_precision, half_precision, in_full_precision

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from laptime.copies import copy_of
-from laptime.data.box_tensors import BoxData, rows
-from laptime.data.own import OwnData, OwnSplit
+from laptime.data.boxes.tensors import BoxData, rows
+from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.data.tensors import Split
 from laptime.engine.scores import Scorer
 from laptime.errors import RunError

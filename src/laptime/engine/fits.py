@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from laptime.copies import copy_of
-from laptime.data.own import OwnData
+from laptime.data.own.opened import OwnData
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.graph import recording_of
 from laptime.optimizations.passes import samples_of_a_pass

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from laptime.copies import copy_of
-from laptime.data import own_refused
-from laptime.data.own import OwnData
+from laptime.data.own import refused as own_refused
+from laptime.data.own.opened import OwnData
 from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.engine.check import step_within
 from laptime.engine.one_step import Step, compared

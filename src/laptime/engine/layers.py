@@ -6,7 +6,7 @@ Then next to nothing is left of rounding, and one wrong kernel shows.
 from __future__ import annotations
 
 from laptime.catalogue import classes_of, find_optimization
-from laptime.data.box_tensors import BoxData
+from laptime.data.boxes.tensors import BoxData
 from laptime.engine.distances import Farthest, comparable_gradient, farthest, layer_errors, within, worst_layer
 from laptime.engine.one_step import Side, Specs, Steps
 

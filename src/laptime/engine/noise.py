@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from laptime.data.box_tensors import BoxData, BoxItem, BoxSplit, Kept, collate
+from laptime.data.boxes.tensors import BoxData, BoxItem, BoxSplit, Kept, collate
 from laptime.data.tensors import ImageData, Split
 
 _CLASSES = 10

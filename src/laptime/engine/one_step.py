@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization
-from laptime.data.box_tensors import BoxData
-from laptime.data.lightning_module import LightningWorkload
-from laptime.data.own import OwnData
+from laptime.data.boxes.tensors import BoxData
+from laptime.data.lightning.module import LightningWorkload
+from laptime.data.own.opened import OwnData
 from laptime.draws import fetched, seed_all
 from laptime.engine.awake import wake
 from laptime.engine.build import build, make_recipe

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from laptime.data.box_tensors import BoxItem
+from laptime.data.boxes.tensors import BoxItem
 
 
 class Scorer:

@@ -12,7 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.optim import Optimizer
 
 from laptime.data.decoded import share_of
-from laptime.data.own import OwnSplit
+from laptime.data.own.opened import OwnSplit
 from laptime.engine.room import memory_of
 from laptime.optimizations.base import Parts, Recipe, shares
 from laptime.optimizations.boxes import BoxResidentLoader

@@ -11,8 +11,8 @@ from statistics import median
 import torch
 
 from laptime.catalogue import combine, find_workload
-from laptime.data.own import OwnData
-from laptime.data.own_few import few_in_memory
+from laptime.data.own.few import few_in_memory
+from laptime.data.own.opened import OwnData
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.noise import random_boxes, random_images
 from laptime.engine.told import told

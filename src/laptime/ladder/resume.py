@@ -14,7 +14,7 @@ from laptime.catalogue.own import resolved
 from laptime.compare.comparison import compare
 from laptime.compare.load import load
 from laptime.compare.sides import load_sides
-from laptime.data.own_import import digest_of
+from laptime.data.own.importing import digest_of
 from laptime.errors import DataError, RunError, TrackingError, UsageError, shorten
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.opening import attended, catch_up, plan_of

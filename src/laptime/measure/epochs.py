@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from laptime.data.own import OwnData
+from laptime.data.own.opened import OwnData
 from laptime.draws import draw_apart
 from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import drive

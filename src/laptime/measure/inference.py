@@ -10,7 +10,7 @@ from time import perf_counter
 import torch
 from torch import nn
 
-from laptime.data.box_tensors import BoxData
+from laptime.data.boxes.tensors import BoxData
 from laptime.engine.setup import samples_at_once
 from laptime.measure.passes import wait_for
 from laptime.optimizations.base import Parts, Recipe

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from laptime.data.box_tensors import BoxData
-from laptime.data.own import OwnData
+from laptime.data.boxes.tensors import BoxData
+from laptime.data.own.opened import OwnData
 from laptime.data.tensors import ImageData
 from laptime.optimizations.modes import AS_TORCH, Modes
 from laptime.optimizations.passes import one_pass

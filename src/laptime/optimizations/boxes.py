@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from laptime.data.box_tensors import BoxData, Boxes, BoxItem, Kept, ParsedOnce, ReadAgain, collate, rows
+from laptime.data.boxes.tensors import BoxData, Boxes, BoxItem, Kept, ParsedOnce, ReadAgain, collate, rows
 from laptime.errors import UsageError
 from laptime.optimizations.augment import throws
 from laptime.optimizations.base import Augment, Loading, Mark, Options, Recipe, permutation, shares, unmarked

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from laptime.data.own import OwnData
-from laptime.data.own_workers import Staying, Watch
+from laptime.data.own.opened import OwnData
+from laptime.data.own.workers import Staying, Watch
 from laptime.data.tensors import ImageData
 from laptime.draws import SeededItems
 from laptime.optimizations.augment import Augmented

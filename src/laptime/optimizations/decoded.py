@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from laptime.data.decoded import decoded, needed_bytes
-from laptime.data.own import OwnData
+from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError
 from laptime.host_memory import free_memory
 from laptime.optimizations.base import Options, Recipe

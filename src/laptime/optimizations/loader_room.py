@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from laptime.data.box_tensors import BoxData
+from laptime.data.boxes.tensors import BoxData
 from laptime.data.tensors import ImageData
 from laptime.host_memory import allowed_memory
 from laptime.optimizations.base import Recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from laptime.data.own import OwnData
+from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError
 from laptime.optimizations.base import AnyData, permutation
 

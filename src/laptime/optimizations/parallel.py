@@ -19,7 +19,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
-from laptime.data.lightning_module import LightningWorkload
+from laptime.data.lightning.module import LightningWorkload
 from laptime.errors import UsageError
 from laptime.optimizations.base import Forward, Options, Recipe, Wrap
 from laptime.optimizations.buckets import chosen_mb

@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from laptime.data.box_tensors import BoxData
-from laptime.data.own import OwnData
-from laptime.data.own_kept import KeptSplit
+from laptime.data.boxes.tensors import BoxData
+from laptime.data.own.kept import KeptSplit
+from laptime.data.own.opened import OwnData
 from laptime.data.tensors import ImageData, Split
 from laptime.host_memory import free_memory
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, batches, unmarked

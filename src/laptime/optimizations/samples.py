@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from laptime.data.own import OwnData, OwnSplit
+from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.data.tensors import ImageData, Split
 from laptime.optimizations.base import AnyData, Recipe
 from laptime.optimizations.data import Normalizer

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from laptime.copies import copy_of
-from laptime.data.own import OwnData
+from laptime.data.own.opened import OwnData
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.live_taps import Convolution, ForeignReads
 from laptime.optimizations.samples import at_end, stand_in

@@ -19,7 +19,7 @@ from laptime.catalogue import (
     find_workload,
     options_of,
 )
-from laptime.data.own_import import module_place
+from laptime.data.own.importing import module_place
 from laptime.script import lines
 from laptime.script.shown import require_printable
 from laptime.script.sources import imports_of, source

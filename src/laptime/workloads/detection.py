@@ -16,7 +16,7 @@ from torchvision.models.detection.transform import GeneralizedRCNNTransform
 from torchvision.ops import FrozenBatchNorm2d
 
 from laptime.catalogue import find_workload
-from laptime.data.box_tensors import BoxBatch, rows
+from laptime.data.boxes.tensors import BoxBatch, rows
 from laptime.workloads.base import Batch, Output
 from laptime.workloads.weights import load_weights
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from laptime.data.lightning_module import LightningWorkload
-from laptime.data.own import OwnData
+from laptime.data.lightning.module import LightningWorkload
+from laptime.data.own.opened import OwnData
 from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, UsageError
 from laptime.protocol import Workload as Protocol

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from laptime.data.lightning_module import LightningWorkload
-from laptime.data.lightning_steps import Steps, is_metric
+from laptime.data.lightning.module import LightningWorkload
+from laptime.data.lightning.steps import Steps, is_metric
 from laptime.draws import drawn, put_back_drawn
 from laptime.tallies import changed, numbers_of, plain_numbers, put_back_numbers
 

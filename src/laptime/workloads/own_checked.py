@@ -7,8 +7,8 @@ import math
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from laptime.data.lightning_module import LightningWorkload
-from laptime.data.own import OwnData
+from laptime.data.lightning.module import LightningWorkload
+from laptime.data.own.opened import OwnData
 from laptime.errors import RunError, shorten
 from laptime.user_code import place_in
 

@@ -7,8 +7,8 @@ import time
 import torch
 from torch import nn
 
-from laptime.data.own import OwnData
-from laptime.data.own_import import told_with_line
+from laptime.data.own.importing import told_with_line
+from laptime.data.own.opened import OwnData
 from laptime.draws import drawn, put_back_drawn
 from laptime.tallies import untouched
 from laptime.user_code import complaint

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from laptime.data.lightning_module import LightningWorkload
-from laptime.data.own import OwnData
+from laptime.data.lightning.module import LightningWorkload
+from laptime.data.own.opened import OwnData
 from laptime.trees import Tree, cut, divided, mapped, samples, undivided
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered, looked_at

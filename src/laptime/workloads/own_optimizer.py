@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from laptime.data.lightning_module import LightningWorkload
-from laptime.data.lightning_optimizer import forgotten, has_step_hooks
-from laptime.data.own import OwnData
+from laptime.data.lightning.module import LightningWorkload
+from laptime.data.lightning.optimizer import forgotten, has_step_hooks
+from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError, shorten
 from laptime.protocol import Workload as Protocol
 from laptime.user_code import place_in

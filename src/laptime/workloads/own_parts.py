@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from laptime.catalogue.workloads import AT_ONCE
-from laptime.data.own import OwnData
+from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError
 from laptime.trees import Tree, samples, undivided
 from laptime.user_code import place_in

@@ -8,9 +8,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from laptime.data.lightning_schedule import FollowedSchedule
-from laptime.data.own import OwnData
-from laptime.data.own_import import told_with_line
+from laptime.data.lightning.schedule import FollowedSchedule
+from laptime.data.own.importing import told_with_line
+from laptime.data.own.opened import OwnData
 from laptime.user_code import place_in
 from laptime.workloads.own import check_stepped, probe_optimizer
 

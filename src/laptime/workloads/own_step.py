@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from laptime.copies import copy_of
-from laptime.data import own_refused
-from laptime.data.lightning_module import LightningWorkload
-from laptime.data.own import OwnData
-from laptime.data.own_import import told_with_line
+from laptime.data.lightning.module import LightningWorkload
+from laptime.data.own import refused as own_refused
+from laptime.data.own.importing import told_with_line
+from laptime.data.own.opened import OwnData
 from laptime.errors import RunError, shorten
 from laptime.tallies import changed, numbers_of
 from laptime.trees import Tree, cut, mapped, samples

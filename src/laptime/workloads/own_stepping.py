@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from laptime.data.lightning_module import LightningWorkload
+from laptime.data.lightning.module import LightningWorkload
 from laptime.errors import RunError
 from laptime.reached import reached
 

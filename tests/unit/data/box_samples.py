@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from laptime.data.box_columns import COLUMNS
-from laptime.data.box_store import read_box_meta
+from laptime.data.boxes.columns import COLUMNS
+from laptime.data.boxes.store import read_box_meta
 from laptime.spec import DataSpec
 
 WIDTH, HEIGHT = 60, 40

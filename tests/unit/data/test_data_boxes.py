@@ -13,9 +13,9 @@ from data_samples import left_over, stores
 from PIL import Image
 
 from laptime.catalogue import find_workload
-from laptime.data.box_columns import COLUMNS
-from laptime.data.box_fetch import draw_shapes
-from laptime.data.box_tensors import collate, open_boxes, rows
+from laptime.data.boxes.columns import COLUMNS
+from laptime.data.boxes.fetch import draw_shapes
+from laptime.data.boxes.tensors import collate, open_boxes, rows
 from laptime.data.fetch import fetch, push, verify
 from laptime.errors import DataError, UsageError
 

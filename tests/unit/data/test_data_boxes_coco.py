@@ -9,7 +9,7 @@ import pytest
 from box_samples import HEIGHT, WIDTH, coco_of, read_lines, write_json
 from PIL import Image
 
-from laptime.data.box_store import read_box_meta
+from laptime.data.boxes.store import read_box_meta
 from laptime.data.fetch import fetch
 from laptime.errors import DataError
 

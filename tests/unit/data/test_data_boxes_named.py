@@ -11,7 +11,7 @@ from box_samples import HEIGHT, WIDTH, read_lines, write_photographs, write_tabl
 from data_samples import stores
 from PIL import Image
 
-from laptime.data.box_store import read_box_meta
+from laptime.data.boxes.store import read_box_meta
 from laptime.data.decode import read_image
 from laptime.data.fetch import fetch
 from laptime.errors import DataError

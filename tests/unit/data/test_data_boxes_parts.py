@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from box_samples import coco_of, coco_parts, numbers_of, read_lines, sort_files, write_json, write_table
 
-from laptime.data.box_match import Matched
-from laptime.data.box_splits import by_folders
-from laptime.data.boxes import Box, Boxed
+from laptime.data.boxes.box import Box, Boxed
+from laptime.data.boxes.match import Matched
+from laptime.data.boxes.splits import by_folders
 from laptime.data.fetch import fetch
 
 OWN = ({0, 1, 2, 3, 4}, {8, 9})

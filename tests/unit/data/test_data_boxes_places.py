@@ -14,7 +14,7 @@ from box_samples import read_lines, write_table
 from data_samples import left_over, stores, web
 
 from laptime.catalogue import find_workload
-from laptime.data.box_tensors import open_boxes
+from laptime.data.boxes.tensors import open_boxes
 from laptime.data.fetch import fetch, source_of, verify
 from laptime.data.folder import ArchiveUrl, is_archive_url
 from laptime.data.sources import Job, quiet

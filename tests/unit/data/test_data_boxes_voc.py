@@ -8,7 +8,7 @@ import pytest
 from box_samples import HEIGHT, WIDTH, as_voc
 from PIL import Image
 
-from laptime.data.box_store import read_box_meta
+from laptime.data.boxes.store import read_box_meta
 from laptime.data.fetch import fetch
 from laptime.errors import DataError
 

@@ -13,9 +13,10 @@ from box_samples import coco_of, write_json
 from data_samples import write_image
 from PIL import Image
 
-from laptime.data import box_coco, decode_pool
-from laptime.data.box_coco import read_coco
-from laptime.data.box_files import ending
+from laptime.data import decode_pool
+from laptime.data.boxes import coco as box_coco
+from laptime.data.boxes.coco import read_coco
+from laptime.data.boxes.files import ending
 from laptime.data.decode import Shape, decode_all, read_image, size_said, sizes_of
 from laptime.data.decode_pool import in_blocks
 from laptime.data.fetch import fetch

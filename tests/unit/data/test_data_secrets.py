@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 from data_samples import MakeFolder
 
-from laptime.data.box_fetch import draw_shapes
+from laptime.data.boxes.fetch import draw_shapes
 from laptime.data.fetch import fetch, push, verify
 from laptime.errors import LaptimeError, UsageError
 

@@ -9,8 +9,8 @@ import pytest
 from box_samples import read_lines, write_photographs, write_table
 from data_samples import MakeFolder, nobody
 
-from laptime.data.box_store import read_box_meta
-from laptime.data.boxes import Box, Boxed, one_sided, sides
+from laptime.data.boxes.box import Box, Boxed, one_sided, sides
+from laptime.data.boxes.store import read_box_meta
 from laptime.data.choices import split_choices
 from laptime.data.fetch import fetch, verify
 from laptime.data.split import parted

@@ -7,7 +7,7 @@ import torch
 from tests.unit.conftest import make_data, make_spec
 
 from laptime import worker
-from laptime.data.own import OwnData
+from laptime.data.own.opened import OwnData
 from laptime.engine import fits
 from laptime.engine.fits import explain_memory, largest_part, out_of_memory, step_fits, with_room
 from laptime.optimizations.graph import GraphStep, eager_record

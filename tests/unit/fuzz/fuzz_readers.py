@@ -42,8 +42,8 @@ from laptime.compare.terminal import to_terminal
 from laptime.data import mirror
 from laptime.data.archive import unpack
 from laptime.data.bands import read_bands
-from laptime.data.box_store import Told, data_spec, store_folder, verify_boxes
-from laptime.data.box_tensors import ParsedOnce, ReadAgain, open_boxes
+from laptime.data.boxes.store import Told, data_spec, store_folder, verify_boxes
+from laptime.data.boxes.tensors import ParsedOnce, ReadAgain, open_boxes
 from laptime.data.decode import read_image
 from laptime.data.meta import verify_folder
 from laptime.data.official import unpickle

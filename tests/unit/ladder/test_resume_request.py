@@ -10,7 +10,7 @@ from importlib.metadata import version
 import pytest
 from tests.unit.conftest import make_data_spec
 
-from laptime.data.own_import import digest_of
+from laptime.data.own.importing import digest_of
 from laptime.errors import DataError, RunError, UsageError
 from laptime.ladder.request import LadderRequest, kept_request
 from laptime.ladder.resume import _require_own, agreed_request, check_code, differences, find_ladder, resume_ladder

@@ -12,8 +12,8 @@ import torch
 from tests.own_files import AUGMENTED, write
 from tests.unit.conftest import make_spec
 
-from laptime.data.box_store import data_spec
-from laptime.data.box_tensors import open_boxes
+from laptime.data.boxes.store import data_spec
+from laptime.data.boxes.tensors import open_boxes
 from laptime.data.tensors import limit, open_tensors
 from laptime.engine.build import make_recipe, open_data
 from laptime.inspecting import inspect

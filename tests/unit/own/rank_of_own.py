@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.unit.conftest import make_spec
 
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.engine.build import build, make_recipe
 from laptime.engine.evaluate import evaluate
 from laptime.spec import OptimizationSpec

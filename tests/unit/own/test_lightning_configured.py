@@ -6,7 +6,7 @@ import pytest
 from tests.unit.own.test_lightning_module import ADAMW, STEP, lit
 
 from laptime.catalogue.own import place_of
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.errors import LaptimeError, UsageError
 
 _LOOKAHEAD = """\

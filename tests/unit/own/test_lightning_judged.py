@@ -6,7 +6,7 @@ from tests.unit.conftest import make_spec
 from tests.unit.own.test_lightning_module import lit
 
 from laptime.catalogue.own import place_of
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import train_epoch

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.own.test_lightning_module import LIT, STEP, lit
 
 from laptime.catalogue.own import place_of
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.inspecting import inspect
 
 _LOSS = "loss = F.cross_entropy(scores, labels)"

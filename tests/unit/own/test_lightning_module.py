@@ -11,7 +11,7 @@ from tests.own_files import write
 from tests.unit.conftest import make_spec
 
 from laptime.catalogue.own import place_of
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.evaluate import evaluate, totals

@@ -7,7 +7,7 @@ import torch
 from tests.unit.own.test_lightning_module import LIT, LOADER, STEP, opened
 
 from laptime.catalogue.own import place_of
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.errors import UsageError
 
 LOGGED = 'self.log_dict({"loss": loss, "acc": (scores.argmax(dim=1) == labels).float().mean()})'

@@ -8,7 +8,7 @@ from tests.unit.own.test_lightning_module import LOADER, lit, opened, trained
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from laptime.catalogue.own import place_of
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.errors import UsageError
 from laptime.inspecting import inspect
 

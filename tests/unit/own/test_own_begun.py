@@ -8,9 +8,9 @@ from tests.unit.own.test_lightning_module import LOADER, lit
 
 from laptime import worker
 from laptime.catalogue.own import place_of
-from laptime.data.own import open_own
-from laptime.data.own_few import few_in_memory
-from laptime.data.own_workers import refused_workers
+from laptime.data.own.few import few_in_memory
+from laptime.data.own.opened import open_own
+from laptime.data.own.workers import refused_workers
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect

@@ -16,7 +16,7 @@ from laptime.compare import compare
 from laptime.compare.curves import time_to_quality
 from laptime.compare.markdown import to_markdown
 from laptime.compare.quality import advantage, scores_of
-from laptime.data.own import OwnSplit, open_own
+from laptime.data.own.opened import OwnSplit, open_own
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.evaluate import evaluate
 from laptime.errors import LaptimeError

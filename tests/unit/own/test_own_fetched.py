@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.own_files import TUPLE, write
 
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.errors import RunError
 from laptime.inspecting import inspect
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 from tests.own_files import TUPLE, write
 
-from laptime.data.own import open_own, open_run
-from laptime.data.own_import import module_place
+from laptime.data.own.importing import module_place
+from laptime.data.own.opened import open_own, open_run
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect
 from laptime.script import print_script

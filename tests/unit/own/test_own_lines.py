@@ -12,9 +12,9 @@ from tests.own_files import DICTIONARY, LINE_OF_SPARSE, SPARSE, TUPLE, place, wr
 from tests.unit.own.test_own_before import run
 
 from laptime.catalogue.own import place_of
-from laptime.data import own_workers
-from laptime.data.own import open_own
-from laptime.data.own_workers import makers_behind, refused_workers
+from laptime.data.own import workers as own_workers
+from laptime.data.own.opened import open_own
+from laptime.data.own.workers import makers_behind, refused_workers
 from laptime.engine.told import explain
 from laptime.errors import LaptimeError
 from laptime.inspecting import inspect

@@ -9,7 +9,7 @@ from tests.own_files import TUPLE, place, write
 from tests.unit.own.test_own_pieces import trained
 from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
 
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.inspecting import inspect
 from laptime.optimizations.dead_taps import conv_sizes
 from laptime.optimizations.shapes import passes_of, seen

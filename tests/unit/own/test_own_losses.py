@@ -6,7 +6,7 @@ from tests.own_files import TUPLE, write
 from tests.unit.own.test_own_parts import in_parts
 
 from laptime.catalogue.own import place_of
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.workloads.own_losses import losses_of
 
 # Rows of all samples one behind the other, which no slice of a batch divides.

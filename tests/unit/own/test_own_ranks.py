@@ -11,8 +11,8 @@ from tests.rank_runs import run_two_ranks
 from tests.unit.conftest import make_spec
 from tests.unit.own.test_lightning_module import LIT, STEP
 
-from laptime.data.own import open_own
-from laptime.data.own_weights import as_weights
+from laptime.data.own.opened import open_own
+from laptime.data.own.weights import as_weights
 from laptime.optimizations.order import draws
 
 DATA = "class Points(LightningDataModule):\n"

@@ -10,7 +10,7 @@ from tests.own_files import TUPLE, write
 
 from laptime import worker
 from laptime.catalogue.own import place_of
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.draws import seed_all
 from laptime.inspecting import inspect
 from laptime.spec import OptimizationSpec, RunSpec

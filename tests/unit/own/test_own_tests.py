@@ -8,7 +8,7 @@ import torch
 from tests.own_files import TUPLE, write
 from tests.unit.own.test_lightning_module import lit, trained
 
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.engine.evaluate import evaluate
 from laptime.inspecting import inspect
 from laptime.optimizations.base import permutation

@@ -3,7 +3,7 @@
 import pytest
 from tests.own_files import TUPLE
 
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.errors import UsageError
 
 _TRAINER = """

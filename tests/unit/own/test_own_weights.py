@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 from laptime.catalogue import parse_optimization
 from laptime.catalogue.own import place_of
-from laptime.data.own import open_own
-from laptime.data.own_few import few_in_memory
-from laptime.data.own_weights import as_weights, sample_weights
+from laptime.data.own.few import few_in_memory
+from laptime.data.own.opened import open_own
+from laptime.data.own.weights import as_weights, sample_weights
 from laptime.engine.build import make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.errors import LaptimeError, UsageError

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset, default_collate
 
-from laptime.data import own
-from laptime.data.own import OwnSplit
+from laptime.data.own import opened as own
+from laptime.data.own.opened import OwnSplit
 
 IMAGES, LABELS = torch.randn(11, 3, 4, 4), torch.arange(11)
 
@@ -58,7 +58,7 @@ def test_all_samples_take_little_beside_themselves():
     code = """
 import resource, torch
 from torch.utils.data import Dataset, default_collate
-from laptime.data import own
+from laptime.data.own import opened as own
 class Images(Dataset):
     def __len__(self): return 3000
     def __getitem__(self, i): return torch.full((3, 100, 100), float(i)), i

@@ -11,9 +11,9 @@ from torch.utils.data import default_collate
 
 from laptime import probe as probing
 from laptime.catalogue import rung_spec
-from laptime.data import own_few
-from laptime.data.own import OwnData, OwnSplit
-from laptime.data.own_few import few_in_memory, few_items
+from laptime.data.own import few as own_few
+from laptime.data.own.few import few_in_memory, few_items
+from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.engine import trial as trials
 from laptime.engine.trial import Trial
 from laptime.inspecting import inspect

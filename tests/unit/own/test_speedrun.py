@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
 from laptime import worker
-from laptime.data.own import open_own
+from laptime.data.own.opened import open_own
 from laptime.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve

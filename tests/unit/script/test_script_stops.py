@@ -4,7 +4,7 @@ import pytest
 from tests.own_files import TUPLE
 from tests.unit.script.script_runs import inspected, run_laptime, run_own_scripts
 
-from laptime.data import own_refused
+from laptime.data.own import refused as own_refused
 from laptime.variants import resolve
 
 _PLAIN = TUPLE.replace("nn.Dropout(), ", "")

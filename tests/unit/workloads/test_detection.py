@@ -12,7 +12,7 @@ from torchvision.ops import FrozenBatchNorm2d
 
 from laptime.artifacts import epoch_line
 from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
-from laptime.data.box_tensors import BoxItem, Kept, ParsedOnce, collate, open_boxes, rows
+from laptime.data.boxes.tensors import BoxItem, Kept, ParsedOnce, collate, open_boxes, rows
 from laptime.data.fetch import fetch
 from laptime.engine import one_step
 from laptime.engine.build import build, make_recipe, open_data, refuse_unfit

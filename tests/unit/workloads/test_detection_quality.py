@@ -6,7 +6,7 @@ import torch
 from laptime.catalogue import find_preset, find_workload
 from laptime.compare.floor import quality_floor
 from laptime.compare.quality import Rules, judge, scores_of
-from laptime.data.box_tensors import BoxItem, rows
+from laptime.data.boxes.tensors import BoxItem, rows
 from laptime.engine.noise import random_boxes
 from laptime.engine.scores import Scorer
 from laptime.errors import UsageError

@@ -1,0 +1,1 @@
+"""A LightningModule as a user's own training."""

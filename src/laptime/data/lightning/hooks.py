@@ -1,0 +1,201 @@
+"""What a LightningModule asks of Lightning's Trainer and laptime leaves out: told with its lines."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from laptime.data.lightning.refused import (
+    STEPS,
+    line_of,
+    methods_of,
+    names_of_self,
+    of_self,
+    overridden,
+    reached,
+)
+
+# Hooks by whose beginning nothing of a training can depend on them.
+_BEHIND = ("on_test", "on_predict", "on_save", "on_load", "on_fit_end", "on_train_end", "on_exception")
+# What freezes, or tells a data set where its training is, whatever it is called on.
+_SETTING = ("freeze", "unfreeze", "requires_grad_", "eval", "train", "set_epoch")
+_FROZEN = "requires_grad"
+# Arguments of a Trainer that make it another training, each with what changes nothing, and what does their work here.
+_ARGUMENTS: dict[str, tuple[tuple[object, ...], str]] = {
+    "gradient_clip_val": ((None, 0), "give the module clip_norm"),
+    "gradient_clip_algorithm": ((None, "norm"), "clip_norm bounds the whole gradient's norm"),
+    "accumulate_grad_batches": (
+        (None, 1),
+        "give the loader as many times the batch_size, and the module what the loader has now as micro_batch_size",
+    ),
+    "limit_train_batches": ((None,), "give --limit-train, in samples"),
+    "overfit_batches": ((None, 0), "give --limit-train, in samples"),
+    "precision": ((None, 32, "32", "32-true"), "the baseline trains in fp32, and rungs try bf16 and fp16"),
+}
+
+
+# Callbacks that show, keep or end a training and leave its steps as they are.
+_WATCHING = ("Checkpoint", "Monitor", "Progress", "ProgressBar", "Summary", "EarlyStopping", "Timer", "Logger")
+_CALLED = "do such a callback's work in training_step(); a moving average of the weights is the rung ema"
+
+
+@dataclass(frozen=True)
+class Uncalled:
+    """A hook of the user's that is not called.
+
+    Attributes:
+        name: of the method.
+        place: its file and line.
+        changes: what steps read, or what is trained, that it changes.
+        empties: attributes that it empties and steps fill.
+    """
+
+    name: str
+    place: str
+    changes: tuple[str, ...]
+    empties: tuple[str, ...]
+
+
+def uncalled(value: object) -> list[Uncalled]:
+    """The hooks of a module or its data that no Trainer calls here."""
+    names = {n for c in type(value).__mro__ for n in vars(c) if n.startswith("on_") or n == "configure_callbacks"}
+    bodies = [method for _, method in methods_of(value)]
+    found = ((name, overridden(value, name)) for name in sorted(names))
+    return [_looked_at(name, hook, bodies) for name, hook in found if hook is not None]
+
+
+def notes_on(value: object) -> list[str]:
+    """What a comparison says of the hooks that are not called."""
+    hooks = uncalled(value)
+    said = ", ".join(f"{hook.name} ({hook.place})" for hook in hooks)
+    full = ", ".join(name for hook in hooks for name in hook.empties)
+    notes = [f"not called: {said} of {type(value).__name__}"] if hooks else []
+    return notes + ([f"what such hooks would empty grows with each step: {full}"] if full else [])
+
+
+def warning_of(value: object) -> str:
+    """What a user must know before a ladder: hooks that change the training, which goes on without them."""
+    hooks = [hook for hook in uncalled(value) if hook.changes]
+    said = ", ".join(f"{hook.name}() ({hook.place}) with {', '.join(hook.changes)}" for hook in hooks)
+    if not hooks:
+        return ""
+    remedy = "do it in __init__(), or in training_step() by self.current_epoch"
+    without = "has hooks that are not called, so training goes on without what they change"
+    return f"{type(value).__name__} {without}, {said}: {remedy}."
+
+
+def trainer_arguments(file: Path, given: Sequence[str] = ()) -> list[str]:
+    """Notes on arguments and callbacks for a Trainer in the user's file, which nobody makes here.
+
+    Args:
+        file: the user's.
+        given: arguments whose work is done.
+    """
+    arguments = list(_arguments(ast.parse(file.read_bytes())))
+    seen = [(n, v) for n, v in arguments if n in _ARGUMENTS and n not in given and not _is_default(n, v)]
+    notes = [
+        _argument_note(f"{n}={ast.unparse(v)}", f"{file.name}, line {v.lineno}", _ARGUMENTS[n][1]) for n, v in seen
+    ]
+    called = [c for name, v in arguments if name == "callbacks" for c in getattr(v, "elts", [v]) if _changes_steps(c)]
+    return notes + [_argument_note(ast.unparse(c), f"{file.name}, line {c.lineno}", _CALLED) for c in called]
+
+
+def _argument_note(what: str, place: str, remedy: str) -> str:
+    return f"{what} of the Trainer ({place}) is not seen: {remedy}"
+
+
+def _arguments(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """What calls of Trainer, and a command line's defaults for it, say by name."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in ("Trainer", "LightningCLI"):
+            for keyword in call.keywords:
+                yield keyword.arg or "", keyword.value
+                if keyword.arg == "trainer_defaults" and isinstance(keyword.value, ast.Dict):
+                    pairs = zip(keyword.value.keys, keyword.value.values, strict=True)
+                    yield from ((str(key.value), v) for key, v in pairs if isinstance(key, ast.Constant))
+
+
+def _changes_steps(callback: ast.expr) -> bool:
+    """Whether a callback may do so: one that is made there, under a name that does not say that it watches."""
+    return isinstance(callback, ast.Call) and not ast.unparse(callback.func).endswith(_WATCHING)
+
+
+def _is_default(name: str, value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value in _ARGUMENTS[name][0]
+
+
+def _looked_at(name: str, hook: Any, bodies: Sequence[ast.FunctionDef]) -> Uncalled:
+    """What a hook changes and empties, by itself or by methods that steps do not come through."""
+    stepping, mine = reached(bodies, STEPS), _body(hook)
+    read = {n for method in bodies if method.name in stepping for n in _read(method)}
+    helping = reached([*mine, *bodies], {method.name for method in mine}) - stepping
+    own = [*mine, *(method for method in bodies if method.name in helping)]
+    training = not name.startswith(_BEHIND)
+    changed = [n for method in own for n in _assigned(method) if n in read and training]
+    changed += [n for method in own for n in _settings(method) if training]
+    emptied = [n for method in own for n in _emptied(method) if n in read]
+    return Uncalled(name, line_of(hook), tuple(dict.fromkeys(changed)), tuple(dict.fromkeys(emptied)))
+
+
+def _body(function: Any) -> list[ast.FunctionDef]:
+    """The text of a function as a tree; none of what is not written in a file."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def _read(method: ast.FunctionDef) -> set[str]:
+    own = names_of_self(method)
+    return {of_self(n, own) for n in ast.walk(method) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
+
+
+def _assigned(method: ast.FunctionDef) -> Iterator[str]:
+    """The object's own attributes that a method gives something new, `self.rate` of `self.rate["a"] = 1` too."""
+    own = names_of_self(method)
+    for target, value in _assignments(method):
+        node: ast.AST = target
+        while isinstance(node, ast.Attribute | ast.Subscript) and not of_self(node, own):
+            node = node.value
+        if of_self(node, own) and not _is_empty(value):
+            yield of_self(node, own)
+
+
+def _settings(method: ast.FunctionDef) -> Iterator[str]:
+    """What a method freezes or sets on whatever object."""
+    if any(isinstance(target, ast.Attribute) and target.attr == _FROZEN for target, _ in _assignments(method)):
+        yield _FROZEN
+    for node in ast.walk(method):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SETTING:
+            yield f"{ast.unparse(node.func)}()"
+
+
+def _emptied(method: ast.FunctionDef) -> Iterator[str]:
+    """The object's own lists that a method empties."""
+    own = names_of_self(method)
+    yield from (of_self(target, own) for target, value in _assignments(method) if _is_empty(value))
+    for node in ast.walk(method):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "clear":
+            yield of_self(node.func.value, own)
+
+
+def _assignments(method: ast.FunctionDef) -> Iterator[tuple[ast.AST, ast.AST | None]]:
+    """What is written to and what is written; None where each of several has a part of it."""
+    for node in ast.walk(method):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        for target in targets:
+            parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            yield from ((part, getattr(node, "value", None) if len(parts) == 1 else None) for part in parts)
+
+
+def _is_empty(value: ast.AST | None) -> bool:
+    made = isinstance(value, ast.Call) and not value.args and ast.unparse(value.func) in ("list", "dict", "set")
+    return made or (isinstance(value, ast.List) and not value.elts) or (isinstance(value, ast.Dict) and not value.keys)
