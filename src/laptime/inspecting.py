@@ -1,7 +1,8 @@
 """A look into a user's own training before a ladder: `python -m laptime.inspecting REQUEST.json RESULT.json`.
 
-The request holds `workload` (`path/to/train.py:name`). The result is that of `laptime.data`: `data` (a DataSpec with
-what was found), or `error`, `kind` and `exit_code`. What the user's code prints goes to this process's own output.
+The request holds `workload` (`path/to/train.py:name`), and `precision` where a step in it is to be tried. The result is
+that of `laptime.data`: `data` (a DataSpec with what was found), or `error`, `kind` and `exit_code`. What the user's
+code prints goes to this process's own output.
 """
 
 from __future__ import annotations
@@ -47,14 +48,18 @@ from laptime.workloads.own_losses import losses_of
 from laptime.workloads.own_optimizer import left_out, scattered, stepped_by_others, unfused
 from laptime.workloads.own_parts import looked_at
 from laptime.workloads.own_schedule import walked
-from laptime.workloads.own_step import stepped
+from laptime.workloads.own_step import fails_in_bf16, stepped
 
 _ITEMS = 8
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
 
 
-def inspect(name: str) -> DataSpec:
+def inspect(name: str, precision: str = "") -> DataSpec:
     """Imports a user's workload, reads some items twice, and takes two steps forward and back.
+
+    Args:
+        name: of the file and the workload in it.
+        precision: `bf16` where a step in it on this CPU is wanted, too: a ladder has a probe for that.
 
     Raises:
         UsageError: it is no workload, or what it gives can't be trained with.
@@ -96,6 +101,10 @@ def inspect(name: str) -> DataSpec:
     beside = modules_beside(file, known)
     own = data.workload
     warned = own.warnings if isinstance(own, LightningWorkload) else unused(own, file)
+    unread = left_out(own, step.model, rate), varying(data, samples(judged_on)), moved_by_reading(data)
+    told = (*warned, *step.told, parts_told, *unread)
+    if precision == "bf16":  # the last, since it moves what the net holds
+        refused |= fails_in_bf16(data, step.model, batch)
     return DataSpec(
         asked="auto",
         kind="own",
@@ -104,19 +113,7 @@ def inspect(name: str) -> DataSpec:
         classes=(),
         train_count=len(data.train),
         test_count=len(data.test),
-        notice="\n".join(
-            filter(
-                None,
-                (
-                    *warned,
-                    *step.told,
-                    parts_told,
-                    left_out(own, step.model, rate),
-                    varying(data, samples(judged_on)),
-                    moved_by_reading(data),
-                ),
-            )
-        ),
+        notice="\n".join(filter(None, told)),
         own=OwnSpec(
             attribute=attribute,
             name=own_name,
@@ -188,7 +185,7 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             "give a list of the samples behind torch.arange(len(items)), and loss() make the nested tensor of it."
         )
     if samples(found) != len(items):
-        seen, remedy = own_refused.miscounted(found)
+        seen, remedy = own_refused.miscounted(found, split.collate, dict(zip(indices, items, strict=True)))
         raise RunError(f"{said} {seen}{_made(data, split)}: {remedy}.")
     return found
 
@@ -287,7 +284,8 @@ def main(arguments: list[str]) -> int:
     """Answers one request; returns the exit code."""
     request, result = map(Path, arguments)
     try:
-        data = inspect(str(json.loads(request.read_text(encoding="utf-8"))["workload"]))
+        asked = json.loads(request.read_text(encoding="utf-8"))
+        data = inspect(str(asked["workload"]), str(asked.get("precision", "")))
     except LaptimeError as error:
         write_json(result, refusal(error))
         return error.exit_code

@@ -81,4 +81,5 @@ def with_findings(entry: WorkloadEntry, data: DataSpec) -> WorkloadEntry:
         quality=own.quality,
         train_count=data.train_count,
         test_count=data.test_count,
+        refused={**entry.refused, **own.refused},
     )

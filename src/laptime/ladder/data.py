@@ -29,7 +29,9 @@ _GRACE_S = 10.0
 _LOOK_EVERY_S = 0.2
 
 
-def fetch_data(workload: str, asked: str, places: Places, on_progress: OnProgress | None = None) -> DataSpec:
+def fetch_data(
+    workload: str, asked: str, places: Places, on_progress: OnProgress | None = None, precision: str = ""
+) -> DataSpec:
     """Makes a workload's data stand ready in the local store.
 
     Args:
@@ -37,6 +39,7 @@ def fetch_data(workload: str, asked: str, places: Places, on_progress: OnProgres
         asked: what `--data` takes; nothing but `auto` for a workload of the user's own.
         places: where the local store is.
         on_progress: told how far it is, in this thread.
+        precision: which a look into a user's own workload is to try on this CPU (`bf16`); none where a probe will.
 
     Raises:
         UsageError: the workload or the kind of source does not exist.
@@ -44,18 +47,18 @@ def fetch_data(workload: str, asked: str, places: Places, on_progress: OnProgres
         DataError: the data can't be used, or the disk is full.
     """
     if is_own(workload):
-        return _looked_into(workload, asked, places, on_progress)
+        _check_own(workload, asked)
+        return _ask({"workload": workload, "precision": precision}, places, on_progress, "laptime.inspecting")
     return _ask({"do": "fetch", "workload": workload, "asked": asked}, places, on_progress)
 
 
-def _looked_into(workload: str, asked: str, places: Places, on_progress: OnProgress | None) -> DataSpec:
-    """What a child finds in a user's file: a user's own workload brings its data itself."""
+def _check_own(workload: str, asked: str) -> None:
+    """A user's own workload brings its data itself."""
     place_of(workload)
     if asked != "auto":
         raise UsageError(
             f"--data {shorten(asked)!r} is not for {shorten(workload)}, which brings its own data: leave it out."
         )
-    return _ask({"workload": workload}, places, on_progress, "laptime.inspecting")
 
 
 def verify_data(workload: str, asked: str, places: Places, on_progress: OnProgress | None = None) -> DataSpec:

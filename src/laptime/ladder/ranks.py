@@ -82,11 +82,12 @@ def parallel_names(device: str) -> tuple[str, ...]:
 def _refusal(name: str, plan: Plan, entry: WorkloadEntry, there: int) -> str | None:
     if there < 2:
         return f"this machine has {there} {_UNITS[plan.device].replace('s that', ' that').removesuffix('s')}, not two"
+    variant = resolve(name, plan.refused, entry.name)
     try:
-        check_ranks(resolve(name, plan.refused, entry.name), entry, there)
+        check_ranks(variant, entry, there)
     except UsageError as error:
         return str(error)
-    return None
+    return next((entry.refused[o.name] for o in variant.optimizations if o.name in entry.refused), None)
 
 
 def _spread(optimizations: tuple[OptimizationSpec, ...]) -> OptimizationSpec | None:

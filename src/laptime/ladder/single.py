@@ -97,9 +97,10 @@ def plan_single(
         device = choose_device(DEVICES[variant.device], "take a variant of the CPU (laptime list variants)")
         require_lock(lock_name(device))
     check_variant(request, variant)
-    data = fetch_data(request.workload, request.data, places, in_words(say))
-    away = rungs_refused(variant.device, request.workload, data)
     hopeless = _hopeless(variant) if here else ()
+    halved = DEVICES[variant.device] == "cpu" and not hopeless and any(o.name == "bf16" for o in variant.optimizations)
+    data = fetch_data(request.workload, request.data, places, in_words(say), "bf16" if halved else "")
+    away = rungs_refused(variant.device, request.workload, data)
     if hopeless:
         say(f"{variant.name} runs without {' and '.join(hopeless)}: {EMULATED}.")
     if away or hopeless:

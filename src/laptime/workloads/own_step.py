@@ -221,6 +221,22 @@ def _backward(data: OwnData, model: nn.Module, batch: Tree, loss: Tensor) -> Non
         raise RunError(f"backward through loss() failed: {told}.") from error
 
 
+def fails_in_bf16(data: OwnData, model: nn.Module, batch: Tree) -> dict[str, str]:
+    """Why bf16 is left out on this CPU: a step fails in it, as with observers, or operations without a kernel."""
+
+    def back() -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = _asked(data, model, batch)
+        loss.backward()
+
+    try:
+        back()
+    except (Exception, SystemExit) as error:  # whatever a user's code raises
+        told = complaint(error, data.file, (data.workload.loss,), forward_behind(back))
+        return {"bf16": f"a step of its net on this CPU fails in bf16: {told}"}
+    return {}
+
+
 def _again(data: OwnData, model: nn.Module, batch: Tree) -> None:
     _asked(data, model, batch).backward()
 

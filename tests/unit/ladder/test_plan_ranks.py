@@ -4,12 +4,14 @@ import pytest
 from tests.unit.conftest import make_data_spec
 
 from laptime.catalogue import find_preset, find_workload
+from laptime.catalogue.own import with_findings
 from laptime.errors import UsageError
 from laptime.ladder.plan import make_plan
 from laptime.ladder.ranks import check_ranks, ranks_of, with_parallel
 from laptime.ladder.request import check_variant, make_request, make_spec
 from laptime.launchers import launcher_of
 from laptime.records import ProbeRecord
+from laptime.spec import OwnSpec
 from laptime.variants import resolve
 
 CIFAR = find_workload("cifar")
@@ -95,6 +97,15 @@ def test_more_cores_than_the_batch_feeds_leave_them_out_too():
     plan = with_parallel(make_plan("cpu", FULL, None, GOOD), FULL, CIFAR, there=300)
     assert {left.variant for left in plan.left_out if "too small for 300 ranks" in left.reason} == set(STRONG)
     assert plan.parallel == WEAK  # each of whose ranks has a whole batch
+
+
+def test_an_exchange_that_is_not_for_a_training_leaves_them_out_with_the_reason_before_anything_starts():
+    """A contrastive loss, say; each had been started and had failed."""
+    own = OwnSpec(attribute="x", name="x", batch_size=32, learning_rate=1e-3, quality="loss", refused={"ddp": "pairs"})
+    entry = with_findings(CIFAR, make_data_spec(train=1000, test=500).model_copy(update={"own": own}))
+    plan = with_parallel(make_plan("cpu", FULL, None, GOOD), FULL, entry, there=2)
+    assert plan.parallel == ("cpu-ddp-flat",)
+    assert {left.variant for left in plan.left_out if left.reason == "pairs"} == {*SEVERAL} - {"cpu-ddp-flat"}
 
 
 @pytest.mark.parametrize("name", ["cpu-ddp-tuned-weak", "ddp-tuned-weak", "ddp-graphed-weak"])

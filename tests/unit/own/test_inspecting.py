@@ -143,6 +143,7 @@ GIVES = "return SimpleNamespace(loss=F.cross_entropy(logits, labels), logits=log
         (GIVES, "model(**batch).loss", "can't gather what its model gives, a SimpleNamespace"),
         ("return {'loss': F.cross_entropy(logits, labels)}", "model(**batch)['loss']", "gives a loss"),
         ("return F.cross_entropy(logits, labels)", "model(**batch)", "gives a loss or more of a whole batch"),
+        ("return F.cross_entropy(logits, labels)[None]", "model(**batch)[0]", "gives a tensor of shape (1,) of 8"),
         ("return logits, None", "F.cross_entropy(model(**batch)[0], batch['labels'])", None),
     ],
 )

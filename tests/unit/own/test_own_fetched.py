@@ -104,6 +104,22 @@ def test_samples_that_a_collate_fn_drops_are_not_taken_for_others(file):
         train.whole()
 
 
+@pytest.mark.parametrize(("first", "dropped"), [(3, "item 3"), (2, "items 2, 3")])
+def test_samples_that_a_collate_fn_drops_from_the_first_batch_are_told_by_their_numbers(file, first, dropped):
+    kept = _DROPPING.replace(
+        "not torch.equal(item[0], X[40])", f"not any(torch.equal(item[0], x) for x in X[{first}:4])"
+    )
+    seen = rf"holds {4 + first} samples, since its collate_fn drops {dropped} \({file.name}, line \d+: def kept.*Subset"
+    with pytest.raises(RunError, match=seen):
+        inspect(write(file, _PLAIN, ("\nclass Workload:\n", kept)))
+
+
+def test_a_batch_in_which_no_item_counts_does_not_blame_single_ones(file):
+    constant = "    collate_fn = staticmethod(lambda items: (torch.zeros(3), torch.ones(4)))\n"
+    with pytest.raises(RunError, match=r"begins with \[\(3,\)\]"):
+        inspect(write(file, _PLAIN, ("\nclass Workload:\n", "\nclass Workload:\n" + constant)))
+
+
 def test_a_nested_tensor_is_refused_with_what_to_give_instead(file):
     made = "torch.nested.nested_tensor([i[0][0] for i in items], layout=torch.jagged)"
     nested = f"    collate_fn = staticmethod(lambda items: (torch.arange(len(items)), {made}))\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import torch
@@ -145,14 +145,33 @@ def _unlike(split: OwnSplit, batch: Tree, count: int) -> str:
     return _DIFFER
 
 
-def miscounted(batch: Tree) -> tuple[str, str]:
-    """What is seen of a batch that holds another number of samples than items were put into it, and the remedy."""
+def miscounted(batch: Tree, collate: Callable[[list[Tree]], Tree], items: Mapping[int, Tree]) -> tuple[str, str]:
+    """What is seen of a batch that holds another number of samples than items were put into it, and the remedy.
+
+    Args:
+        batch: what `collate` made of the items.
+        collate: the user's, or torch's.
+        items: by their numbers.
+    """
+    if dropped := _dropped(batch, collate, items):
+        left_out = f"item{'s' * (len(dropped) > 1)} {', '.join(map(str, dropped))}"
+        remedy = "let it keep them all, and leave out of the data set what is not to be trained on (a Subset of it)"
+        return f"holds {samples(batch)} samples, since its collate_fn drops {left_out}", remedy
     count = listed(batch)
     if count is not None:
         seen = f"is taken for {count} samples, since it holds {count} dictionaries in a list, and no tensor beside it"
         return seen, "put a tensor [B, ...] beside that list, torch.arange(len(items)) say"
     remedy = "let its first tensor be [B, ...], torch.arange(len(items)) where all others are in lists"
     return f"begins with {[tuple(t.shape) for t in tensors(batch)][:1]}", remedy
+
+
+def _dropped(batch: Tree, collate: Callable[[list[Tree]], Tree], items: Mapping[int, Tree]) -> list[int]:
+    """The items without which a batch is the same; none where each counts, or none does."""
+    try:
+        spare = [i for i in items if same(collate([item for j, item in items.items() if j != i]), batch)]
+    except Exception:  # whatever a user's code raises: its own batches may be larger
+        return []
+    return spare if len(spare) < len(items) else []
 
 
 def only_tensors(batch: Tree) -> bool:
@@ -210,9 +229,13 @@ def gathering(outputs: Sequence[Tree], count: int) -> dict[str, str]:
     other = next((leaf for leaf in found if not isinstance(leaf, Tensor)), None)
     if other is not None:
         return {"dp": f"DataParallel can't gather what its model gives, a {type(other).__name__}"}
-    if not all(leaf.dim() and len(leaf) == count for leaf in found):
+    whole = next((leaf for leaf in found if not leaf.dim() or len(leaf) != count), None)
+    if whole is None:
+        return {}
+    if not whole.dim():
         return {"dp": "its model gives a loss or more of a whole batch, and DataParallel gathers one from each GPU"}
-    return {}
+    given = f"a tensor of shape {tuple(whole.shape)} of {count} samples"
+    return {"dp": f"its model gives {given}, and DataParallel joins what its GPUs give by the first dimension"}
 
 
 def of_step(uncopied: str, summed: bool, counted: Sequence[str] = ()) -> dict[str, str]:

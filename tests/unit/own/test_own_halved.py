@@ -1,0 +1,45 @@
+"""What fails in bf16 is told before `laptime run` starts: a ladder has a probe for it."""
+
+import pytest
+from tests.own_files import LINE_OF_SPARSE, SPARSE, TUPLE, write
+
+from laptime.errors import UsageError
+from laptime.inspecting import inspect
+from laptime.ladder import single
+from laptime.ladder.request import LadderRequest
+from laptime.places import Places
+
+# As quantization-aware training has it.
+_OBSERVED = ("nn.ReLU()", "torch.ao.quantization.default_fused_act_fake_quant()")
+
+
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
+@pytest.mark.parametrize(("change", "line"), [(SPARSE, LINE_OF_SPARSE), (_OBSERVED, "scores = model(x)")])
+def test_a_step_that_fails_in_bf16_is_refused_with_its_line(file, change, line):
+    name = write(file, TUPLE, change)
+    reason = inspect(name, "bf16").own.refused["bf16"]
+    assert line in reason
+    assert "on this CPU fails in bf16" in reason
+
+
+def test_a_step_that_takes_bf16_is_not_refused_and_none_is_taken_unasked(file):
+    assert "bf16" not in inspect(write(file, TUPLE), "bf16").own.refused
+    assert "bf16" not in inspect(write(file, TUPLE, SPARSE)).own.refused
+
+
+@pytest.mark.parametrize("variant", ["cpu-bf16", "cpu-baseline+bf16", "cpu-optimized"])
+def test_a_run_says_so_before_it_trains(file, tmp_path, monkeypatch, variant):
+    monkeypatch.setattr(single, "hopeless_here", lambda *_: ())  # whatever this CPU emulates
+    monkeypatch.setenv("LAPTIME_LOCKS", str(tmp_path))
+    said: list[str] = []
+    request = LadderRequest(workload=write(file, TUPLE, SPARSE), variants=(variant,))
+
+    def planned():
+        return single.plan_single(request, (), Places(tmp_path), said.append).spec
+
+    if variant == "cpu-optimized":
+        assert "bf16" not in [o.name for o in planned().optimizations]
+        assert any("runs without bf16: a step of its net on this CPU fails" in told for told in said)
+    else:
+        with pytest.raises(UsageError, match=r"not for .*: a step of its net on this CPU fails in bf16"):
+            planned()
