@@ -137,6 +137,34 @@ GELU = (
     ),
 )
 
+_ROWS = "[32, 128, 1]"
+_MEAN, _LESS, _ROOT = row("mean", 1.0, _HIDDEN), row("sub", 3.0, f"{_HIDDEN} {_ROWS}"), row("rsqrt", 0.1, _ROWS)
+_OVER = row("mul", 9.0, f"{_HIDDEN} {_ROWS}")
+_MAPS, _BY_CHANNEL = "[32, 64, 16, 16]", "[1, 64, 1, 1]"
+_OF_MAPS = (
+    row("mean", 1.0, _MAPS),
+    row("sub", 4.0, f"{_MAPS} {_BY_CHANNEL}"),
+    row("div", 9.0, f"{_MAPS} {_BY_CHANNEL}"),
+)
+NORMS = (
+    (
+        only(_MEAN, _LESS, _ROOT, _OVER),
+        only(row("sum", 1.0, _HIDDEN, chain=("aten::mean",)), _LESS, _ROOT, _OVER),
+        only(row("std", 2.0, _HIDDEN), _MEAN, _LESS, _OVER),
+        only(*_OF_MAPS, row("sqrt", 0.1, "[64]")),
+    ),
+    (
+        # Little of it beside a residual; nothing subtracted, as RMSNorm; no root; no mean; parts that lie otherwise.
+        only(_MEAN, _LESS, _ROOT, _OVER.model_copy(update={"self_ms": 0.5}), row("add", 9.0, f"{_HIDDEN} {_HIDDEN}")),
+        only(_MEAN, _ROOT, _OVER),
+        only(_MEAN, _LESS, _OVER),
+        only(_LESS, _ROOT, _OVER),
+        only(_MEAN, _LESS, _ROOT, row("mul", 9.0, f"{_HIDDEN} [256]")),
+        only(_MEAN, row("sub", 9.0, f"{_HIDDEN} [32, 1, 256]"), _ROOT, row("mul", 9.0, f"{_HIDDEN} [32, 1, 256]")),
+        only(*_OF_MAPS, row("sqrt", 0.1, "[64]", "optimizer")),
+    ),
+)
+
 _GATHERED = row("_index_put_impl_", 40.0, "[1158, 64] [6948, 64]")
 HOT = (
     (*_SLICES_CASES[0], _HALF, _LONG, only(_GATHERED)),
@@ -147,6 +175,7 @@ NETS = (
     ("attention", ATTENTION),
     ("dense-embeddings", EMBEDDINGS),
     ("written-gelu", GELU),
+    ("written-norms", NORMS),
     ("written-slices", WRITES),
     ("weight-penalty", WEIGHTS),
 )

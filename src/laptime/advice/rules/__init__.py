@@ -16,6 +16,7 @@ from laptime.advice.rules.layout import channels_last, mixed_formats
 from laptime.advice.rules.limits import near_the_roof, too_noisy
 from laptime.advice.rules.loading import batch_transform, decoded, resident_data, workers
 from laptime.advice.rules.model import bias_before_norm, dead_taps, precision
+from laptime.advice.rules.norms import written_norms
 from laptime.advice.rules.parallel import communication, data_parallel, small_messages, stragglers
 from laptime.advice.rules.slices import written_slices
 from laptime.advice.rules.stalls import driver_memory, recompiled
@@ -59,6 +60,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("attention", attention),
     ("dense-embeddings", dense_embeddings),
     ("written-gelu", written_gelu),
+    ("written-norms", written_norms),
     ("written-slices", written_slices),
     ("weight-penalty", weight_penalty),
     ("hot-operator", hot_operator),
