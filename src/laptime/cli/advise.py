@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCHEMA = re.compile(rb'"schema"\s*:\s*"laptime\.(\w+)/')
 _HEAD = 4096
-LADDER, SPEC = "ladder.json", "spec.json"
+LADDER, COMPARISON, SPEC = "ladder.json", "comparison.json", "spec.json"
 
 
 def advise(
@@ -139,13 +139,20 @@ def _probe(folder: Path, record: RunRecord) -> ProbeRecord | None:
 
     Of a run alone it is what an earlier ladder of this home has found out about the machine and the workload.
     """
+    from laptime.compare.model import Comparison
+    from laptime.ladder.advising import with_worse_rungs
     from laptime.ladder.probing import known_probe
     from laptime.places import find_places
     from laptime.records import read_ladder
+    from laptime.spec import Versioned, read_versioned
 
+    kind = Versioned("comparison", "laptime.comparison/1", "compare the ladder again", DataError)
     found = next((p for p in (folder.parent / LADDER, folder / LADDER) if p.is_file()), None)
     try:
-        return read_ladder(found).probe if found else known_probe(record, find_places())
+        if found is None:
+            return known_probe(record, find_places())
+        probe, compared = read_ladder(found).probe, found.with_name(COMPARISON)
+        return with_worse_rungs(probe, read_versioned(compared, Comparison, kind)) if compared.is_file() else probe
     except DataError:
         return None
 

@@ -30,11 +30,11 @@ def sync(
         typer.echo(json.dumps(asdict(result), indent=1))
         raise typer.Exit(1 if left else 0)
     if result.sent:
-        typer.echo(f"Sent {result.events} events of {len(result.sent)} journals.")
+        typer.echo(f"Sent {result.events} events of {len(result.sent)} journal{'s' * (len(result.sent) != 1)}.")
     elif not left:
         typer.echo("Nothing was waiting.")
     for path in result.busy:
         typer.echo(f"{path} is being written by a running process and was left alone.")
     if left:
-        typer.echo(f"{left} journals still wait.")
+        typer.echo("1 journal still waits." if left == 1 else f"{left} journals still wait.")
         raise typer.Exit(1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from laptime.catalogue.own import place_of
+from laptime.compare.quality import final_quality, name_of, shown
 from laptime.compare.sides import ADVICE, ADVICE_FILE, load_sides
 from laptime.compare.words import seconds
 from laptime.errors import DataError, UsageError, shorten
@@ -38,10 +39,10 @@ def proposed(record: RunRecord, places: Places) -> Proposed | None:
     return max(found, key=lambda p: p.record.ended_at or 0.0, default=None)
 
 
-def brought(record: RunRecord, before: Proposed) -> str | None:
+def brought(record: RunRecord, before: Proposed, quality: str) -> str | None:
     """What a run shows of the gain that was promised, in words; None where either was not timed.
 
-    Epochs are compared, which are of the same samples whatever the batch is.
+    Epochs are compared, which are of the same samples whatever the batch is. Quality is told where there are as many.
     """
     if not record.laps or not before.record.laps or before.record.spec is None or record.spec is None:
         return None
@@ -51,8 +52,16 @@ def brought(record: RunRecord, before: Proposed) -> str | None:
     return (
         f"The advice on {before.record.spec.variant} ({before.folder}) proposed {record.spec.variant} and expected "
         f"{100 * low:.0f} to {100 * high:.0f} % less: an epoch took {seconds(now)} s here and {seconds(then)} s there, "
-        f"{change}. These are two processes at different times; laptime optimize --verify-advice measures by turns."
+        f"{change}{_learnt(record, before.record, quality)}. These are two processes at different times; "
+        "laptime optimize --verify-advice measures by turns, and judges quality."
     )
+
+
+def _learnt(now: RunRecord, then: RunRecord, quality: str) -> str:
+    here, there = final_quality(now, quality), final_quality(then, quality)
+    if here is None or there is None or len(now.epochs) != len(then.epochs):
+        return ""
+    return f"; {name_of(quality)} {shown(here, quality)} here and {shown(there, quality)} there"
 
 
 def advised_change(finding: str, request: GateRequest, places: Places) -> Proposed:

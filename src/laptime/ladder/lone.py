@@ -138,7 +138,7 @@ class LoneRun:
 
     def _judge(self, record: RunRecord) -> str | None:
         before = proposed(record, self.places)
-        return None if before is None else brought(record, before)
+        return None if before is None else brought(record, before, self._alone.quality)
 
     def _figures(self, record: RunRecord) -> dict[str, float]:
         row = compare(self._alone, [record]).row(self.single.spec.variant)

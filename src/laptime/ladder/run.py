@@ -271,7 +271,7 @@ class Ladder:
 
     def publish(self, say: Say = ignore) -> None:
         """Copies the journal into MLflow; raises TrackingError where it does not answer (the journal keeps all)."""
-        sync(self.places, tracking_uri(self.request, self.places), say)
+        sync(self.places, tracking_uri(self.request, self.places), say, others=False)  # they were asked at the start
 
     def exit_code(self) -> int:
         """0, or 1 where the baseline or all contenders failed."""

@@ -77,7 +77,12 @@ def target_of(uri: str, places: Places) -> str:
 
 
 def sync(
-    places: Places, uri: str, say: Say, redirect: bool = False, enough: Callable[[], bool] | None = None
+    places: Places,
+    uri: str,
+    say: Say,
+    redirect: bool = False,
+    enough: Callable[[], bool] | None = None,
+    others: bool = True,
 ) -> SyncResult:
     """Replays all journals that no living process holds, then sweeps. With nothing waiting it costs milliseconds.
 
@@ -89,6 +94,7 @@ def sync(
         redirect: sends all journals to `uri`, whatever they were meant for.
         enough: asked after each event whether the rest, and the models, wait for the next time; None for all. The sweep
             comes in any case.
+        others: whether journals that are meant for other stores are sent as well.
 
     Raises:
         TrackingError: the store in use does not answer; what had arrived is noted, and the next sync goes on there.
@@ -102,14 +108,25 @@ def sync(
             say(str(error))
             result = result.and_also(SyncResult(damaged=(str(path),)))
     for store, paths in sorted(by_store.items(), key=lambda entry: entry[0] == uri):
+        if store != uri and not others:
+            continue
         try:
             result = result.and_also(_sync_store(store, paths, places, say, enough))
         except (TrackingError, UsageError) as error:  # also of a journal that is meant for what is no store
             if store == uri:
                 raise
-            say(str(error))
+            say(f"{error} {_of_earlier(paths)}")
             result = result.and_also(SyncResult(unsent=tuple(map(str, paths))))
     return result
+
+
+def _of_earlier(paths: Sequence[Path]) -> str:
+    """What waits for another store than the one in use, and how it gets away from a store that never comes back."""
+    one = len(paths) == 1
+    return (
+        f"({len(paths)} {'journal' if one else 'journals'} of earlier commands {'waits' if one else 'wait'} for it; "
+        "laptime sync --tracking-uri URI sends them all to another store.)"
+    )
 
 
 def store_of(path: Path, places: Places, uri: str) -> str:

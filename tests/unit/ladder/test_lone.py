@@ -158,7 +158,8 @@ def test_the_rules_record_is_asked_for_this_machine_first(started, monkeypatch, 
 
 def test_what_an_earlier_advice_promised_is_told_beside_what_came_of_it(started, monkeypatch):
     def timed(seconds):
-        epochs = (EpochRecord(index=0, epoch_s=seconds, samples=100),)
+        accuracy = 0.8 if seconds == 40.0 else 0.71
+        epochs = (EpochRecord(index=0, epoch_s=seconds, samples=100, test_accuracy=accuracy),)
         return lambda spec: a_run(spec).model_copy(update={"epochs": epochs, "ended_at": seconds})
 
     proposes = the_advice({"cpu-baseline": (a_finding("workers", "cpu-baseline+resident", (0.2, 0.24)),)})
@@ -166,7 +167,8 @@ def test_what_an_earlier_advice_promised_is_told_beside_what_came_of_it(started,
         through(started(timed(seconds), "cpu-baseline", proposes))
     run = started(timed(31.0), "cpu-baseline+resident")
     through(run)
-    assert "expected 20 to 24 % less: an epoch took 31.0 s here and 40.0 s there, 22 % less" in run.afterwards
+    assert "expected 20 to 24 % less: an epoch took 31.0 s here and 40.0 s there, 22 % less; " in run.afterwards
+    assert "; accuracy 71.0 % here and 80.0 % there. These are" in run.afterwards
     assert "at different times; laptime optimize --verify-advice" in run.afterwards
     slower = started(timed(44.0), "cpu-baseline+resident")
     through(slower)

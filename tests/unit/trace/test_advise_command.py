@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import laptime.advice
 from laptime.cli import app
 from laptime.cli.advise import read_subject
+from laptime.compare.model import Comparison, Conditions, VariantRow
 from laptime.console import main
 from laptime.errors import DataError, RunError, UsageError
 from laptime.records import LadderRecord, Machine, ProbeRecord, RunRecord, write_json
@@ -89,6 +90,20 @@ def test_a_run_alone_comes_with_what_an_earlier_ladder_probed(tmp_path, monkeypa
     assert read_subject(str(tmp_path / "alone"))[2] == probe
     write_json(tmp_path / "ladder.json", ladder.model_copy(update={"probe": ProbeRecord(gains={"bf16": 1.1})}))
     assert read_subject(str(tmp_path / "alone"))[2].gains == {"bf16": 1.1}, "its own ladder's comes first"
+
+
+def test_what_a_ladder_has_shown_to_cost_quality_is_not_advised_on_its_runs_later(tmp_path):
+    ladder = LadderRecord(id="1", workload="cifar", preset="quick", device="cpu", data=make_spec().data)
+    write_json(tmp_path / "ladder.json", ladder)
+    _write_run(tmp_path / "cpu-baseline-0")
+    rows = [
+        VariantRow(variant="cpu-baseline", status="done", quality=0.8),
+        VariantRow(variant="cpu-large-batch", status="done", adds="large-batch", quality=0.5, verdict="worse"),
+    ]
+    comparison = Comparison(id="1", baseline="cpu-baseline", conditions=Conditions(workload="cifar"), rows=rows)
+    write_json(tmp_path / "comparison.json", comparison)
+    refusals = read_subject(str(tmp_path / "cpu-baseline-0"))[2].refusals
+    assert "50.0 % instead of 80.0 %" in refusals["large-batch"]
 
 
 def test_a_failed_run_has_nothing_to_advise_on(tmp_path):

@@ -19,6 +19,7 @@ from laptime.tracking import Journal
 from laptime.tracking.journal import is_settled, replay
 from laptime.tracking.publish import ladder_finished, ladder_started, variant_recorded
 from laptime.tracking.reach import explained, read_from
+from laptime.tracking.sync import sync
 
 
 class Refusing(MemoryStore):
@@ -161,3 +162,17 @@ def test_sync_says_what_still_waits_and_ends_with_1(tmp_path: Path, monkeypatch:
     fields = json.loads(told.stdout)
     assert [Path(p).name for p in fields["unsent"]] == ["away.jsonl", "folder.jsonl"]
     assert [Path(p).name for p in fields["damaged"]] == ["damaged.jsonl"]
+
+
+def test_what_waits_for_a_store_that_is_gone_is_said_with_the_way_out_and_left_alone_at_a_ladder_s_end(
+    tmp_path: Path,
+) -> None:
+    places, said = Places(tmp_path / "home"), list[str]()
+    with Journal(places.journal / "away.jsonl", "http://127.0.0.1:9") as journal:
+        ladder_started(journal, a_ladder())
+    found = sync(places, places.embedded_mlflow_uri, said.append)
+    assert [Path(p).name for p in found.unsent] == ["away.jsonl"]
+    (sentence,) = said
+    assert "(1 journal of earlier commands waits for it; laptime sync --tracking-uri URI sends" in sentence
+    assert sync(places, places.embedded_mlflow_uri, said.append, others=False).unsent == ()
+    assert said == [sentence]
