@@ -2,88 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from laptime.catalogue import LADDERS
 from laptime.errors import UsageError, shorten, unknown
+from laptime.gpus import chosen, gpus_by_files, visible_gpus
 from laptime.processes import allowed_cores
 from laptime.records import Machine
 
-# NVML's clock event reasons: hardware slowdown, software and hardware thermal slowdown, power brake.
-_HOT = 0x08 | 0x20 | 0x40 | 0x80
 _INTERESTING = ("avx2", "avx_ne_convert", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd", "bf16", "sve")
 # What oneDNN's kernels for bf16 need, any of them; without them it takes ten times as long as fp32 (docs/log.md).
 _FOR_BF16 = {"avx_ne_convert", "avx512f", "bf16"}
 EMULATED = "this CPU has no instructions for it, and takes ten times as long"
 
 
-@dataclass(frozen=True)
-class Gpu:
-    """One NVIDIA GPU as the driver names it."""
-
-    uuid: str
-    name: str
-
-
 def cuda_devices() -> tuple[str, ...]:
     """Names of the NVIDIA GPUs that this process may use; none without a driver."""
     return tuple(gpu.name for gpu in visible_gpus())
-
-
-def gpu_limits() -> tuple[str, ...]:
-    """What beside its name decides a GPU's speed: the driver's major version and each GPU's power limit in watts."""
-    with open_nvml() as nvml:
-        if nvml is None:
-            return ()
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        driver = _text(nvml.nvmlSystemGetDriverVersion()).partition(".")[0]
-        limits = []
-        for handle in handles:
-            with contextlib.suppress(nvml.NVMLError):  # a card without power management has none
-                limits.append(f"{nvml.nvmlDeviceGetEnforcedPowerLimit(handle) // 1000} W")
-        return (f"driver {driver}", *limits)
-
-
-def visible_gpus() -> tuple[Gpu, ...]:
-    """The GPUs that the driver reports and CUDA_VISIBLE_DEVICES leaves, the one that `cuda` means first."""
-    with open_nvml() as nvml:
-        if nvml is None:
-            return ()
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        found = tuple(Gpu(_text(nvml.nvmlDeviceGetUUID(h)), _text(nvml.nvmlDeviceGetName(h))) for h in handles)
-    return chosen(found, os.environ.get("CUDA_VISIBLE_DEVICES"))
-
-
-def chosen(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
-    """The GPUs that a value of CUDA_VISIBLE_DEVICES leaves.
-
-    It holds numbers or the first letters of UUIDs; what comes after an entry that names none does not count, as CUDA
-    has it. Numbers are taken in the driver's order, which is CUDA's where all GPUs are of one kind.
-    """
-    if visible is None:
-        return gpus
-    found: list[Gpu] = []
-    for entry in visible.split(","):
-        word = entry.strip()
-        if word.isdecimal() and int(word) < len(gpus):
-            found.append(gpus[int(word)])
-            continue
-        named = [g for g in gpus if word.startswith("GPU-") and g.uuid.startswith(word)]
-        if len(named) != 1:
-            break
-        found += named
-    return tuple(found)
 
 
 def lock_name(device: str) -> str:
@@ -100,68 +43,6 @@ def lock_names(device: str, ranks: int, all_gpus: bool = False) -> tuple[str, ..
     return tuple(sorted(g.uuid for g in (gpus if all_gpus else gpus[:ranks]))) or (device,)
 
 
-def others_on(device: str, ranks: int = 1) -> tuple[str, ...]:
-    """One sentence for each process but this one that computes on the device, or on those of several ranks, now.
-
-    They are named and not refused: shared machines exist, some drivers list processes that sleep, and in a container
-    the driver may name processes that can't be looked at. The times beside them are to be read with care.
-    """
-    gpus = visible_gpus() if device == "cuda" else ()
-    if not gpus:
-        return ()
-    with open_nvml() as nvml:
-        if nvml is None:
-            return ()
-        found: list[str] = []
-        for gpu in gpus[:ranks]:
-            with contextlib.suppress(nvml.NVMLError):
-                running = nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByUUID(gpu.uuid))
-                found += [_sentence(nvml, gpu, p) for p in running if p.pid != os.getpid()]
-    return tuple(found)
-
-
-def slowed_down(gpu: Gpu) -> bool:
-    """Whether a GPU is clocked down by heat or power at this moment; False where nobody knows."""
-    with open_nvml() as nvml:
-        if nvml is not None:
-            with contextlib.suppress(nvml.NVMLError):
-                handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
-                return bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle) & _HOT)
-    return False
-
-
-def _sentence(nvml: Any, gpu: Gpu, process: Any) -> str:
-    name = "unknown"
-    with contextlib.suppress(nvml.NVMLError):
-        name = _text(nvml.nvmlSystemGetProcessName(process.pid))
-    memory = f"{process.usedGpuMemory / 2**20:,.0f} MiB" if process.usedGpuMemory else "unknown memory"
-    return f"{gpu.name} was in use by another process at the start: {name} (process {process.pid}, {memory})"
-
-
-@contextlib.contextmanager
-def open_nvml() -> Iterator[Any]:
-    """NVIDIA's management library; None where it is not installed or no driver answers."""
-    try:
-        import pynvml  # not in a worker's slim image, and never needed there
-    except ImportError:
-        yield None
-        return
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        yield None
-        return
-    try:
-        yield pynvml
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _text(value: str | bytes) -> str:
-    """Older versions of the library return bytes."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
 def choose_device(asked: str, instead: str = "give --device cpu") -> str:
     """Settles `auto|cpu|cuda` for this machine.
 
@@ -175,7 +56,11 @@ def choose_device(asked: str, instead: str = "give --device cpu") -> str:
     if asked == "auto":
         return "cuda" if "cuda" in LADDERS and cuda_devices() else "cpu"
     if asked == "cuda" and not cuda_devices():
-        raise UsageError(f"device 'cuda' was asked for, but no NVIDIA driver answers on this machine: {instead}.")
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        why = "no NVIDIA driver answers on this machine"
+        if visible is not None:
+            why += f", or CUDA_VISIBLE_DEVICES={shorten(visible)!r} names none of its GPUs"
+        raise UsageError(f"device 'cuda' was asked for, but {why}: {instead}.")
     if asked not in LADDERS:
         raise unknown("device", asked, ["auto", *LADDERS])
     return asked
@@ -186,25 +71,6 @@ def device_count(device: str) -> int:
     if device != "cuda":
         return allowed_cores()
     return len(visible_gpus() or chosen(gpus_by_files(), os.environ.get("CUDA_VISIBLE_DEVICES")))
-
-
-def gpus_by_files(root: Path = Path("/")) -> tuple[Gpu, ...]:
-    """The GPUs that this system may open, by the files of the driver, for want of its library.
-
-    What the driver tells of them may lie in a container that was given none, so their nodes count.
-    """
-    numbers = (node.name.removeprefix("nvidia") for node in (root / "dev").glob("nvidia*"))
-    nodes = sorted(int(number) for number in numbers if number.isdecimal())
-    told = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
-    if len(told) != len(nodes):
-        return tuple(Gpu("", f"nvidia{number}") for number in nodes)
-    texts = [file.read_text(encoding="utf-8", errors="replace") for file in told]
-    return tuple(Gpu(_told(text, "GPU UUID"), _told(text, "Model")) for text in texts)
-
-
-def _told(text: str, key: str) -> str:
-    lines = (line.partition(":") for line in text.splitlines())
-    return next((value.strip() for name, _, value in lines if name.strip() == key), "")
 
 
 def missing_extra(extra: str) -> str | None:

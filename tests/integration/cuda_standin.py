@@ -88,6 +88,8 @@ def trained(data: DataSpec, folder: Path, name: str) -> dict[str, object]:
     """A whole run; its check finds zeros and garbage, and calls it wrong."""
     variant = resolve(name)
     fields = {"optimizations": variant.optimizations, "data": data, "epochs": 2, "batch_size": 8}
+    if data.own is not None:
+        fields |= {"workload": data.own.name, "batch_size": data.own.batch_size}
     record = run(make_spec(variant=name, device="cuda", **fields), folder)
     setup = record.setup
     assert setup is not None, record.error

@@ -16,6 +16,7 @@ import pytest
 import torch
 from tests.samples import write_folder
 
+from laptime.inspecting import inspect
 from laptime.ladder.data import fetch_data
 from laptime.places import Places
 
@@ -62,13 +63,53 @@ VARIANTS = (
 )
 
 
-def test_variants_train_on_cuda_tensors_and_record_their_step(runtime, data, tmp_path):
+# A training of a user's own in micro batches.
+OWN = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+DATA = TensorDataset(torch.randn(24, 8), torch.randint(0, 3, (24,)))
+
+
+class Workload:
+    batch_size, micro_batch_size = 12, 4
+
+    def data(self):
+        return DATA, DATA
+
+    def model(self):
+        return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+
+    def loss(self, model, batch):
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+
+workload = Workload()
+"""
+
+
+def trained(runtime, data, folder, *names):
+    """What the child says of each variant, and on standard error."""
     environment = os.environ | {"LD_PRELOAD": str(runtime), "PYTHONPATH": f"{ROOT}:{SRC}", "OMP_NUM_THREADS": "1"}
-    names = (*VARIANTS, "reading")
-    command = [sys.executable, str(HERE / "cuda_standin.py"), data.model_dump_json(), str(tmp_path), *names]
+    command = [sys.executable, str(HERE / "cuda_standin.py"), data.model_dump_json(), str(folder), *names]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
-    *lines, reading = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"variant"')]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"variant"')], done.stderr
+
+
+def test_micro_batches_add_up_where_the_compiler_has_graphs(runtime, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    # torch's own graphs around each pass, whose next launch writes where gradients stand; without Inductor.
+    name = "cuda-baseline+compile-graphed:backend=cudagraphs"
+    (line,), said = trained(runtime, inspect(f"{tmp_path / 'own.py'}:workload"), tmp_path, name)
+    assert (line["error"], line["epochs"]) == (None, 2)
+    assert "standin:" not in said
+
+
+def test_variants_train_on_cuda_tensors_and_record_their_step(runtime, data, tmp_path):
+    (*lines, reading), stderr = trained(runtime, data, tmp_path, *VARIANTS, "reading")
     assert [line["variant"] for line in lines] == list(VARIANTS)
     for line in lines:
         baseline = line["variant"] == "cuda-baseline"
@@ -76,7 +117,7 @@ def test_variants_train_on_cuda_tensors_and_record_their_step(runtime, data, tmp
         assert line["epochs"] == 2
         assert line["graphed"] != baseline
         assert line["syncs"] == (2 if baseline else 0)
-    said, of_reading = done.stderr.rsplit("reading\n", 1)
+    said, of_reading = stderr.rsplit("reading\n", 1)
     assert "standin:" not in said, said[-3000:]
     # A recorded step that reads its loss is refused, and so would be any of the above.
     assert "when stream is capturing" in reading["error"]

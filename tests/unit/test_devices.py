@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from laptime.devices import Gpu, chosen, device_count, gpus_by_files, hopeless_here, lock_name, others_on
+from laptime.devices import device_count, hopeless_here, lock_name
 from laptime.gate.validity import Watch
+from laptime.gpus import Gpu, chosen, gpus_by_files, others_on
 from laptime.measure.memory import cautions_of_others, in_use
 from laptime.probe import lacks
 from laptime.world import ALONE
@@ -130,7 +131,7 @@ def test_another_gpu_s_heat_is_no_matter(visible, slow, monkeypatch):
 
 def test_a_gate_on_a_cpu_asks_no_driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)  # an import of it fails
-    monkeypatch.setattr("laptime.devices.open_nvml", lambda: pytest.fail("a driver was asked"))
+    monkeypatch.setattr("laptime.gpus.open_nvml", lambda: pytest.fail("a driver was asked"))
     watch = Watch("cpu")
     watch.sample()
     assert (watch.foreign, watch.hot) == (False, False)

@@ -195,7 +195,7 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         average=recipe.make_average(model, len(loader)) if recipe.make_average else None,
         scaler=GradScaler(recipe.device.type, enabled=recipe.loss_scaling),
         driver=recipe.driver,
-        passes=one_pass if recipe.micro_batch is None else partial(in_parts, recipe.micro_batch),
+        passes=one_pass if recipe.micro_batch is None else partial(in_parts, recipe.micro_batch, recipe.relaunched),
         clip=unclipped if recipe.clip_norm is None else clipping(recipe.clip_norm),
         numbers=_numbers(recipe, model),
     )

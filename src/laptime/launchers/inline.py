@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from laptime.devices import others_on
+from laptime.gpus import others_on
 from laptime.launchers.base import PROGRESS, RECORD, Hooks, ProgressReader, prepare, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.processes import apart_from_ranks

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from laptime.devices import others_on
+from laptime.gpus import others_on
 from laptime.host_memory import allowed_memory
 from laptime.launchers.base import RECORD, Hooks, with_cautions
 from laptime.launchers.lock import run_locks

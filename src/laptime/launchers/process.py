@@ -14,8 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
-from laptime.devices import others_on
 from laptime.errors import LaptimeError, shorten
+from laptime.gpus import others_on
 from laptime.launchers.base import LOG, PROGRESS, RECORD, Hooks, ProgressReader, prepare, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.sampling import sampling

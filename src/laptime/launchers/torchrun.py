@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from laptime.devices import others_on
+from laptime.gpus import others_on
 from laptime.launchers.base import LOG, RECORD, Hooks, prepare, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.process import last_line, record_of, supervise

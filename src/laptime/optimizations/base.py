@@ -186,6 +186,7 @@ class Recipe:
         evaluate_on: where the model is evaluated; None for the run's device.
         settled: options that a transform chose by timing, by optimization; the record writes them out.
         compiled: whether a wrapper compiles, so that compilations are watched.
+        relaunched: whether the compiler has passes in CUDA graphs, each of which writes gradients where it last did.
         driver: a trainer whose own loop walks through the epochs; None for laptime's.
         warmup_calls: steps that the warm-up runs at least in each shape; more than 1 where a later one is recorded.
         notes: what the user should know, shown with the variant.
@@ -226,6 +227,7 @@ class Recipe:
     evaluate_on: torch.device | None = None
     settled: dict[str, dict[str, Option]] = field(default_factory=dict)
     compiled: bool = False
+    relaunched: bool = False
     driver: Driver | None = None
     warmup_calls: int = 1
     notes: tuple[str, ...] = ()

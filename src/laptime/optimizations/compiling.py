@@ -15,6 +15,7 @@ from laptime.optimizations.base import Options, Recipe, Wrap
 
 # CUDA graphs inside warm up at the first call of a shape and record at the second; the third replays.
 _CALLS = 3
+_GRAPHED = ("reduce-overhead", "max-autotune")
 # What inductor is told where convolutions and what lies between them are to stay in NHWC: it decides by itself only
 # for some nets, and by default hands tensors out in the strides that eager code would have had.
 _CHANNELS_LAST = {"layout_optimization": True, "force_layout_optimization": True, "keep_output_stride": False}
@@ -37,8 +38,13 @@ def compiled(recipe: Recipe, options: Options) -> Recipe:
         if missing:
             raise RunError(f"compile can't run here: {missing}, or leave compile out.")
         arguments["options"] = inductor_options(str(options["mode"]), str(options["layout"]))
-    calls = max(recipe.warmup_calls, _CALLS)
-    return replace(recipe, wrappers=(*recipe.wrappers, _wrap(arguments)), compiled=True, warmup_calls=calls)
+    return replace(
+        recipe,
+        wrappers=(*recipe.wrappers, _wrap(arguments)),
+        compiled=True,
+        relaunched=str(options["mode"]) in _GRAPHED,
+        warmup_calls=max(recipe.warmup_calls, _CALLS),
+    )
 
 
 def inductor_options(mode: str, layout: str) -> dict[str, Any] | None:

@@ -27,22 +27,37 @@ def one_pass(p: Parts, batch: Batch) -> Output:
     return output
 
 
-def in_parts(most: int, p: Parts, batch: Batch) -> Output:
+def in_parts(most: int, relaunched: bool, p: Parts, batch: Batch) -> Output:
     """A batch in parts of at most `most` samples: activations are held of one part at a time.
 
     Each part's mean loss counts by its share of the samples, so the gradients add up to that of the whole batch, where
     its loss is the mean over its samples. What ranks exchange while backward runs, they exchange in the last part.
 
+    Args:
+        most: samples of a part.
+        relaunched: see `Recipe.relaunched`.
+        p: the run's parts.
+        batch: of this rank.
+
     Returns:
         The whole batch's loss, without a graph, and its hits and count.
     """
     *before, last = divide(batch, most)
-    outputs = []
+    outputs, own = [], dict[int, Tensor]()
     with _unexchanged(p.net):
         for part in before:
             outputs.append(_added(p, part, len(part) / len(batch)))
+            if relaunched:
+                copy_gradients(p.model, own)
             p.mark("backward")
     return _whole([*outputs, _added(p, last, len(last) / len(batch))])
+
+
+def copy_gradients(model: nn.Module, own: dict[int, Tensor]) -> None:
+    """Moves gradients into memory of their own, to which the next backward adds; `own` are those that stand there."""
+    for place, parameter in enumerate(model.parameters()):
+        if parameter.grad is not None and parameter.grad is not own.get(place):
+            own[place] = parameter.grad = parameter.grad.clone()
 
 
 def divide(batch: Batch, most: int) -> list[Batch]:

@@ -95,6 +95,17 @@ def test_a_step_is_marked_as_one_in_which_each_part_has_its_passes(file, names, 
     assert set(marks.times().parts_s()) == {*expected, "rest"}
 
 
+def test_gradients_that_the_compilers_graphs_write_anew_add_up_in_memory_of_their_own(file):
+    losses, weights, _ = learnt(file, PIECES, *POINTS)
+    sys.modules.pop(file.stem, None)
+    named = write(file, PIECES, *POINTS, in_parts(5))
+    lap, _, _, recipe = trained(named, "compile-graphed", options={"backend": "eager"})
+    assert recipe.relaunched
+    assert lap.losses == pytest.approx(losses, rel=1e-12)
+    found = zip(weights, lap.parts.model.parameters(), strict=True)
+    assert max(float((a - b).detach().abs().max()) for a, b in found) < 1e-12
+
+
 def test_a_whole_batch_at_once_is_checked_against_the_parts(file, monkeypatch):
     spec, opened, recipe = trained(write(file, PIECES, in_parts(4)), "whole-batch")[1:]
     assert (recipe.micro_batch, recipe.notes) == (None, ())

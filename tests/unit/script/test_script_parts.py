@@ -20,7 +20,10 @@ FILES = {
     "lit": (COUNTING, "Lit", ("cpu-baseline", "cpu-baseline+large-batch:size=64")),
 }
 CASES = [(kind, name) for kind, (*_, names) in FILES.items() for name in names]
-UNRUN = ("cpu-baseline+ddp:tuned=true+bf16", "cpu-baseline+flat-reduce", "cuda-baseline+fp16+pinned+products")
+UNRUN = (
+    *("cpu-baseline+ddp:tuned=true+bf16", "cpu-baseline+flat-reduce", "cuda-baseline+fp16+pinned+products"),
+    *("cuda-baseline+compile-graphed+ddp", "cuda-baseline+compile-graphed"),
+)
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
@@ -34,5 +37,6 @@ def test_what_is_printed_is_tidy_and_divides_only_what_is_divided(found, tmp_pat
         assert ("in_parts" in text) == ("whole-batch" not in name)
         assert ("net.no_sync()" in text) == ("ddp" in name)
         assert "static_graph" not in text
+        assert ("copy_gradients(net, own)" in text) == ("graphed" in name)
         (tmp_path / f"{kind}_{name}.py").write_text(text, encoding="utf-8")
     assert_tidy(tmp_path)

@@ -1,0 +1,116 @@
+"""Which GPU `cuda` means where the driver's library and CUDA disagree: GPUs of several kinds, slices, closed ones."""
+
+import shutil
+import subprocess
+import sys
+import types
+
+import pytest
+
+from laptime.devices import choose_device, lock_names
+from laptime.errors import UsageError
+from laptime.gpus import Gpu, visible_gpus
+
+OLD, NEW = "GPU-00000000-0000-0000-0000-0000000000aa", "GPU-00000000-0000-0000-0000-0000000000bb"
+SLICE = "MIG-5c1f8a0e-7b5d-5c0e-9a4e-0d6a5b3c2f11"
+NAMES = {OLD: "GT 1030", NEW: "RTX 4090", SLICE: "H200 MIG 1g.18gb"}
+
+# A driver that shows the GPUs whose last bytes CUDA_VISIBLE_DEVICES names in hexadecimal, the faster one first.
+CUDA = """
+#include <stdlib.h>
+#include <string.h>
+static const char *shown(void) { const char *s = getenv("CUDA_VISIBLE_DEVICES"); return s ? s : "bbaa"; }
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int *n) { *n = strlen(shown()) / 2; return 0; }
+int cuDeviceGet(int *device, int n) { *device = n; return 0; }
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+  char digits[3] = {shown()[2 * device], shown()[2 * device + 1], 0};
+  memset(uuid, 0, 16);
+  uuid[15] = strtol(digits, NULL, 16);
+  return 0;
+}
+"""
+
+
+class Driver(types.ModuleType):
+    """NVML's form: GPUs by their place on the bus, of which None can't be opened."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, *on_bus: str | None) -> None:
+        super().__init__("pynvml")
+        self.on_bus = on_bus
+        self.nvmlInit = self.nvmlShutdown = lambda: None
+        self.nvmlDeviceGetCount = lambda: len(on_bus)
+        self.nvmlDeviceGetUUID = lambda handle: handle
+        self.nvmlDeviceGetName = NAMES.get
+
+    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802 - NVML's name
+        if self.on_bus[index] is None:
+            raise self.NVMLError("Insufficient Permissions")
+        return self.on_bus[index]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802 - NVML's name
+        if uuid not in NAMES:
+            raise self.NVMLError("Not Found")
+        return uuid
+
+
+@pytest.fixture
+def on_bus(monkeypatch):
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.delenv(name, raising=False)
+    return lambda *gpus: monkeypatch.setitem(sys.modules, "pynvml", Driver(*gpus))
+
+
+@pytest.fixture
+def cuda(monkeypatch, tmp_path):
+    if sys.platform != "linux" or not shutil.which("gcc"):
+        pytest.skip("for Linux with a compiler")
+    (tmp_path / "cuda.c").write_text(CUDA)
+    command = ["gcc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(tmp_path / "cuda.c")]
+    subprocess.run(command, check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    # What is remembered is of this driver from here on.
+    monkeypatch.setattr("laptime.gpus._asked", sys.modules["laptime.gpus"]._asked.__wrapped__)
+
+
+def test_of_several_kinds_the_first_is_cudas(on_bus, cuda, monkeypatch):
+    on_bus(OLD, NEW)
+    assert [gpu.name for gpu in visible_gpus()] == ["RTX 4090", "GT 1030"]
+    assert lock_names("cuda", ranks=1) == (NEW,)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "aa")
+    assert [gpu.name for gpu in visible_gpus()] == ["GT 1030"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    assert [gpu.name for gpu in visible_gpus()] == ["GT 1030", "RTX 4090"]
+
+
+def test_where_cuda_does_not_answer_the_bus_decides(on_bus, cuda, monkeypatch, tmp_path):
+    on_bus(OLD, NEW)
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    assert [gpu.name for gpu in visible_gpus()] == ["GT 1030", "RTX 4090"]
+
+
+def test_of_one_kind_cuda_is_not_asked(on_bus, monkeypatch):
+    on_bus(NEW, NEW)
+    monkeypatch.setattr("laptime.gpus.cuda_uuids", lambda: pytest.fail("CUDA was asked"))
+    assert len(visible_gpus()) == 2
+
+
+def test_a_slice_is_a_gpu_of_its_own_and_none_comes_behind_it(on_bus, monkeypatch):
+    on_bus(NEW)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{SLICE},{NEW}")
+    assert visible_gpus() == (Gpu(SLICE, NAMES[SLICE]),)
+    assert lock_names("cuda", ranks=1) == (SLICE,)
+    assert choose_device("auto") == "cuda"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-gone")
+    assert visible_gpus() == ()
+    with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES='MIG-gone' names none"):
+        choose_device("cuda")
+
+
+def test_a_gpu_that_can_not_be_opened_is_passed_over(on_bus):
+    on_bus(None, NEW)
+    assert visible_gpus() == (Gpu(NEW, NAMES[NEW]),)
