@@ -18,6 +18,8 @@ Key = tuple[str, str, str, str]
 _PASSES = 0.10
 # More rows than anybody reads; each is some 200 bytes of a summary.
 MOST_ROWS = 200
+# Of the others those that take little and say what larger ones are of, such as a norm that is written out.
+_TELLING = frozenset(f"aten::{name}" for name in ("mean", "sqrt", "rsqrt", "pow"))
 
 
 @dataclass(slots=True)
@@ -84,9 +86,8 @@ class Operators:
         """Rows by self time: of the device where there is one, else of the host."""
         found = [_row(key, group, chain, steps) for key, (group, chain) in self._folded().items()]
         found.sort(key=lambda row: (-row.device_self_ms, -row.self_ms, row.name))
-        if any(row.device_self_ms for row in found):
-            return tuple(found[:MOST_ROWS])
-        return tuple(sorted(found, key=lambda row: (-row.self_ms, row.name))[:MOST_ROWS])
+        telling = [r for r in found[MOST_ROWS:] if r.name in _TELLING and r.region in ("forward", "backward")]
+        return (*found[:MOST_ROWS], *telling[:MOST_ROWS])
 
     def precision(self, on_device: bool) -> str | None:
         """The type of operands in which convolutions and matrix products spend most of their time."""

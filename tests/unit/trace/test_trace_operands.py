@@ -9,6 +9,7 @@ from tests.unit.trace.trace_builder import Trace
 from laptime.records import OperatorRow
 from laptime.trace import summarize
 from laptime.trace.operands import PLACES, dtype_of, window_of
+from laptime.trace.operators import MOST_ROWS
 
 CONV = {"Input Dims": [[8, 64, 2, 2], [64, 64, 3, 3], [], [], [], []]}
 FLOATS = {"Input type": ["float", "float", "", "ScalarList", "ScalarList", "ScalarList"]}
@@ -143,3 +144,17 @@ def test_what_autocast_casts_within_an_operator_is_not_its_precision(tmp_path):
     for name, begin, took, kind in (("conv2d", 0, 500, "float"), ("convolution", 400, 90, "c10::BFloat16")):
         trace.op(f"aten::{name}", begin, took, **CONV, **{"Input type": [kind, kind]})
     assert summarize(trace.write(tmp_path / "t.json")).precision == "bf16"
+
+
+def test_what_tells_of_larger_operators_is_kept_beyond_the_rows_that_anybody_reads(tmp_path):
+    trace = Trace()
+    trace.step(1, 0, 10_000)
+    for place, (region, begin) in enumerate((("forward", 0), ("optimizer", 8_000)), start=1):
+        trace.note(region, begin, 2_000)
+        trace.op("aten::sqrt", begin, 1, **{"Input Dims": [[place]]})
+        trace.op("aten::tanh", begin + 1, 1, **{"Input Dims": [[place]]})
+    for place in range(MOST_ROWS):
+        trace.op("aten::exp", 10 + 5 * place, 4, **{"Input Dims": [[place + 10]]})
+    rows = summarize(trace.write(tmp_path / "t.json")).operators
+    assert [(r.name, r.shapes) for r in rows[MOST_ROWS:]] == [("aten::sqrt", "[1]")]
+    assert all(r.name == "aten::exp" for r in rows[:MOST_ROWS])
