@@ -24,7 +24,7 @@ _NOISY = "the machine was too noisy for numbers"
 # With operations taken away the step at the ceilings falls too: remedies, and findings without one.
 _FEWER_OPERATIONS = (
     *("dead-taps", "hot-operator/slices", "hot-operator/packed", "written-slices", "written-gelu"),
-    *("attention", "dense-embeddings", "weight-penalty", "written-norms"),
+    *("attention", "dense-embeddings", "weight-penalty", "written-norms", "written-cross-entropy"),
 )
 
 

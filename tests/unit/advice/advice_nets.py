@@ -28,18 +28,21 @@ _PLACES = "[32, 4, 128, 128]"
 _OF_PAIRS = row("bmm", 9.0, "[128, 128, 16] [128, 16, 128]", "forward")
 _SOFTMAX, _SCALED = row("_softmax", 6.0, _PLACES, "forward"), row("div", 9.0, _PLACES)
 _DROPPED, _BIASED = row("bernoulli_", 20.0, _PLACES, "forward"), row("sum", 3.0, _PLACES)
+_BY_HAND = row("exp", 6.0, _PLACES, "forward")
 _IN_TORCH = row("_scaled_dot_product_attention_math", 1.0, "", "forward")
 ATTENTION = (
     (
         only(_OF_PAIRS, _SOFTMAX, _SCALED),
         only(_OF_PAIRS, _SOFTMAX, _SCALED, _DROPPED),
         only(_IN_TORCH, _OF_PAIRS, _SOFTMAX, _DROPPED),
+        only(_OF_PAIRS, _BY_HAND, _SCALED, _BIASED),
     ),
     (
         # Classes, little of it, a bias that is learnt, the fused kernel beside another kind, other products.
         only(_OF_PAIRS, row("_softmax", 20.0, "[32, 128]", "forward")),
         only(_OF_PAIRS, _SOFTMAX),
         only(_OF_PAIRS, _SOFTMAX, _SCALED, _BIASED),
+        only(_OF_PAIRS, _BY_HAND, _SCALED, _BIASED, row("add", 3.0, f"{_PLACES} [4, 128, 128]", "forward")),
         only(_IN_TORCH, _OF_PAIRS, _SOFTMAX, _SCALED),
         only(row("bmm", 9.0, "[128, 128, 16] [128, 16, 64]", "forward"), _SOFTMAX, _SCALED),
     ),
@@ -137,30 +140,72 @@ GELU = (
     ),
 )
 
+_SCORES = "[256, 8000]"
+_PICKED, _LOG = row("gather", 0.1, f"{_SCORES} [256, 1]", "forward"), row("log", 6.0, _SCORES, "forward")
+_EXP, _ADDED = row("exp", 4.0, _SCORES, "forward"), row("sum", 1.0, _SCORES)
+_NORMALIZED, _SHARES = row("div", 9.0, f"{_SCORES} [256, 1]"), row("_softmax", 9.0, _SCORES, "forward")
+_BY_LABELS, _LABELS = row("mul", 9.0, f"{_SCORES} {_SCORES}"), row("scatter_", 0.1, f"{_SCORES} [256, 1]", "forward")
+_LOGS = row("_log_softmax", 9.0, _SCORES, "forward")
+CROSS_ENTROPY = (
+    (
+        only(_EXP, _ADDED, _NORMALIZED, _PICKED),
+        only(_SHARES, _LOG),
+        only(_SHARES, _LOG, _BY_LABELS, _LABELS),
+        only(_LOGS, _BY_LABELS, _LABELS),
+    ),
+    (
+        # Little of it; no place picked; scaled by a number; an entropy; no labels; torch's own loss; the optimizer.
+        only(_SHARES, _LOG.model_copy(update={"self_ms": 4.0})),
+        only(_EXP, _ADDED, _NORMALIZED),
+        only(_SHARES, row("div", 9.0, _SCORES), _LOG.model_copy(update={"self_ms": 1.0})),
+        only(_SHARES, _LOG, _BY_LABELS),
+        only(_LOGS, _BY_LABELS),
+        only(_LOGS, _BY_LABELS, _LABELS, row("nll_loss_forward", 0.1, f"{_SCORES} [256]", "forward")),
+        only(_LOGS, _PICKED),
+        only(_EXP, _ADDED, row("div", 9.0, f"{_SCORES} [1, 8000]"), _PICKED),
+        only(_SHARES, _LOG.model_copy(update={"self_ms": 4.0}), row("div", 9.0, f"{_SCORES} {_SCORES}", "optimizer")),
+    ),
+)
+
 _ROWS = "[32, 128, 1]"
 _MEAN, _LESS, _ROOT = row("mean", 1.0, _HIDDEN), row("sub", 3.0, f"{_HIDDEN} {_ROWS}"), row("rsqrt", 0.1, _ROWS)
-_OVER = row("mul", 9.0, f"{_HIDDEN} {_ROWS}")
+_OVER, _LEARNT = row("mul", 9.0, f"{_HIDDEN} {_ROWS}"), row("neg", 0.1, _HIDDEN)
 _MAPS, _BY_CHANNEL = "[32, 64, 16, 16]", "[1, 64, 1, 1]"
 _OF_MAPS = (
     row("mean", 1.0, _MAPS),
     row("sub", 4.0, f"{_MAPS} {_BY_CHANNEL}"),
+    row("neg", 0.1, _MAPS),
     row("div", 9.0, f"{_MAPS} {_BY_CHANNEL}"),
 )
 NORMS = (
     (
-        only(_MEAN, _LESS, _ROOT, _OVER),
-        only(row("sum", 1.0, _HIDDEN, chain=("aten::mean",)), _LESS, _ROOT, _OVER),
-        only(row("std", 2.0, _HIDDEN), _MEAN, _LESS, _OVER),
+        only(_MEAN, _LESS, _LEARNT, _ROOT, _OVER),
+        only(row("sum", 1.0, _HIDDEN, chain=("aten::mean",)), _LESS, _LEARNT, _ROOT, _OVER),
+        only(row("std", 2.0, _HIDDEN), _MEAN, _LESS, _LEARNT, _OVER),
         only(*_OF_MAPS, row("sqrt", 0.1, "[64]")),
     ),
     (
         # Little of it beside a residual; nothing subtracted, as RMSNorm; no root; no mean; parts that lie otherwise.
-        only(_MEAN, _LESS, _ROOT, _OVER.model_copy(update={"self_ms": 0.5}), row("add", 9.0, f"{_HIDDEN} {_HIDDEN}")),
-        only(_MEAN, _ROOT, _OVER),
-        only(_MEAN, _LESS, _OVER),
-        only(_LESS, _ROOT, _OVER),
-        only(_MEAN, _LESS, _ROOT, row("mul", 9.0, f"{_HIDDEN} [256]")),
-        only(_MEAN, row("sub", 9.0, f"{_HIDDEN} [32, 1, 256]"), _ROOT, row("mul", 9.0, f"{_HIDDEN} [32, 1, 256]")),
+        only(
+            _MEAN,
+            _LESS,
+            _LEARNT,
+            _ROOT,
+            _OVER.model_copy(update={"self_ms": 0.5}),
+            row("add", 9.0, f"{_HIDDEN} {_HIDDEN}"),
+        ),
+        only(_MEAN, _LEARNT, _ROOT, _OVER),
+        only(_MEAN, _LESS, _ROOT, _OVER),
+        only(_MEAN, _LESS, _LEARNT, _OVER),
+        only(_LESS, _LEARNT, _ROOT, _OVER),
+        only(_MEAN, _LESS, _LEARNT, _ROOT, row("mul", 9.0, f"{_HIDDEN} [256]")),
+        only(
+            _MEAN,
+            _LEARNT,
+            row("sub", 9.0, f"{_HIDDEN} [32, 1, 256]"),
+            _ROOT,
+            row("mul", 9.0, f"{_HIDDEN} [32, 1, 256]"),
+        ),
         only(*_OF_MAPS, row("sqrt", 0.1, "[64]", "optimizer")),
     ),
 )
@@ -174,6 +219,7 @@ HOT = (
 NETS = (
     ("attention", ATTENTION),
     ("dense-embeddings", EMBEDDINGS),
+    ("written-cross-entropy", CROSS_ENTROPY),
     ("written-gelu", GELU),
     ("written-norms", NORMS),
     ("written-slices", WRITES),

@@ -90,6 +90,11 @@ def standardized(x: torch.Tensor) -> torch.Tensor:
     return (x - torch.full((1, x.shape[1], 1, 1), 0.4)) / torch.full((1, x.shape[1], 1, 1), 0.2) * x.mean()
 
 
+def forgotten(x: torch.Tensor) -> torch.Tensor:
+    """What a net is given, normalized, as forecasts have it."""
+    return by_var(_LAST)(x.detach()) + x
+
+
 def soft(x: torch.Tensor) -> torch.Tensor:
     x = (x - x.amax(-1, keepdim=True)).exp()
     return x / x.sum(-1, keepdim=True)
@@ -185,7 +190,7 @@ def test_its_line_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "norm", [rms, of_length_one, centred, soft, decorrelated, own_layer, own_rms], ids=lambda f: f.__name__
+    "norm", [rms, of_length_one, centred, soft, forgotten, decorrelated, own_layer, own_rms], ids=lambda f: f.__name__
 )
 def test_what_is_like_a_layer_norm_is_not(norm: Norm, tmp_path: Path) -> None:
     assert told(projected(norm), tmp_path / "t.json") is None

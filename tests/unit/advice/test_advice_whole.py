@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from advice_examples import CASES, cpu, gpu, specs
-from advice_nets import ATTENTION, EMBEDDINGS, GELU, HOT, NORMS, WEIGHTS, WRITES
+from advice_nets import ATTENTION, CROSS_ENTROPY, EMBEDDINGS, GELU, HOT, NORMS, WEIGHTS, WRITES
 from advice_records import probe, quartiles, record, spec, trace
 
 from laptime.advice import advise, signals_of, to_text
@@ -97,7 +97,16 @@ def test_the_roof_is_of_the_step_and_of_its_operations():
     best = next(f for f in cropped.findings if f.id == "dead-taps")
     assert best.gain == pytest.approx((0.85 * 0.24, 1.2 * 0.24))
     # Operations that nobody needs, which the floor counts.
-    for fires in (*ATTENTION[0], *EMBEDDINGS[0], *WRITES[0], *WEIGHTS[0], *GELU[0], *NORMS[0], HOT[0][0]):
+    for fires in (
+        *ATTENTION[0],
+        *EMBEDDINGS[0],
+        *WRITES[0],
+        *WEIGHTS[0],
+        *GELU[0],
+        *NORMS[0],
+        *CROSS_ENTROPY[0],
+        HOT[0][0],
+    ):
         wasteful = of(cpu(**(near | fires)))
         assert not wasteful.verdict.startswith("Stop here")
         assert wasteful.findings

@@ -49,6 +49,12 @@ def of_length_one(net: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
     return x.square().mean()
 
 
+def covariance(net: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
+    """As VICReg has it, of a last layer as wide as the others."""
+    y = net[:2](x)
+    return plain(net, x) + (y.T @ y / len(y)).pow(2).sum()
+
+
 def of_one(net: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
     """The last layer's alone, which is a small part of all weights."""
     return plain(net, x) + 1e-4 * net[-1].weight.square().sum()
@@ -96,7 +102,7 @@ def test_a_sum_of_squares_in_the_loss_is_told(loss: Loss, tmp_path: Path) -> Non
     assert found.gain_ms[0] > 0
 
 
-@pytest.mark.parametrize("loss", [plain, standardized, of_length_one, of_one], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("loss", [plain, standardized, of_length_one, covariance, of_one], ids=lambda f: f.__name__)
 def test_other_passes_over_weights_are_not(loss: Loss, tmp_path: Path) -> None:
     assert told(weight_penalty, loss, tmp_path / "t.json") is None
 

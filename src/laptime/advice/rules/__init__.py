@@ -6,6 +6,7 @@ from laptime.advice.outcome import Rule
 from laptime.advice.rules.attention import attention
 from laptime.advice.rules.batch import batch_size, memory
 from laptime.advice.rules.copies import created_on_cpu, pinned_copies, synchronisation
+from laptime.advice.rules.cross_entropy import written_cross_entropy
 from laptime.advice.rules.embeddings import dense_embeddings
 from laptime.advice.rules.epoch import epoch_overhead, evaluation, first_batch, garbage_collection, worker_start
 from laptime.advice.rules.gelu import written_gelu
@@ -59,6 +60,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("garbage-collection", garbage_collection),
     ("attention", attention),
     ("dense-embeddings", dense_embeddings),
+    ("written-cross-entropy", written_cross_entropy),
     ("written-gelu", written_gelu),
     ("written-norms", written_norms),
     ("written-slices", written_slices),

@@ -14,6 +14,7 @@ from laptime.records.trace import OperatorRow
 _LEAST_SHARE = 0.10
 _PRODUCTS = ("aten::bmm", "aten::baddbmm")
 _DROPPED = ("aten::bernoulli_", "aten::native_dropout")
+_EXP = "aten::exp"  # of a softmax by hand
 _FUSED = "scaled_dot_product_attention"
 # Of what is done to the weights beside products, what a step lost with the fused kernel (docs/log.md).
 _WITHOUT_THEM = (0.5, 1.5)
@@ -75,7 +76,7 @@ def _weights(rows: tuple[OperatorRow, ...]) -> set[tuple[int, ...]]:
     made = {(a[0], a[1], b[2]) for a, b in (p for p in products if len(p) == 2) if len(a) == len(b) == 3}
     found = set[tuple[int, ...]]()
     for row in rows:
-        of = shapes_of(row)[:1] if row.name.endswith("softmax") else []
+        of = shapes_of(row)[:1] if row.name.endswith("softmax") or row.name == _EXP else []
         for sizes in of:
             flat = (math.prod(sizes[:-2]), *sizes[-2:])
             if len(sizes) > 2 and flat in made:
@@ -84,5 +85,11 @@ def _weights(rows: tuple[OperatorRow, ...]) -> set[tuple[int, ...]]:
 
 
 def _has_a_learnt_bias(rows: Iterable[OperatorRow]) -> bool:
-    """Its gradient is a sum over the weights' batch; the fused kernel has none to give."""
-    return any(r.name == "aten::sum" and r.region == "backward" for r in rows)
+    """Its gradient is a sum over the weights' batch; the fused kernel has none to give.
+
+    A softmax by hand sums, too, so there a bias is what of another shape is added.
+    """
+    rows = list(rows)
+    summed = any(r.name == "aten::sum" and r.region == "backward" for r in rows)
+    added = any(r.name.startswith("aten::add") and len(set(map(tuple, shapes_of(r)))) > 1 for r in rows)
+    return summed and (added or all(r.name != _EXP for r in rows))

@@ -17,6 +17,8 @@ _MEANS = {"aten::mean", "aten::var_mean", "aten::std_mean"}
 _DEVIATIONS = {"aten::std", "aten::std_mean"}
 _BY_N_LESS_ONE = {"aten::var", "aten::var_mean", *_DEVIATIONS}
 _ROOTS = {"aten::sqrt", "aten::rsqrt", "aten::pow"}
+# The gradient of what is subtracted: what is normalized before a net has none, and may need its mean once more.
+_LEARNT = "aten::neg"
 # What it is made of, with the gradients of these.
 _NAMES = "sub mul div add add_ neg pow square sum"
 _PARTS = _MEANS | _BY_N_LESS_ONE | {f"aten::{name}" for name in _NAMES.split()}
@@ -90,7 +92,7 @@ def _normed(passes: Sequence[tuple[OperatorRow, list[_Shape]]]) -> dict[_Shape, 
     """Shapes that are normalized, with what does that in one operator.
 
     Their mean is subtracted, and they are divided by a root, or multiplied with one over it, that lies as the mean.
-    A softmax has no mean, a gate no root; RMSNorm subtracts nothing, and a CPU has no operator for it.
+    A softmax has no mean, a gate no root, data no gradient; RMSNorm, for which a CPU has no operator, no difference.
     """
     found: dict[_Shape, _Remedy] = {}
     names = {of: {n for r, (first, *_) in passes if first == of for n in (r.name, *r.chain)} for _, (of, *_) in passes}
@@ -101,7 +103,7 @@ def _normed(passes: Sequence[tuple[OperatorRow, list[_Shape]]]) -> dict[_Shape, 
         whole, part = of
         rooted = any(names[small] & _ROOTS and _sides(small) == _sides(part) for small in names)
         remedy = _remedy(whole, part)
-        if remedy and names[whole] & _MEANS and (rooted or names[whole] & _DEVIATIONS):
+        if remedy and _LEARNT in names[whole] and names[whole] & _MEANS and (rooted or names[whole] & _DEVIATIONS):
             found[whole] = remedy
     return found
 

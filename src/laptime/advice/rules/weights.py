@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 
 from laptime.advice.figures import ms, percent
@@ -27,7 +28,7 @@ def weight_penalty(s: Signals) -> Outcome:
     if s.device == "cuda":
         return None
     step, rows = known(s.step_ms, "the step's time"), known(s.operators, "the operators of a trace")
-    weights = _weights([r for r in rows if r.region == "forward"])
+    weights = _weights(rows)
     squared = {of for of in weights if _is_squared(of, rows)}
     on_them = [r for r in rows if r.region in _PASSES and _touches(r, squared)]
     spent = sum(r.self_ms for r in on_them)
@@ -51,16 +52,28 @@ def weight_penalty(s: Signals) -> Outcome:
     )
 
 
-def _weights(forward: Iterable[OperatorRow]) -> set[_Shape]:
-    """Shapes of kernels and of linear layers' matrices, less those that activations have, too."""
-    weights, activations = set[_Shape](), set[_Shape]()
-    for row in forward:
+def _weights(rows: Iterable[OperatorRow]) -> set[_Shape]:
+    """Shapes of kernels and of linear layers' matrices, less those that activations have, too.
+
+    A product makes a weight's gradient for each use of it; where products make more of its shape, as of a covariance,
+    these are activations.
+    """
+    uses, made = defaultdict[_Shape, float](float), defaultdict[_Shape, float](float)
+    activations = set[_Shape]()
+    for row in rows:
         of = [tuple(sizes) for sizes in shapes_of(row)]
+        linear = row.name in ("aten::addmm", "aten::mm") and len(of) > 1 and len(of[-1]) == 2
+        if linear:
+            made[of[-2][0], of[-1][1]] += row.calls
+        if row.region != "forward":
+            continue
         if is_convolution(row) and map_and_kernel(row):
-            weights, activations = weights | {of[1]}, activations | {of[0]}
-        elif row.name in ("aten::addmm", "aten::mm") and len(of) > 1 and len(of[-1]) == 2:
-            weights, activations = weights | {of[-1][::-1]}, activations | {of[-2]}
-    return weights - activations
+            uses[of[1]] += row.calls
+            activations.add(of[0])
+        elif linear:
+            uses[of[-1][::-1]] += row.calls
+            activations.add(of[-2])
+    return {of for of, calls in uses.items() if made[of] < calls + 0.5} - activations
 
 
 def _is_squared(of: _Shape, rows: Iterable[OperatorRow]) -> bool:
