@@ -271,7 +271,7 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
 
 
 def _searched(budget_s: float, found: Expected) -> str:
-    given = f"{budget_s / 60:g} min"
+    given = f"{budget_s / 60:g} min" if budget_s >= 60 else f"{budget_s:g} s"
     if found.seconds is not None and found.seconds >= budget_s:
         return f"That leaves nothing of the budget ({given}), so no change would be tried: give a larger one."
     return (

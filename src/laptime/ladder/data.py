@@ -39,10 +39,11 @@ def fetch_data(workload: str, asked: str, places: Places, on_progress: OnProgres
         on_progress: told how far it is, in this thread.
 
     Raises:
-        UsageError: the workload or the kind of source does not exist.
+        UsageError: the workload or the kind of source does not exist, or the store may not be written to.
         UnreachableError: the source does not answer (another try may help).
         DataError: the data can't be used, or the disk is full.
     """
+    places.require_writable()
     if is_own(workload):
         return _looked_into(workload, asked, places, on_progress)
     return _ask({"do": "fetch", "workload": workload, "asked": asked}, places, on_progress)
@@ -171,4 +172,6 @@ def _kept(answer: Path) -> list[str]:
 def _last_line(log: IO[bytes]) -> str:
     log.seek(0)
     lines = log.read().decode(errors="replace").strip().splitlines()
-    return f"{shorten(lines[-1], 300)}." if lines else "it said nothing; try again."
+    if lines:
+        return f"{shorten(lines[-1], 300)}."
+    return "it said nothing; of a training of your own `python -X faulthandler` shows the line, run on it alone."
