@@ -46,6 +46,8 @@ def epochs(
     done: list[dict[str, object]] = []
     elsewhere: list[str] = []
     started_at = time.time()
+    if not isinstance(loop, Iterable):
+        raise TypeError(f"laptime.epochs({loop!r}): give what a for loop takes, range({loop!r}) for so many epochs.")
     items = iter(loop)
     for index, item in enumerate(itertools.chain(itertools.islice(items, warmup), by_turns(items))):
         _wait()

@@ -41,6 +41,12 @@ class Places:
 
     home: Path
 
+    def require_writable(self) -> None:
+        """Raises UsageError where nothing can be kept here; else the first file would say so, in a library's words."""
+        there = next(place for place in (self.home, *self.home.parents) if place.exists())
+        if not os.access(there, os.W_OK):
+            raise UsageError(f"{str(there)!r} may not be written to: set LAPTIME_HOME to a folder that may.")
+
     @property
     def mlflow_uri(self) -> str:
         """The tracking store: MLFLOW_TRACKING_URI where it is set, else SQLite under home."""

@@ -193,7 +193,14 @@ def death(code: int) -> str:
     """How a process ended, as the end of a sentence about it."""
     if code == -signal.SIGKILL:
         return "was killed (signal 9), which the system does when memory runs out"
-    return f"died of signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return f"died of signal {-code} ({_name(-code)})" if code < 0 else f"ended with exit code {code}"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of the real-time signals
+        return "no name"
 
 
 def tree_cpu_s(pid: int) -> float:

@@ -54,7 +54,7 @@ def test_a_child_whose_parent_is_gone_ends_before_it_imports_anything(tmp_path):
 
 def test_how_a_process_ended_is_said_in_words():
     assert death(-signal.SIGKILL) == "was killed (signal 9), which the system does when memory runs out"
-    assert (death(-11), death(3)) == ("died of signal 11", "ended with exit code 3")
+    assert (death(-11), death(3)) == ("died of signal 11 (SIGSEGV)", "ended with exit code 3")
 
 
 def test_a_process_that_leaves_at_once_takes_its_folder_of_sockets_with_it(tmp_path):

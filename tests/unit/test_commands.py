@@ -96,6 +96,7 @@ def test_a_search_s_plan_names_where_it_begins_and_what_it_would_try():
     said = typed("tune", "cifar", "--device", "cpu", "--budget", "1m", "--dry-run")
     assert "leaves nothing of the budget (1 min), so no change would be tried" in said
     assert "products" not in said
+    assert "of the budget (5 s)" in typed("tune", "cifar", "--device", "cpu", "--budget", "5", "--dry-run")
 
 
 def test_a_plan_for_data_of_unknown_size_leaves_no_batch_out(tmp_path):

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 import laptime
 from laptime.records import read_record
 
@@ -16,6 +18,11 @@ def test_a_loop_of_the_users_own(tmp_path):
     assert [e.kept for e in record.epochs] == [False, True, True]
     assert {e.samples for e in record.epochs} == {7}
     assert [p.name for p in path.parent.iterdir()] == ["record.json"]
+
+
+def test_a_number_of_epochs_is_told_to_be_a_range(tmp_path):
+    with pytest.raises(TypeError, match=r"laptime.epochs\(4\): give what a for loop takes, range\(4\) for"):
+        next(laptime.epochs(4, record=tmp_path / "record.json"))
 
 
 def test_an_epoch_that_is_left_is_not_recorded(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ def doctor(as_json: JSON = False) -> None:
     from laptime.records import LEAST_GAIN
 
     places = find_places()
+    places.require_writable()
     places.home.mkdir(parents=True, exist_ok=True)
     probe = run_probe(("cifar", "cpu"), places, lambda text: typer.echo(text, err=True))
     machine, gpus = probe.machine, cuda_devices()

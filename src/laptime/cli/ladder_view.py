@@ -41,7 +41,7 @@ from laptime.processes import undisturbed
 from laptime.records import EpochRecord, RunRecord
 from laptime.starts import warm_starts
 from laptime.tracking.reach import let_go
-from laptime.tracking.uri import masked
+from laptime.tracking.uri import is_http, masked
 from laptime.tune import foreseen, led
 
 Say = Callable[[str], None]
@@ -235,8 +235,9 @@ def _publish(ladder: Ladder, say: Say) -> int:
 def closing_words(ladder: Ladder) -> str:
     """How to open what was made."""
     name, uri = command("laptime"), tracking_uri(ladder.request, ladder.places)
-    # Of another store than the home's own `laptime ui` shows nothing.
-    shown = f"{name} ui" if uri == ladder.places.embedded_mlflow_uri else masked(uri)
+    # Of itself `laptime ui` shows the home's own store.
+    ui = f"{name} ui" if uri == ladder.places.embedded_mlflow_uri else f"MLFLOW_TRACKING_URI={masked(uri)} {name} ui"
+    shown = masked(uri) if is_http(uri) else ui
     return (
         f"\nReport:          {ladder.folder / 'comparison.html'}\n"
         f"MLflow:          {shown}\nTensorBoard:     {name} ui --tensorboard\nPrefect, MLflow: {name} up"
@@ -271,7 +272,7 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
 
 
 def _searched(budget_s: float, found: Expected) -> str:
-    given = f"{budget_s / 60:g} min"
+    given = f"{budget_s / 60:g} min" if budget_s >= 60 else f"{budget_s:g} s"
     if found.seconds is not None and found.seconds >= budget_s:
         return f"That leaves nothing of the budget ({given}), so no change would be tried: give a larger one."
     return (

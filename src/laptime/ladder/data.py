@@ -42,10 +42,11 @@ def fetch_data(
         precision: which a look into a user's own workload is to try on this CPU (`bf16`); none where a probe will.
 
     Raises:
-        UsageError: the workload or the kind of source does not exist.
+        UsageError: the workload or the kind of source does not exist, or the store may not be written to.
         UnreachableError: the source does not answer (another try may help).
         DataError: the data can't be used, or the disk is full.
     """
+    places.require_writable()
     if is_own(workload):
         _check_own(workload, asked)
         return _ask({"workload": workload, "precision": precision}, places, on_progress, "laptime.inspecting")
@@ -174,4 +175,6 @@ def _kept(answer: Path) -> list[str]:
 def _last_line(log: IO[bytes]) -> str:
     log.seek(0)
     lines = log.read().decode(errors="replace").strip().splitlines()
-    return f"{shorten(lines[-1], 300)}." if lines else "it said nothing; try again."
+    if lines:
+        return f"{shorten(lines[-1], 300)}."
+    return "it said nothing; of a training of your own `python -X faulthandler` shows the line, run on it alone."

@@ -14,7 +14,9 @@ from laptime.ladder.plan import rung_of
 from laptime.ladder.request import check_variant
 from laptime.ladder.seeds import Trainings
 from laptime.ladder.unchanged import unchanged
-from laptime.records import Rung
+from laptime.launchers.base import LOG
+from laptime.records import Rung, RunRecord
+from laptime.tracking.publish import run_folder
 from laptime.variants import OPTIMIZED, Variant, on_several
 
 if TYPE_CHECKING:
@@ -100,13 +102,15 @@ def _why_unjudged(ladder: Ladder) -> str:
     return judge(mine, mine, rules_of(ladder.record, ladder.runs)).reason
 
 
-def what_failed(ladder: Ladder, variant: str) -> str:
-    """What a ladder failed by, where this is its first variant that failed."""
-    if variant != ladder.plan.fixed[0].name:
-        return "every contender failed"
-    alone = any(left.reason == NOT_TRIED for left in ladder.record.left_out)
-    again = f", so nothing else was tried (the same once more: --resume {ladder.folder})" if alone else ""
-    return f"the baseline failed{again}"
+def what_failed(ladder: Ladder, first: RunRecord, variant: str) -> str:
+    """What a ladder failed by, where this is its first record that failed, of this variant; with the log's place."""
+    what = "every contender failed"
+    if variant == ladder.plan.fixed[0].name:
+        alone = any(left.reason == NOT_TRIED for left in ladder.record.left_out)
+        again = f", so nothing else was tried (the same once more: --resume {ladder.folder})" if alone else ""
+        what = f"the baseline failed{again}"
+    log = run_folder(ladder.folder, variant, first.spec.repeat if first.spec else 0) / LOG
+    return f"{what}; {variant}: {(first.error or '').replace(f'see {LOG}', f'see {log}')}"
 
 
 def _asked_for(ladder: Ladder, baseline: str) -> bool:

@@ -285,7 +285,7 @@ class Ladder:
         first = next((r for r in self.runs if r.status != "done" and r.spec is not None), None)
         if first is None or first.spec is None:
             return "no variant was run."
-        return f"{what_failed(self, first.spec.variant)}; {first.spec.variant}: {first.error}"
+        return what_failed(self, first, first.spec.variant)
 
     def _failed(self, name: str) -> bool:
         return any(r.spec is not None and r.spec.variant == name and r.status != "done" for r in self.runs)

@@ -72,7 +72,7 @@ def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None =
     tracker.start_run(
         RunStart(
             key=ladder_key(ladder),
-            name=f"{ladder.preset} {ladder.device} {ladder.id}",
+            name=f"{ladder.id} {ladder.preset} {ladder.device}",
             experiment=ladder.workload,
             started_at=ladder.started_at or time.time(),
             tags=_filled(tags),

@@ -164,6 +164,8 @@ def test_a_ladder_without_a_run_that_is_done_has_no_advice(tmp_path, monkeypatch
     ladder.request = ladder.request.model_copy(update={"tracking_uri": None})
     assert closing_words(ladder).startswith("\nReport:")
     assert "laptime ui\nTensorBoard" in closing_words(ladder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////there/m.db")
+    assert "\nMLflow:          MLFLOW_TRACKING_URI=sqlite:////there/m.db " in closing_words(ladder)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:word@there")
     assert "\nMLflow:          https://***@there\nTensorBoard" in closing_words(ladder)
 

@@ -122,7 +122,8 @@ def test_a_baseline_that_failed_ends_its_ladder_at_once_and_is_tried_again(tmp_p
     assert through(ladder) == ["cpu-baseline, round 1 of 2"]
     assert ladder.exit_code() == 1
     assert "nothing else was tried" in ladder.complaint()
-    assert ladder.complaint().endswith("cpu-baseline: it broke")
+    ladder.runs[0] = ladder.runs[0].model_copy(update={"error": "it broke; see log.txt."})
+    assert ladder.complaint().endswith(f"cpu-baseline: it broke; see {ladder.folder}/cpu-baseline-0/log.txt.")
     left = {o.variant for o in ladder.record.left_out if "the baseline failed" in o.reason}
     assert left > {"cpu-resident", "cpu-bf16", "cpu-optimized"}
     monkeypatch.setattr(ladder_module, "launch", Runs())

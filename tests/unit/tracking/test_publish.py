@@ -239,6 +239,7 @@ def test_the_parent_ends_with_figures_note_and_files(tmp_path: Path) -> None:
     done = ladder.model_copy(update={"status": "done", "ended_at": 2000.0})
     ladder_finished(store, done, {"speedup": 3.0}, "# done", {"ladder.json": tmp_path / "ladder.json"})
     run = store.runs[f"id-{ladder.id}"]
+    assert start_of(store, ladder.id).name.startswith(ladder.id), "a UI's column shows but the beginning"
     assert (run["status"], run["ended_at"], run["note"], run["files"]) == (
         "FINISHED",
         2000.0,

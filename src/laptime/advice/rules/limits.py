@@ -22,7 +22,7 @@ def too_noisy(s: Signals) -> Outcome:
     Steps that wait for data scatter by the loader's doing, so their wait is no part of it where it was told apart.
     """
     if s.noise is not None and s.noise > MOST_NOISE:
-        within = f"{_above(s.noise, MOST_NOISE)} (at most {percent(MOST_NOISE)})"
+        within = f"{_above(s.noise, MOST_NOISE)} (advice needs {percent(MOST_NOISE)} or less)"
         return Limit(
             f"The machine was too noisy to judge: steps scatter so that the middle one is known to within "
             f"{within}{_waits_too(s)}. {_HELP_TRACE if s.foreign else _HELP}",
