@@ -24,6 +24,7 @@ from torch.nn import functional
 from laptime.catalogue import find_workload
 from laptime.data.decode import Images, read_image
 from laptime.detecting import Detector, boxes_on, load_detector
+from laptime.engine.build import find_device
 from laptime.errors import DataError, LaptimeError, UsageError, refusal, shorten
 from laptime.logged_model import describe, load_model
 from laptime.processes import leave
@@ -107,9 +108,7 @@ def best_device(asked: str) -> torch.device:
     """The device that is asked for; `auto` takes a GPU where there is one."""
     if asked == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device cuda was asked for, but torch finds no CUDA device here: give --device cpu.")
-    return torch.device(asked)
+    return find_device(asked)
 
 
 def load(request: Mapping[str, Any], device: torch.device) -> Trained | Detector:

@@ -126,7 +126,7 @@ def _pass_on(error: BaseException, world: World) -> None:
     """Raises what is no failure of this run's own: its end by SIGTERM, the loss of another rank."""
     if isinstance(error, Terminated):
         raise error
-    if world.size > 1 and lost_a_peer(error):
+    if world.size > 1 and lost_a_peer(error) and not out_of_memory(error):  # NCCL says both by one type
         raise PeerLostError(" ".join(str(error).split())[:300]) from error
 
 

@@ -18,7 +18,7 @@ from laptime.data.tensors import ImageData, limit, open_tensors
 from laptime.devices import require_scoring
 from laptime.draws import seed_all
 from laptime.engine.room import fitted
-from laptime.errors import UsageError
+from laptime.errors import UsageError, shorten
 from laptime.optimizations import apply
 from laptime.optimizations.augment import Augmented
 from laptime.optimizations.base import (
@@ -51,8 +51,20 @@ from laptime.world import ALONE, World
 def find_device(name: str, world: World = ALONE) -> torch.device:
     """The device of a spec, a rank's own where there are several; raises UsageError where this machine has none."""
     if name == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device cuda was asked for, but torch finds no CUDA device here: give --device cpu.")
+        raise UsageError(
+            f"device cuda was asked for, but torch finds no CUDA device here ({_without_cuda()}): give --device cpu, "
+            "or install a torch and a driver that fit together."
+        )
     return world.device if world.grouped else torch.device(name)
+
+
+def _without_cuda() -> str:
+    """What torch says where it has no CUDA: it is for CPUs alone, there is no driver, or one that is too old."""
+    try:
+        torch.cuda.init()
+    except Exception as error:  # of three types
+        return shorten(" ".join(str(error).split()).partition(". ")[0], 200)
+    return "it counts none"
 
 
 def as_made(model: nn.Module) -> None:

@@ -19,8 +19,12 @@ from laptime.optimizations.samples import stand_in
 from laptime.optimizations.sync_batchnorm import GlooBatchNorm
 
 # The allocator of the host; torch's for CUDA, where a compiler hands on what it said; CUDA where another one asks
-# (contexts, graphs, page-locked memory); cuBLAS and cuDNN.
-_NO_MEMORY = ("can't allocate memory", "CUDA out of memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
+# (contexts, graphs, page-locked memory); cuBLAS, and cuDNN before 9; cuDNN since; NCCL.
+_NO_MEMORY = (
+    *("can't allocate memory", "CUDA out of memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED"),
+    *("CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED", "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+    "Cuda failure 2 'out of memory'",
+)
 # What BatchNorm says of one, where its map is a single value.
 _ALONE = "Expected more than 1 value per channel when training"
 # Copies of a trained parameter that a run holds beside a step: where the warm-up began, and Adam's two moments.

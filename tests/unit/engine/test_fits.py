@@ -1,9 +1,13 @@
 """Out of memory: the largest part of the batch that fits is named."""
 
+import ctypes
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from tests.unit.conftest import make_data, make_spec
 
 from laptime import worker
@@ -105,7 +109,22 @@ def test_only_memory_is_taken_for_memory():
     assert out_of_memory(RuntimeError("OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"))  # a compiler's
     assert out_of_memory(RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"))
     assert out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
+    assert out_of_memory(RuntimeError("Last error:\nCuda failure 2 'out of memory'"))  # NCCL's
+    assert not out_of_memory(RuntimeError("Last error:\nCuda failure 4 'driver shutting down'"))
     assert not out_of_memory(RuntimeError("shapes differ"))
+
+
+def test_cudnns_own_names_for_memory_are_known():
+    """Asked of the library itself, by the numbers of its header; a plain error of it is something else."""
+    found = find_spec("nvidia.cudnn") if find_spec("nvidia") else None
+    places = found.submodule_search_locations if found else []
+    library = next((file for place in places for file in Path(place).glob("lib/libcudnn.so.9")), None)
+    if library is None:
+        pytest.skip("no cuDNN 9 beside torch")
+    said = ctypes.CDLL(str(library)).cudnnGetErrorString
+    said.restype = ctypes.c_char_p
+    names = [said(status).decode() for status in (4003, 4004, 4000)]
+    assert [out_of_memory(RuntimeError(f"cuDNN error: {name}")) for name in names] == [True, True, False]
 
 
 def test_a_step_is_tried_beside_what_a_run_holds(recipe):
@@ -173,3 +192,10 @@ def test_work_for_which_there_is_no_room_takes_a_part_of_the_batch(recipe, most,
     assert asked == (expected or ([16] if ranks > 1 else [16, 8, 4, 2]))
     with pytest.raises(RuntimeError, match="size"):
         with_room(recipe, lambda size: torch.ones(2) @ torch.ones(3) if size else None)
+
+
+def test_a_rank_without_memory_has_lost_no_other_one():
+    ranks = World(0, 2)
+    worker._pass_on(dist.DistBackendError("NCCL error\nLast error:\nCuda failure 2 'out of memory'"), ranks)
+    with pytest.raises(worker.PeerLostError):
+        worker._pass_on(dist.DistBackendError("NCCL error: remote process exited"), ranks)

@@ -101,7 +101,7 @@ class Steps(nn.Module):
         Metrics begin anew with each step: what they then hold is that of the batch, and lists in them do not grow.
         Which ones have been filled is kept here: a metric's own count may be put back beside the values that it holds.
         """
-        self.said.clear()
+        self.said = {}  # anew, so that no compiler asks which names an evaluation has logged
         for metric in self.filled:
             metric.reset()
         step = getattr(self.module, name)
