@@ -16,7 +16,8 @@ from laptime.advice import signals_of
 from laptime.advice.outcome import Outcome, Proposal
 from laptime.advice.rules.norms import written_norms
 
-_STEPS, _EPS, _SIDE = 2, 1e-5, 32
+# So many that one that the machine holds up moves no median.
+_STEPS, _EPS, _SIDE = 7, 1e-5, 32
 _LAST, _SAMPLE, _SECOND, _BATCH, _PLANE = (-1,), (1, 2, 3), (1,), (0, 2, 3), (2, 3)
 
 Norm = Callable[[torch.Tensor], torch.Tensor]
