@@ -76,8 +76,9 @@ def _slice(nvml: Any, visible: str) -> tuple[Gpu, ...]:
 def chosen(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
     """The GPUs that a value of CUDA_VISIBLE_DEVICES leaves.
 
-    It holds numbers or the first letters of UUIDs; what comes after an entry that names none does not count, as CUDA
-    has it. Numbers are taken in the driver's order, which is CUDA's where all GPUs are of one kind (see `cuda_uuids`).
+    It holds numbers or the first letters of UUIDs; what comes after an entry that names none does not count, and where
+    one is named twice nothing does, as CUDA has it. Numbers are taken in the driver's order, which is CUDA's where all
+    GPUs are of one kind (see `cuda_uuids`).
     """
     if visible is None:
         return gpus
@@ -91,7 +92,7 @@ def chosen(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
         if len(named) != 1:
             break
         found += named
-    return tuple(found)
+    return tuple(found) if len(set(found)) == len(found) else ()
 
 
 def cuda_uuids() -> tuple[str, ...]:

@@ -28,6 +28,8 @@ GPUS = (Gpu("GPU-aa11", "first"), Gpu("GPU-bb22", "second"), Gpu("GPU-bb33", "th
         ("GPU-bb22,0", ["second", "first"]),
         ("GPU-bb", []),
         ("0,7,1", ["first"]),
+        ("1,0,1", []),
+        ("0,GPU-aa", []),
         ("", []),
         ("-1", []),
     ],

@@ -7,6 +7,7 @@ import types
 
 import pytest
 
+from laptime.cli.doctor import told_of_cuda
 from laptime.devices import choose_device, lock_names
 from laptime.errors import UsageError
 from laptime.gpus import Gpu, visible_gpus
@@ -114,3 +115,15 @@ def test_a_slice_is_a_gpu_of_its_own_and_none_comes_behind_it(on_bus, monkeypatc
 def test_a_gpu_that_can_not_be_opened_is_passed_over(on_bus):
     on_bus(None, NEW)
     assert visible_gpus() == (Gpu(NEW, NAMES[NEW]),)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "version", "said"),
+    [
+        ((), None, "no NVIDIA driver answers: CPU variants only"),
+        (("H200", "H200"), "13.0", "H200, H200"),
+        (("H200",), None, "torch can't use H200: install a torch and a driver that fit together"),
+    ],
+)
+def test_the_doctor_says_whether_torch_can_use_the_gpus(gpus, version, said):
+    assert told_of_cuda(gpus, version) == said

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 
 import typer
 
@@ -33,7 +34,7 @@ def doctor(as_json: JSON = False) -> None:
             f"{machine.python}; torch {machine.torch}, torchvision {machine.torchvision}",
         ),
         ("cpu", True, f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB"),
-        ("cuda", bool(gpus), ", ".join(gpus) or "no NVIDIA driver answers: CPU variants only"),
+        ("cuda", bool(gpus and machine.cuda), told_of_cuda(gpus, machine.cuda)),
         (
             "bf16",
             _best(probe.gains) >= LEAST_GAIN,
@@ -54,6 +55,14 @@ def doctor(as_json: JSON = False) -> None:
         return
     for what, ok, detail in found:
         typer.echo(f"{'yes' if ok else 'no':<4}{what:<10}{detail}")
+
+
+def told_of_cuda(gpus: Sequence[str], version: str | None) -> str:
+    """What to say of GPUs by the driver and the version of CUDA that torch has found to work; None without one."""
+    if not gpus:
+        return "no NVIDIA driver answers: CPU variants only"
+    names = ", ".join(gpus)
+    return names if version else f"torch can't use {names}: install a torch and a driver that fit together"
 
 
 def _load(load: float | None) -> str:
