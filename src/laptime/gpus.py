@@ -82,17 +82,17 @@ def chosen(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
     """
     if visible is None:
         return gpus
-    found: list[Gpu] = []
+    found: list[int] = []
     for entry in visible.split(","):
         word = entry.strip()
         if word.isdecimal() and int(word) < len(gpus):
-            found.append(gpus[int(word)])
+            found.append(int(word))
             continue
-        named = [g for g in gpus if word.startswith("GPU-") and g.uuid.startswith(word)]
+        named = [i for i, gpu in enumerate(gpus) if word.startswith("GPU-") and gpu.uuid.startswith(word)]
         if len(named) != 1:
             break
         found += named
-    return tuple(found) if len(set(found)) == len(found) else ()
+    return tuple(gpus[i] for i in found) if len(set(found)) == len(found) else ()
 
 
 def cuda_uuids() -> tuple[str, ...]:

@@ -164,3 +164,5 @@ def test_what_a_name_stands_for_holds_no_bf16_where_a_cpu_would_emulate_it(monke
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: flags)
     assert hopeless_here(variant, ["resident", "bf16"], device) == away
     assert hopeless_here(variant, ["resident"], device) == ()
+    unread = Gpu("GPU-????????", "H200")  # as the driver writes it before CUDA has begun
+    assert chosen((unread, unread), "0,1") == (unread, unread)
