@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import floor
 
 from laptime.catalogue import (
     DEVICES,
@@ -270,10 +271,10 @@ def _gains(gains: dict[str, float], key: str) -> bool:
 
 
 def _figures(name: str, probe: ProbeRecord) -> str:
-    figures = {
-        key: " beside ".join(filter(None, (f"{gain:.2f}x", probe.beside.get(f"{_probe_key(name)}{key}"))))
-        for key, gain in gains_of(name, probe).items()
-    }
+    # Cut down: 1.049x rounded up would be called less than itself.
+    cut = {key: f"{floor(100 * gain + 1e-6) / 100:.2f}x" for key, gain in gains_of(name, probe).items()}
+    beside = {key: probe.beside.get(f"{_probe_key(name)}{key}") for key in cut}
+    figures = {key: f"{gain} beside {beside[key]}" if beside[key] else gain for key, gain in cut.items()}
     if figures.keys() == {""}:
         return figures[""]
     tried = {key: probe.batches.get(f"{_probe_key(name)}{key}", key.removeprefix("@")) for key in figures}

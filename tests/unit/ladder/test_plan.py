@@ -48,6 +48,13 @@ def test_what_loses_beside_another_says_so_and_joins_none():
     assert ("products",) in rungs
 
 
+@pytest.mark.parametrize(("gain", "shown"), [(1.0496, "1.04x"), (0.29, "0.29x"), (1.0, "1.00x")])
+def test_a_gain_that_is_just_too_small_is_not_called_less_than_itself(gain, shown):
+    plan = make_plan("cpu", FULL, None, with_gains(bf16=gain))
+    (reason,) = [left.reason for left in plan.left_out if left.variant == "cpu-bf16"]
+    assert f"showed {shown}, less than the 1.05x" in reason
+
+
 def test_what_gains_only_beside_another_enters_with_it():
     probe = ProbeRecord(gains={"bf16": 1.3}, beside={"bf16": "products"})
     assert [g for g in make_plan("cpu", FULL, None, probe).rungs if {"bf16", "products"} & set(g)] == [
