@@ -202,6 +202,11 @@ def _strictest(limits: list[Limit]) -> tuple[str, float]:
 def _headline(findings: list[Finding], s: Signals) -> str:
     if s.step_ms is None:
         return "Nothing to advise on: no step was timed."
+    if not findings and s.foreign and s.precision is None:
+        return (
+            "Nothing worth proposing by what this trace tells: it has no shapes, without which many rules can't judge. "
+            "Record it with record_shapes=True."
+        )
     if not findings:
         return (
             "Nothing worth proposing: no rule expects a gain above the noise. What could not be judged is listed under "

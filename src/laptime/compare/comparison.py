@@ -207,6 +207,8 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
         data_notice=" ".join(data.notices),
         real_data=ladder.real_data,
         train_count=min(ladder.limit_train or data.train_count, data.train_count),
+        train_there=data.train_count,
+        test_there=data.test_count,
         test_count=rules_of(ladder, ()).test_count,
         epochs=ladder.epochs,
         repeats=ladder.repeats,

@@ -52,6 +52,7 @@ class Conditions(Readable):
         repeats: rounds, that is processes of each variant.
         data: what the data is, in words.
         data_notice: what the user must know about the data, empty when nothing.
+        train_count, test_count: samples that were used, of `train_there` and `test_there`; 0 where unknown.
         started_at: seconds since 1970.
     """
 
@@ -68,6 +69,8 @@ class Conditions(Readable):
     real_data: bool = True
     train_count: int = 0
     test_count: int = 0
+    train_there: int = 0
+    test_there: int = 0
     epochs: int = 0
     repeats: int = 0
     quality: str = "accuracy"

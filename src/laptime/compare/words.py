@@ -215,10 +215,8 @@ def conditions(given: Conditions, n: int) -> str:
         n: processes of the headline, 0 where there is none.
     """
     where = [given.machine or "an unnamed machine", plural(given.cores, "core"), _torch(given.torch)]
-    what = [
-        given.data,
-        f"{given.train_count:,} training and {given.test_count:,} test samples" if given.train_count else "",
-    ]
+    train, test = _taken(given.train_count, given.train_there), _taken(given.test_count, given.test_there)
+    what = [given.data, f"{train} training and {test} test samples" if given.train_count else ""]
     how = [
         plural(given.epochs, "counted epoch") + " a process" if given.epochs else "",
         plural(given.repeats, "round"),
@@ -229,6 +227,11 @@ def conditions(given: Conditions, n: int) -> str:
         f"commit {given.commit[:10]}" if given.commit else "",
     ]
     return ", ".join(part for part in (*where, *what, *how, *when) if part) + "."
+
+
+def _taken(samples: int, there: int) -> str:
+    """How many samples are used, and of how many: a preset or a limit takes fewer, which is another training."""
+    return f"{samples:,} of {there:,}" if there > samples else f"{samples:,}"
 
 
 def _torch(version: str) -> str:

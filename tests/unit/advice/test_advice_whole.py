@@ -14,7 +14,7 @@ from laptime.advice.judge import ask, confidence, judge
 from laptime.advice.rules import RULES
 from laptime.records.advice import RuleHistory
 from laptime.records.breakdown import ProfileRecord
-from laptime.records.trace import OperatorRow
+from laptime.records.trace import OperatorRow, TraceSummary
 from laptime.variants import resolve
 
 
@@ -271,6 +271,13 @@ def test_confidence_follows_the_record_of_the_rule():
     found = of(s, {"optimizer": RuleHistory(tried=20, faster=0, error=0.2)})
     assert ids(found)[0] == "resident-data"
     assert "right 0 of 20 times, with a median error of 20 % of the step" in to_text(found)
+
+
+def test_a_trace_without_shapes_is_not_said_to_hold_nothing():
+    told = TraceSummary(step_ms=quartiles(10.0), step_mean_ms=10.0, steps=5)
+    assert advise(trace=told).findings == ()
+    assert advise(trace=told).verdict.endswith("Record it with record_shapes=True.")
+    assert advise(trace=told.model_copy(update={"precision": "fp32"})).verdict.endswith("under Withheld.")
 
 
 def test_nothing_to_say_is_said():

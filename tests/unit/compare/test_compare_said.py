@@ -9,7 +9,7 @@ from compare_examples import data, ladder, record, records
 from inside_examples import inside
 from rich.console import Console
 
-from laptime.compare import Comparison, compare, compare_records
+from laptime.compare import Comparison, compare, compare_records, words
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.plots import speedup_svg
@@ -85,3 +85,10 @@ def test_a_notice_on_data_is_told_once_and_that_on_a_stand_in_by_its_banner(kind
     for text in reports(compare(given, runs), runs):
         assert text.count(told) == 1
         assert (f"The data: {told}" in text) == (kind == "folder")
+
+
+def test_it_is_said_of_how_many_samples_a_limit_took_some() -> None:
+    whole = compare(ladder().model_copy(update={"limit_train": None, "limit_test": None}), records())
+    assert "50,000 training and 10,000 test samples" in words.conditions(whole.conditions, 1)
+    some = compare(ladder().model_copy(update={"limit_train": 2000, "limit_test": 60_000}), records())
+    assert "2,000 of 50,000 training and 10,000 test samples" in words.conditions(some.conditions, 1)
