@@ -121,7 +121,16 @@ def next_step(comparison: Comparison) -> str:
     text = f"Next, for {best.subject}: {finding.what.rstrip('.')} ({expected(finding)}, {gain(finding)} less)"
     found = measured(finding.measured)
     text += f"; measured: {found}" if found else ""
-    return f"{text}: {finding.command}" if finding.command else f"{text}."
+    typed = _typed(finding)
+    return f"{text}: {typed}" if typed else f"{text}."
+
+
+def _typed(finding: Finding) -> str:
+    """The remedy's command; of a change of code that, unless the sentence told it, and the command that measures it."""
+    if not finding.measured_by:
+        return finding.command
+    code = "" if finding.command in finding.what else f"{finding.command}; "
+    return f"{code}{MEASURE_IT} {finding.measured_by}"
 
 
 def short_cells(finding: Finding) -> list[str]:

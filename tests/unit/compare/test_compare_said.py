@@ -6,15 +6,15 @@ import io
 
 import pytest
 from compare_examples import data, ladder, record, records
-from inside_examples import inside
+from inside_examples import advice, inside
 from rich.console import Console
 
-from laptime.compare import Comparison, compare, compare_records, words
+from laptime.compare import Comparison, advising, compare, compare_records, words
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.plots import speedup_svg
 from laptime.compare.terminal import print_comparison
-from laptime.records import LadderRecord, RunRecord
+from laptime.records import Advice, LadderRecord, RunRecord
 from laptime.spec import DataSpec, OwnSpec
 
 
@@ -92,3 +92,14 @@ def test_it_is_said_of_how_many_samples_a_limit_took_some() -> None:
     assert "50,000 training and 10,000 test samples" in words.conditions(whole.conditions, 1)
     some = compare(ladder().model_copy(update={"limit_train": 2000, "limit_test": 60_000}), records())
     assert "2,000 of 50,000 training and 10,000 test samples" in words.conditions(some.conditions, 1)
+
+
+@pytest.mark.parametrize(("what", "said"), [("Do it.", "x.unbind(1); "), ("Let `x.unbind(1)` do it.", "")])
+def test_a_change_of_code_is_told_once_with_what_measures_it(what: str, said: str) -> None:
+    gate = "laptime gate f.py:w --advised slices"
+    (finding, *_) = advice()["cpu-baseline"].findings
+    code = {"what": what, "variant": "", "command": "x.unbind(1)", "measured_by": gate, "measured": None}
+    told = {"cpu-optimized": Advice(findings=(finding.model_copy(update=code),))}
+    words_told = advising.next_step(compare(ladder(), records(), advice=told))
+    assert words_told.startswith(f"Next, for cpu-optimized: {what.rstrip('.')} (")
+    assert words_told.endswith(f" less): {said}measure it, before you commit: {gate}")
