@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -152,9 +152,13 @@ def _probe(folder: Path, record: RunRecord) -> ProbeRecord | None:
         if found is None:
             return known_probe(record, find_places())
         probe, compared = read_ladder(found).probe, found.with_name(COMPARISON)
-        return with_worse_rungs(probe, read_versioned(compared, Comparison, kind)) if compared.is_file() else probe
     except DataError:
         return None
+    # None where a ladder has not ended; one of another version may name rungs that this one has not.
+    with suppress(DataError, UsageError):
+        if compared.is_file():
+            return with_worse_rungs(probe, read_versioned(compared, Comparison, kind))
+    return probe
 
 
 def _read_folder(folder: Path, named: str = "") -> Subject:

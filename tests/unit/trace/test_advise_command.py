@@ -104,6 +104,11 @@ def test_what_a_ladder_has_shown_to_cost_quality_is_not_advised_on_its_runs_late
     write_json(tmp_path / "comparison.json", comparison)
     refusals = read_subject(str(tmp_path / "cpu-baseline-0"))[2].refusals
     assert "50.0 % instead of 80.0 %" in refusals["large-batch"]
+    of_another_version = comparison.model_copy(update={"rows": (rows[0], rows[1].model_copy(update={"adds": "gone"}))})
+    write_json(tmp_path / "comparison.json", of_another_version)
+    assert read_subject(str(tmp_path / "cpu-baseline-0"))[2] == ladder.probe
+    (tmp_path / "comparison.json").write_text("{")
+    assert read_subject(str(tmp_path / "cpu-baseline-0"))[2] == ladder.probe
 
 
 def test_a_failed_run_has_nothing_to_advise_on(tmp_path):
