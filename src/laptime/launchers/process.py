@@ -15,14 +15,14 @@ from types import MappingProxyType
 from typing import IO
 
 from laptime.errors import LaptimeError, shorten
-from laptime.gpus import others_on
+from laptime.host.gpus import others_on
+from laptime.host.processes import end_tree, undisturbed
+from laptime.host.starts import Started, start_piped
 from laptime.launchers.base import LOG, PROGRESS, RECORD, Hooks, ProgressReader, prepare, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.sampling import sampling
-from laptime.processes import end_tree, undisturbed
 from laptime.records import RunRecord, read_record, write_record
 from laptime.spec import RunSpec
-from laptime.starts import Started, start_piped
 
 _LOOK_EVERY_S = 0.2
 _DRAIN_S = 2.0

@@ -15,8 +15,8 @@ from laptime.cli.advise import read_subject
 from laptime.cli.compare import compare_runs
 from laptime.compare.load import load
 from laptime.errors import DataError, TrackingError, UsageError
+from laptime.host.processes import end_their_runs
 from laptime.places import Places
-from laptime.processes import end_their_runs
 from laptime.tracking.base import MetricRow, RunStart
 from laptime.tracking.journal import is_settled, state_path
 from laptime.tracking.mlflow import MlflowTracker, fetch_runs, run_page

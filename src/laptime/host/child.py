@@ -1,7 +1,7 @@
-"""A module of ours as a child that ends with its parent: `python -m laptime.child MODULE ARGUMENTS`.
+"""A module of ours as a child that ends with its parent: `python -m laptime.host.child MODULE ARGUMENTS`.
 
 It is bound to its parent before the module imports anything: torch takes seconds, in which a parent's end would go
-unnoticed. See `laptime.processes.child_command`.
+unnoticed. See `laptime.host.processes.child_command`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,17 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-from laptime.processes import die_with_parent
+from laptime.host.processes import die_with_parent
 
 # Which begin with torch, its compiler and torchvision.
-WITH_TORCH = ("fitting", "inspecting", "logged_model", "predicting", "probe", "worker")
+WITH_TORCH = (
+    "laptime.predict.images",
+    "laptime.predict.logged_model",
+    "laptime.preflight.fitting",
+    "laptime.preflight.inspecting",
+    "laptime.preflight.probe",
+    "laptime.worker",
+)
 
 
 def bring_torch() -> None:
@@ -36,7 +43,7 @@ def become(words: Sequence[str]) -> None:
         with contextlib.suppress(OSError):  # it is gone
             # A user's modules are found there, behind what they might be mistaken for (`plain_path`).
             sys.path.append(os.getcwd())  # noqa: PTH109 - as Python writes it
-    if words[0].removeprefix("laptime.") in WITH_TORCH:
+    if words[0] in WITH_TORCH:
         bring_torch()
     sys.argv[:] = words
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)

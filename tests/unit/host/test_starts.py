@@ -1,4 +1,4 @@
-"""`laptime.starts`: a fork of the server is what a fresh interpreter would be, but for the time that it takes."""
+"""`laptime.host.starts`: a fork of the server is what a fresh interpreter would be, but for the time that it takes."""
 
 import contextlib
 import fcntl
@@ -14,9 +14,9 @@ from unittest.mock import patch
 import psutil
 import pytest
 
-from laptime import starts
-from laptime.processes import end_tree
-from laptime.starts import Forked, start_piped, warm_starts
+from laptime.host import starts
+from laptime.host.processes import end_tree
+from laptime.host.starts import Forked, start_piped, warm_starts
 from laptime.tracking.patience import set_switches
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="forks are taken for fresh processes on Linux alone")
@@ -121,7 +121,7 @@ def test_a_fork_sees_what_a_fresh_interpreter_sees(folder, monkeypatch):
     assert json.loads(forked[1]) == json.loads(fresh[1])
     seen = json.loads(forked[1])
     assert (seen["words"], seen["name"], seen["environment"]["LAPTIME_ALONE"]) == (["a", "--b c"], "__main__", "1")
-    assert seen["shown"][-4:] == ["laptime.child", "looks", "a", "--b c"]
+    assert seen["shown"][-4:] == ["laptime.host.child", "looks", "a", "--b c"]
     assert "LAPTIME_ALONE" not in json.loads(first[1])["environment"]
     assert all(one != other for one, other in zip(*(json.loads(each[2]) for each in (first, forked)), strict=True))
 
@@ -142,7 +142,7 @@ def test_a_fork_holds_as_much_memory_as_a_fresh_interpreter(folder, forks, monke
 def test_a_fork_of_a_command_in_the_background_hears_no_ctrl_c_either(folder):
     """As a shell without job control starts it, with the signal ignored."""
     code = (
-        "from laptime import starts\nstarts._with_torch = lambda words: True\nwith starts.warm_starts():\n"
+        "from laptime.host import starts\nstarts._with_torch = lambda words: True\nwith starts.warm_starts():\n"
         "    process, output = starts.start_piped(['hears'])\n    print(output.read().decode(), process.wait())"
     )
     (folder / "hears.py").write_text("import signal\nprint(signal.getsignal(signal.SIGINT).name, end='')")
@@ -233,7 +233,7 @@ def test_a_server_that_somebody_ends_takes_its_forks_with_it_and_the_next_starts
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_forks_and_their_server_end_with_who_asked_for_them(folder, number):
     (folder / "asks.py").write_text(
-        "from laptime import starts\nstarts._with_torch = lambda words: True\nimport time\n"
+        "from laptime.host import starts\nstarts._with_torch = lambda words: True\nimport time\n"
         "with starts.warm_starts():\n    process, output = starts.start_piped(['waits'])\n    output.readline()\n"
         "    print(process.pid, starts._server._process.pid, flush=True)\n    time.sleep(60)\n"
     )
