@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NoReturn
 
+# The folder that laptime is imported from.
+_OURS = Path(__file__).parents[2]
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 PARENT = "LAPTIME_PARENT"
@@ -49,7 +52,7 @@ def plain_path() -> list[str]:
     Under `python -m` it stands first: a user's `queue.py` or `laptime.py` there would be imported by torch, or as us.
     """
     with contextlib.suppress(OSError):  # it is gone
-        if Path(__file__).parents[1] == Path.cwd():
+        if Path.cwd() == _OURS:
             return []
     return ["-P"]
 
@@ -66,8 +69,8 @@ def kept_command(*words: str) -> list[str]:
         "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.path.append(sys.argv.pop(1)); "
         "import laptime.host.keeper as k; sys.exit(k.main(sys.argv[1:]))"
     )
-    own, others = (str(Path(file).parents[1]) for file in (__file__, psutil.__file__))
-    return [sys.executable, "-I", "-c", code, own, others, *words]
+    others = Path(psutil.__file__).parents[1]
+    return [sys.executable, "-I", "-c", code, str(_OURS), str(others), *words]
 
 
 def child_environment(ours: bool = True) -> dict[str, str]:

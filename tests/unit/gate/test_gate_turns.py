@@ -174,8 +174,9 @@ def work():
         sum(range(1000))
 threading.Thread(target=work, daemon=True).start()
 """
+    long = "time.sleep(0.5)"  # for a busy machine to give the thread its part of it
     with pytest.raises(TurnsError, match=r"head worked for .* in which the other side had the turn"):
-        both.trainer.train_by_turns(both.ready("base"), both.ready("head", before=busy), 0)
+        both.trainer.train_by_turns(both.ready("base", more=long), both.ready("head", before=busy), 0)
 
 
 @pytest.mark.parametrize("dies", ["base", "head"])

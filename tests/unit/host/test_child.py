@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import laptime
 from laptime.host.child import WITH_TORCH
-from laptime.host.processes import apart_from_ranks, child_command, child_environment, death
+from laptime.host.processes import apart_from_ranks, child_command, child_environment, death, plain_path
 
 SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
 
@@ -85,3 +87,10 @@ def test_a_command_s_end_searches_nothing_unless_that_would_be_told(imported, ke
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split("\n") == [f"{not kept} 0", str(kept), ""]
+
+
+def test_only_where_laptime_itself_lies_is_the_working_directory_looked_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(Path(laptime.__file__).parents[1])
+    assert plain_path() == []
+    monkeypatch.chdir(tmp_path)
+    assert plain_path() == ["-P"]

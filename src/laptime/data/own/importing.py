@@ -61,7 +61,7 @@ def modules_beside(file: Path, known: Collection[str]) -> tuple[str, ...]:
         known: names of the modules that were there before.
     """
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    installed |= {*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])}
+    installed |= {*site.getsitepackages(), site.getusersitepackages()}
     before = frozenset(known)
     # Part of a package that was there before is what torch's compiler writes into its cache, say.
     new = [m for name, m in list(sys.modules.items()) if before.isdisjoint((name, name.partition(".")[0]))]
