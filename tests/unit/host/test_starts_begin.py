@@ -19,7 +19,7 @@ from laptime.host.forkserver import mapped_files
 # Starts a module within `warm_starts`, as often as it is told.
 ASKS = """
 import sys
-from laptime.host import startsNone
+from laptime.host import starts
 starts._with_torch = lambda words: True
 with starts.warm_starts():
     for _ in range(int(sys.argv[1])):
