@@ -246,6 +246,11 @@ def test_weights_that_can_not_be_had(home, images, tmp_path):
     bad = ("--weights", str(tmp_path / "other.pt"), "--no-profile")
     done = laptime(home, *small(images, "--variants", "cpu-resident", *bad))
     refused(done, 1, "the baseline failed", "other.pt", "state_dict")
+    done = laptime(home, *small(images, "--variants", "cpu-baseline,cpu-resident", *bad))
+    refused(done, 1, "the baseline failed, so nothing else was tried", "other.pt", "state_dict")
+    assert (done.stdout + done.stderr).count("state_dict") == done.stderr.splitlines()[-1].count("state_dict")
+    assert done.stdout.startswith("\nReport:")
+    assert "failed, so nothing else is tried\n" in done.stderr
 
 
 def test_a_tracking_server_that_does_not_answer_loses_nothing(home, images, tmp_path):

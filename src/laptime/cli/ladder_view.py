@@ -27,6 +27,7 @@ from laptime.ladder import (
     prepare_data,
     resume_ladder,
 )
+from laptime.ladder.first_round import ends_all, tried_alone
 from laptime.ladder.pairs import told
 from laptime.ladder.request import tracking_uri
 from laptime.launchers.base import Hooks
@@ -161,7 +162,8 @@ def run_ladder(request: LadderRequest, as_json: bool, given: Collection[str]) ->
     if as_json:
         typer.echo(ladder.comparison.model_dump_json(by_alias=True, indent=1))
     else:
-        print_comparison(ladder.comparison)
+        if not tried_alone(ladder):
+            print_comparison(ladder.comparison)
         typer.echo(closing_words(ladder, unsent))
     if unsent:
         typer.echo(f"laptime: {unsent}", err=True)
@@ -199,7 +201,11 @@ def _run(ladder: Ladder, shown: View) -> None:
     try:
         for turn in ladder.turns():
             shown.turn(turn)
-            shown.result(ladder.run(turn, Hooks(on_event=shown.event, say=shown.say)))
+            record = ladder.run(turn, Hooks(on_event=shown.event, say=shown.say))
+            if ends_all(ladder, record):
+                shown.say(f"  {record.status}, so nothing else is tried")  # the ladder's last line says why
+            else:
+                shown.result(record)
             if turn.beside and (text := told(ladder, turn)):
                 shown.say(f"  {text}")
         ladder.compare()
