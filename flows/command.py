@@ -34,6 +34,7 @@ from laptime.compare.terminal import print_comparison
 from laptime.console import leave_garbage
 from laptime.errors import LaptimeError, shorten
 from laptime.ladder import Ladder, LadderRequest, make_request, settled_preset
+from laptime.ladder.first_round import tried_alone
 from laptime.ladder.request import tracking_uri
 from laptime.places import find_places
 from laptime.variants import resolve
@@ -74,13 +75,21 @@ def run(flow: Flow[..., Any], finished: list[Ladder], arguments: Sequence[str] |
         leave()
     except RuntimeError as error:
         return _complain(_not_started(error))
-    if finished and finished[-1].comparison is not None:
-        print_comparison(finished[-1].comparison)
-        sys.stdout.write(closing_words(finished[-1]) + "\n")
+    if finished:
+        _show(finished[-1])
     if state.is_completed():
         return 0
     sys.stderr.write(f"laptime: {state.message}\n")
     return 1
+
+
+def _show(ladder: Ladder) -> None:
+    """The table, where there is one, and how to open what was made."""
+    if ladder.comparison is None:
+        return
+    if not tried_alone(ladder):
+        print_comparison(ladder.comparison)
+    sys.stdout.write(closing_words(ladder) + "\n")
 
 
 def _checked(given: dict[str, Any]) -> LadderRequest:

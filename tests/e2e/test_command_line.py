@@ -246,6 +246,11 @@ def test_weights_that_can_not_be_had(home, images, tmp_path):
     bad = ("--weights", str(tmp_path / "other.pt"), "--no-profile")
     done = laptime(home, *small(images, "--variants", "cpu-resident", *bad))
     refused(done, 1, "the baseline failed", "other.pt", "state_dict")
+    done = laptime(home, *small(images, "--variants", "cpu-baseline,cpu-resident", *bad))
+    refused(done, 1, "the baseline failed, so nothing else was tried", "other.pt", "state_dict")
+    assert (done.stdout + done.stderr).count("state_dict") == done.stderr.splitlines()[-1].count("state_dict")
+    assert done.stdout.startswith("\nReport:")
+    assert "failed, so nothing else is tried\n" in done.stderr
 
 
 def test_a_tracking_server_that_does_not_answer_loses_nothing(home, images, tmp_path):
@@ -254,8 +259,16 @@ def test_a_tracking_server_that_does_not_answer_loses_nothing(home, images, tmp_
     done = laptime(home, *small(images, "--variants", "cpu-resident", *where))
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert uri in done.stderr
-    assert "laptime sync" in done.stderr
+    first, *between, last = [line for line in done.stderr.splitlines() if "tracking store" in line]
+    assert first.startswith(f"the tracking store {uri} does not answer or refuses (")
+    assert first.endswith("laptime sync sends it when the store is back.")
+    (between,) = between
+    assert between.endswith("without its rules' record: the tracking store still does not answer or refuses.")
+    (journal,) = (home / "journal").glob(f"{json.loads((tmp_path / 'kept' / 'ladder.json').read_text())['id']}.jsonl")
+    entries = len(journal.read_text().splitlines()) - 1
+    assert f"the journal {journal} is kept, of which 0 of its {entries} entries arrived; laptime sync sends" in last
+    assert last == done.stderr.splitlines()[-1]
+    assert f"\nMLflow:          {uri} (once laptime sync has sent the ladder)\n" in done.stdout
     assert (tmp_path / "kept" / "comparison.html").is_file()
     assert "cpu-resident" in done.stdout
 

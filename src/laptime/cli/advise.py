@@ -48,9 +48,11 @@ def advise(
 
 def _history(record: RunRecord) -> Mapping[str, RuleHistory]:
     from laptime.places import find_places
+    from laptime.tracking.outage import Outage
     from laptime.tracking.rule_history import rule_history
 
-    return rule_history(find_places().mlflow_uri, lambda text: typer.echo(text, err=True), record.machine.fingerprint)
+    outage = Outage(lambda text: typer.echo(text, err=True))
+    return rule_history(find_places().mlflow_uri, outage, record.machine.fingerprint)
 
 
 def read_subject(subject: str) -> Subject:

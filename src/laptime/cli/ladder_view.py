@@ -12,13 +12,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from laptime.catalogue import find_workload
-from laptime.catalogue.own import is_own
+from laptime.cli.ladder_plan import plan_only
 from laptime.cli.options import chosen_profile, typed
 from laptime.cli.words import command
 from laptime.compare.terminal import print_comparison
 from laptime.compare.words import count, seconds
-from laptime.devices import choose_device
 from laptime.errors import LaptimeError, TrackingError, UsageError
 from laptime.host.processes import undisturbed
 from laptime.host.starts import warm_starts
@@ -26,23 +24,20 @@ from laptime.ladder import (
     Ladder,
     LadderRequest,
     Turn,
-    check_request,
     make_request,
     open_ladder,
     prepare_data,
     resume_ladder,
-    settled_preset,
 )
-from laptime.ladder.estimate import Expected, expected
+from laptime.ladder.first_round import ends_all, tried_alone
 from laptime.ladder.pairs import told
 from laptime.ladder.request import tracking_uri
-from laptime.ladder.verify import MOST, ROUNDS
 from laptime.launchers.base import Hooks
 from laptime.places import Places, find_places
 from laptime.records import EpochRecord, RunRecord
 from laptime.tracking.reach import let_go
 from laptime.tracking.uri import is_http, masked
-from laptime.tune import foreseen, led
+from laptime.tune import led
 
 Say = Callable[[str], None]
 # Epochs that a line of a terminal has room for.
@@ -162,16 +157,19 @@ def run_ladder(request: LadderRequest, as_json: bool, given: Collection[str]) ->
         ladder = _opened(request, places, shown.say, given)
         for notice in ladder.record.data.notices:
             shown.say(f"NOTICE: {notice}")
-        published = _through(ladder, shown)
+        unsent = _through(ladder, shown)
     assert ladder.comparison is not None
     if as_json:
         typer.echo(ladder.comparison.model_dump_json(by_alias=True, indent=1))
     else:
-        print_comparison(ladder.comparison)
-        typer.echo(closing_words(ladder))
+        if not tried_alone(ladder):
+            print_comparison(ladder.comparison)
+        typer.echo(closing_words(ladder, unsent))
+    if unsent:
+        typer.echo(f"laptime: {unsent}", err=True)
     if ladder.exit_code():
         typer.echo(f"laptime: {ladder.complaint()}", err=True)
-    return max(ladder.exit_code(), published)
+    return max(ladder.exit_code(), int(bool(unsent)))
 
 
 def _opened(request: LadderRequest, places: Places, say: Say, given: Collection[str]) -> Ladder:
@@ -184,15 +182,30 @@ def _opened(request: LadderRequest, places: Places, say: Say, given: Collection[
         raise
 
 
-def _through(ladder: Ladder, shown: View) -> int:
-    """Runs all turns, compares and publishes; 1 where publishing failed."""
+def _through(ladder: Ladder, shown: View) -> str:
+    """Runs all turns, compares and publishes; gives what waits for the store, where it has not taken all."""
     if ladder.record.status == "done":
         shown.say(f"The ladder {ladder.record.id} is done, nothing was run.")
         return _publish(ladder, shown.say)
     try:
+        _run(ladder, shown)
+    except BaseException:
+        if unsent := _publish(ladder, shown.say):
+            shown.say(f"laptime: {unsent}")
+        raise
+    return _publish(ladder, shown.say)
+
+
+def _run(ladder: Ladder, shown: View) -> None:
+    """Runs all turns and compares; whatever ends it, it is closed and how to go on is said."""
+    try:
         for turn in ladder.turns():
             shown.turn(turn)
-            shown.result(ladder.run(turn, Hooks(on_event=shown.event, say=shown.say)))
+            record = ladder.run(turn, Hooks(on_event=shown.event, say=shown.say))
+            if ends_all(ladder, record):
+                shown.say(f"  {record.status}, so nothing else is tried")  # the ladder's last line says why
+            else:
+                shown.result(record)
             if turn.beside and (text := told(ladder, turn)):
                 shown.say(f"  {text}")
         ladder.compare()
@@ -211,8 +224,6 @@ def _through(ladder: Ladder, shown: View) -> int:
         raise typer.Exit(130) from None
     finally:
         ladder.close("interrupted")
-        published = _publish(ladder, shown.say)
-    return published
 
 
 def _to_go_on(ladder: Ladder) -> str:
@@ -220,81 +231,25 @@ def _to_go_on(ladder: Ladder) -> str:
     return f"To go on: {command('laptime')} {what} {ladder.request.workload} --resume {ladder.folder}"
 
 
-def _publish(ladder: Ladder, say: Say) -> int:
+def _publish(ladder: Ladder, say: Say) -> str:
+    """Sends the ladder to its store; gives what waits for it, where it has not taken all."""
     try:
         ladder.publish(say)
     except TrackingError as error:
-        say(f"laptime: {error}")
-        return 1
+        return str(error)
     except KeyboardInterrupt as stop:
         stop.add_note(f"{ladder.folder} is whole; what had not arrived in MLflow is kept, and laptime sync sends it.")
         raise
-    return 0
+    return ""
 
 
-def closing_words(ladder: Ladder) -> str:
-    """How to open what was made."""
+def closing_words(ladder: Ladder, unsent: str = "") -> str:
+    """How to open what was made, of which the store may not have all."""
     name, uri = command("laptime"), tracking_uri(ladder.request, ladder.places)
     # Of itself `laptime ui` shows the home's own store.
     ui = f"{name} ui" if uri == ladder.places.embedded_mlflow_uri else f"MLFLOW_TRACKING_URI={masked(uri)} {name} ui"
-    shown = masked(uri) if is_http(uri) else ui
+    shown = (masked(uri) if is_http(uri) else ui) + (" (once laptime sync has sent the ladder)" if unsent else "")
     return (
         f"\nReport:          {ladder.folder / 'comparison.html'}\n"
         f"MLflow:          {shown}\nTensorBoard:     {name} ui --tensorboard\nPrefect, MLflow: {name} up"
     )
-
-
-def plan_only(request: LadderRequest, as_json: bool) -> None:
-    """Shows what a ladder would run and how long that should take; what could not begin is refused as it would be."""
-    places = find_places()
-    check_request(request, places)
-    device = choose_device(request.device)
-    found = expected(request, device, places)
-    if request.budget is not None:
-        found = found.model_copy(update={"changes": foreseen(request, device)})
-    if as_json:
-        typer.echo(found.model_dump_json(indent=1))
-        return
-    preset = settled_preset(request)
-    typer.echo(f"{find_workload(request.workload).title}, preset {preset.name}, data {request.data}")
-    width = max((len(row.variant) for row in found.rows), default=0)
-    counted = "epochs" if preset.epochs != 1 else "epoch"
-    for row in found.rows:
-        seconds = f"{row.seconds:6.0f} s" if row.seconds is not None else "unknown"
-        typer.echo(f"  {row.variant:<{width}}  {preset.repeats} x {preset.epochs} {counted}   {seconds}")
-    typer.echo(_expectation(found))
-    if is_own(request.workload) and not request.variants:
-        typer.echo("What is not for your training is found when the ladder begins, and left out with its reason.")
-    if request.verifies:
-        typer.echo(_uncounted(request))
-    if request.budget is not None:
-        typer.echo(_searched(request.budget, found))
-
-
-def _searched(budget_s: float, found: Expected) -> str:
-    given = f"{budget_s / 60:g} min" if budget_s >= 60 else f"{budget_s:g} s"
-    if found.seconds is not None and found.seconds >= budget_s:
-        return f"That leaves nothing of the budget ({given}), so no change would be tried: give a larger one."
-    return (
-        f"The search has what that leaves of {budget_s / 60:g} minutes. Its changes of the optimized variant, before "
-        f"this machine, the data and the advice have their say: {', '.join(found.changes)}."
-    )
-
-
-def _uncounted(request: LadderRequest) -> str:
-    """What verifying the advice adds: how much is known only once there is advice, and told then."""
-    most = MOST if request.verify_most is None else request.verify_most
-    which = "all remedies" if most == "all" else f"the first {most} remedies"
-    where = "of the baseline and of the fastest" if request.verify_most is None else "of every variant"
-    return (
-        f"Not counted: {ROUNDS} short turns, of one process or two, for each of {which} {where}; how many turns and "
-        "minutes that makes is said before they begin."
-    )
-
-
-def _expectation(found: Expected) -> str:
-    if found.seconds is None:
-        return "Expected duration: unknown, no earlier run of these variants on such data is on record."
-    long = found.seconds >= 2 * 3600
-    time = f"{found.seconds / 3600:,.1f} hours" if long else f"{found.seconds / 60:.1f} minutes"
-    return f"Expected duration: about {time}, from {found.source}."

@@ -242,9 +242,6 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
     done = [r for r in records if r.spec is not None and r.status == "done"]
     base = next(r for r in rows if r.variant == context.baseline.rung.variant)
     found = []
-    if base.epoch_s is None:
-        why = (base.error or base.reason or "it did not run").rstrip(".")
-        found.append(f"The baseline {base.variant} has no counted epoch ({why}), so no speed-up is given.")
     judged_by_loss = context.quality in LOWER_IS_BETTER
     if (
         base.quality is not None

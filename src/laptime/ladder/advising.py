@@ -19,6 +19,7 @@ from laptime.ladder.verify import MOST, Verification
 from laptime.records import Advice, Finding, Measured, ProbeRecord, RunRecord, TraceSummary, write_json, write_text
 from laptime.records.trace import TRACE_SCHEMA
 from laptime.spec import Versioned, read_versioned
+from laptime.tracking.outage import Outage
 from laptime.tracking.publish import run_folder
 from laptime.tracking.rule_history import rule_history
 
@@ -127,7 +128,8 @@ class Counsel:
         ladder = self.ladder
         self.rules = self.rules or the_rules()
         uri, machine = tracking_uri(ladder.request, ladder.places), ladder.record.probe.machine.fingerprint
-        history = rule_history(uri, ladder.say, machine, but=ladder.record.id)
+        outage = ladder.courier.outage if ladder.courier else Outage(ladder.say)
+        history = rule_history(uri, outage, machine, but=ladder.record.id)
         comparison = compare(ladder.record, ladder.runs)
         probe = with_worse_rungs(ladder.record.probe, comparison)
         for name in ladder.variants:

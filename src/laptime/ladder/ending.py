@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from laptime.compare.markdown import to_markdown
+from laptime.errors import TrackingError
 from laptime.ladder.advising import mine_of
 from laptime.ladder.figures import headline_figures, variant_figures
+from laptime.ladder.request import tracking_uri
 from laptime.records import LadderRecord, RunRecord
 from laptime.tracking import Journal
+from laptime.tracking.outage import unsent
 from laptime.tracking.publish import ladder_finished, variant_compared, variant_recorded
 from laptime.tracking.rule_history import advice_verified, below_ladder
+from laptime.tracking.sync import sync, target_of
 
 if TYPE_CHECKING:
     from laptime.ladder.run import Ladder
@@ -40,3 +44,13 @@ def ended_in_journal(ladder: Ladder, journal: Journal, ended: LadderRecord, told
             variant_compared(journal, ended, row.variant, variant_figures(row))
     figures = headline_figures(ladder.comparison)
     ladder_finished(journal, ended, figures, to_markdown(ladder.comparison), own | ladder.files)
+
+
+def sent(ladder: Ladder, say: Callable[[str], None]) -> None:
+    """Sends the journal of a ladder that has ended; raises TrackingError, which says what waits where, if not all."""
+    uri = tracking_uri(ladder.request, ladder.places)
+    try:
+        sync(ladder.places, uri, say, others=False)  # those of other stores were asked for at the start
+    except TrackingError as error:
+        journal = ladder.places.journal / f"{ladder.record.id}.jsonl"
+        raise unsent(journal, target_of(uri, ladder.places), error) from error

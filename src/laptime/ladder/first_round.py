@@ -41,7 +41,7 @@ def first_round(ladder: Ladder) -> Iterator[Turn]:
     """Yields the turns of the first round, and decides between them what the later rounds repeat."""
     baseline, *named = ladder.plan.fixed
     yield ladder.enter(baseline, rung_of(baseline, on=None))
-    if _asked_for(ladder, baseline.name) and ladder.runs[-1].status != "done":
+    if ends_all(ladder, ladder.runs[-1]):
         for name in _after_baseline(ladder.plan):
             ladder.leave_out(name, NOT_TRIED)
         return
@@ -102,12 +102,24 @@ def _why_unjudged(ladder: Ladder) -> str:
     return judge(mine, mine, rules_of(ladder.record, ladder.runs)).reason
 
 
+def ends_all(ladder: Ladder, record: RunRecord) -> bool:
+    """Whether this is the record of a baseline that failed, with which there is nothing to compare the others with."""
+    baseline = ladder.plan.fixed[0].name
+    first = record.spec is not None and (record.spec.variant, record.spec.repeat) == (baseline, 0)
+    return first and record.status != "done" and _asked_for(ladder, baseline)
+
+
+def tried_alone(ladder: Ladder) -> bool:
+    """Whether the baseline was, since it failed: there is no comparison worth showing."""
+    return any(left.reason == NOT_TRIED for left in ladder.record.left_out)
+
+
 def what_failed(ladder: Ladder, first: RunRecord, variant: str) -> str:
     """What a ladder failed by, where this is its first record that failed, of this variant; with the log's place."""
     what = "every contender failed"
     if variant == ladder.plan.fixed[0].name:
-        alone = any(left.reason == NOT_TRIED for left in ladder.record.left_out)
-        again = f", so nothing else was tried (the same once more: --resume {ladder.folder})" if alone else ""
+        again = f", so nothing else was tried (the same once more: --resume {ladder.folder})"
+        again = again if tried_alone(ladder) else ""
         what = f"the baseline failed{again}"
     log = run_folder(ladder.folder, variant, first.spec.repeat if first.spec else 0) / LOG
     return f"{what}; {variant}: {(first.error or '').replace(f'see {LOG}', f'see {log}')}"

@@ -27,6 +27,7 @@ from laptime.tracking import Journal, masked
 from laptime.tracking.base import RunStatus
 from laptime.tracking.journal import read_state
 from laptime.tracking.lone import lone_broken_off, lone_recorded, lone_started
+from laptime.tracking.outage import Outage, unsent
 from laptime.tracking.reach import require_answer, require_port
 from laptime.tracking.rule_history import rule_history
 from laptime.tracking.sync import sync, target_of
@@ -99,7 +100,7 @@ class LoneRun:
             self.say(f"Sending the run to MLflow ({masked(self.uri)})")
             sync(self.places, self.uri, self.say)
         except TrackingError as error:
-            self.say(f"laptime: {error}")
+            self.say(f"laptime: {unsent(self._journal.path, target_of(self.uri, self.places), error)}")
         except OSError as error:  # how far the journal has come finds no room
             self.say(f"laptime: {in_words(error)}")
         else:
@@ -128,7 +129,7 @@ class LoneRun:
         history = {}
         with suppress(TrackingError):  # `publish` says so
             self._require_store()
-            history = rule_history(self.uri, self.say, record.machine.fingerprint)
+            history = rule_history(self.uri, Outage(self.say), record.machine.fingerprint)
         advice = rules.advise(
             record, beside.traces.get(self.single.spec.variant), history, known_probe(record, self.places)
         )

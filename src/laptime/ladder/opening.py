@@ -24,6 +24,7 @@ from laptime.places import Places
 from laptime.records import LadderRecord, ProbeRecord
 from laptime.spec import DataSpec
 from laptime.tracking.courier import Courier
+from laptime.tracking.outage import Outage
 from laptime.tracking.reach import require_answer
 from laptime.tracking.sync import sync
 
@@ -40,7 +41,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     # Refuses unknown names before seconds are spent.
     no_use = unfit(entry, device, preset.limit_train)
     planned = make_plan(device, preset, request.variants, ProbeRecord(refusals=no_use), entry.name)
-    catch_up(tracking_uri(request, places), places, say)
+    outage = catch_up(tracking_uri(request, places), places, say)
     say("Probing this machine (seconds; minutes where a step of the net takes seconds)")
     # Where variants are named, only what they need; but advice rests on what this machine gains, too.
     advised = not request.variants or request.profile == "full"
@@ -73,7 +74,7 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     )
     ladder = Ladder(request, record, plan, places)
     ladder.start()
-    return attended(ladder, say)
+    return attended(ladder, say, outage)
 
 
 def require_contender(request: LadderRequest, plan: Plan) -> None:
@@ -88,11 +89,11 @@ def require_contender(request: LadderRequest, plan: Plan) -> None:
         raise UsageError(f"none of the variants that were named can be run here ({reasons}): name others.")
 
 
-def attended(ladder: Ladder, say: Say) -> Ladder:
+def attended(ladder: Ladder, say: Say, outage: Outage) -> Ladder:
     """A ladder that has been started, with somebody to hear it and a courier."""
     assert ladder.journal is not None
     uri = tracking_uri(ladder.request, ladder.places)
-    ladder.say, ladder.courier = say, Courier(ladder.journal, (uri, ladder.places.artifacts), say)
+    ladder.say, ladder.courier = say, Courier(ladder.journal, (uri, ladder.places.artifacts), say, outage)
     return ladder
 
 
@@ -112,10 +113,12 @@ def slug(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:40]
 
 
-def catch_up(uri: str, places: Places, say: Say) -> None:
+def catch_up(uri: str, places: Places, say: Say) -> Outage:
     """Sends what earlier ladders left in their journals; a store that does not answer is told now, not hours later."""
+    outage = Outage(say)
     try:
         require_answer(uri)
         sync(places, uri, say)
     except TrackingError as error:
-        say(str(error))
+        outage.tell(error)
+    return outage

@@ -28,6 +28,7 @@ from laptime.spec import DataSpec, OwnSpec, option_name
 from laptime.tracking import Journal, masked
 from laptime.tracking.events import Started, read_journal
 from laptime.tracking.journal import JournalBusyError, read_state
+from laptime.tracking.outage import Outage
 from laptime.tracking.owner import Owner, open_run
 from laptime.tracking.sync import store_of
 
@@ -68,14 +69,14 @@ def resume_ladder(
         if record.status == "done":
             journal.close()
             return _finished(asked, record, places)
-        catch_up(tracking_uri(asked, places), places, say)  # first: what is refused has ended, in MLflow too
+        outage = catch_up(tracking_uri(asked, places), places, say)  # first: what is refused has ended, in MLflow too
         check_code(record, commit(), say)
         data = _data_again(asked, record, places, say)
         _check_machine(record, data, places, say)
     except BaseException:
         journal.close()
         raise
-    return _opened(asked, record.model_copy(update={"data": data}), places, say, journal)
+    return _opened(asked, record.model_copy(update={"data": data}), places, say, journal, outage)
 
 
 def find_ladder(named: str, places: Places) -> Path:
@@ -210,7 +211,9 @@ def _require_own(path: Path, own: OwnSpec, ladder: str) -> None:
         raise DataError(f"{path}{modules} is not what the ladder {ladder} began with: start a new ladder.")
 
 
-def _opened(asked: LadderRequest, record: LadderRecord, places: Places, say: Say, journal: Journal) -> Ladder:
+def _opened(
+    asked: LadderRequest, record: LadderRecord, places: Places, say: Say, journal: Journal, outage: Outage
+) -> Ladder:
     plan = plan_of(asked, record.data, record.device, record.probe)
     again: dict[str, Any] = {
         "rungs": (),
@@ -226,7 +229,7 @@ def _opened(asked: LadderRequest, record: LadderRecord, places: Places, say: Say
     ladder.before = record.turns
     say(f"Going on with the ladder {record.id} in {ladder.folder}: {record.turns} processes had ended.")
     ladder.start(journal)
-    return attended(ladder, say)
+    return attended(ladder, say, outage)
 
 
 def _finished(asked: LadderRequest, record: LadderRecord, places: Places) -> Ladder:

@@ -13,7 +13,7 @@ from laptime.compare.comparison import compare
 from laptime.compare.model import Comparison
 from laptime.compare.write import write_comparison
 from laptime.ladder.advising import Counsel, mine_of
-from laptime.ladder.ending import ended_in_journal
+from laptime.ladder.ending import ended_in_journal, sent
 from laptime.ladder.first_round import first_round, what_failed
 from laptime.ladder.pairs import run_pair, worths
 from laptime.ladder.plan import Plan
@@ -27,7 +27,7 @@ from laptime.records import Dropped, LadderRecord, LeftOut, Rung, RunRecord, wri
 from laptime.tracking import Journal
 from laptime.tracking.courier import Courier
 from laptime.tracking.publish import ladder_started, variant_retracted
-from laptime.tracking.sync import sync, target_of
+from laptime.tracking.sync import target_of
 from laptime.tracking.tries import process_told
 from laptime.variants import Variant
 
@@ -271,7 +271,7 @@ class Ladder:
 
     def publish(self, say: Say = ignore) -> None:
         """Copies the journal into MLflow; raises TrackingError where it does not answer (the journal keeps all)."""
-        sync(self.places, tracking_uri(self.request, self.places), say, others=False)  # they were asked at the start
+        sent(self, say)
 
     def exit_code(self) -> int:
         """0, or 1 where the baseline or all contenders failed."""

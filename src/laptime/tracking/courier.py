@@ -11,6 +11,7 @@ from pathlib import Path
 from laptime.errors import TrackingError
 from laptime.tracking.applying import Say
 from laptime.tracking.journal import Journal
+from laptime.tracking.outage import Outage
 from laptime.tracking.reach import require_answer, require_port
 
 # Between two processes a store may cost about so many seconds; what is left waits for the next time.
@@ -27,14 +28,21 @@ class Courier:
     Args:
         journal: held by this process.
         store: the tracking URI, and where the artifacts of an embedded store go.
-        say: is told once that a store does not answer.
+        say: is told what is left out.
+        outage: is told that a store does not answer; None for a new one.
         clock: seconds.
     """
 
     def __init__(
-        self, journal: Journal, store: tuple[str, Path], say: Say, clock: Callable[[], float] = time.monotonic
+        self,
+        journal: Journal,
+        store: tuple[str, Path],
+        say: Say,
+        outage: Outage | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._journal, self._store, self._say, self._clock = journal, store, say, clock
+        self.outage = outage or Outage(say)
         self._next, self._pause = 0.0, 0.0
         self._sent = 0  # bytes of the journal when all of it had arrived
 
@@ -47,8 +55,7 @@ class Courier:
         try:
             self._sent = size if self._send(begin) else 0
         except TrackingError as error:
-            if not self._pause:
-                self._say(str(error))
+            self.outage.tell(error)
             self._pause = min(max(_PAUSE_S, 2 * self._pause), _LONGEST_S)
             self._next = self._clock() + self._pause
         else:

@@ -29,7 +29,7 @@ _FOR_GOOD = (400, 413, 422)
 _EMPTYING = (301, 302, 303)
 # What is told of a store that is written to, and in its place of one that is only asked.
 _WRITING, _READING = "right to write to the experiment (EDIT)", "right to read the experiment (READ)"
-_KEPT, _UNREAD = (
+KEPT, _UNREAD = (
     "everything is kept in the journal, and laptime sync sends it when the store is back.",
     "nothing was read from it.",
 )
@@ -160,7 +160,7 @@ def read_from(uri: str) -> Iterator[None]:
         with explained(uri):
             yield
     except TrackingError as error:
-        told = str(error).replace(_KEPT, _UNREAD).replace(_WRITING, _READING)
+        told = str(error).replace(KEPT, _UNREAD).replace(_WRITING, _READING)
         if isinstance(error, RefusedError):
             raise RefusedError(told, error.reason, error.deleted) from error
         raise TrackingError(told) from error
@@ -191,7 +191,7 @@ def unreachable(uri: str, reason: str) -> str:
     first = last_cause(reason).replace(uri, masked(uri))
     return (
         f"the tracking store {masked(uri)} does not answer or refuses ({shorten(_no_credentials(first), _LONGEST)}): "
-        f"{_KEPT}"
+        + KEPT
     )
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from laptime.errors import LaptimeError
 from laptime.records import Finding, LadderRecord, RuleHistory
 from laptime.tracking.base import MetricRow, RunStart, Tracker
+from laptime.tracking.outage import Outage
 from laptime.tracking.owner import this_process
 from laptime.tracking.publish import ladder_key
 from laptime.tracking.uri import check_uri, sqlite_file
@@ -122,7 +123,7 @@ def _range(name: str, ends: tuple[float, float]) -> dict[str, float]:
     return {name: sum(ends) / 2, f"{name}_low": ends[0], f"{name}_high": ends[1]}
 
 
-def rule_history(uri: str, say: Callable[[str], None], machine: str = "", but: str = "") -> dict[str, RuleHistory]:
+def rule_history(uri: str, outage: Outage, machine: str = "", but: str = "") -> dict[str, RuleHistory]:
     """Each rule's record over the verified advice that a tracking store holds, of all workloads; see `histories`.
 
     Costs one query, two where there are very many; a store that does not exist yet costs nothing, and one that does not
@@ -130,7 +131,7 @@ def rule_history(uri: str, say: Callable[[str], None], machine: str = "", but: s
 
     Args:
         uri: the tracking URI.
-        say: takes a sentence.
+        outage: is told where that store does not answer.
         machine: fingerprint of the one that is advised on.
         but: id of the ladder that asks. One that is gone on with has told what it had verified, and is to propose what
             it had proposed.
@@ -142,7 +143,7 @@ def rule_history(uri: str, say: Callable[[str], None], machine: str = "", but: s
             return {}
         return histories(_told(checked, machine), machine, but)
     except LaptimeError as error:
-        say(f"Advice is given without its rules' record: {error}")
+        outage.tell(error, "Advice is given without its rules' record")
         return {}
 
 

@@ -39,7 +39,7 @@ class Clock:
 def test_a_ladder_shows_as_it_goes_and_a_slow_store_takes_it_in_short_goes(tmp_path: Path, sqlite_uri: str) -> None:
     ladder, clock = a_ladder("going"), Clock()
     with Journal(tmp_path / "journal" / "going.jsonl") as journal:
-        courier = Courier(journal, (sqlite_uri, tmp_path / "artifacts"), quiet, clock)
+        courier = Courier(journal, (sqlite_uri, tmp_path / "artifacts"), quiet, clock=clock)
         ladder_started(journal, ladder)
         courier.deliver()
         assert everything(sqlite_uri, ladder)["going"][0] == "RUNNING"
@@ -66,7 +66,7 @@ def test_a_store_is_opened_only_for_what_is_new(tmp_path: Path, monkeypatch: pyt
         MlflowTracker, "__init__", lambda self, uri, place: (opened.append(uri), plain(self, uri, place))[1]
     )
     with Journal(tmp_path / "journal" / "news.jsonl") as journal:
-        courier = Courier(journal, (uri, tmp_path / "artifacts"), quiet, clock := Clock())
+        courier = Courier(journal, (uri, tmp_path / "artifacts"), quiet, clock=(clock := Clock()))
         ladder_started(journal, ladder)
         for _ in range(3):
             courier.deliver()
@@ -101,7 +101,7 @@ def test_a_store_that_does_not_answer_is_asked_less_often_each_time(tmp_path: Pa
         clock = Clock()
         for scheme in ("http", "postgresql"):
             uri = f"{scheme}://me:secret@127.0.0.1:{server.getsockname()[1] if scheme == 'http' else 9}/x"
-            courier = Courier(journal, (uri, tmp_path), said.append, clock)
+            courier = Courier(journal, (uri, tmp_path), said.append, clock=clock)
             for clock.now in (0.0, 29.0, 31.0, 90.0, 92.0):
                 courier.deliver()
             assert len(said) == 1

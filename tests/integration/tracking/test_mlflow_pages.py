@@ -12,6 +12,7 @@ from laptime.compare.load import load
 from laptime.places import Places
 from laptime.tracking.base import MetricRow, RunStart
 from laptime.tracking.mlflow import MlflowTracker, fetch_runs, runs_of_kind
+from laptime.tracking.outage import Outage
 from laptime.tracking.owner import HOST
 from laptime.tracking.rule_history import KIND, MACHINE, MEASURED, OWN, PREDICTED, RULE, rule_history
 from laptime.tracking.sync import sync
@@ -68,6 +69,6 @@ def test_a_machine_s_own_advice_is_not_crowded_out_by_others(
         gain = 0.1 if machine == "quiet" else 0.4
         rows = [MetricRow(name, value, 0, 1.0) for name, value in ((PREDICTED, 0.2), (OWN, 0.2), (MEASURED, gain))]
         tracker.log_metrics(key, rows)
-    found = {name: rule_history(sqlite_uri, quiet, name)["crowded"] for name in ("quiet", "busy", "another")}
+    found = {name: rule_history(sqlite_uri, Outage(quiet), name)["crowded"] for name in ("quiet", "busy", "another")}
     assert [(h.tried, h.here) for h in found.values()] == [(5, True), (5, True), (6, False)]
     assert [h.ratio for h in found.values()] == pytest.approx([0.5, 2.0, 2.0])

@@ -13,6 +13,7 @@ from laptime.places import Places
 from laptime.records import Finding, Machine, Measured, ProbeRecord, RuleHistory, Rung, write_json
 from laptime.tracking import Journal
 from laptime.tracking.mlflow import fetch_runs
+from laptime.tracking.outage import Outage
 from laptime.tracking.publish import ladder_finished, ladder_started, variant_recorded
 from laptime.tracking.rule_history import advice_verified, below_ladder, rule_history
 from laptime.tracking.sync import sync
@@ -63,7 +64,7 @@ def test_a_machine_has_a_record_of_its_own_once_there_is_enough_of_it(tmp_path: 
         verified = [a_finding(name, 0.25, Measured(gain=gain, n=3), own=0.2) for name in names]
         write_verified(places, f"verified-{machine}", verified, machine)
     sync(places, sqlite_uri, quiet)
-    found = {machine: rule_history(sqlite_uri, quiet, machine)["local"] for machine in ("a", "b", "c")}
+    found = {machine: rule_history(sqlite_uri, Outage(quiet), machine)["local"] for machine in ("a", "b", "c")}
     assert [(h.tried, h.here) for h in found.values()] == [(4, True), (4, True), (8, False)]
     assert [h.ratio for h in found.values()] == pytest.approx([1.5, 0.5, 1.0])
 
@@ -81,7 +82,7 @@ def test_what_was_verified_comes_back_as_each_rule_s_record(tmp_path: Path, sqli
     write_verified(places, "verified-2", [a_finding("waiting", 0.3, Measured(gain=-0.05, n=3), own=0.2)])
     sync(places, sqlite_uri, quiet)
     said: list[str] = []
-    found = rule_history(sqlite_uri, said.append)
+    found = rule_history(sqlite_uri, Outage(said.append))
     assert (found["waiting"].tried, found["waiting"].faster) == (2, 1)
     assert found["waiting"].error == pytest.approx(0.2)
     assert found["hot"] == RuleHistory(tried=1, faster=0, error=None)

@@ -14,6 +14,7 @@ from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.statistics import Bootstrap
 from laptime.compare.terminal import to_terminal
+from laptime.compare.words import troubles
 from laptime.ladder.figures import headline_figures
 from laptime.records import CompileRecord, Dropped, EpochRecord, LadderRecord, LeftOut, Rung, RunRecord
 
@@ -116,7 +117,7 @@ def test_without_a_baseline_there_is_no_speed_up_and_a_sentence_says_so() -> Non
     found = compare_records(runs)
     assert row(found, "cpu-x").speedup is None
     assert row(found, "cpu-x").epoch_s is not None
-    assert "hung past its timeout" in found.cautions[0]
+    assert troubles(found)[0] == (("cpu-baseline",), "failed", "hung past its timeout")
     assert "no speed-up" in found.headlines[0].sentence
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import math
 
 import pytest
 from compare_examples import broken, ladder, record, records, spec
+from rich.console import Console
 
 from laptime.compare import compare, compare_records, words
+from laptime.compare.markdown import to_markdown
+from laptime.compare.terminal import print_comparison
 from laptime.records import EpochRecord, LadderRecord, RunRecord
 
 
@@ -28,9 +32,13 @@ def test_what_is_no_number_is_no_memory_and_no_ratio() -> None:
             LadderRecord.model_validate({**ladder().model_dump(by_alias=True), **field})
 
 
-def test_a_baselines_error_is_quoted_as_a_part_of_the_sentence() -> None:
-    runs = [broken("cpu-baseline", "failed", "FILE can't be read: write it again."), record("cpu-x", 85, 0.66)]
-    assert any("(FILE can't be read: write it again), so" in text for text in compare_records(runs).cautions)
+def test_a_baselines_error_is_said_once_in_a_report() -> None:
+    runs = [broken("cpu-baseline", "failed", "FILE is damaged: write it again."), record("cpu-x", 85, 0.66)]
+    found, screen = compare_records(runs), io.StringIO()
+    print_comparison(found, Console(file=screen, width=200, color_system=None))
+    for report in (to_markdown(found), screen.getvalue()):
+        assert report.count("FILE is damaged") == 1
+        assert "no speed-up can be given, since cpu-baseline has no counted epoch" in report
 
 
 def test_what_no_trial_decides_is_slower_where_the_baseline_is_faster() -> None:

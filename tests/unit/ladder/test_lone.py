@@ -144,7 +144,8 @@ def test_a_store_that_is_away_is_said_once_and_costs_nothing(started):
     assert run.run_id is None
     (sentence,) = started.said
     assert AWAY in sentence
-    assert "laptime sync sends it" in sentence
+    assert f"/{run.single.id}.jsonl is kept, of which 0 of its {len(events_of(run))} entries arrived" in sentence
+    assert "laptime sync sends the rest" in sentence
 
 
 def test_the_rules_record_is_asked_for_this_machine_first(started, monkeypatch, tmp_path):

@@ -10,7 +10,8 @@ import typer
 from tests.unit.conftest import make_spec
 
 from laptime.artifacts import epoch_line
-from laptime.cli.ladder_view import View, _through, plan_only
+from laptime.cli.ladder_plan import plan_only
+from laptime.cli.ladder_view import View, _through
 from laptime.ladder.request import make_request
 from laptime.records import EpochRecord, RunRecord
 

@@ -4,6 +4,7 @@ import pytest
 from tracking_samples import MemoryStore, a_ladder
 
 from laptime.records import Finding, Measured, RuleHistory
+from laptime.tracking.outage import Outage
 from laptime.tracking.publish import ladder_key, ladder_started
 from laptime.tracking.rule_history import (
     LAST,
@@ -172,9 +173,9 @@ def test_a_failed_remedy_is_a_failed_run_with_its_reason_and_an_unverified_one_i
 
 def test_a_store_that_is_not_there_yet_or_does_not_answer_costs_no_advice(tmp_path) -> None:
     said: list[str] = []
-    assert rule_history(f"sqlite:///{tmp_path / 'none.db'}", said.append) == {}
+    assert rule_history(f"sqlite:///{tmp_path / 'none.db'}", Outage(said.append)) == {}
     assert not said
     assert not (tmp_path / "none.db").exists()
-    assert rule_history("http://127.0.0.1:9", said.append) == {}
-    assert rule_history("ftp://nowhere", said.append) == {}
+    assert rule_history("http://127.0.0.1:9", Outage(said.append)) == {}
+    assert rule_history("ftp://nowhere", Outage(said.append)) == {}
     assert [s.startswith("Advice is given without its rules' record: ") for s in said] == [True, True]

@@ -1,0 +1,70 @@
+"""What a ladder or a search would run and how long that should take, before anything of it runs."""
+
+from __future__ import annotations
+
+import typer
+
+from laptime.catalogue import find_workload
+from laptime.catalogue.own import is_own
+from laptime.devices import choose_device
+from laptime.ladder import LadderRequest, check_request, settled_preset
+from laptime.ladder.estimate import Expected, expected
+from laptime.ladder.verify import MOST, ROUNDS
+from laptime.places import find_places
+from laptime.tune import foreseen
+
+
+def plan_only(request: LadderRequest, as_json: bool) -> None:
+    """Shows what a ladder would run and how long that should take; what could not begin is refused as it would be."""
+    places = find_places()
+    check_request(request, places)
+    device = choose_device(request.device)
+    found = expected(request, device, places)
+    if request.budget is not None:
+        found = found.model_copy(update={"changes": foreseen(request, device)})
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    preset = settled_preset(request)
+    typer.echo(f"{find_workload(request.workload).title}, preset {preset.name}, data {request.data}")
+    width = max((len(row.variant) for row in found.rows), default=0)
+    counted = "epochs" if preset.epochs != 1 else "epoch"
+    for row in found.rows:
+        seconds = f"{row.seconds:6.0f} s" if row.seconds is not None else "unknown"
+        typer.echo(f"  {row.variant:<{width}}  {preset.repeats} x {preset.epochs} {counted}   {seconds}")
+    typer.echo(_expectation(found))
+    if is_own(request.workload) and not request.variants:
+        typer.echo("What is not for your training is found when the ladder begins, and left out with its reason.")
+    if request.verifies:
+        typer.echo(_uncounted(request))
+    if request.budget is not None:
+        typer.echo(_searched(request.budget, found))
+
+
+def _searched(budget_s: float, found: Expected) -> str:
+    given = f"{budget_s / 60:g} min" if budget_s >= 60 else f"{budget_s:g} s"
+    if found.seconds is not None and found.seconds >= budget_s:
+        return f"That leaves nothing of the budget ({given}), so no change would be tried: give a larger one."
+    return (
+        f"The search has what that leaves of {budget_s / 60:g} minutes. Its changes of the optimized variant, before "
+        f"this machine, the data and the advice have their say: {', '.join(found.changes)}."
+    )
+
+
+def _uncounted(request: LadderRequest) -> str:
+    """What verifying the advice adds: how much is known only once there is advice, and told then."""
+    most = MOST if request.verify_most is None else request.verify_most
+    which = "all remedies" if most == "all" else f"the first {most} remedies"
+    where = "of the baseline and of the fastest" if request.verify_most is None else "of every variant"
+    return (
+        f"Not counted: {ROUNDS} short turns, of one process or two, for each of {which} {where}; how many turns and "
+        "minutes that makes is said before they begin."
+    )
+
+
+def _expectation(found: Expected) -> str:
+    if found.seconds is None:
+        return "Expected duration: unknown, no earlier run of these variants on such data is on record."
+    long = found.seconds >= 2 * 3600
+    time = f"{found.seconds / 3600:,.1f} hours" if long else f"{found.seconds / 60:.1f} minutes"
+    return f"Expected duration: about {time}, from {found.source}."
