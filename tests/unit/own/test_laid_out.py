@@ -9,6 +9,8 @@ from laptime.preflight.inspecting import inspect
 
 NET = "nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(256, 2))"
 BY_MEMORY = "x.as_strided(x.shape, (192, 64, 8, 1))"
+# Nobody can put back how often it was asked.
+COUNTING = "\nimport itertools\n\nSTEPS = itertools.count()\n\n\nclass Workload:\n"
 # As in torch's tutorials.
 VIEWED = """
 class Net(nn.Sequential):
@@ -30,7 +32,7 @@ class Workload:
         ((("scores = model(x)", "scores = model(x + torch.empty_like(x).uniform_())"),), None),
         ((("scores = model(x)", f"scores = model({BY_MEMORY})"),), r"order of memory \(as_strided\)"),
         # It differs from itself, so the layout is not what is to blame.
-        ((("scores = model(x)", "scores = model(x + torch.Generator().seed() % 1000 / 1000)"),), None),
+        ((("\nclass Workload:\n", COUNTING), ("scores = model(x)", "scores = model(x * 2 ** next(STEPS))")), None),
         (
             (
                 ("\nclass Workload:\n", VIEWED),
