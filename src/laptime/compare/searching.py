@@ -65,7 +65,7 @@ def sentences(search: SearchRecord) -> list[str]:
     elif kept:
         told.append("The search was broken off before what it had kept ran as a variant of its own.")
     else:
-        told.append(f"The search found nothing that is shown to be faster than {search.start}.")
+        told.append(_nothing(search))
     if search.list:
         told.append(f"To run it anywhere: --variant {search.list}")
     told += _ended(search, kept)
@@ -74,6 +74,12 @@ def sentences(search: SearchRecord) -> list[str]:
     if search.unjudged:
         told.append(f"Not tried, since quality can't be judged here: {', '.join(search.unjudged)}.")
     return told
+
+
+def _nothing(search: SearchRecord) -> str:
+    if not search.moves:
+        return f"The search began with {search.start}, and tried no change of it."
+    return f"The search found nothing that is shown to be faster than {search.start}."
 
 
 def _ended(search: SearchRecord, kept: int) -> list[str]:

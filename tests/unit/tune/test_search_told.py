@@ -100,7 +100,11 @@ def test_a_change_in_words(move, expected):
             {"variant": "cpu-tuned", "confirmed": (0.98, 1.01, 1.0)},
             "pairs that chose nothing): not shown to be faster.",
         ),
-        ({}, "The search found nothing that is shown to be faster than cpu-optimized."),
+        (
+            {"moves": (SearchMove(change="-x", outcome="not faster"),)},
+            "The search found nothing that is shown to be faster than cpu-optimized.",
+        ),
+        ({}, "The search began with cpu-optimized, and tried no change of it."),
         (
             {"ended": "", "moves": (SearchMove(change="-x", outcome="faster"),)},
             "The search was broken off before what it had kept ran as a variant of its own.",
