@@ -7,10 +7,11 @@ import typer
 from laptime.catalogue import find_workload
 from laptime.catalogue.own import is_own
 from laptime.devices import choose_device
+from laptime.durations import in_time
 from laptime.ladder import LadderRequest, check_request, settled_preset
 from laptime.ladder.estimate import Expected, expected
 from laptime.ladder.verify import MOST, ROUNDS
-from laptime.places import find_places
+from laptime.places import Places, find_places
 from laptime.tune import foreseen
 
 
@@ -41,12 +42,30 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
         typer.echo(_searched(request.budget, found))
 
 
+def too_small(request: LadderRequest, places: Places) -> str:
+    """That a search's budget is too small, where earlier runs say so before it begins; empty where they don't.
+
+    By training alone: how long a process takes to start, its first one tells.
+    """
+    if request.budget is None or request.resume:
+        return ""
+    found = expected(request, choose_device(request.device), places)
+    training_s = sum(row.training_s or 0.0 for row in found.rows)
+    if training_s < request.budget:
+        return ""
+    return (
+        f"the budget of {in_time(request.budget)} holds no change: training the baseline and where the search "
+        f"begins should take {in_time(training_s)}, from {found.source}. Both run all the same: give a larger one "
+        "(--budget)."
+    )
+
+
 def _searched(budget_s: float, found: Expected) -> str:
-    given = f"{budget_s / 60:g} min" if budget_s >= 60 else f"{budget_s:g} s"
     if found.seconds is not None and found.seconds >= budget_s:
+        given = f"{budget_s / 60:g} min" if budget_s >= 60 else f"{budget_s:g} s"
         return f"That leaves nothing of the budget ({given}), so no change would be tried: give a larger one."
     return (
-        f"The search has what that leaves of {budget_s / 60:g} minutes. Its changes of the optimized variant, before "
+        f"The search has what that leaves of {in_time(budget_s)}. Its changes of the optimized variant, before "
         f"this machine, the data and the advice have their say: {', '.join(found.changes)}."
     )
 

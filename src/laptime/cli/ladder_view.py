@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from laptime.cli.ladder_plan import plan_only
+from laptime.cli.ladder_plan import plan_only, too_small
 from laptime.cli.options import chosen_profile, typed
 from laptime.cli.words import command
 from laptime.compare.terminal import print_comparison
@@ -154,7 +154,11 @@ def run_ladder(request: LadderRequest, as_json: bool, given: Collection[str]) ->
     """
     places = find_places()
     with warm_starts(), view() as shown:
+        if small := too_small(request, places):
+            shown.say(f"NOTICE: {small}")
         ladder = _opened(request, places, shown.say, given)
+        if small:
+            ladder = led(ladder, warned=True)
         for notice in ladder.record.data.notices:
             shown.say(f"NOTICE: {notice}")
         unsent = _through(ladder, shown)

@@ -65,7 +65,7 @@ def sentences(search: SearchRecord) -> list[str]:
     elif kept:
         told.append("The search was broken off before what it had kept ran as a variant of its own.")
     else:
-        told.append(f"The search found nothing that is shown to be faster than {search.start}.")
+        told.append(_nothing(search))
     if search.list:
         told.append(f"To run it anywhere: --variant {search.list}")
     told += _ended(search, kept)
@@ -76,13 +76,20 @@ def sentences(search: SearchRecord) -> list[str]:
     return told
 
 
+def _nothing(search: SearchRecord) -> str:
+    if not search.moves:
+        return f"The search began with {search.start}, and tried no change of it."
+    return f"The search found nothing that is shown to be faster than {search.start}."
+
+
 def _ended(search: SearchRecord, kept: int) -> list[str]:
     """How far it came and why no further; where time stayed unused, what it had been for."""
     ended = search.ended or "it was broken off"
     left = f"; not tried: {', '.join(search.untried)}" if search.untried else ""
+    unit, unit_s = ("s", 1.0) if search.budget_s < 100 else ("minutes", 60.0)
     told = (
-        f"{words.plural(len(search.moves), 'change') or 'No change'} tried in {search.spent_s / 60:.1f} of "
-        f"{search.budget_s / 60:.1f} minutes, {kept} kept; it ended since {ended}{left}."
+        f"{words.plural(len(search.moves), 'change') or 'No change'} tried in {search.spent_s / unit_s:.1f} of "
+        f"{search.budget_s / unit_s:.1f} {unit}, {kept} kept; it ended since {ended}{left}."
     )
     unused = (
         "What was left is mostly time for pairs that measure again what a search keeps: it kept nothing, so that "

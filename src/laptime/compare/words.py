@@ -14,6 +14,8 @@ NONE = "–"
 # Two processes that disagree by half give such an interval: its ends would be read as measured, and are not.
 UNKNOWN = 1000.0
 _BROKEN_OFF = "interrupted"
+# Percent of a loss by which nobody would call it better or worse: what rounding leaves of one training done twice.
+_SAME = 0.001
 
 
 def clean(text: str) -> str:
@@ -145,10 +147,17 @@ def quality_cell(row: VariantRow, comparison: Comparison) -> tuple[str, str]:
 
 
 def difference(value: float | None, quality: str) -> str:
-    """By how much a quality is better: `+7.8 pp`; a loss in words, since a minus there reads as less loss."""
+    """By how much a quality is better: `+7.8 pp`; a loss in words, since a minus there reads as less loss.
+
+    Of a loss what one digit would show as none has one that means something: `0.02 % better`; below `_SAME` it is the
+    same.
+    """
     if quality not in LOWER_IS_BETTER:
         return f"{points(value)} pp"
-    return f"{points(None if value is None else abs(value)).lstrip('+')} % {'worse' if (value or 0) < 0 else 'better'}"
+    if value is not None and abs(value) < _SAME:
+        return "the same"
+    size = NONE if value is None else f"{abs(value):.1f}" if abs(value) >= 0.05 else f"{abs(value):.1g}"
+    return f"{size} % {'worse' if (value or 0) < 0 else 'better'}"
 
 
 def difference_span(value: float | None, low: float | None, high: float | None, quality: str) -> str:

@@ -30,10 +30,11 @@ _EARLIER_LADDERS = 10
 
 
 class ExpectedRow(Readable):
-    """One variant and its expected seconds over all repeats; None where unknown."""
+    """One variant and its expected seconds over all repeats, and what training alone takes of them; None if unknown."""
 
     variant: str
     seconds: float | None = None
+    training_s: float | None = None
 
 
 class Expected(Readable):
@@ -89,10 +90,11 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         before = before if "-without-" in name or name in beside else rate
         profile_s = _PROFILE_S[profile_of(request, preset, name)]
         # Nobody knows how many samples a workload of the user's own has before a look into its file.
-        seconds = None if rate is None or not train else profile_s + preset.repeats * (_STARTUP_S + samples / rate)
+        training_s = None if rate is None or not train else preset.repeats * samples / rate
+        seconds = None if training_s is None else profile_s + preset.repeats * _STARTUP_S + training_s
         if seconds is not None and rate is not None and "-without-" in name:
             seconds += paired * (_STARTUP_S + (warm + 2 * (train + test / 3)) / rate)
-        rows.append(ExpectedRow(variant=name, seconds=seconds))
+        rows.append(ExpectedRow(variant=name, seconds=seconds, training_s=training_s))
     known = [r.seconds for r in rows if r.seconds is not None]
     return Expected(rows=tuple(rows), source=source, seconds=sum(known) if len(known) == len(rows) else None)
 

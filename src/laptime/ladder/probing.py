@@ -16,6 +16,7 @@ from pathlib import Path
 from laptime.catalogue import LADDERS, find_optimization, large_batch_of, rung_spec
 from laptime.catalogue.entries import OptimizationEntry, Preset
 from laptime.devices import lock_name, missing_compiler
+from laptime.durations import in_time
 from laptime.errors import DataError
 from laptime.host.processes import death
 from laptime.ladder.plan import tried_rungs
@@ -70,7 +71,7 @@ def probe_slow_rungs(
 
 def _too_long(entry: OptimizationEntry, budget_s: float) -> ProbeRecord:
     """The refusal of what a search has no time to probe."""
-    limit, given = (f"{seconds / 60:g} minutes" for seconds in (entry.probe_limit_s, budget_s))
+    limit, given = in_time(entry.probe_limit_s), in_time(budget_s)
     why = f"its probe takes up to {limit}, more than half of the budget of {given}: give a larger one"
     return ProbeRecord(refusals={entry.name: why})
 

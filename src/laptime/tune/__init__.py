@@ -9,8 +9,13 @@ from laptime.tune.search import Search
 __all__ = ["Search", "foreseen", "led"]
 
 
-def led(ladder: Ladder) -> Ladder:
-    """A ladder whose first round is a search where its request has a budget; any other as it is."""
+def led(ladder: Ladder, warned: bool = False) -> Ladder:
+    """A ladder whose first round is a search where its request has a budget; any other as it is.
+
+    Args:
+        ladder: it.
+        warned: whether it has been said that the budget is too small.
+    """
     if ladder.request.budget is not None:
-        ladder.lead = lambda it: Search(it).turns()
+        ladder.lead = lambda it: Search(it, warned).turns()
     return ladder

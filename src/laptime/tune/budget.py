@@ -18,25 +18,41 @@ class Budget:
 
     Args:
         ladder: that is led by the search.
+
+    Attributes:
+        took_s: seconds of each variant's first turn, with its check and its profile.
     """
 
     def __init__(self, ladder: Ladder) -> None:
         self.ladder, self._after, self._expected = ladder, 0.0, 0.0
         self._pairs: list[float] = []
+        self.took_s: dict[str, float] = {}
 
-    def settle(self, first: RunRecord, epochs: int, took_s: float) -> None:
+    def settle(self, first: RunRecord, epochs: int) -> None:
         """Reckons what follows the search from the processes that have run: called where it begins.
 
         Args:
             first: the process of the variant that it begins with.
             epochs: that a search's processes count.
-            took_s: seconds of that first process's turn, with its check and its profile.
         """
         ladder = self.ladder
+        assert first.spec is not None
         # What is found takes about as long as where the search began.
-        whole = [process_s(r, ladder.preset.epochs) for r in (*ladder.runs, first) if r.status == "done"]
-        self._after = (ladder.preset.repeats - 1) * sum(whole) + took_s
-        self._expected = 2 * process_s(first, epochs)
+        rounds = [self.round_s(r) for r in (*ladder.runs, first) if r.status == "done"]
+        self._after = (ladder.preset.repeats - 1) * sum(rounds) + self.took_s[first.spec.variant]
+        more = process_s(first, epochs) - process_s(first, ladder.preset.epochs)
+        self._expected = 2 * (self.round_s(first) + more)
+
+    def round_s(self, record: RunRecord) -> float:
+        """Seconds of one more process of a variant: never more than its first turn, which had a check and a profile."""
+        assert record.spec is not None
+        usual = process_s(record, self.ladder.preset.epochs)
+        return min(usual, self.took_s.get(record.spec.variant, usual))
+
+    def holds_s(self, seconds: float) -> bool:
+        """Whether so much more fits into the whole of it, whatever was to follow."""
+        assert self.ladder.request.budget is not None
+        return self.spent_s() + seconds <= self.ladder.request.budget
 
     def spent_s(self) -> float:
         """What the turns so far took."""
@@ -65,9 +81,9 @@ class Budget:
             return self.left_s() + MOST * self._expected >= self._expected
         return self.left_s() >= pairs * self.pair_s()
 
-    def after_min(self) -> float:
-        """Minutes of what follows the search."""
-        return (self._after + MOST * self.pair_s()) / 60
+    def after_s(self) -> float:
+        """Seconds of what follows the search."""
+        return self._after + MOST * self.pair_s()
 
     def turns_left(self, moves: int) -> int:
         """About how many more turns there is time for, and use: a first pair of each move left, and all that decide."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from laptime.compare.quality import rules_of
 from laptime.compare.searching import cells
+from laptime.durations import in_time
 from laptime.errors import UsageError
 from laptime.ladder.climb import Both, Climb, standing_of
 from laptime.ladder.first_round import NOT_TRIED
@@ -23,6 +24,7 @@ from laptime.tune.budget import Budget
 from laptime.tune.moves import Around, Move, moves_from
 from laptime.tune.opened import Best, Open
 from laptime.tune.order import Order, close_ones
+from laptime.tune.overrun import Overrun
 from laptime.tune.quality import Budgeted, can_judge, is_faster, learning_alike
 from laptime.tune.verdict import CLEAR, GIVEN_UP, LEAST, MOST, verdict
 from laptime.variants import TUNED, Variant, baseline_of
@@ -39,20 +41,21 @@ class Search:
 
     Args:
         ladder: whose first round it is.
+        warned: whether it has been said that its budget is too small.
     """
 
-    def __init__(self, ladder: Ladder) -> None:
+    def __init__(self, ladder: Ladder, warned: bool = False) -> None:
         self.ladder = ladder
         device = ladder.plan.device
         self.base = baseline_of(device)
         self.name = f"{device}-{TUNED}"
         self.budget = Budget(ladder)
+        self.overrun = Overrun(ladder, self.budget, warned)
         self.trainings = Budgeted(ladder, self.base, self.budget)
         self.best = Best((), self.base)
         self.start = self.base
         self.tried: set[str] = set()
         self.first: dict[str, float] = {}
-        self.took_s: dict[str, float] = {}
         self.checked: set[str] = set()
         self.epochs = SHORT
         self.moves = 0  # that are open
@@ -63,11 +66,12 @@ class Search:
         assert ladder.request.budget is not None
         self._note(SearchRecord(budget_s=ladder.request.budget))
         yield ladder.enter(self.base, rung_of(self.base, on=None))
-        self.took_s[self.base.name] = ladder.record.turns_s[0]
+        self.budget.took_s[self.base.name] = ladder.record.turns_s[0]
         if ladder.runs[-1].status != "done":
             ladder.leave_out(self.name, NOT_TRIED)
             self._note(self._record.model_copy(update={"ended": NOT_TRIED}))
             return
+        self.overrun.after_baseline(self.base)
         yield from self._begin()
         yield from self._passes()
         yield from self._end()
@@ -99,20 +103,21 @@ class Search:
                 and rest.optimizations
                 and rest.name != whole.name
             ):
+                self.overrun.second_list(rest, whole)
                 yield ladder.enter(rest, rung_of(rest, on=None))
                 yield from self._begin_with(rest)
         self._note(self._record.model_copy(update={"start": self.start.name, "spent_s": self.budget.spent_s()}))
         first = next(r for r in ladder.runs if r.spec and r.spec.variant == self.start.name)
         self.epochs = epochs_of(first)
-        self.budget.settle(first, self.epochs, self.took_s[self.start.name])
+        self.budget.settle(first, self.epochs)
 
     def _begin_with(self, variant: Variant) -> Iterator[Turn]:
         """Begins with a variant whose first process has just ended, where that is better than the baseline's."""
         first = self.ladder.runs[-1]
+        self.budget.took_s[variant.name] = self.ladder.record.turns_s[self.ladder.number - 1]
         if not is_faster(self.ladder, first):
             return
-        self.took_s[variant.name] = self.ladder.record.turns_s[self.ladder.number - 1]
-        self.budget.settle(first, epochs_of(first), self.took_s[variant.name])
+        self.budget.settle(first, epochs_of(first))
         known = self.ladder.variants[variant.name]
         good, said = yield from self.trainings.begins(known, first)
         told = "; ".join(filter(None, (self._record.start_quality, said)))
@@ -240,13 +245,12 @@ class Search:
         self.ladder.say("  " + ", ".join(filter(None, cells(move))))
 
     def _spent(self) -> str:
-        after = f"what follows takes about {self.budget.after_min():.1f} minutes"
-        tried = self.first or self._record.moves
-        return (
-            "the rest of the budget is for what follows"
-            if tried
-            else f"the budget holds no change, since {after}: give a larger one"
-        )
+        if self.first or self._record.moves:
+            return "the rest of the budget is for what follows"
+        after = f"what follows takes about {in_time(self.budget.after_s())}"
+        why = f"the budget holds no change, since {after}: give a larger one"
+        self.overrun.tell(f"{why} (--budget).")
+        return why
 
     def _stop(self, why: str, left: list[Open]) -> None:
         for one in left:

@@ -243,7 +243,11 @@ def test_losses_are_compared_in_percent() -> None:
         ("loss", (5.0, 4.0, 6.0), "5.0 % better, +4.0 to +6.0"),
         ("error", (-0.2, -0.5, 0.1), "0.2 % worse, −0.1 to +0.5"),
         ("loss", (-0.2, None, None), "0.2 % worse, n=1"),
-        ("loss", (0.0, -1.0, 1.0), "0.0 % better, −1.0 to +1.0"),
+        ("loss", (0.0, -1.0, 1.0), "the same, −1.0 to +1.0"),
+        ("loss", (-0.0009, None, None), "the same, n=1"),
+        ("loss", (0.049, -1.0, 1.0), "0.05 % better, −1.0 to +1.0"),
+        ("loss", (-0.0011, None, None), "0.001 % worse, n=1"),
+        ("loss", (0.05, None, None), "0.1 % better, n=1"),
         ("loss", (None, None, None), "– % better, n=1"),
     ],
 )

@@ -45,9 +45,10 @@ def a_search(
     refused: tuple[str, ...] = REFUSED,
     before: LadderRecord | None = None,
     tests: int = 10_000,
+    start_s: float = 10.0,
     **asked: Any,
 ) -> Ladder:
-    """A search on two cores, whose processes take ten seconds each and those of their epochs.
+    """A search on two cores, whose processes take some seconds to start and those of their epochs.
 
     Args:
         seconds: of an epoch.
@@ -59,13 +60,14 @@ def a_search(
         refused: what the probe refuses.
         before: of a search that is gone on with, what it had come to.
         tests: samples that quality is measured on.
+        start_s: seconds that a process takes to start.
         asked: options of the request.
     """
 
     now = [0.0]
 
     def a_run(spec: RunSpec, beside: str | None = None) -> RunRecord:
-        now[0] += 10.0 + seconds(spec) * spec.epochs
+        now[0] += start_s + seconds(spec) * spec.epochs
         told = status(spec)
         if told != "done":
             return RunRecord(status=told, spec=spec, error="it broke")

@@ -100,12 +100,20 @@ def test_a_change_in_words(move, expected):
             {"variant": "cpu-tuned", "confirmed": (0.98, 1.01, 1.0)},
             "pairs that chose nothing): not shown to be faster.",
         ),
-        ({}, "The search found nothing that is shown to be faster than cpu-optimized."),
+        (
+            {"moves": (SearchMove(change="-x", outcome="not faster"),)},
+            "The search found nothing that is shown to be faster than cpu-optimized.",
+        ),
+        ({}, "The search began with cpu-optimized, and tried no change of it."),
         (
             {"ended": "", "moves": (SearchMove(change="-x", outcome="faster"),)},
             "The search was broken off before what it had kept ran as a variant of its own.",
         ),
         ({"ended": ""}, "No change tried in 5.0 of 10.0 minutes, 0 kept; it ended since it was broken off."),
+        (
+            {"ended": "", "budget_s": 5.0, "spent_s": 4.8},
+            "No change tried in 4.8 of 5.0 s, 0 kept; it ended since it was broken off.",
+        ),
         ({"untried": ("-a", "+b")}, "it ended since the rest of the budget is for what follows; not tried: -a, +b."),
         (
             {"untried": ("-a",), "moves": (SearchMove(change="-x", outcome="not shown"),)},

@@ -166,7 +166,7 @@ def test_what_follows_is_reckoned_with_the_check_and_the_profile_of_a_first_proc
             ladder.run(turn, Hooks())
         ladder.journal.close()
         assert bool(ladder.verified) == (name == "doubtful")
-        after.add(search.budget.after_min())
+        after.add(search.budget.after_s())
     assert len(after) == 1
 
 
