@@ -99,6 +99,15 @@ def test_a_search_s_plan_names_where_it_begins_and_what_it_would_try():
     assert "of the budget (5 s)" in typed("tune", "cifar", "--device", "cpu", "--budget", "5", "--dry-run")
 
 
+def test_a_search_begins_with_what_is_for_its_workload_alone():
+    detection, cifar = (
+        set(json.loads(typed("tune", workload, "--device", "cpu", "--dry-run", "--json"))["changes"])
+        for workload in ("detection", "cifar")
+    )
+    assert {"-parsed-once", "-folded-norms", "-gathered-rois"} <= detection
+    assert "-gathered-rois" not in cifar
+
+
 def test_a_plan_for_data_of_unknown_size_leaves_no_batch_out(tmp_path):
     own = tmp_path / "own.py"
     typed("new", str(own))

@@ -24,7 +24,7 @@ from laptime.ladder import (
     Ladder,
     LadderRequest,
     Turn,
-    check_request,
+    check_plan,
     make_request,
     open_ladder,
     prepare_data,
@@ -247,7 +247,7 @@ def closing_words(ladder: Ladder) -> str:
 def plan_only(request: LadderRequest, as_json: bool) -> None:
     """Shows what a ladder would run and how long that should take; what could not begin is refused as it would be."""
     places = find_places()
-    check_request(request, places)
+    check_plan(request, places)
     device = choose_device(request.device)
     found = expected(request, device, places)
     if request.budget is not None:
