@@ -71,6 +71,18 @@ def test_each_optimization_is_explained_by_its_name(name):
     assert next(entry for entry in OPTIMIZATIONS if entry.name == name).explanation in said
 
 
+def test_what_is_not_for_a_workload_is_no_part_of_its_variants():
+    said = typed("explain", "cpu-optimized", "--workload", "detection")
+    assert "] dead-taps (" not in said
+    assert "] gathered-rois (" in said
+    assert "Not for detection, and left out: dead-taps, since its maps are large" in said
+    body = json.loads(typed("explain", "cpu-optimized", "--workload", "detection", "--json"))
+    assert set(body["left_out"]) == {"large-batch", "dead-taps", "products"}
+    assert "statistical" not in body["classes"]  # as of large-batch, which is not there
+    assert "] dead-taps (" in (cifar := typed("explain", "cpu-optimized"))
+    assert "left out" not in cifar
+
+
 def test_the_version_is_told():
     assert typed("--version").startswith("laptime 0.")
 
