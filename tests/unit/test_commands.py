@@ -71,6 +71,18 @@ def test_each_optimization_is_explained_by_its_name(name):
     assert next(entry for entry in OPTIMIZATIONS if entry.name == name).explanation in said
 
 
+def test_what_is_not_for_a_workload_is_no_part_of_its_variants():
+    said = typed("explain", "cpu-optimized", "--workload", "detection")
+    assert "] dead-taps (" not in said
+    assert "] gathered-rois (" in said
+    assert "Not for detection, and left out: dead-taps, since its maps are large" in said
+    body = json.loads(typed("explain", "cpu-optimized", "--workload", "detection", "--json"))
+    assert set(body["left_out"]) == {"large-batch", "dead-taps", "products"}
+    assert "statistical" not in body["classes"]  # as of large-batch, which is not there
+    assert "] dead-taps (" in (cifar := typed("explain", "cpu-optimized"))
+    assert "left out" not in cifar
+
+
 def test_the_version_is_told():
     assert typed("--version").startswith("laptime 0.")
 
@@ -97,6 +109,15 @@ def test_a_search_s_plan_names_where_it_begins_and_what_it_would_try():
     assert "leaves nothing of the budget (1 min), so no change would be tried" in said
     assert "products" not in said
     assert "of the budget (5 s)" in typed("tune", "cifar", "--device", "cpu", "--budget", "5", "--dry-run")
+
+
+def test_a_search_begins_with_what_is_for_its_workload_alone():
+    detection, cifar = (
+        set(json.loads(typed("tune", workload, "--device", "cpu", "--dry-run", "--json"))["changes"])
+        for workload in ("detection", "cifar")
+    )
+    assert {"-parsed-once", "-folded-norms", "-gathered-rois"} <= detection
+    assert "-gathered-rois" not in cifar
 
 
 def test_a_plan_for_data_of_unknown_size_leaves_no_batch_out(tmp_path):

@@ -47,11 +47,15 @@ def explain(
 
 
 def _print_variant(variant: str, workload: str, as_json: bool) -> None:
-    """Prints what a variant does, in order."""
+    """Prints what a variant does, in order, without the rungs that are not for the workload, which it says."""
     from laptime.catalogue import STAGES, class_of, classes_of, find_optimization, options_of
+    from laptime.ladder.plan import reasons_against, rungs_refused
     from laptime.variants import resolve
 
-    found = resolve(variant, workload=workload)
+    whole, against = resolve(variant, workload=workload), reasons_against(workload, None)
+    found = resolve(variant, rungs_refused(whole.device, workload, None), workload)
+    gone = [o.name for o in whole.optimizations if o not in found.optimizations]
+    away = {name: against[name] for name in gone if name in against}
     reasons = dict(STAGES)
     rows: list[dict[str, Any]] = []
     for chosen in found.optimizations:
@@ -72,6 +76,7 @@ def _print_variant(variant: str, workload: str, as_json: bool) -> None:
             "device": found.device,
             "classes": classes_of(found.optimizations),
             "transforms": rows,
+            "left_out": away,
         }
         typer.echo(json.dumps(body, indent=1))
         return
@@ -81,6 +86,8 @@ def _print_variant(variant: str, workload: str, as_json: bool) -> None:
     for number, row in enumerate(rows, start=1):
         options = "".join(f", {k}={v}" for k, v in row["options"].items())
         typer.echo(f"{number:2}. [{row['stage']}] {row['optimization']} ({row['class']}{options}): {row['what']}")
+    for name, reason in away.items():
+        typer.echo(f"Not for {workload}, and left out: {name}, since {reason}.")
     typer.echo("\nStages, in order:")
     for stage, reason in STAGES:
         typer.echo(f"  {stage:<10} {reason}")

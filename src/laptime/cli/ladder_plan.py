@@ -8,7 +8,7 @@ from laptime.catalogue import find_workload
 from laptime.catalogue.own import is_own
 from laptime.devices import choose_device
 from laptime.durations import in_time
-from laptime.ladder import LadderRequest, check_request, settled_preset
+from laptime.ladder import LadderRequest, check_plan, settled_preset
 from laptime.ladder.estimate import Expected, expected
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.places import Places, find_places
@@ -18,7 +18,7 @@ from laptime.tune import foreseen
 def plan_only(request: LadderRequest, as_json: bool) -> None:
     """Shows what a ladder would run and how long that should take; what could not begin is refused as it would be."""
     places = find_places()
-    check_request(request, places)
+    check_plan(request, places)
     device = choose_device(request.device)
     found = expected(request, device, places)
     if request.budget is not None:

@@ -12,6 +12,9 @@ from laptime.errors import shorten
 if TYPE_CHECKING:
     from laptime.records import Prediction, Predictions
 
+# torchvision's detectors tell no box below it.
+_LEAST_SCORE = 0.05
+
 
 def predict(
     run: Annotated[
@@ -38,6 +41,7 @@ def predict(
         typer.echo(found.model_dump_json(by_alias=True, indent=1))
     else:
         _print(found)
+        _print_empty(found, score)
     for refused in found.refused:
         typer.echo(f"laptime: {shorten(refused.reason, 400)}", err=True)
     raise typer.Exit(1 if found.refused else 0)
@@ -51,6 +55,17 @@ def _print(found: Predictions) -> None:
         typer.echo(f"{file:<{wide[0]}}  {first:<{wide[1]}}  {more}".rstrip())
     count = len(found.predictions)
     typer.echo(f"{count} image{'s' * (count != 1)}, {shorten(found.model)} on {found.device}", err=True)
+
+
+def _print_empty(found: Predictions, score: float) -> None:
+    """Says of images without a box that a lower score tells more, since a young detector is sure of little."""
+    empty = sum(p.boxes is not None and not p.boxes for p in found.predictions)
+    if empty and score > _LEAST_SCORE:
+        typer.echo(
+            f"{empty} without a box of {score * 100:g} % or more: a lower --score, down to {_LEAST_SCORE:g}, tells "
+            "what the detector is less sure of.",
+            err=True,
+        )
 
 
 def _lines(prediction: Prediction) -> list[tuple[str, str, str]]:

@@ -1,7 +1,7 @@
 """The door for other processes: `python -m laptime.data REQUEST.json RESULT.json`.
 
-The request holds `do` (fetch, verify or push), `workload`, `asked`, `home` and, for push, `to`. The result
-holds `data` (a DataSpec), or `error` (one sentence), `kind` (name of the class in laptime.errors) and
+The request holds `do` (fetch, look, verify or push), `workload`, `asked`, `home` and, for push, `to`. The result
+holds `data` (a DataSpec, null of a look), or `error` (one sentence), `kind` (name of the class in laptime.errors) and
 `exit_code`, or, where it was interrupted, `kept` (a sentence on what is kept, if anything is). Progress goes to
 stdout as JSON lines (`what`, `done`, `total`), notices to stderr.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from laptime.data.fetch import fetch, push, verify
+from laptime.data.fetch import fetch, look, push, verify
 from laptime.data.sources import Say
 from laptime.errors import LaptimeError, UsageError, refusal
 from laptime.host.processes import leave
@@ -42,23 +42,26 @@ def main(arguments: list[str]) -> int:
         if kept := getattr(stop, "__notes__", []):
             write_json(result, {"kept": " ".join(kept)})
         raise
-    if data.notice:
+    if data is not None and data.notice:
         sys.stderr.write(f"{data.notice}\n")
-    write_json(result, {"data": data.model_dump(mode="json")})
+    write_json(result, {"data": data and data.model_dump(mode="json")})
     return 0
 
 
-def _answer(request: dict[str, Any]) -> DataSpec:
+def _answer(request: dict[str, Any]) -> DataSpec | None:
     workload, asked, home = str(request["workload"]), str(request["asked"]), Path(request["home"])
     say = _progress()
     match request["do"]:
         case "fetch":
             return fetch(workload, asked, home, say)
+        case "look":
+            look(workload, asked, home)
+            return None
         case "verify":
             return verify(workload, asked, home, say)
         case "push":
             return push(workload, asked, home, str(request["to"]), say)
-    raise UsageError(f"the request {request['do']!r} is none of fetch, verify and push.")
+    raise UsageError(f"the request {request['do']!r} is none of fetch, look, verify and push.")
 
 
 def _progress() -> Say:

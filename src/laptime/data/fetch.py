@@ -8,7 +8,7 @@ from pathlib import Path
 
 from laptime.catalogue import find_workload
 from laptime.data.bands import chosen_bands
-from laptime.data.boxes.fetch import fetch_boxes, verify_stored
+from laptime.data.boxes.fetch import fetch_boxes, look_for_boxes, verify_stored
 from laptime.data.choices import BANDS, SEED, SIZE, read_seed, split_choices
 from laptime.data.disk import sweep
 from laptime.data.eurosat import OfficialEurosat
@@ -47,18 +47,27 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
     job = _job(workload, asked, home, say)
     if job.workload.boxes:
         return fetch_boxes(job, asked)
-    place = expanded(job.asked)
-    if (place / META).is_file():
-        if job.seed:
-            raise UsageError(
-                f"the store {place} was split when it was written: give the folder that it was made of, with "
-                f"{SEED}{job.seed} behind it."
-            )
-        return _chosen_already(open_store(place.resolve(), asked), job)
+    if (store := _named_store(job, asked)) is not None:
+        return store
     sweep(job.store.root)
     sweep_kept(job.store.root)
     entry = _auto(job) if job.asked == "auto" else source_of(job).fetch(job)
     return _chosen_already(job.store.spec(entry, asked), job)
+
+
+def look(workload: str, asked: str, home: Path) -> None:
+    """Refuses what `fetch` would, as far as names on this machine tell; decodes, asks for and writes nothing.
+
+    Raises:
+        LaptimeError: as `fetch`.
+    """
+    job = _job(workload, asked, home, quiet)
+    if job.workload.boxes:
+        look_for_boxes(job)
+    elif _named_store(job, asked) is None:
+        for source in _auto_sources(job) if job.asked == "auto" else [source_of(job)]:
+            if isinstance(source, Folder):
+                source.look(job)
 
 
 def verify(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
@@ -117,6 +126,19 @@ def _job(workload: str, asked: str, home: Path, say: Say) -> Job:
     if bands and size:
         raise UsageError(f"{shorten(asked)!r}: bands are measured values and never resized, so leave out #size=.")
     return Job(entry, place, Store(home / "data"), say, bands=bands, size=size, seed=read_seed(given.get(SEED)))
+
+
+def _named_store(job: Job, asked: str) -> DataSpec | None:
+    """The store whose folder is given as the place, None for other places; raises as `fetch`."""
+    place = expanded(job.asked)
+    if not (place / META).is_file():
+        return None
+    if job.seed:
+        raise UsageError(
+            f"the store {place} was split when it was written: give the folder that it was made of, with "
+            f"{SEED}{job.seed} behind it."
+        )
+    return _chosen_already(open_store(place.resolve(), asked), job)
 
 
 def _choosable(source: Source, job: Job) -> Source:

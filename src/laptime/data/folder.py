@@ -31,9 +31,18 @@ class Folder:
         """See Source; a folder that was changed since is another one."""
         return job.store.recall(self._key(job))
 
+    def look(self, job: Job) -> None:
+        """Refuses what `fetch` would by its names alone: a folder without classes, say; raises as `fetch`."""
+        if not self._packed:
+            arrange(scan(self.path), job.seed)
+
+    @property
+    def _packed(self) -> bool:
+        return self.path.is_file() and is_archive(self.path.name)
+
     def fetch(self, job: Job) -> Entry:
         """See Source."""
-        if self.path.is_file() and is_archive(self.path.name):
+        if self._packed:
             key = self._key(job)
             return job.store.recall(key) or job.store.remember(key, _from_archive(self.path, job))
         found = scan(self.path)

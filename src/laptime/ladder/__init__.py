@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from laptime.ladder.opening import open_ladder
-    from laptime.ladder.prepare import check_request, prepare_data
+    from laptime.ladder.prepare import check_plan, check_request, prepare_data
     from laptime.ladder.request import LadderRequest, make_request, settled_preset
     from laptime.ladder.resume import resume_ladder
     from laptime.ladder.run import Ladder
@@ -22,6 +22,7 @@ __all__ = [
     "Ladder",
     "LadderRequest",
     "Turn",
+    "check_plan",
     "check_request",
     "make_request",
     "open_ladder",
@@ -33,7 +34,7 @@ __all__ = [
 
 _HOMES = {
     "opening": ("open_ladder",),
-    "prepare": ("check_request", "prepare_data"),
+    "prepare": ("check_plan", "check_request", "prepare_data"),
     "request": ("LadderRequest", "make_request", "settled_preset"),
     "resume": ("resume_ladder",),
     "run": ("Ladder",),

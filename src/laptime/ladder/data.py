@@ -53,6 +53,14 @@ def fetch_data(
     return _ask({"do": "fetch", "workload": workload, "asked": asked}, places, on_progress)
 
 
+def look_at_data(workload: str, asked: str, places: Places) -> None:
+    """Refuses a place of data that could not be fetched, as far as names on this machine tell; raises as a fetch."""
+    if is_own(workload):
+        _check_own(workload, asked)
+    elif asked not in ("auto", "synthetic"):
+        _answer({"do": "look", "workload": workload, "asked": asked}, places, None)
+
+
 def _check_own(workload: str, asked: str) -> None:
     """A user's own workload brings its data itself."""
     place_of(workload)
@@ -94,6 +102,13 @@ def in_words(say: Callable[[str], None], every: float = 0.25) -> OnProgress:
 def _ask(
     request: dict[str, str], places: Places, on_progress: OnProgress | None, module: str = "laptime.data"
 ) -> DataSpec:
+    return DataSpec.model_validate(_answer(request, places, on_progress, module))
+
+
+def _answer(
+    request: dict[str, str], places: Places, on_progress: OnProgress | None, module: str = "laptime.data"
+) -> Any:
+    """What a child says of data; raises what it refused."""
     with scratch("data") as folder:
         asked, answer = folder / "request.json", folder / "result.json"
         write_json(asked, {**request, "home": str(places.home)})
@@ -106,7 +121,10 @@ def _ask(
                 raise
             if not answer.is_file():
                 raise DataError(f"the process that brings the data {death(code)}: {_last_line(log)}")
-        return _result(json.loads(answer.read_text(encoding="utf-8")))
+        fields = json.loads(answer.read_text(encoding="utf-8"))
+    if "data" in fields:
+        return fields["data"]
+    raise answered(fields)
 
 
 def _run(words: list[str], log: IO[bytes], on_progress: OnProgress | None) -> int:
@@ -156,12 +174,6 @@ def _tell(line: bytes, on_progress: OnProgress | None) -> None:
         # A library's own output; nothing to show.
         return
     on_progress(what, done, total)
-
-
-def _result(fields: dict[str, Any]) -> DataSpec:
-    if "data" in fields:
-        return DataSpec.model_validate(fields["data"])
-    raise answered(fields)
 
 
 def _kept(answer: Path) -> list[str]:

@@ -32,13 +32,13 @@ class Plan:
     """What is tried.
 
     Attributes:
-        rungs: what to try one after another on the best so far, each a group of optimizations that is named after its
-            last; empty where the user named the variants, or a preset has no time for rungs.
+        rungs: groups of optimizations to try in turn on the best so far, each named after its last; there may be none.
         fixed: variants that are known beforehand, the baseline first.
         refused: optimizations that a probe refused.
         parallel: variants on several devices, which take the optimized list (see `ranks.with_parallel`).
         probe: what it showed of the machine.
         named: whether the user named the variants.
+        workload: its name, which alone has the rungs that are for it.
     """
 
     device: str
@@ -49,6 +49,7 @@ class Plan:
     parallel: tuple[str, ...] = ()
     probe: ProbeRecord = field(default_factory=ProbeRecord)
     named: bool = False
+    workload: str = ""
 
     @property
     def adaptive(self) -> bool:
@@ -76,7 +77,7 @@ def make_plan(device: str, preset: Preset, names: Sequence[str] | None, probe: P
     left_out = tuple(left for left in left_out if left.reason not in (ONLY_OWN, AT_ONCE))
     entering = tuple(r for r in tried if r not in refused)
     groups = grouped(*together(gains_at_last(device, entering, probe), preset.rungs, probe))
-    return Plan(device, groups, (baseline_of(device),), tuple(refused), left_out, probe=probe)
+    return Plan(device, groups, (baseline_of(device),), tuple(refused), left_out, probe=probe, workload=workload)
 
 
 def _named(device: str, chosen: Sequence[Variant], refused: tuple[str, ...], left_out: tuple[LeftOut, ...]) -> Plan:
@@ -285,7 +286,7 @@ def _figures(name: str, probe: ProbeRecord) -> str:
 def untried(plan: Plan) -> list[str]:
     """Rungs that a short ladder does not try, which the optimized variant holds all the same."""
     settled = {*plan.refused, *(name for group in plan.rungs for name in group)}
-    return [r for r in LADDERS[plan.device] if r not in settled and joins_by_name(plan.device, r)]
+    return [r for r in LADDERS[plan.device] if r not in settled and joins_by_name(plan.device, r, plan.workload)]
 
 
 def rung_of(variant: Variant, on: str | None, adds: str | None = None) -> Rung:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from laptime.devices import choose_device, lock_name
-from laptime.ladder.data import fetch_data, in_words
+from laptime.ladder.data import fetch_data, in_words, look_at_data
 from laptime.ladder.plan import require_device, require_fit, rungs_refused
 from laptime.ladder.request import (
     LadderRequest,
@@ -23,7 +23,7 @@ from laptime.variants import resolve
 
 
 def check_request(request: LadderRequest, places: Places) -> None:
-    """Refuses what no ladder could begin with, as far as that costs nothing; a plan alone is held to it, too.
+    """Refuses what no ladder could begin with, as far as that costs nothing.
 
     Raises:
         LaptimeError: an option, the output folder, a device's lock or a variant that can't be.
@@ -38,6 +38,12 @@ def check_request(request: LadderRequest, places: Places) -> None:
         variant = resolve(name, workload=request.workload)
         require_device(variant, device)
         check_variant(request, variant)
+
+
+def check_plan(request: LadderRequest, places: Places) -> None:
+    """Holds a plan that is not run to what a ladder needs to begin, the place of its data too; raises as they do."""
+    check_request(request, places)
+    look_at_data(request.workload, request.data, places)
 
 
 def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], None]) -> DataSpec:

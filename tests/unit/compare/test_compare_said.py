@@ -103,3 +103,13 @@ def test_a_change_of_code_is_told_once_with_what_measures_it(what: str, said: st
     words_told = advising.next_step(compare(ladder(), records(), advice=told))
     assert words_told.startswith(f"Next, for cpu-optimized: {what.rstrip('.')} (")
     assert words_told.endswith(f" less): {said}measure it, before you commit: {gate}")
+
+
+def test_variants_that_no_rung_was_tried_with_are_not_called_one_thing_more() -> None:
+    tried = ladder()
+    named = tried.model_copy(update={"rungs": tuple(r.model_copy(update={"adds": None}) for r in tried.rungs)})
+    more = "Each rung is the best so far and one thing more; the dotted line is the baseline."
+    assert more in to_html(compare(tried, records()), tried, records())
+    shown = to_html(compare(named, records()), named, records())
+    assert "one thing more" not in shown
+    assert "The dotted line is the baseline." in shown

@@ -120,7 +120,10 @@ def test_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ]
     assert "bad.png is unreadable or cut off" in shown.stderr
     assert "2 images, detection cpu-x on cpu" in shown.stderr
-    assert "a.png  nothing found\n" in CliRunner().invoke(app, [*asked[:2], "--score", "0.9"]).stdout
+    assert "less sure of" not in shown.stderr
+    empty = CliRunner().invoke(app, [*asked[:2], "--score", "0.9"])
+    assert "a.png  nothing found\n" in empty.stdout
+    assert "1 without a box of 90 % or more: a lower --score, down to 0.05, tells what" in empty.stderr
     told = json.loads(CliRunner().invoke(app, [*asked[:2], "--json", "--score", "0.25"]).stdout)
     (prediction,) = told["predictions"]
     first = {"name": "d\x1bog", "score": 0.875, "xmin": 0, "ymin": 0, "xmax": 20, "ymax": 10}

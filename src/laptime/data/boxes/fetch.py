@@ -96,6 +96,17 @@ def fetch_boxes(job: Job, asked: str) -> DataSpec:
     return data_spec(job.store.folder(entry.digest), asked, entry.kind, entry.notice)
 
 
+def look_for_boxes(job: Job) -> None:
+    """Refuses what `fetch_boxes` would, as far as names on this machine tell; raises as it does."""
+    wanted = split_asked(job.asked)
+    if _named_store(wanted) is not None:
+        return
+    _require_source(wanted)
+    _key(job, wanted)
+    if "://" not in wanted.place and (path := _local(wanted.place)).is_dir():
+        _named_table(path, wanted)
+
+
 def verify_stored(job: Job, asked: str) -> DataSpec:
     """Checks every byte of what is stored for a source; never asks the network. Raises DataError."""
     wanted = split_asked(job.asked)
@@ -141,13 +152,16 @@ def _local(place: str) -> Path:
     return path
 
 
+def _require_source(asked: Asked) -> None:
+    scheme, found, _ = asked.place.partition("://")
+    if asked.place == "official" or (found and (scheme not in ("http", "https") or not is_archive_url(asked.place))):
+        raise UsageError(f"{shorten(asked.place)!r} is no source of boxes: {_GIVE}.")
+
+
 def _from_source(job: Job, asked: Asked) -> Entry:
-    place = asked.place
-    scheme, found, _ = place.partition("://")
-    if place == "official" or (found and (scheme not in ("http", "https") or not is_archive_url(place))):
-        raise UsageError(f"{shorten(place)!r} is no source of boxes: {_GIVE}.")
-    key = _key(job, asked)
-    if found:
+    _require_source(asked)
+    place, key = asked.place, _key(job, asked)
+    if "://" in place:
         return fetch_anew(place, key, job, lambda archive: _unpacked(job, archive, asked))
     before = job.store.recall(key)
     if before is not None:
@@ -189,12 +203,17 @@ def _state(path: Path) -> str:
     return f"{stat.st_size}:{stat.st_mtime_ns}"
 
 
-def _stored(job: Job, root: Path, asked: Asked) -> Entry:
+def _named_table(root: Path, asked: Asked) -> None:
+    """Refuses a file or folder of boxes that is not below the folder; raises UsageError."""
     path = Path(os.path.normpath(root / asked.table))
     if asked.table and not (path.is_file() or (path.is_dir() and path.is_relative_to(root))):
         raise UsageError(
             f"{shorten(asked.table)!r} behind {BOXES} is no file or folder in {root}: give its path below it."
         )
+
+
+def _stored(job: Job, root: Path, asked: Asked) -> Entry:
+    _named_table(root, asked)
     told = Told("folder", shown(asked.place), side=asked.side, seed=asked.seed)
     meta = store_folder(root, asked.table, job.store, told, job.say)
     return Entry(meta.digest, "folder", meta.notice)
