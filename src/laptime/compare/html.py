@@ -87,7 +87,7 @@ def to_html(
         quality_in_points=comparison.conditions.quality not in LOWER_IS_BETTER,
         base=comparison.row(comparison.baseline),
         best=comparison.headline("fastest"),
-        others=[h for h in comparison.headlines if h.kind != "fastest"],
+        others=[h for h in comparison.told if h.kind != "fastest"],
         gains=ladder.probe.gains if ladder else {},
         profiled=profiled or {},
         profiler_columns=COLUMNS,

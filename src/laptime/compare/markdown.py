@@ -30,7 +30,7 @@ def to_markdown(comparison: Comparison) -> str:
     if not given.real_data:
         notice = escape(given.data_notice or "The data is generated: quality is not judged.")
         lines += [f"> **Stand-in data.** {notice}", ""]
-    lines += [f"- {escape(h.sentence)}" for h in comparison.headlines]
+    lines += [f"- {escape(h.sentence)}" for h in comparison.told]
     lines += ["", escape(words.conditions(given, best.n if best else 0)), ""]
     header = [h.format(quality=f"test {escape(name_of(given.quality))}") for h in HEADER]
     lines += [_line(header), _line(["---", *["---:"] * 7, "---"])]

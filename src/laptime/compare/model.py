@@ -236,5 +236,11 @@ class Comparison(Readable):
         hidden = {p.variant for p in self.parts} - {h.variant for h in self.headlines}
         return tuple(r for r in self.rows if r.variant not in hidden)
 
+    @property
+    def told(self) -> tuple[Headline, ...]:
+        """The headlines that are shown: nothing of dead taps where no variant that ran crops any."""
+        crops = any("dead-taps" in r.names for r in self.tried)
+        return tuple(h for h in self.headlines if crops or h.kind != "without_dead_taps")
+
     def headline(self, kind: HeadlineKind) -> Headline | None:
         return next((h for h in self.headlines if h.kind == kind), None)

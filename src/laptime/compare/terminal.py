@@ -85,7 +85,7 @@ def to_terminal(comparison: Comparison, width: int) -> RenderableType:
     told += [_text(f"{variant} {text}", "") for variant, text in payback.sentences(comparison)]
     told += [_text(text, "yellow") for text in comparison.cautions]
     parts += [*told, Text()] if told else []
-    parts += [_text(h.sentence, "bold" if h.kind == "fastest" else "") for h in comparison.headlines]
+    parts += [_text(h.sentence, "bold" if h.kind == "fastest" else "") for h in comparison.told]
     best = comparison.headline("fastest")
     parts.append(_text(words.conditions(given, best.n if best else 0), "dim"))
     verified = advising.verified(comparison)

@@ -37,6 +37,19 @@ def test_a_variant_that_is_the_fastest_of_several_kinds_is_described_once() -> N
     assert again.speedup == fastest.speedup
 
 
+def test_of_dead_taps_nothing_is_said_where_no_variant_crops_them() -> None:
+    found = compare(ladder(), records())
+    bare = found.model_copy(
+        update={"rows": tuple(r.model_copy(update={"names": tuple({*r.names} - {"dead-taps"})}) for r in found.rows)}
+    )
+    console = Console(file=io.StringIO(), width=120)
+    for told, said in ((found, True), (bare, False)):
+        print_comparison(told, console)
+        for text in (to_markdown(told), to_html(told, None, inside(records())), console.file.getvalue()):
+            assert ("Fastest without dead taps" in text) is said
+        console.file = io.StringIO()
+
+
 def test_what_the_baseline_notes_is_said_of_all_variants() -> None:
     why = "a batch of 1024 needs about 30.0 GiB and the device has 24.0: halved to 512"
     fewer = "2 loader workers instead of 20: 1.0 GiB of shared memory hold no more"
