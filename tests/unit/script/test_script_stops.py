@@ -1,10 +1,14 @@
 """Runs and printed scripts end where weights can't be put back, or samples can't be found by their items."""
 
+import subprocess
+import sys
+
 import pytest
 from tests.own_files import TUPLE
 from tests.unit.script.script_runs import inspected, run_laptime, run_own_scripts
 
 from laptime.data.own import refused as own_refused
+from laptime.script import print_script
 from laptime.variants import resolve
 
 _PLAIN = TUPLE.replace("nn.Dropout(), ", "")
@@ -55,3 +59,12 @@ def test_what_would_train_something_else_ends_with_a_sentence(tmp_path, monkeypa
             run_own_scripts(tmp_path, [(kind, variant)], found)
     assert told in str(of_run.value)
     assert printed in str(of_script.value)
+
+
+@pytest.mark.parametrize("workload", ["cifar", "detection"])
+def test_a_folder_that_laptime_has_not_written_is_refused_with_what_to_name(workload, tmp_path):
+    (script := tmp_path / "script.py").write_text(print_script(resolve("cpu-baseline"), workload), encoding="utf-8")
+    command = [sys.executable, str(script), "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert f"{tmp_path} has no meta.json: name the folder that laptime data fetch has written" in done.stderr
