@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import math
 import multiprocessing
 import os
@@ -110,6 +111,15 @@ def die_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+def tell_crashes() -> None:
+    """Has this process and its forks write where their threads stood when a signal like SIGSEGV ends them.
+
+    By handlers in C, which do nothing before. To descriptor 2, whatever a user's file makes of `sys.stderr`.
+    """
+    with contextlib.suppress(OSError):  # it is closed
+        faulthandler.enable(file=2)
+
+
 def outlive_parent_thread() -> None:
     """Takes `die_with_parent` back: the thread that started this process may end long before its parent does."""
     if sys.platform == "linux":
@@ -160,12 +170,18 @@ def use_own_log(folder: Path) -> None:
     os.close(log)
 
 
+def hear_no_children() -> None:
+    """From here on the end of a loader worker raises nothing: torch's handler does so in the middle of anything."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def leave(code: int) -> NoReturn:
     """Ends the process without the interpreter's teardown: with torch loaded that takes 0.9 s.
 
     Everything is written and closed by now; loader workers, which that teardown would end, are ended here.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a crash
+    hear_no_children()
     for child in multiprocessing.active_children():
         child.terminate()
     # What that teardown would remove, too: the folder of sockets over which tensors go to another process.

@@ -34,7 +34,7 @@ from laptime.catalogue import find_workload
 from laptime.data.boxes.tensors import BoxData
 from laptime.data.disk import no_room
 from laptime.data.own.opened import OwnData
-from laptime.data.own.workers import makers_behind
+from laptime.data.own.workers import fallen, makers_behind
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.check import check_one_step
@@ -51,7 +51,7 @@ from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import cautions_of_others
 from laptime.optimizations.base import AnyData, Recipe
-from laptime.processes import PEER_LOST, Terminated, die_with_parent, leave, use_own_log
+from laptime.processes import PEER_LOST, Terminated, die_with_parent, hear_no_children, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.scratch import sockets_in_scratch
@@ -101,6 +101,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
         except LaptimeError as known:
             status, error = "failed", str(known)
         except (Exception, SystemExit) as unexpected:  # a variant that crashes becomes a failed run; the ladder goes on
+            hear_no_children()  # who is lost is known by now, or is looked for
             _pass_on(unexpected, world)
             traceback.print_exc()
             status, error = "failed", no_room(unexpected, folder) or _explained(unexpected, spec, facts)
@@ -111,6 +112,8 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
 
 
 def _explained(error: BaseException, spec: RunSpec, facts: Facts) -> str:
+    if lost := fallen(error):
+        return f"a loader worker {lost}; see log.txt."
     makers = () if facts.own is None else makers_behind(facts.own, error)
     again = facts.recipe if facts.own and facts.world.size == 1 else None  # others would wait for this rank
     return explain(error, Path(spec.data.path) if spec.data.own else None, makers, again)

@@ -8,7 +8,7 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +20,7 @@ from laptime.records import write_json
 from laptime.scratch import scratch
 from laptime.spec import DataSpec
 from laptime.starts import Started, start_piped
+from laptime.user_code import crash_place
 
 # What is being done, how much of it is done, and of how much (0 where that is not known).
 OnProgress = Callable[[str, int, int], None]
@@ -105,7 +106,7 @@ def _ask(
                     stop.add_note(sentence)
                 raise
             if not answer.is_file():
-                raise DataError(f"the process that brings the data {death(code)}: {_last_line(log)}")
+                raise DataError(f"the process that brings the data {death(code)}{_said(log, request)}")
         return _result(json.loads(answer.read_text(encoding="utf-8")))
 
 
@@ -172,9 +173,11 @@ def _kept(answer: Path) -> list[str]:
         return []
 
 
-def _last_line(log: IO[bytes]) -> str:
+def _said(log: IO[bytes], request: Mapping[str, str]) -> str:
+    """Where the child stood when a signal ended it, else what it said last, as a sentence's end."""
     log.seek(0)
-    lines = log.read().decode(errors="replace").strip().splitlines()
-    if lines:
-        return f"{shorten(lines[-1], 300)}."
-    return "it said nothing; of a training of your own `python -X faulthandler` shows the line, run on it alone."
+    text = log.read().decode(errors="replace").strip()
+    own = request["workload"] if is_own(request["workload"]) else ""
+    if place := crash_place(text, place_of(own)[0] if own else None):
+        return f"{place}."
+    return f": {shorten(text.splitlines()[-1], 300) if text else 'it said nothing'}."

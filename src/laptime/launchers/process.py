@@ -19,10 +19,11 @@ from laptime.gpus import others_on
 from laptime.launchers.base import LOG, PROGRESS, RECORD, Hooks, ProgressReader, prepare, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.sampling import sampling
-from laptime.processes import end_tree, undisturbed
+from laptime.processes import death, end_tree, undisturbed
 from laptime.records import RunRecord, read_record, write_record
 from laptime.spec import RunSpec
 from laptime.starts import Started, start_piped
+from laptime.user_code import before_crash, crash_place
 
 _LOOK_EVERY_S = 0.2
 _DRAIN_S = 2.0
@@ -170,21 +171,30 @@ def record_of(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
             return read_record(folder / RECORD)
         except LaptimeError as error:
             return salvaged(spec, folder, str(error))
-    return salvaged(spec, folder, f"{_death(code)}; its last words: {last_line(folder / LOG)}")
+    return salvaged(spec, folder, f"the worker {how_ended(code, folder / LOG, spec)}")
 
 
-def _death(code: int) -> str:
-    if code == -signal.SIGKILL:
-        return "the worker was killed (signal 9), which the system does when memory runs out: make the batch smaller"
-    if code < 0:
-        return f"the worker was ended by signal {-code}"
-    return f"the worker ended with exit code {code}"
+def how_ended(code: int, log: Path, spec: RunSpec | None = None, then: str = "") -> str:
+    """How a process ended: by which signal, with the user's line where it stood, and with what it said last.
 
-
-def last_line(log: Path) -> str:
-    """The last line of a log that is not empty, without secrets."""
+    Args:
+        code: its exit code.
+        log: what it said.
+        spec: what it ran; None where nobody knows.
+        then: what came of it, to be said behind the place.
+    """
+    own = Path(spec.data.path) if spec is not None and spec.data.own is not None else None
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    lines = [line for line in text.splitlines() if line.strip()]
+    smaller = ": make the batch smaller" if code == -signal.SIGKILL else ""
+    place = crash_place(text, own) if code < 0 else ""
+    ended = f"{death(code)}{place}{then}{smaller}"
+    # An abort tells before why; what is said before another signal is of something else.
+    return ended if place and code != -signal.SIGABRT else f"{ended}; its last words: {_last_line(text)}"
+
+
+def _last_line(text: str) -> str:
+    """The last line of a log that is not empty, without secrets."""
+    lines = [line for line in before_crash(text).splitlines() if line.strip()]
     return shorten(lines[-1], 300) if lines else "none"
 
 
