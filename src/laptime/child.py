@@ -14,7 +14,8 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-from laptime.processes import die_with_parent, tell_crashes
+from laptime.processes import die_with_parent
+from laptime.stacks import tell_crashes
 
 # Which begin with torch, its compiler and torchvision.
 WITH_TORCH = ("fitting", "inspecting", "logged_model", "predicting", "probe", "worker")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import faulthandler
 import math
 import multiprocessing
 import os
@@ -109,15 +108,6 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def tell_crashes() -> None:
-    """Has this process and its forks write where their threads stood when a signal like SIGSEGV ends them.
-
-    By handlers in C, which do nothing before. To descriptor 2, whatever a user's file makes of `sys.stderr`.
-    """
-    with contextlib.suppress(OSError):  # it is closed
-        faulthandler.enable(file=2)
 
 
 def outlive_parent_thread() -> None:

@@ -103,6 +103,12 @@ def crash_place(text: str, own: Path | None) -> str:
     return _place_of_thread(stack, own) if told else ""
 
 
+def hang_place(text: str, own: Path) -> str:
+    """The user's line where one of the processes stood that were asked, the first that answered, see `place_in`."""
+    told = [place_in(own, stack_in(stack)) for kind, stack in _THREAD.findall(text)]
+    return next(filter(None, told), "")
+
+
 def before_crash(text: str) -> str:
     """What a process said before faulthandler wrote of its end."""
     return text.partition(_CRASH)[0]

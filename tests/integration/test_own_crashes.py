@@ -21,11 +21,11 @@ IN_WORKER = "torch.utils.data.get_worker_info()"
 def crashing(file, before, code, when):
     """A file of which a line that crashes stands before another one; returns its name, and the line as it is told."""
     crash = f"        if {when}:\n            {code}\n"
-    name = write(file, "import ctypes\nimport os\nimport sys\n\n" + DICTIONARY, (before, crash + before))
+    name = write(file, "import ctypes, os, sys, threading\n" + DICTIONARY, (before, crash + before))
     return name, f"{place(file, code)}{code})"
 
 
-def train(name, folder, variant="cpu-baseline", ranks=1):
+def train(name, folder, variant="cpu-baseline", ranks=1, **changes):
     data = inspect(name)
     spec = RunSpec(
         workload=data.own.name,
@@ -38,6 +38,7 @@ def train(name, folder, variant="cpu-baseline", ranks=1):
         limit_test=30,
         profile="none",
         check=False,
+        **changes,
     )
     return launch("torchrun" if ranks > 1 else "process", spec, folder, Hooks(samples=False))
 
@@ -83,3 +84,11 @@ def test_a_crash_while_the_file_is_looked_at_is_told_with_its_line(tmp_path):
     with pytest.raises(DataError) as caught:
         fetch_data(name, "auto", Places(tmp_path / "home"))
     assert str(caught.value).endswith(f"died of signal 11 (SIGSEGV) {line}.")
+
+
+@pytest.mark.parametrize("before", [LOSS, ITEM])
+def test_a_training_that_hangs_is_told_with_its_line_at_its_time_out(before, tmp_path):
+    at = TRAINS if before == LOSS else f"i == 40 and {IN_WORKER}"
+    name, line = crashing(tmp_path / f"hanging{len(before)}.py", before, "threading.Event().wait()", at)
+    found = train(name, tmp_path / "run", "cpu-baseline" + "+workers:count=2" * (before == ITEM), timeout_s=12.0)
+    assert found.error.startswith(f"ran past its time-out of 12 s and was ended {line}: raise")

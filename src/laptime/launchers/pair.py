@@ -25,6 +25,7 @@ from laptime.processes import end_tree, tree_cpu_s
 from laptime.records import RunRecord, write_record
 from laptime.scratch import scratch
 from laptime.spec import RunSpec
+from laptime.stacks import ask_where
 from laptime.turns import TURNS
 
 Job = tuple[RunSpec, Path]
@@ -66,6 +67,7 @@ class _Side:
             self.run.look()
             if time.monotonic() - self.begin - self.seat.waiting_s() <= self.spec.timeout_s:
                 return
+            ask_where(self.run.process.pid)
             end_tree(self.run.process.pid)
         else:
             self.code = self.run.process.returncode

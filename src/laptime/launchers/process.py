@@ -22,8 +22,9 @@ from laptime.launchers.sampling import sampling
 from laptime.processes import death, end_tree, undisturbed
 from laptime.records import RunRecord, read_record, write_record
 from laptime.spec import RunSpec
+from laptime.stacks import ask_where
 from laptime.starts import Started, start_piped
-from laptime.user_code import before_crash, crash_place
+from laptime.user_code import before_crash, crash_place, hang_place
 
 _LOOK_EVERY_S = 0.2
 _DRAIN_S = 2.0
@@ -62,6 +63,8 @@ def supervise(
             if sampler is not None:
                 sampler.look()
             if time.monotonic() > until:
+                ask_where(run.process.pid)
+                run.look()
                 return None
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.process.wait(_LOOK_EVERY_S)
@@ -164,7 +167,11 @@ def _pass_on(lines: _Reader, log: IO[str], hooks: Hooks) -> None:
 def record_of(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
     """The record that a worker left, or one with what it had measured that says why; code None for the time-out."""
     if code is None:
-        sentence = f"ran past its time-out of {spec.timeout_s:g} s and was ended: raise --timeout or limit the data."
+        text, own = _text(folder / LOG), _own_file(spec)
+        place = hang_place(text, own) if own is not None else ""
+        sentence = (
+            f"ran past its time-out of {spec.timeout_s:g} s and was ended{place}: raise --timeout or limit the data."
+        )
         return salvaged(spec, folder, sentence)
     if code == 0:
         try:
@@ -183,13 +190,20 @@ def how_ended(code: int, log: Path, spec: RunSpec | None = None, then: str = "")
         spec: what it ran; None where nobody knows.
         then: what came of it, to be said behind the place.
     """
-    own = Path(spec.data.path) if spec is not None and spec.data.own is not None else None
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    own, text = None if spec is None else _own_file(spec), _text(log)
     smaller = ": make the batch smaller" if code == -signal.SIGKILL else ""
     place = crash_place(text, own) if code < 0 else ""
     ended = f"{death(code)}{place}{then}{smaller}"
     # An abort tells before why; what is said before another signal is of something else.
     return ended if place and code != -signal.SIGABRT else f"{ended}; its last words: {_last_line(text)}"
+
+
+def _own_file(spec: RunSpec) -> Path | None:
+    return None if spec.data.own is None else Path(spec.data.path)
+
+
+def _text(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
 
 
 def _last_line(text: str) -> str:
