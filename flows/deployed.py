@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prefect.runtime import deployment
 
-from laptime.processes import die_with_parent
+from laptime.host.processes import die_with_parent
 
 
 def end_with_worker() -> None:

@@ -14,7 +14,7 @@ import time
 
 import psutil
 
-from laptime.processes import child_environment, die_with_parent, end_tree
+from laptime.host.processes import child_environment, die_with_parent, end_tree
 
 _MARK = "LAPTIME_MAIN_JOB"
 _SERVER = "prefect.server.api.server:create_app"

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import psutil
 
-from laptime.processes import end_tree
+from laptime.host.processes import end_tree
 
 _ENDING_S = 3.5
 # Set while this process is a main job: a flow that others run is theirs to end.

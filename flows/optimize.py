@@ -27,11 +27,11 @@ from flows.deployed import end_with_worker
 from flows.leaving import leave_soon
 from laptime.catalogue import WORKLOADS, find_workload
 from laptime.errors import LaptimeError, TrackingError, UnreachableError, in_words
+from laptime.host.starts import warm_starts
 from laptime.ladder import Ladder, LadderRequest, Turn, make_request, open_ladder, prepare_data, resume_ladder
 from laptime.launchers.base import Hooks
 from laptime.places import Places, find_places
 from laptime.spec import DataSpec
-from laptime.starts import warm_starts
 from laptime.tracking.reach import let_go
 from laptime.tune import led
 from laptime.variants import resolve

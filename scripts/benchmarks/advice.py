@@ -19,8 +19,8 @@ from torch.utils.data import DataLoader, Dataset
 from laptime.advice import advise
 from laptime.advice.sources import signals_of
 from laptime.compare.statistics import Estimate, mean_ratio
+from laptime.host.processes import allowed_cores
 from laptime.measure.machine import machine
-from laptime.processes import allowed_cores
 from laptime.records import Advice, EpochRecord, Finding, RunRecord
 from laptime.records.breakdown import Breakdown, Quartiles, SetupRecord
 

@@ -18,12 +18,12 @@ from torchvision import transforms
 
 from laptime.data.tensors import ImageData, Split
 from laptime.engine.build import build
+from laptime.host.processes import allowed_cores
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.base import Loader, Parts, Recipe
 from laptime.optimizations.data import ItemDataset, ItemLoader
 from laptime.optimizations.process import set_malloc_thresholds
 from laptime.optimizations.step import tutorial_step
-from laptime.processes import allowed_cores
 from laptime.profiling.capture import Recorder, make_profiler, record_steps, undisturbed
 from laptime.profiling.files import write_trace
 from laptime.profiling.regions import Kind, RegionMarks

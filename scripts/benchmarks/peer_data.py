@@ -16,12 +16,12 @@ from laptime.data.boxes.store import IMAGES, TABLE, read_box_meta
 from laptime.data.boxes.tensors import ReadAgain, open_boxes
 from laptime.data.meta import META, read_meta
 from laptime.data.order import limited
-from laptime.draws import seed_all
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.request import make_request, make_spec
 from laptime.places import find_places
 from laptime.records import write_json
 from laptime.spec import RunSpec
+from laptime.values.draws import seed_all
 from laptime.variants import resolve
 from laptime.workloads import find
 

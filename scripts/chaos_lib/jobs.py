@@ -20,9 +20,9 @@ _MODULES = {
     "laptime.worker": "worker",
     "laptime.ranks": "launcher",
     "laptime.data": "data",
-    "laptime.probe": "probe",
-    "laptime.inspecting": "look",
-    "laptime.logged_model": "model",
+    "laptime.preflight.probe": "probe",
+    "laptime.preflight.inspecting": "look",
+    "laptime.predict.logged_model": "model",
     "laptime": "side",  # of a gate, each of which is a command of its own
 }
 TRAINING = ("worker", "rank", "launcher", "loader", "side", "keeper")
@@ -187,7 +187,7 @@ class Job:
 
 def _role_of(place: Path) -> str:
     words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
-    if any("laptime.keeper" in word for word in words):
+    if any("laptime.host.keeper" in word for word in words):
         return "keeper"
     return next((role for module, role in _MODULES.items() if module in words), "other")
 

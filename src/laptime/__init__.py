@@ -1,6 +1,6 @@
 """laptime makes PyTorch training faster, proves it, and keeps it fast."""
 
-from laptime.own_loop import epochs
-from laptime.protocol import Workload
+from laptime.own.loop import epochs
+from laptime.own.protocol import Workload
 
 __all__ = ["Workload", "epochs"]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from laptime.catalogue import LADDERS
 from laptime.errors import UsageError, shorten, unknown
-from laptime.gpus import chosen, gpus_by_files, visible_gpus
-from laptime.processes import allowed_cores
+from laptime.host.gpus import chosen, gpus_by_files, visible_gpus
+from laptime.host.processes import allowed_cores
 from laptime.records import Machine
 
 _INTERESTING = ("avx2", "avx_ne_convert", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd", "bf16", "sve")

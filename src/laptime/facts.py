@@ -10,13 +10,13 @@ from pathlib import Path
 from laptime.data.own.opened import OwnData
 from laptime.engine.checkpoint import Checkpoints
 from laptime.engine.plain import removed_parameters
+from laptime.host.turns import NO_TURNS, TurnTaker
 from laptime.measure.compiling import CompileWatch
 from laptime.measure.machine import machine
 from laptime.optimizations.base import Recipe
 from laptime.profiling.closer import Findings, write_simple
 from laptime.records import PARTIAL, CheckRecord, EpochRecord, RunRecord, StartRecord, Status, write_json
 from laptime.spec import OptimizationSpec, RunSpec
-from laptime.turns import NO_TURNS, TurnTaker
 from laptime.world import ALONE, World
 
 

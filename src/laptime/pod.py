@@ -22,12 +22,12 @@ from types import FrameType
 
 from laptime.data.objects import Objects, open_objects, patiently
 from laptime.errors import DataError, LaptimeError, RunError, in_words
+from laptime.host.processes import ENDPOINT_LOST, RANKS_FILE, rank_log
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks
 from laptime.launchers.process import how_ended, run_child, supervise
 from laptime.nodes import Nodes, add_options, read_nodes
 from laptime.parsing import parse_json
 from laptime.places import find_places
-from laptime.processes import ENDPOINT_LOST, RANKS_FILE, rank_log
 from laptime.records import PARTIAL, SYSTEM, write_json
 from laptime.runstore import CHECKPOINTS, PROFILE, PROFILE_ARCHIVE, data_place, failure_name
 from laptime.spec import DataSpec, RunSpec, read_spec

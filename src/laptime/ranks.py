@@ -27,8 +27,8 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.elastic.rendezvous.api import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from laptime.host.processes import ENDPOINT_LOST, PEER_LOST, RANKS_FILE, child_command, child_environment, leave
 from laptime.nodes import Nodes, add_options, read_nodes
-from laptime.processes import ENDPOINT_LOST, PEER_LOST, RANKS_FILE, child_command, child_environment, leave
 from laptime.records import write_json
 
 _LOOPBACK = "127.0.0.1"

@@ -39,7 +39,7 @@ DataKind = Literal["official", "mirror", "folder", "synthetic", "own"]
 
 
 class OwnSpec(Frozen):
-    """What a look into a user's file found (see `laptime.inspecting`); the file itself is the data's `path`.
+    """What a look into a user's file found (see `laptime.preflight.inspecting`); the file itself is the data's `path`.
 
     Attributes:
         attribute, name: the file's name for the workload, and the workload's own.

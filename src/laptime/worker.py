@@ -45,18 +45,18 @@ from laptime.engine.recorded import check_recording, with_recording
 from laptime.engine.told import explain
 from laptime.errors import LaptimeError, UsageError, in_words
 from laptime.facts import Facts, finished, keep
+from laptime.host.processes import PEER_LOST, Terminated, die_with_parent, hear_no_children, leave, use_own_log
+from laptime.host.scratch import sockets_in_scratch
+from laptime.host.turns import NO_TURNS, TurnTaker, turn_taker
 from laptime.measure.compiling import watching
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import cautions_of_others
 from laptime.optimizations.base import AnyData, Recipe
-from laptime.processes import PEER_LOST, Terminated, die_with_parent, hear_no_children, leave, use_own_log
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
-from laptime.scratch import sockets_in_scratch
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
-from laptime.turns import NO_TURNS, TurnTaker, turn_taker
 from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
 _FIRST_WRITES_S = 2.0

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from laptime.processes import allowed_cores
+from laptime.host.processes import allowed_cores
 
 T = TypeVar("T")
 

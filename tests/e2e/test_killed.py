@@ -109,7 +109,7 @@ def test_a_killed_flow_leaves_no_training_and_no_run(tmp_path):
     assert servers_of(home) == []
 
 
-@pytest.mark.parametrize("seen", ["laptime.forkserver", "laptime.inspecting"])
+@pytest.mark.parametrize("seen", ["laptime.host.forkserver", "laptime.preflight.inspecting"])
 def test_a_look_into_a_user_s_file_ends_with_a_command_that_is_killed_while_it_imports(tmp_path, seen):
     """Torch, for it and all that is to come, or the user's file."""
     own = tmp_path / "own.py"

@@ -8,7 +8,7 @@ import pytest
 from s3_server import s3_server
 from small_disk import small_disk
 
-from laptime.starts import warm_starts
+from laptime.host.starts import warm_starts
 
 __all__ = ["s3_server", "small_disk"]
 

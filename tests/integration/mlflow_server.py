@@ -16,7 +16,7 @@ import psutil
 from ports import free_port
 
 from laptime.cli.servers import HOST, answers
-from laptime.processes import end_tree
+from laptime.host.processes import end_tree
 
 _READY_S = 120.0
 

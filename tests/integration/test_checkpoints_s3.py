@@ -18,9 +18,9 @@ from laptime import worker
 from laptime.data.s3 import S3Place
 from laptime.engine import checkpoint
 from laptime.engine.checkpoint import Checkpoints, CheckpointsAwayError
-from laptime.inspecting import inspect
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
+from laptime.preflight.inspecting import inspect
 from laptime.spec import DataSpec, RunSpec
 from laptime.variants import resolve
 from laptime.world import ALONE

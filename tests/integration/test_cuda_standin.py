@@ -16,9 +16,9 @@ import pytest
 import torch
 from tests.samples import write_folder
 
-from laptime.inspecting import inspect
 from laptime.ladder.data import fetch_data
 from laptime.places import Places
+from laptime.preflight.inspecting import inspect
 
 HERE = Path(__file__).parent
 SRC, ROOT = HERE.parents[1] / "src", HERE.parents[1]

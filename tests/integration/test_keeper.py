@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from laptime.processes import kept_command
+from laptime.host.processes import kept_command
 
 _PATIENCE_S = 60.0
 _GONE_S = 10.0

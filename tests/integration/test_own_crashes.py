@@ -4,11 +4,11 @@ import pytest
 from tests.own_files import DICTIONARY, place, write
 
 from laptime.errors import DataError
-from laptime.inspecting import inspect
 from laptime.ladder.data import fetch_data
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
 from laptime.places import Places
+from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 

@@ -10,7 +10,7 @@ import pytest
 from tests.own_files import DICTIONARY, ENCODED, TUPLE, WIDE, write
 
 from laptime import worker
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 

@@ -5,9 +5,9 @@ from tests.integration.test_ranks_script import of_run, of_script
 from tests.own_files import TUPLE, write
 from tests.unit.script.script_runs import assert_equal
 
-from laptime.inspecting import inspect
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
+from laptime.preflight.inspecting import inspect
 from laptime.script import print_script
 from laptime.spec import RunSpec
 from laptime.variants import resolve

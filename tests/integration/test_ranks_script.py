@@ -15,9 +15,9 @@ from tests.unit.script.script_runs import EPOCHS, NUMBERS, assert_equal, numbers
 from laptime.catalogue import find_workload
 from laptime.data.fetch import fetch
 from laptime.errors import UsageError
-from laptime.inspecting import inspect
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
+from laptime.preflight.inspecting import inspect
 from laptime.script import print_script
 from laptime.spec import DataSpec, RunSpec
 from laptime.variants import Variant, resolve

@@ -1,4 +1,4 @@
-"""`python -m laptime.child`: a module that ends with its parent, whenever that dies."""
+"""`python -m laptime.host.child`: a module that ends with its parent, whenever that dies."""
 
 import importlib.util
 import os
@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from laptime.child import WITH_TORCH
-from laptime.processes import apart_from_ranks, child_command, child_environment, death
+from laptime.host.child import WITH_TORCH
+from laptime.host.processes import apart_from_ranks, child_command, child_environment, death
 
 SEEN = 'import sys\nprint("imported", __name__, *sys.argv[1:], flush=True)\n'
 
@@ -59,7 +59,7 @@ def test_how_a_process_ended_is_said_in_words():
 
 def test_a_process_that_leaves_at_once_takes_its_folder_of_sockets_with_it(tmp_path):
     script = (
-        "import multiprocessing.connection, sys\nfrom laptime.processes import leave\n"
+        "import multiprocessing.connection, sys\nfrom laptime.host.processes import leave\n"
         "listener = multiprocessing.connection.Listener()\nprint(listener.address)\nleave(3)"
     )
     environment = os.environ | {"TMPDIR": str(tmp_path)}
@@ -72,7 +72,9 @@ def test_each_that_has_torch_in_it_is_there():
     assert all(importlib.util.find_spec(f"laptime.{name}") for name in WITH_TORCH)
 
 
-@pytest.mark.parametrize(("imported", "kept"), [("json", True), ("laptime.child; laptime.child.bring_torch()", False)])
+@pytest.mark.parametrize(
+    ("imported", "kept"), [("json", True), ("laptime.host.child; laptime.host.child.bring_torch()", False)]
+)
 def test_a_command_s_end_searches_nothing_unless_that_would_be_told(imported, kept):
     """And torch itself has been imported without looking for garbage."""
     script = (

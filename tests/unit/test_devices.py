@@ -10,9 +10,9 @@ import torch
 
 from laptime.devices import device_count, hopeless_here, lock_name
 from laptime.gate.validity import Watch
-from laptime.gpus import Gpu, chosen, gpus_by_files, others_on
+from laptime.host.gpus import Gpu, chosen, gpus_by_files, others_on
 from laptime.measure.memory import cautions_of_others, in_use
-from laptime.probe import lacks
+from laptime.preflight.probe import lacks
 from laptime.world import ALONE
 
 GPUS = (Gpu("GPU-aa11", "first"), Gpu("GPU-bb22", "second"), Gpu("GPU-bb33", "third"))
@@ -133,7 +133,7 @@ def test_another_gpu_s_heat_is_no_matter(visible, slow, monkeypatch):
 
 def test_a_gate_on_a_cpu_asks_no_driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)  # an import of it fails
-    monkeypatch.setattr("laptime.gpus.open_nvml", lambda: pytest.fail("a driver was asked"))
+    monkeypatch.setattr("laptime.host.gpus.open_nvml", lambda: pytest.fail("a driver was asked"))
     watch = Watch("cpu")
     watch.sample()
     assert (watch.foreign, watch.hot) == (False, False)

@@ -11,9 +11,9 @@ import torch
 from torch.utils.data import Dataset
 
 from laptime.data.own.opened import OwnData, OwnSplit
-from laptime.draws import SeededItems, draw_apart, drawn, put_back_drawn, seed_all
 from laptime.optimizations.base import Loading
 from laptime.optimizations.data import ItemLoader
+from laptime.values.draws import SeededItems, draw_apart, drawn, put_back_drawn, seed_all
 from laptime.world import World
 
 

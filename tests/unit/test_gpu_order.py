@@ -10,7 +10,7 @@ import pytest
 from laptime.cli.doctor import told_of_cuda
 from laptime.devices import choose_device, lock_names
 from laptime.errors import UsageError
-from laptime.gpus import Gpu, visible_gpus
+from laptime.host.gpus import Gpu, visible_gpus
 
 OLD, NEW = "GPU-00000000-0000-0000-0000-0000000000aa", "GPU-00000000-0000-0000-0000-0000000000bb"
 SLICE = "MIG-5c1f8a0e-7b5d-5c0e-9a4e-0d6a5b3c2f11"
@@ -74,7 +74,7 @@ def cuda(monkeypatch, tmp_path):
     subprocess.run(command, check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     # What is remembered is of this driver from here on.
-    monkeypatch.setattr("laptime.gpus._asked", sys.modules["laptime.gpus"]._asked.__wrapped__)
+    monkeypatch.setattr("laptime.host.gpus._asked", sys.modules["laptime.host.gpus"]._asked.__wrapped__)
 
 
 def test_of_several_kinds_the_first_is_cudas(on_bus, cuda, monkeypatch):
@@ -96,7 +96,7 @@ def test_where_cuda_does_not_answer_the_bus_decides(on_bus, cuda, monkeypatch, t
 
 def test_of_one_kind_cuda_is_not_asked(on_bus, monkeypatch):
     on_bus(NEW, NEW)
-    monkeypatch.setattr("laptime.gpus.cuda_uuids", lambda: pytest.fail("CUDA was asked"))
+    monkeypatch.setattr("laptime.host.gpus.cuda_uuids", lambda: pytest.fail("CUDA was asked"))
     assert len(visible_gpus()) == 2
 
 

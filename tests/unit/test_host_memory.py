@@ -5,7 +5,7 @@ import sys
 import psutil
 import pytest
 
-from laptime import host_memory
+from laptime.host import memory as host_memory
 
 
 def test_what_files_left_in_the_cache_counts_as_free(tmp_path, monkeypatch):

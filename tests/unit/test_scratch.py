@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from laptime.scratch import scratch, sockets_in_scratch, sweep_scratch
+from laptime.host.scratch import scratch, sockets_in_scratch, sweep_scratch
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def test_it_is_gone_at_the_end_and_after_an_error(tmp_path):
 
 
 def test_what_a_killed_process_left_goes_and_a_living_one_keeps_its_own(tmp_path):
-    lines = ("import os, signal", "from laptime.scratch import scratch")
+    lines = ("import os, signal", "from laptime.host.scratch import scratch")
     code = "\n".join((*lines, "with scratch('x'): os.kill(os.getpid(), signal.SIGKILL)"))
     environment = {"TMPDIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=False)
@@ -52,7 +52,7 @@ def test_what_is_not_ours_stays(tmp_path):
 
 @pytest.mark.parametrize("longest", [10, 1000])
 def test_sockets_of_loader_workers_are_in_one_folder_that_is_swept(tmp_path, monkeypatch, longest):
-    monkeypatch.setattr("laptime.scratch._LONGEST", longest)
+    monkeypatch.setattr("laptime.host.scratch._LONGEST", longest)
     config = multiprocessing.current_process()._config
     monkeypatch.delitem(config, "tempdir", raising=False)
     with sockets_in_scratch():

@@ -1,4 +1,4 @@
-"""`laptime.starts`: a fork of the server is what a fresh interpreter would be, but for the time that it takes."""
+"""`laptime.host.starts`: a fork of the server is what a fresh interpreter would be, but for the time that it takes."""
 
 import contextlib
 import fcntl
@@ -14,9 +14,9 @@ from unittest.mock import patch
 import psutil
 import pytest
 
-from laptime import starts
-from laptime.processes import end_tree
-from laptime.starts import Forked, start_piped, warm_starts
+from laptime.host import starts
+from laptime.host.processes import end_tree
+from laptime.host.starts import Forked, start_piped, warm_starts
 from laptime.tracking.patience import set_switches
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="forks are taken for fresh processes on Linux alone")
@@ -121,7 +121,7 @@ def test_a_fork_sees_what_a_fresh_interpreter_sees(folder, monkeypatch):
     assert json.loads(forked[1]) == json.loads(fresh[1])
     seen = json.loads(forked[1])
     assert (seen["words"], seen["name"], seen["environment"]["LAPTIME_ALONE"]) == (["a", "--b c"], "__main__", "1")
-    assert seen["shown"][-4:] == ["laptime.child", "looks", "a", "--b c"]
+    assert seen["shown"][-4:] == ["laptime.host.child", "looks", "a", "--b c"]
     assert "LAPTIME_ALONE" not in json.loads(first[1])["environment"]
     assert all(one != other for one, other in zip(*(json.loads(each[2]) for each in (first, forked)), strict=True))
 

@@ -14,12 +14,12 @@ import psutil
 import pytest
 from tests.unit.test_starts import gone, linux
 
-from laptime.forkserver import mapped_files
+from laptime.host.forkserver import mapped_files
 
 # Starts a module within `warm_starts`, as often as it is told.
 ASKS = """
 import sys
-from laptime import starts
+from laptime.host import starts
 starts._with_torch = lambda words: True
 with starts.warm_starts():
     for _ in range(int(sys.argv[1])):
@@ -53,7 +53,7 @@ def test_a_server_that_still_imports_ends_with_a_command_that_is_killed_or_stopp
         while not (told.is_file() and told.read_text()) and time.monotonic() < until:
             time.sleep(0.02)
         server = int(told.read_text())
-        assert "laptime.forkserver" in psutil.Process(server).cmdline()
+        assert "laptime.host.forkserver" in psutil.Process(server).cmdline()
         for _ in range(2):
             command.send_signal(number)
             time.sleep(0.2)
@@ -86,7 +86,7 @@ def test_a_server_that_a_thread_began_outlives_the_thread(tmp_path):
     """The kernel takes a thread's end for a parent's, and flows start what they start from threads that come and go."""
     (tmp_path / "waits.py").write_text("print(flush=True)\nimport time\ntime.sleep(60)")
     (tmp_path / "asks.py").write_text(
-        "import threading\nfrom laptime import starts\nfrom laptime.processes import end_tree\n"
+        "import threading\nfrom laptime import starts\nfrom laptime.host.processes import end_tree\n"
         "starts._with_torch = lambda words: True\nbegun = []\n"
         "with starts.warm_starts():\n    def start():\n        begun.append(starts.start_piped(['waits']))\n"
         "        begun[-1][1].readline()\n"

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from laptime.trees import by_sample, cut, divided, leaves, mapped, samples, sent, tensors, undivided
+from laptime.values.trees import by_sample, cut, divided, leaves, mapped, samples, sent, tensors, undivided
 
 Pair = namedtuple("Pair", "x y")
 

@@ -11,14 +11,14 @@ from tests.unit.conftest import BLOCKED, make_data, make_spec
 
 from laptime import worker
 from laptime.engine.told import explain
-from laptime.processes import end_tree
+from laptime.host.processes import end_tree
 from laptime.records import PARTIAL, read_record
 
 _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
 
 def test_the_worker_needs_only_its_core():
-    script = f"import sys\n{BLOCKED}import laptime.worker, laptime.probe\nlaptime.worker.machine()"
+    script = f"import sys\n{BLOCKED}import laptime.worker, laptime.preflight.probe\nlaptime.worker.machine()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from turns import wait_for_turn
 
+from laptime.host.processes import die_with_parent
 from laptime.optimizations import data
-from laptime.processes import die_with_parent
 from laptime.worker import main
 
 _batches = data.EpochBatches.__iter__

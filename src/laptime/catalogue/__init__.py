@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from laptime.catalogue.entries import Class, OptimizationEntry, OptionEntry, Preset, WorkloadEntry
 from laptime.catalogue.ladders import COMPILE_RUNGS, DEVICES, LADDERS, PARALLEL, RUNGS, STAGES, STATISTICAL, WITHOUT
 from laptime.catalogue.optimizations import OPTIMIZATIONS
 from laptime.catalogue.own import is_own, own_entry
 from laptime.catalogue.trajectory import LARGE_BATCHES, LINEAR_WARMUP
 from laptime.catalogue.workloads import WORKLOADS
-from laptime.entries import Class, OptimizationEntry, OptionEntry, Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten, unknown
 from laptime.spec import OptimizationSpec, Option
 

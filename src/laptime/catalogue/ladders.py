@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from laptime.entries import Stage
+from laptime.catalogue.entries import Stage
 
 # The order in which optimizations are applied, with the reason of each place.
 STAGES: tuple[tuple[Stage, str], ...] = (

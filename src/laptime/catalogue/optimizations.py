@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from laptime.catalogue.entries import ANYWHERE, Count, CountOrAny, CountOrZero, OptimizationEntry, OptionEntry
 from laptime.catalogue.shared_options import COMPILER, RANKS, RANKS_SHIFTS
 from laptime.catalogue.trajectory import TRAJECTORY
-from laptime.entries import ANYWHERE, Count, CountOrAny, CountOrZero, OptimizationEntry, OptionEntry
 
 _DOUBLES = tuple(2**power for power in range(8))
 

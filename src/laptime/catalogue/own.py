@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from laptime.entries import Preset, WorkloadEntry
+from laptime.catalogue.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten
 from laptime.places import expanded
 from laptime.spec import DataSpec

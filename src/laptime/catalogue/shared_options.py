@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from laptime.entries import CountOrZero, OptionEntry, Shift
+from laptime.catalogue.entries import CountOrZero, OptionEntry, Shift
 
 # What all exchanges of gradients share. Local statistics are the default, as in the field: synchronized ones cost two
 # all-reduces a layer.

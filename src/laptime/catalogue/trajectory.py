@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from laptime.entries import (
+from laptime.catalogue.entries import (
     ANYWHERE,
     Between,
     Count,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laptime.entries import Preset, WorkloadEntry
+from laptime.catalogue.entries import Preset, WorkloadEntry
 
 _CLASSIFIER = "it needs images of one size with one class each"
 _MEAN = "its losses are means over the boxes of all images, and none is a photograph's own"

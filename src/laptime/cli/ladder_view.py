@@ -20,6 +20,8 @@ from laptime.compare.terminal import print_comparison
 from laptime.compare.words import count, seconds
 from laptime.devices import choose_device
 from laptime.errors import LaptimeError, TrackingError, UsageError
+from laptime.host.processes import undisturbed
+from laptime.host.starts import warm_starts
 from laptime.ladder import (
     Ladder,
     LadderRequest,
@@ -37,9 +39,7 @@ from laptime.ladder.request import tracking_uri
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.launchers.base import Hooks
 from laptime.places import Places, find_places
-from laptime.processes import undisturbed
 from laptime.records import EpochRecord, RunRecord
-from laptime.starts import warm_starts
 from laptime.tracking.reach import let_go
 from laptime.tracking.uri import is_http, masked
 from laptime.tune import foreseen, led

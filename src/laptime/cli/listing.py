@@ -10,7 +10,7 @@ import typer
 from laptime.cli.options import JSON
 
 if TYPE_CHECKING:
-    from laptime.entries import OptimizationEntry
+    from laptime.catalogue.entries import OptimizationEntry
 
 _LOG_WIDTH = 160
 # What a narrower terminal has no room for; --json has all of it.

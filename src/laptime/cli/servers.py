@@ -19,8 +19,8 @@ from pathlib import Path
 from types import FrameType
 
 from laptime.errors import RunError, UsageError, shorten
+from laptime.host.processes import end_tree, kept_command, plain_path
 from laptime.places import Places
-from laptime.processes import end_tree, kept_command, plain_path
 
 HOST = "127.0.0.1"
 _LOOK_EVERY_S = 0.2

@@ -16,8 +16,8 @@ def sync(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON to standard output, for machines.")] = False,
 ) -> None:
     """Sends what waits in journals to MLflow and ends the runs of dead processes; exit 1 where some still wait."""
+    from laptime.host.scratch import sweep_scratch
     from laptime.places import find_places
-    from laptime.scratch import sweep_scratch
     from laptime.tracking.sync import sync as bring_up_to_date
     from laptime.tracking.uri import check_uri
 

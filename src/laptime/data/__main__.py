@@ -20,7 +20,7 @@ from typing import Any
 from laptime.data.fetch import fetch, push, verify
 from laptime.data.sources import Say
 from laptime.errors import LaptimeError, UsageError, refusal
-from laptime.processes import leave
+from laptime.host.processes import leave
 from laptime.records import write_json
 from laptime.spec import DataSpec
 

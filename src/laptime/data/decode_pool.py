@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from laptime.data.ahead import in_order
-from laptime.processes import allowed_cores, die_with_parent
+from laptime.host.processes import allowed_cores, die_with_parent
 
 # A block is at most so many images, files of so many bytes, and so many bytes once it is decoded: a photograph of 24
 # megapixels takes as long as 2,000 small images, and several blocks wait for the writer at a time.

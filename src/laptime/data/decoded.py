@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
-from laptime.draws import drawn, put_back_drawn
+from laptime.values.draws import drawn, put_back_drawn
 
 # Read to see what a loader gives, and how much memory it takes.
 _FEW = 8

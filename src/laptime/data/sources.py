@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from laptime.catalogue.entries import WorkloadEntry
 from laptime.data.net import Budget
 from laptime.data.sizes import Size
 from laptime.data.store import Entry, Store
-from laptime.entries import WorkloadEntry
 
 # What is being done, how much of it is done, and of how much (0 where that is not known).
 Say = Callable[[str, int, int], None]

@@ -16,7 +16,6 @@ from laptime.data.boxes.tensors import BoxData, open_boxes
 from laptime.data.own.opened import OwnData, open_run
 from laptime.data.tensors import ImageData, limit, open_tensors
 from laptime.devices import require_scoring
-from laptime.draws import seed_all
 from laptime.engine.room import fitted
 from laptime.errors import UsageError, shorten
 from laptime.optimizations import apply
@@ -40,7 +39,8 @@ from laptime.optimizations.passes import in_parts, one_pass, with_parts_told
 from laptime.optimizations.selecting import Selecting
 from laptime.optimizations.step import clipping, tutorial_step
 from laptime.spec import OptimizationSpec, RunSpec
-from laptime.tallies import Numbers, numbers_of
+from laptime.values.draws import seed_all
+from laptime.values.tallies import Numbers, numbers_of
 from laptime.workloads import find
 from laptime.workloads.detection import resize_to
 from laptime.workloads.own import OwnWorkload, clip_norm, own_optimizer, own_schedule, workload_name

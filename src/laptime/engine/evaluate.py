@@ -8,7 +8,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from laptime.copies import copy_of
 from laptime.data.boxes.tensors import BoxData, rows
 from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.data.tensors import Split
@@ -17,7 +16,8 @@ from laptime.errors import RunError
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.samples import in_order, ungraded
-from laptime.user_code import place_in
+from laptime.own.user_code import place_in
+from laptime.values.copies import copy_of
 from laptime.workloads.base import Counts
 from laptime.workloads.own import Batches, evaluated, has_evaluation
 from laptime.world import ALONE, World

@@ -10,13 +10,13 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from laptime.copies import copy_of
 from laptime.data.own.opened import OwnData
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.graph import recording_of
 from laptime.optimizations.passes import samples_of_a_pass
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.sync_batchnorm import GlooBatchNorm
+from laptime.values.copies import copy_of
 
 # The allocator of the host; torch's for CUDA, where a compiler hands on what it said; CUDA where another one asks
 # (contexts, graphs, page-locked memory); cuBLAS, and cuDNN before 9; cuDNN since; NCCL.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from laptime.reached import reached
+from laptime.values.reached import reached
 
 # Bytes of an attribute of the user's object of which copies are taken: no whole data set is copied.
 _SMALL = 2**28

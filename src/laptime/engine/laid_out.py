@@ -11,17 +11,17 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from laptime.copies import copy_of
 from laptime.data.own import refused as own_refused
 from laptime.data.own.opened import OwnData
-from laptime.draws import drawn, put_back_drawn, seed_all
 from laptime.engine.check import step_within
 from laptime.engine.one_step import Step, compared
 from laptime.engine.still import silence, still
 from laptime.errors import shorten
-from laptime.tallies import untouched
-from laptime.trees import Tree, mapped, sent
-from laptime.user_code import complaint
+from laptime.own.user_code import complaint
+from laptime.values.copies import copy_of
+from laptime.values.draws import drawn, put_back_drawn, seed_all
+from laptime.values.tallies import untouched
+from laptime.values.trees import Tree, mapped, sent
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
 

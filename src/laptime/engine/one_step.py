@@ -26,7 +26,6 @@ from laptime.catalogue import find_optimization
 from laptime.data.boxes.tensors import BoxData
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData
-from laptime.draws import fetched, seed_all
 from laptime.engine.awake import wake
 from laptime.engine.build import build, make_recipe
 from laptime.engine.kept import Kept
@@ -41,7 +40,8 @@ from laptime.optimizations.order import epoch_order
 from laptime.optimizations.passes import divide
 from laptime.optimizations.samples import laid_out
 from laptime.spec import OptimizationSpec, RunSpec
-from laptime.trees import Tree, listed, mapped, samples, tensors
+from laptime.values.draws import fetched, seed_all
+from laptime.values.trees import Tree, listed, mapped, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload
 from laptime.world import ALONE, World

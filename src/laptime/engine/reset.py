@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import SGD, Adadelta, Adam, Adamax, AdamW, Optimizer, RAdam, RMSprop
 
-from laptime.draws import seed_all
 from laptime.errors import RunError
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.optimizer import build_optimizer
-from laptime.tallies import put_back_numbers
+from laptime.values.draws import seed_all
+from laptime.values.tallies import put_back_numbers
 
 _FROM_ZEROS = (SGD, Adadelta, Adam, AdamW, Adamax, RAdam, RMSprop)
 

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from laptime.copies import copy_of
 from laptime.engine.fits import free, place_of, step_fits
-from laptime.host_memory import allowed_memory
+from laptime.host.memory import allowed_memory
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.loader_room import room_for_workers
 from laptime.optimizations.samples import stand_in
 from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, guarded, shadow_of
+from laptime.values.copies import copy_of
 
 # Smaller batches fit wherever the net does.
 _ALWAYS_FITS = 64

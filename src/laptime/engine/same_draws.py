@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
-from laptime.trees import mapped
+from laptime.values.trees import mapped
 
 Function = Callable[..., Any]
 Replaced = tuple[Any, str, Function, Function]

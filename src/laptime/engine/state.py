@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from laptime.draws import drawn, put_back_drawn
 from laptime.engine.reset import copy_known, tensors
 from laptime.optimizations.base import Parts
-from laptime.tallies import plain_numbers, put_back_numbers
+from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.tallies import plain_numbers, put_back_numbers
 
 State = dict[str, Any]
 

@@ -10,7 +10,7 @@ from laptime.engine.fits import of_one_sample, out_of_memory
 from laptime.errors import lacking, shorten
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.samples import stand_in
-from laptime.user_code import complaint
+from laptime.own.user_code import complaint
 from laptime.workloads.own_backward import forward_behind
 
 # Where torch goes backward: none of the user's lines takes part in what fails there.

@@ -18,7 +18,7 @@ from laptime.devices import fingerprinted, host
 from laptime.errors import DataError, shorten
 from laptime.gate.records import ProcessRecord, Side, Wait
 from laptime.gate.sides import SideError, last_lines
-from laptime.gpus import gpu_limits
+from laptime.host.gpus import gpu_limits
 from laptime.records import CompileRecord, EpochRecord, Machine, Readable
 from laptime.records.files import RECORD_FILE
 from laptime.spec import read_versioned

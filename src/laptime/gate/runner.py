@@ -17,7 +17,7 @@ from laptime.gate.policy import FEWEST
 from laptime.gate.process import Trained
 from laptime.gate.records import GATE_SCHEMA, TURNS_SCHEMA, GateRecord, PairRecord, Side, Trouble
 from laptime.gate.sides import SideError
-from laptime.host_memory import allowed_memory
+from laptime.host.memory import allowed_memory
 from laptime.launchers.base import ignore
 from laptime.launchers.pair import MOST_MEMORY
 from laptime.launchers.turns import TurnsError

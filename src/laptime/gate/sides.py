@@ -19,8 +19,8 @@ from laptime.gate.git import outside_hooks, project_of, top_of
 from laptime.gate.installed import checkouts_of, module_places, own_places
 from laptime.gate.records import Side, SideInfo
 from laptime.gate.request import GateRequest
-from laptime.own_loop import CHECKOUTS
-from laptime.processes import child_environment, end_tree, kept_command
+from laptime.host.processes import child_environment, end_tree, kept_command
+from laptime.own.loop import CHECKOUTS
 from laptime.spec import OptimizationSpec
 from laptime.variants import written_out
 

@@ -20,10 +20,10 @@ from laptime.gate.records import Side
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready, SideError
 from laptime.gate.validity import Watch
+from laptime.host.processes import end_tree, kept_command, tree_cpu_s
+from laptime.host.turns import TURNS
 from laptime.launchers.lock import HELD, device_lock
 from laptime.launchers.turns import Seat, Turns, TurnsError
-from laptime.processes import end_tree, kept_command, tree_cpu_s
-from laptime.turns import TURNS
 
 _LOOK_EVERY_S = 0.1
 _SAMPLE_EVERY_S = 1.0

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from laptime.gpus import Gpu, others_on, slowed_down, visible_gpus
-from laptime.processes import allowed_cores
+from laptime.host.gpus import Gpu, others_on, slowed_down, visible_gpus
+from laptime.host.processes import allowed_cores
 
 # Shares of all cores, and pages: well above what an idle machine shows, well below what moves an epoch by some percent.
 OTHERS_SHARE = 0.10

@@ -19,10 +19,10 @@ from laptime.gate.request import NO_DEVICE, GateRequest
 from laptime.gate.runner import Gate, Told
 from laptime.gate.sides import Ready, SideError, make_ready, what_trains
 from laptime.gate.trainer import Trainer
+from laptime.host.scratch import scratch
 from laptime.launchers.base import ignore
 from laptime.launchers.lock import require_lock
 from laptime.places import Places
-from laptime.scratch import scratch
 
 Save = Callable[[GateRecord], None]
 

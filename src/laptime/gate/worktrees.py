@@ -9,7 +9,7 @@ from pathlib import Path
 
 from laptime.errors import RunError
 from laptime.gate.git import ask_git, git
-from laptime.scratch import PREFIX
+from laptime.host.scratch import PREFIX
 
 # The mode of a submodule among the entries of a commit.
 _SUBMODULE = "160000"

@@ -14,13 +14,13 @@ from typing import IO, Any
 
 from laptime.catalogue.own import is_own, place_of
 from laptime.errors import DataError, UsageError, answered, shorten
+from laptime.host.processes import death
+from laptime.host.scratch import scratch
+from laptime.host.starts import Started, start_piped
+from laptime.own.user_code import crash_place
 from laptime.places import Places
-from laptime.processes import death
 from laptime.records import write_json
-from laptime.scratch import scratch
 from laptime.spec import DataSpec
-from laptime.starts import Started, start_piped
-from laptime.user_code import crash_place
 
 # What is being done, how much of it is done, and of how much (0 where that is not known).
 OnProgress = Callable[[str, int, int], None]
@@ -50,7 +50,7 @@ def fetch_data(
     places.require_writable()
     if is_own(workload):
         _check_own(workload, asked)
-        return _ask({"workload": workload, "precision": precision}, places, on_progress, "laptime.inspecting")
+        return _ask({"workload": workload, "precision": precision}, places, on_progress, "laptime.preflight.inspecting")
     return _ask({"do": "fetch", "workload": workload, "asked": asked}, places, on_progress)
 
 

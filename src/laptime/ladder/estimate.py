@@ -5,11 +5,11 @@ from __future__ import annotations
 from statistics import median
 
 from laptime.catalogue import find_workload
+from laptime.catalogue.entries import WorkloadEntry
 from laptime.compare.load import load
 from laptime.compare.quality import Rules
 from laptime.data.choices import SIDE, SIZE, split_choices
 from laptime.devices import device_count
-from laptime.entries import WorkloadEntry
 from laptime.errors import LaptimeError
 from laptime.ladder.climb import Climb, Standing
 from laptime.ladder.pairs import WORTHS

@@ -7,8 +7,8 @@ import json
 from laptime.catalogue import DEVICES, find_workload
 from laptime.devices import cuda_devices
 from laptime.errors import RunError
+from laptime.host.scratch import scratch
 from laptime.launchers.process import run_child
-from laptime.scratch import scratch
 from laptime.script import Fit
 from laptime.spec import DataSpec, RunSpec
 from laptime.variants import Variant, baseline_of
@@ -45,7 +45,7 @@ def fit_here(variant: Variant, workload: str, data: DataSpec | None = None) -> F
     with scratch("fitting") as folder:
         asked, result, lines = folder / "spec.json", folder / "fit.json", list[str]()
         asked.write_text(spec.model_dump_json(by_alias=True), encoding="utf-8")
-        code = run_child("laptime.fitting", [str(asked), str(result)], lines.append)
+        code = run_child("laptime.preflight.fitting", [str(asked), str(result)], lines.append)
         if code != 0:
             raise RunError(f"looking for room on this machine failed: {lines[-1] if lines else 'no output'}")
         found = json.loads(result.read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 from laptime.compare.comparison import compare, ladder_of
 from laptime.compare.sides import load_sides
 from laptime.errors import TrackingError, in_words, shorten
+from laptime.host.processes import undisturbed
 from laptime.ladder.advising import JSON, MARKDOWN, the_rules
 from laptime.ladder.afterwards import brought, proposed
 from laptime.ladder.figures import lone_figures
@@ -21,7 +22,6 @@ from laptime.ladder.single import Say, Single
 from laptime.ladder.surroundings import commit
 from laptime.launchers.base import RECORD, Hooks, failed
 from laptime.places import Places
-from laptime.processes import undisturbed
 from laptime.records import Advice, LadderRecord, RunRecord, write_json
 from laptime.tracking import Journal, masked
 from laptime.tracking.base import RunStatus

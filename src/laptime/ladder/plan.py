@@ -18,9 +18,9 @@ from laptime.catalogue import (
     options_of,
     rung_spec,
 )
+from laptime.catalogue.entries import Preset, WorkloadEntry
 from laptime.catalogue.workloads import AT_ONCE, ONLY_OWN
 from laptime.devices import choose_device, missing_extra
-from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError, shorten
 from laptime.records import LEAST_GAIN, LeftOut, Machine, ProbeRecord, Rung, busy
 from laptime.spec import DataSpec, OptimizationSpec

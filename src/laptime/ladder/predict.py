@@ -12,10 +12,10 @@ from typing import Any
 
 from laptime.data.listing import IMAGE_SUFFIXES
 from laptime.errors import RunError, UsageError, answered, shorten, unknown
+from laptime.host.processes import child_command, child_environment, death
+from laptime.host.scratch import scratch
 from laptime.places import Places, is_text
-from laptime.processes import child_command, child_environment, death
 from laptime.records import Predictions, Refused, write_json
-from laptime.scratch import scratch
 from laptime.tracking.logged import preferred, read_comparison
 from laptime.tracking.publish import run_folder
 
@@ -37,7 +37,7 @@ def predict(
 
     Raises:
         UsageError: the run, the device, the batch or the score makes no sense, or there is no image at all.
-        LaptimeError: the model can't be had; see `laptime.predicting`.
+        LaptimeError: the model can't be had; see `laptime.predict.images`.
     """
     if device not in _DEVICES:
         raise unknown("device", device, _DEVICES)
@@ -132,7 +132,7 @@ def _ask(request: dict[str, Any], uri: str | None) -> Predictions:
         asked, answer = folder / "request.json", folder / "answer.json"
         write_json(asked, request)
         environment = child_environment() | ({} if uri is None else {"MLFLOW_TRACKING_URI": uri})
-        command = child_command("laptime.predicting", str(asked), str(answer))
+        command = child_command("laptime.predict.images", str(asked), str(answer))
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )

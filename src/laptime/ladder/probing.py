@@ -14,15 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from laptime.catalogue import LADDERS, find_optimization, large_batch_of, rung_spec
+from laptime.catalogue.entries import OptimizationEntry, Preset
 from laptime.devices import lock_name, missing_compiler
-from laptime.entries import OptimizationEntry, Preset
 from laptime.errors import DataError
+from laptime.host.processes import death
 from laptime.ladder.plan import tried_rungs
 from laptime.ladder.surroundings import limited
 from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
 from laptime.places import Places
-from laptime.processes import death
 from laptime.records import LEAST_GAIN, LadderRecord, ProbeRecord, RunRecord, busy, read_ladder, write_json
 
 Say = Callable[[str], None]
@@ -186,7 +186,7 @@ def _probe(what: tuple[str, str, str], more: list[str], places: Places, limit_s:
     try:
         with device_lock(lock_name(device), say):
             arguments = [workload, device, str(result), *more]
-            code = run_child("laptime.probe", arguments, lines.append, limit_s)
+            code = run_child("laptime.preflight.probe", arguments, lines.append, limit_s)
         return _result(result, rung, code, lines, limit_s)
     finally:
         result.unlink(missing_ok=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from laptime.catalogue import DEVICES, PARALLEL, batch_of, find_optimization, options_of
+from laptime.catalogue.entries import Preset, WorkloadEntry
 from laptime.devices import device_count
-from laptime.entries import Preset, WorkloadEntry
 from laptime.errors import UsageError
 from laptime.ladder.plan import Plan
 from laptime.records import LeftOut

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from laptime.catalogue import DEVICES, find_optimization, find_preset, find_workload
+from laptime.catalogue.entries import Preset
 from laptime.catalogue.own import is_own, resolved, with_findings
 from laptime.data.limits import check_drawn, check_limits
 from laptime.devices import cuda_devices, require_scoring
 from laptime.durations import duration_s
-from laptime.entries import Preset
 from laptime.errors import UsageError, shorten, without_secrets
 from laptime.ladder.ranks import check_ranks, ranks_of
 from laptime.launchers import AUTO, NAMES, launcher_of, ranks_there

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection
 
 from laptime.devices import lock_name
 from laptime.errors import RunError
+from laptime.host.processes import death
 from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
 from laptime.places import Places
-from laptime.processes import death
 from laptime.records import ProbeRecord
 
 
@@ -38,7 +38,9 @@ def run_probe(
     try:
         with device_lock(lock_name(device), say):
             only = [] if wanted is None else [f"--only={','.join(sorted(wanted))}"]
-            code = run_child("laptime.probe", [workload, device, str(result), *limited(limit), *only], lines.append)
+            code = run_child(
+                "laptime.preflight.probe", [workload, device, str(result), *limited(limit), *only], lines.append
+            )
         if code < 0:
             raise RunError(f"the process that probes this machine {death(code)}: try again.")
         if code != 0:

@@ -10,13 +10,13 @@ from pathlib import Path
 from laptime.data.archive import unpack
 from laptime.data.objects import Objects, open_objects
 from laptime.errors import RunError, answered
+from laptime.host.scratch import scratch
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC
 from laptime.launchers.process import run_child
 from laptime.parsing import parse_json
 from laptime.places import find_places
 from laptime.records import PARTIAL, SYSTEM, write_json
 from laptime.runstore import PROFILE, PROFILE_ARCHIVE, data_place, failure_name
-from laptime.scratch import scratch
 from laptime.spec import RunSpec
 
 _BACK = (LOG, PROGRESS, PARTIAL, SYSTEM, "model.pt", "samples.png", "model_summary.txt", PROFILE_ARCHIVE, RECORD)

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from laptime.gpus import others_on
+from laptime.host.gpus import others_on
+from laptime.host.processes import apart_from_ranks
 from laptime.launchers.base import PROGRESS, RECORD, Hooks, ProgressReader, prepare, with_cautions
 from laptime.launchers.lock import run_locks
-from laptime.processes import apart_from_ranks
 from laptime.records import SYSTEM, RunRecord, write_record
 from laptime.spec import RunSpec
 

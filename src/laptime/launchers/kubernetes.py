@@ -19,13 +19,13 @@ from typing import Any
 from laptime.catalogue import find_workload
 from laptime.data.objects import Objects
 from laptime.errors import DataError, LaptimeError, RunError, UsageError, shorten
+from laptime.host.processes import undisturbed
 from laptime.launchers.base import RECORD, Hooks, prepare, salvaged
 from laptime.launchers.handover import bring_back, failures, hand_out
 from laptime.launchers.manifest import job, name_of, service
 from laptime.launchers.pods import Object, deaths
 from laptime.launchers.settings import Settings, read_settings
 from laptime.launchers.watch import AWAY_S, LOOK_EVERY_S, AwayError, Watch
-from laptime.processes import undisturbed
 from laptime.records import SYSTEM, RunRecord, read_record, write_record
 from laptime.spec import RunSpec
 

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from laptime.gpus import others_on
-from laptime.host_memory import allowed_memory
+from laptime.host.gpus import others_on
+from laptime.host.memory import allowed_memory
+from laptime.host.processes import end_tree, tree_cpu_s
+from laptime.host.scratch import scratch
+from laptime.host.turns import TURNS
 from laptime.launchers.base import RECORD, Hooks, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.process import Running, record_of, running, worker_words
 from laptime.launchers.turns import Seat, Turns
-from laptime.processes import end_tree, tree_cpu_s
 from laptime.records import RunRecord, write_record
-from laptime.scratch import scratch
 from laptime.spec import RunSpec
 from laptime.stacks import ask_where
-from laptime.turns import TURNS
 
 Job = tuple[RunSpec, Path]
 

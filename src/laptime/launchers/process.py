@@ -15,16 +15,16 @@ from types import MappingProxyType
 from typing import IO
 
 from laptime.errors import LaptimeError, shorten
-from laptime.gpus import others_on
+from laptime.host.gpus import others_on
+from laptime.host.processes import death, end_tree, undisturbed
+from laptime.host.starts import Started, start_piped
 from laptime.launchers.base import LOG, PROGRESS, RECORD, Hooks, ProgressReader, prepare, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.sampling import sampling
-from laptime.processes import death, end_tree, undisturbed
+from laptime.own.user_code import before_crash, crash_place, hang_place
 from laptime.records import RunRecord, read_record, write_record
 from laptime.spec import RunSpec
 from laptime.stacks import ask_where
-from laptime.starts import Started, start_piped
-from laptime.user_code import before_crash, crash_place, hang_place
 
 _LOOK_EVERY_S = 0.2
 _DRAIN_S = 2.0

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from laptime.gpus import open_nvml, visible_gpus
+from laptime.host.gpus import open_nvml, visible_gpus
 from laptime.records import SYSTEM, SystemSample, add_sample
 
 # One takes half a millisecond (docs/log.md): 0.01 % of a core.

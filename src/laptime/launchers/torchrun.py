@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from laptime.gpus import others_on
+from laptime.host.gpus import others_on
+from laptime.host.processes import RANKS_FILE, rank_log
 from laptime.launchers.base import LOG, RECORD, Hooks, prepare, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.process import how_ended, record_of, supervise
-from laptime.processes import RANKS_FILE, rank_log
 from laptime.records import RunRecord, write_record
 from laptime.spec import RunSpec
 

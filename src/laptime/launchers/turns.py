@@ -1,7 +1,7 @@
 """Hands out turns to trainings that run at the same time: one epoch of one, then of the other, never two at once.
 
 Machines that others share are faster in one minute than in the next. Two processes one after the other see two such
-minutes, epochs by turns see the same ones. `laptime.turns` is the side that asks.
+minutes, epochs by turns see the same ones. `laptime.host.turns` is the side that asks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from laptime.errors import RunError
-from laptime.turns import PREPARATION
+from laptime.host.turns import PREPARATION
 
 # First, second, second, first: neither is always the one that comes after the other.
 _ORDER = (0, 1, 1, 0)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from laptime.data.own.opened import OwnData
-from laptime.draws import draw_apart
 from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import drive
 from laptime.engine.reset import reset, snapshot
@@ -28,7 +27,8 @@ from laptime.optimizations.base import Parts, Recipe, batches, shares
 from laptime.optimizations.data import settle
 from laptime.optimizations.samples import read
 from laptime.records import DIVERGED, EpochRecord
-from laptime.trees import cut, undivided
+from laptime.values.draws import draw_apart
+from laptime.values.trees import cut, undivided
 from laptime.workloads.base import Batch, Counts
 
 Progress = Callable[[int, int, int], None]

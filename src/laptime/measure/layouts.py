@@ -20,7 +20,7 @@ from laptime.optimizations.samples import stand_in
 from laptime.optimizations.shapes import SAMPLES, ShapesUnknownError, input_shapes, runs_of
 from laptime.optimizations.small_maps import ProductConv2d
 from laptime.records import LayoutRecord
-from laptime.trees import tensors
+from laptime.values.trees import tensors
 
 _FORMATS = (torch.contiguous_format, torch.channels_last)
 _ROUNDS = 3

@@ -10,7 +10,7 @@ import torch
 import torchvision
 
 from laptime.devices import fingerprinted, host
-from laptime.processes import allowed_cores
+from laptime.host.processes import allowed_cores
 from laptime.records import Ceilings, Machine
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from laptime.host_memory import free_memory
+from laptime.host.memory import free_memory
 from laptime.world import World
 
 _MIB = 1024 * 1024

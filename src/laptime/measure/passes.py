@@ -10,7 +10,7 @@ import torch
 
 from laptime.optimizations.base import Forward, Parts
 from laptime.optimizations.data import settle
-from laptime.trees import cut, tensors
+from laptime.values.trees import cut, tensors
 from laptime.workloads.base import Batch
 
 

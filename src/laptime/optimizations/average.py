@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from laptime.copies import copy_of
 from laptime.optimizations.base import Options, Parts, Recipe
+from laptime.values.copies import copy_of
 from laptime.workloads.base import Batch, Counts
 
 # The average starts with a short memory: until it has seen many steps the initial weights would weigh too much in it.

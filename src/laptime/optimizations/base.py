@@ -17,7 +17,7 @@ from laptime.data.tensors import ImageData
 from laptime.optimizations.modes import AS_TORCH, Modes
 from laptime.optimizations.passes import one_pass
 from laptime.spec import Option
-from laptime.tallies import Numbers
+from laptime.values.tallies import Numbers
 from laptime.workloads.base import Batch, Counts, Output, Workload
 from laptime.world import ALONE, World
 

@@ -15,7 +15,7 @@ from laptime.data.boxes.tensors import BoxData, Boxes, BoxItem, Kept, ParsedOnce
 from laptime.errors import UsageError
 from laptime.optimizations.augment import throws
 from laptime.optimizations.base import Augment, Loading, Mark, Options, Recipe, permutation, shares, unmarked
-from laptime.trees import mapped
+from laptime.values.trees import mapped
 from laptime.workloads.base import Batch
 from laptime.workloads.detection import forward_ready
 

@@ -13,11 +13,11 @@ from statistics import median
 
 import torch
 
-from laptime.copies import copy_of
-from laptime.draws import drawn, put_back_drawn
 from laptime.optimizations.base import Recipe, Wrap
 from laptime.optimizations.passes import samples_of_a_pass
 from laptime.optimizations.samples import stand_in
+from laptime.values.copies import copy_of
+from laptime.values.draws import drawn, put_back_drawn
 from laptime.workloads.base import Batch
 
 # What torch takes by itself.

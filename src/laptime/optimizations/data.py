@@ -21,13 +21,13 @@ from torchvision import transforms
 from laptime.data.own.opened import OwnData
 from laptime.data.own.workers import Staying, Watch
 from laptime.data.tensors import ImageData
-from laptime.draws import SeededItems
 from laptime.optimizations.augment import Augmented
 from laptime.optimizations.base import Loader, Mark, Recipe, shares, unmarked
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
 from laptime.optimizations.order import epoch_order, weights_of
 from laptime.optimizations.selecting import Selecting
-from laptime.trees import sent
+from laptime.values.draws import SeededItems
+from laptime.values.trees import sent
 from laptime.workloads.base import Batch
 from laptime.world import ALONE, World
 

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from laptime.copies import copy_of
 from laptime.errors import RunError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.live_taps import LIVE, Axis, Convolution, LiveConv, Size, live_axes, refusal, several_names
@@ -37,6 +36,7 @@ from laptime.optimizations.shapes import (
     runs_of,
     seen,
 )
+from laptime.values.copies import copy_of
 from laptime.workloads.own_optimizer import hooked
 
 

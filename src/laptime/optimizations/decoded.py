@@ -7,10 +7,10 @@ from dataclasses import replace
 from laptime.data.decoded import decoded, needed_bytes
 from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError
-from laptime.host_memory import free_memory
+from laptime.host.memory import free_memory
+from laptime.host.processes import allowed_cores
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.resident import no_room
-from laptime.processes import allowed_cores
 
 
 def keep_decoded(recipe: Recipe, options: Options) -> Recipe:

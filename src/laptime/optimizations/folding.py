@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 from torchvision.ops import FrozenBatchNorm2d
 
-from laptime.copies import copy_of
 from laptime.optimizations.base import Options, Recipe
+from laptime.values.copies import copy_of
 
 
 def folded_norms(recipe: Recipe, options: Options) -> Recipe:

@@ -21,7 +21,7 @@ import torch
 
 from laptime.optimizations.average import Averaged
 from laptime.optimizations.base import Options, Parts, Recipe, shares, unmarked
-from laptime.trees import mapped, tensors
+from laptime.values.trees import mapped, tensors
 from laptime.workloads.base import Batch, Counts
 
 # Eager steps before the capture: lazy state of optimizer, cuDNN and allocator has to be there by then.

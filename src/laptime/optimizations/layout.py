@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from laptime.copies import copy_of
 from laptime.optimizations.base import Options, Recipe
+from laptime.values.copies import copy_of
 
 
 def channels_last(recipe: Recipe, options: Options) -> Recipe:

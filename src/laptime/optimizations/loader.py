@@ -12,10 +12,10 @@ import torch
 from torch.cuda import Event
 
 from laptime.errors import in_digits
+from laptime.host.processes import allowed_cores
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, unmarked
 from laptime.optimizations.loader_room import room_for_workers
-from laptime.processes import allowed_cores
-from laptime.trees import sent, tensors
+from laptime.values.trees import sent, tensors
 from laptime.workloads.base import Batch
 
 # Four a GPU is the rule of thumb; more than the cores that are allowed only share them.

@@ -6,7 +6,7 @@ import os
 
 from laptime.data.boxes.tensors import BoxData
 from laptime.data.tensors import ImageData
-from laptime.host_memory import allowed_memory
+from laptime.host.memory import allowed_memory
 from laptime.optimizations.base import Recipe
 
 # Of the shared memory; the rest is for others.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from laptime.errors import RunError
-from laptime.trees import divided, undivided
+from laptime.values.trees import divided, undivided
 from laptime.workloads.base import Batch, Output
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from torch.nn import functional as F  # noqa: N812 - the name torch's documentat
 from torchvision.ops import MultiScaleRoIAlign
 from torchvision.ops.poolers import _setup_scales
 
-from laptime.copies import copy_of
 from laptime.optimizations.base import Options, Recipe
+from laptime.values.copies import copy_of
 
 
 def gathered_rois(recipe: Recipe, options: Options) -> Recipe:

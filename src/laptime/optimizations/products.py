@@ -18,7 +18,6 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from laptime.copies import copy_of
 from laptime.errors import RunError, UsageError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.dead_taps import Crop, conv_sizes
@@ -36,6 +35,7 @@ from laptime.optimizations.small_maps import (
     has_dead_taps,
     in_precision,
 )
+from laptime.values.copies import copy_of
 
 _ROUNDS = 3
 # A layer is replaced when the product takes less than this share of the convolution's time.

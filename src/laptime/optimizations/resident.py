@@ -12,12 +12,12 @@ from laptime.data.boxes.tensors import BoxData
 from laptime.data.own.kept import KeptSplit
 from laptime.data.own.opened import OwnData
 from laptime.data.tensors import ImageData, Split
-from laptime.host_memory import free_memory
+from laptime.host.memory import free_memory
 from laptime.optimizations.base import Loader, Mark, Options, Recipe, batches, unmarked
 from laptime.optimizations.boxes import kept_boxes, needed_bytes
 from laptime.optimizations.data import Normalizer, images_of
 from laptime.optimizations.placed import placed_shares
-from laptime.trees import Tree, mapped, sent
+from laptime.values.trees import Tree, mapped, sent
 from laptime.workloads.base import Batch
 
 MakeLoader = Callable[[Recipe], Loader]

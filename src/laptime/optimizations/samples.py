@@ -12,7 +12,7 @@ from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.data.tensors import ImageData, Split
 from laptime.optimizations.base import AnyData, Recipe
 from laptime.optimizations.data import Normalizer
-from laptime.trees import Tree, sent
+from laptime.values.trees import Tree, sent
 from laptime.workloads.base import Batch
 
 _META = torch.device("meta")

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from laptime.copies import copy_of
 from laptime.data.own.opened import OwnData
 from laptime.optimizations.base import Recipe
 from laptime.optimizations.live_taps import Convolution, ForeignReads
 from laptime.optimizations.samples import at_end, stand_in
-from laptime.user_code import complaint
+from laptime.own.user_code import complaint
+from laptime.values.copies import copy_of
 from laptime.workloads.own import looked_at
 
 # Two, since BatchNorm takes no single one.

@@ -9,9 +9,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from laptime.copies import copy_of
 from laptime.errors import UsageError
 from laptime.optimizations.live_taps import HOOKS
+from laptime.values.copies import copy_of
 
 _TORCHS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 

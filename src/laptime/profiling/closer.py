@@ -16,9 +16,9 @@ import torch
 
 from laptime.catalogue import find_workload
 from laptime.engine.setup import describe, samples_of_a_rank
+from laptime.host.processes import allowed_cores
 from laptime.measure.ceilings import measure_ceilings
 from laptime.optimizations.base import ConstantRate, Parts, Recipe
-from laptime.processes import allowed_cores
 from laptime.profiling.capture import in_one_line
 from laptime.profiling.roofline import Work, with_floor, work_or_none
 from laptime.profiling.segment import Asked, Segment

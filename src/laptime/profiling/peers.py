@@ -10,8 +10,8 @@ from pathlib import Path
 
 from torch.profiler import profile
 
+from laptime.host.scratch import scratch
 from laptime.records import TraceSummary
-from laptime.scratch import scratch
 
 _EXCHANGE = "communication"
 

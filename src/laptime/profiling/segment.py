@@ -39,7 +39,7 @@ from laptime.profiling.memory import categories, traced_peak_mib
 from laptime.profiling.peers import of_scratch, own_ms, summarized
 from laptime.records import ProfileRecord, TraceSummary, write_json, write_text
 from laptime.spec import ProfileSchedule
-from laptime.trees import tensors
+from laptime.values.trees import tensors
 from laptime.workloads.base import Batch
 
 # What the steps may take of a run, two to learn the order of the marks aside; longer ones are fewer. Reading what was

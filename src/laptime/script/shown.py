@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from laptime.catalogue import WORKLOADS, find_preset, find_workload, options_of
-from laptime.entries import WorkloadEntry
+from laptime.catalogue.entries import WorkloadEntry
 from laptime.errors import UsageError, shorten
 from laptime.spec import DataSpec, OptimizationSpec
 from laptime.variants import Variant

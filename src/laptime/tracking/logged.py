@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from laptime.errors import DataError, shorten
+from laptime.host.scratch import scratch
 from laptime.parsing import parse_json
-from laptime.scratch import scratch
 from laptime.tracking.fetch import variant_runs
 
 # A detector's, whose program takes no one batch, and a user's own.

@@ -1,4 +1,4 @@
-"""Logged models need torch, so processes of their own log them: `python -m laptime.logged_model`."""
+"""Logged models need torch, so processes of their own log them: `python -m laptime.predict.logged_model`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laptime.errors import TrackingError, shorten
-from laptime.processes import allowed_cores, end_tree
+from laptime.host.processes import allowed_cores, end_tree
+from laptime.host.scratch import scratch
+from laptime.host.starts import Started, start
 from laptime.records import write_json
-from laptime.scratch import scratch
-from laptime.starts import Started, start
 from laptime.tracking.reach import last_cause
 
 _TIMEOUT_S = 600.0
@@ -86,7 +86,7 @@ def _begin(folder: Path, models: Sequence[tuple[str, Path, str]], uri: str, ends
     # No GPU: one that is being timed must not be touched.
     variables = {"MLFLOW_TRACKING_URI": uri, "CUDA_VISIBLE_DEVICES": ""}
     with (folder / "log.txt").open("wb") as log:
-        process = start(["laptime.logged_model", str(request)], (log.fileno(), log.fileno()), variables)
+        process = start(["laptime.predict.logged_model", str(request)], (log.fileno(), log.fileno()), variables)
     begun = _Begun(folder, process)
     ends.callback(begun.end)
     return begun

@@ -6,10 +6,10 @@ import sys
 
 from laptime.catalogue import find_workload
 from laptime.compare.quality import Rules
+from laptime.host.processes import allowed_cores
 from laptime.ladder.climb import Climb, Standing
 from laptime.ladder.plan import make_plan, unfit
 from laptime.ladder.request import LadderRequest, settled_preset
-from laptime.processes import allowed_cores
 from laptime.records import ProbeRecord
 from laptime.tune.moves import Around, moves_from
 from laptime.variants import baseline_of

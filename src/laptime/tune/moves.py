@@ -17,7 +17,7 @@ from laptime.catalogue import (
     parse_optimization,
     rung_spec,
 )
-from laptime.entries import OptionEntry
+from laptime.catalogue.entries import OptionEntry
 from laptime.errors import UsageError
 from laptime.ladder.plan import Plan, hopeless
 from laptime.spec import OptimizationSpec, Option

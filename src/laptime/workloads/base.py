@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from laptime.trees import Tree, samples
+from laptime.values.trees import Tree, samples
 
 
 @dataclass(frozen=True)

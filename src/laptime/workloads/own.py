@@ -16,13 +16,13 @@ from torch.optim import Optimizer
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData
-from laptime.draws import drawn, put_back_drawn
 from laptime.errors import RunError, UsageError
-from laptime.protocol import Workload as Protocol
+from laptime.own.protocol import Workload as Protocol
+from laptime.own.user_code import place_in, wanted
 from laptime.spec import RunSpec
-from laptime.tallies import Unwritten, numbers_of, put_back_numbers, untouched
-from laptime.trees import mapped, tensors
-from laptime.user_code import place_in, wanted
+from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.tallies import Unwritten, numbers_of, put_back_numbers, untouched
+from laptime.values.trees import mapped, tensors
 from laptime.workloads.base import Batch, Output
 
 Kind = Literal["score", "error"]

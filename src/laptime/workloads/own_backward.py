@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from laptime.user_code import stack_in
+from laptime.own.user_code import stack_in
 
 
 def forward_behind(again: Callable[[], None]) -> list[tuple[Path, int]]:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.lightning.steps import Steps, is_metric
-from laptime.draws import drawn, put_back_drawn
-from laptime.tallies import changed, numbers_of, plain_numbers, put_back_numbers
+from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.tallies import changed, numbers_of, plain_numbers, put_back_numbers
 
 # Two losses of the same numbers.
 _ALIKE = 1e-5

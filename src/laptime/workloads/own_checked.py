@@ -10,7 +10,7 @@ from torch.nn.parameter import is_lazy
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData
 from laptime.errors import RunError, shorten
-from laptime.user_code import place_in
+from laptime.own.user_code import place_in
 
 
 def check_model(model: object, data: OwnData, made: str) -> None:

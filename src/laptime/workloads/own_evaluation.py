@@ -9,9 +9,9 @@ from torch import nn
 
 from laptime.data.own.importing import told_with_line
 from laptime.data.own.opened import OwnData
-from laptime.draws import drawn, put_back_drawn
-from laptime.tallies import untouched
-from laptime.user_code import complaint
+from laptime.own.user_code import complaint
+from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.tallies import untouched
 from laptime.workloads.own import Batches, Kind, evaluated, has_evaluation
 
 _EVALUATED = 256  # test samples that an evaluation is tried on, at most

@@ -11,7 +11,7 @@ from torch import nn
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData
-from laptime.trees import Tree, cut, divided, mapped, samples, undivided
+from laptime.values.trees import Tree, cut, divided, mapped, samples, undivided
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered, looked_at
 

@@ -12,8 +12,8 @@ from laptime.data.lightning.module import LightningWorkload
 from laptime.data.lightning.optimizer import forgotten, has_step_hooks
 from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError, shorten
-from laptime.protocol import Workload as Protocol
-from laptime.user_code import place_in
+from laptime.own.protocol import Workload as Protocol
+from laptime.own.user_code import place_in
 from laptime.workloads.own import probe_optimizer, remade, takes_model
 
 

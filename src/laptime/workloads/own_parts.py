@@ -8,8 +8,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from laptime.catalogue.workloads import AT_ONCE
 from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError
-from laptime.trees import Tree, samples, undivided
-from laptime.user_code import place_in
+from laptime.own.user_code import place_in
+from laptime.values.trees import Tree, samples, undivided
 from laptime.workloads.own_checked import loss_line
 from laptime.workloads.own_losses import Losses
 from laptime.workloads.own_step import has_hooks

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from laptime.data.lightning.schedule import FollowedSchedule
 from laptime.data.own.importing import told_with_line
 from laptime.data.own.opened import OwnData
-from laptime.user_code import place_in
+from laptime.own.user_code import place_in
 from laptime.workloads.own import check_stepped, probe_optimizer
 
 _STEPS = 4

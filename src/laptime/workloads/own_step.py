@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from laptime.copies import copy_of
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own import refused as own_refused
 from laptime.data.own.importing import told_with_line
 from laptime.data.own.opened import OwnData
 from laptime.errors import RunError, shorten
-from laptime.tallies import changed, numbers_of
-from laptime.trees import Tree, cut, mapped, samples
-from laptime.user_code import complaint, place_in
+from laptime.own.user_code import complaint, place_in
+from laptime.values.copies import copy_of
+from laptime.values.tallies import changed, numbers_of
+from laptime.values.trees import Tree, cut, mapped, samples
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
 from laptime.workloads.own_backward import forward_behind

@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.errors import RunError
-from laptime.reached import reached
+from laptime.values.reached import reached
 
 # Losses that are asked for besides where an optimizer is there that none has stepped as yet: WGAN's authors let a
 # critic take five steps for each of the generator's.

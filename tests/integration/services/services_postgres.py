@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ports import free_port
 
-from laptime.processes import end_tree, kept_command
+from laptime.host.processes import end_tree, kept_command
 
 _READY_S = 60.0
 _SUPERUSER = "postgres"

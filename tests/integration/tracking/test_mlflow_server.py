@@ -17,9 +17,9 @@ from tests.samples import write_folder
 
 from laptime.compare.load import load
 from laptime.errors import TrackingError
+from laptime.host.processes import end_tree
 from laptime.launchers.base import PROGRESS, ProgressReader
 from laptime.places import Places
-from laptime.processes import end_tree
 from laptime.tracking.base import MetricRow
 from laptime.tracking.journal import read_state, replay
 from laptime.tracking.mlflow import MlflowTracker, fetch_runs

@@ -16,8 +16,8 @@ from laptime.cli.compare import compare_runs
 from laptime.compare.load import load
 from laptime.compare.model import Comparison, Conditions, VariantRow
 from laptime.errors import DataError, TrackingError, UsageError
+from laptime.host.processes import end_their_runs
 from laptime.places import Places
-from laptime.processes import end_their_runs
 from laptime.records import write_json
 from laptime.tracking.base import MetricRow, RunStart
 from laptime.tracking.journal import is_settled, state_path

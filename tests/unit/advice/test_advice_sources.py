@@ -14,7 +14,7 @@ from laptime.advice.rules.loading import resident_data
 from laptime.advice.rules.model import precision
 from laptime.advice.rules.parallel import stragglers
 from laptime.advice.signals import Signals
-from laptime.probe import exact_before
+from laptime.preflight.probe import exact_before
 from laptime.records import ProfileRecord, Quartiles, RunRecord
 from laptime.records.run import StartRecord
 from laptime.records.trace import OperatorRow

@@ -19,7 +19,7 @@ from torchvision.ops import MultiScaleRoIAlign
 from laptime import worker
 from laptime.catalogue import parse_optimization
 from laptime.data.fetch import fetch
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.workloads import detection
 
 

@@ -18,7 +18,7 @@ from laptime.gate.records import PairRecord, SideInfo
 from laptime.gate.request import NO_DEVICE
 from laptime.gate.sides import Ready, SideError
 from laptime.gate.trainer import Trainer
-from laptime.own_loop import CHECKOUTS
+from laptime.own.loop import CHECKOUTS
 
 LOOP = "import laptime; [None for _ in laptime.epochs(range(3), samples=7)]"
 

@@ -21,7 +21,7 @@ from laptime.gate.records import SideInfo
 from laptime.gate.request import make_gate_request
 from laptime.gate.sides import make_ready, what_trains
 from laptime.gate.worktrees import worktree
-from laptime.own_loop import CHECKOUTS
+from laptime.own.loop import CHECKOUTS
 
 
 def test_base_is_where_head_left_its_target(tmp_path):

@@ -84,7 +84,7 @@ def test_kept_epochs_go_by_turns_and_never_two_at_once(both):
 
 # Imports take long, and a turn is asked for to prepare in, as by laptime's own worker.
 PREPARES = """
-from laptime.turns import turn_taker
+from laptime.host.turns import turn_taker
 imports = time.monotonic()
 time.sleep(1.0)
 with turn_taker() as turns:

@@ -3,8 +3,8 @@
 import pytest
 
 from laptime.catalogue import LADDERS, STATISTICAL, find_optimization, find_preset, find_workload, rung_spec
+from laptime.catalogue.entries import Preset
 from laptime.compare.quality import Rules
-from laptime.entries import Preset
 from laptime.ladder.climb import Climb, Standing
 from laptime.ladder.plan import make_plan, unfit
 from laptime.records import EpochRecord, ProbeRecord, RunRecord

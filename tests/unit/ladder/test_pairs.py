@@ -6,7 +6,7 @@ import pytest
 from tests.unit.ladder.test_resumed_ladder import WORTH, Cut, Runs, a_ladder, outcome, seconds_of
 from tests.unit.ladder.turning import through
 
-from laptime.host_memory import allowed_memory
+from laptime.host.memory import allowed_memory
 from laptime.ladder import pairs
 from laptime.ladder import run as ladder_module
 from laptime.launchers.pair import MOST_MEMORY

@@ -16,12 +16,12 @@ from PIL import Image
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from laptime import predicting
 from laptime.cli.predict import predict as command
 from laptime.errors import DataError, UsageError
 from laptime.ladder.predict import find_images, find_run, predict
 from laptime.places import Places
-from laptime.predicting import Trained, best_device, prepared, probabilities
+from laptime.predict import images as predicting
+from laptime.predict.images import Trained, best_device, prepared, probabilities
 from laptime.records import write_json
 from laptime.spec import DataSpec, RunSpec
 

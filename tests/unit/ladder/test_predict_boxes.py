@@ -14,12 +14,13 @@ from PIL import Image
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from laptime import detecting, predicting
 from laptime.cli.predict import predict as command
-from laptime.detecting import Detector, load_detector
 from laptime.errors import DataError, UsageError
 from laptime.ladder.predict import predict
 from laptime.places import Places
+from laptime.predict import boxes as detecting
+from laptime.predict import images as predicting
+from laptime.predict.boxes import Detector, load_detector
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 from laptime.workloads.detection import resize_to
 

@@ -14,7 +14,7 @@ from laptime.ladder import probing, surroundings
 from laptime.ladder.plan import make_plan
 from laptime.launchers.process import run_child
 from laptime.places import Places
-from laptime.probe import exact_before
+from laptime.preflight.probe import exact_before
 from laptime.records import LadderRecord, Machine, ProbeRecord, RunRecord, write_json
 from laptime.spec import OwnSpec
 
@@ -34,7 +34,7 @@ def children(monkeypatch):
         if isinstance(answer, dict):
             Path(arguments[2]).write_text(json.dumps(answer))
             return 0
-        on_line("laptime.probe: no Python.h")
+        on_line("laptime.preflight.probe: no Python.h")
         return answer
 
     child.answers, child.started = [], started
@@ -56,7 +56,7 @@ def test_the_second_ladder_on_a_machine_does_not_probe_again(children, tmp_path)
     assert first.gains == second.gains == {"bf16": 1.4, "compile": 1.3, "compile@512": 0.1}
     assert first.costs_s == {"compile": 40.0}
     ((module, *arguments, limit_s),) = children.started
-    assert module == "laptime.probe"
+    assert module == "laptime.preflight.probe"
     assert arguments[3:] == ["compile", "bf16"]  # bf16 gained, so it stands on both sides
     assert limit_s > 60
     other = QUICKLY.model_copy(update={"machine": Machine(fingerprint="f1", torch="2.16")})

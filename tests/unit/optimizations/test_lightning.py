@@ -15,12 +15,12 @@ from laptime.engine import one_step as steps
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.loop import drive
 from laptime.errors import UsageError
-from laptime.inspecting import inspect
 from laptime.ladder.plan import make_plan, unfit
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.optimizations import lightning_run
 from laptime.optimizations.lightning import LightningDriver
+from laptime.preflight.inspecting import inspect
 from laptime.profiling.closer import Findings, look_closer
 from laptime.records import ProbeRecord
 from laptime.spec import OptimizationSpec

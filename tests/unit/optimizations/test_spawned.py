@@ -16,10 +16,10 @@ from laptime.data.boxes.store import data_spec
 from laptime.data.boxes.tensors import open_boxes
 from laptime.data.tensors import limit, open_tensors
 from laptime.engine.build import make_recipe, open_data
-from laptime.inspecting import inspect
 from laptime.optimizations.base import Loading
 from laptime.optimizations.data import ItemLoader
-from laptime.trees import leaves
+from laptime.preflight.inspecting import inspect
+from laptime.values.trees import leaves
 
 ROOT = Path(__file__).parents[3]
 FORMATS = ROOT / "tests" / "golden" / "formats"

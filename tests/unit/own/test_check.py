@@ -13,7 +13,7 @@ from laptime.engine.build import open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.one_step import Steps
 from laptime.engine.still import silence, still
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 from laptime.world import World

@@ -12,8 +12,8 @@ import laptime.optimizations
 from laptime.engine.awake import wake
 from laptime.engine.build import as_made, make_recipe, open_data
 from laptime.engine.check import check_one_step
-from laptime.inspecting import inspect
 from laptime.optimizations.layout import channels_last
+from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 

@@ -17,7 +17,7 @@ from laptime.engine import kept, one_step
 from laptime.engine.build import open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.kept import Kept
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 

@@ -12,7 +12,7 @@ from laptime.engine.build import open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.same_draws import Draws, Part
 from laptime.engine.still import still
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 

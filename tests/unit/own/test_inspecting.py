@@ -10,7 +10,7 @@ from tests.own_files import DICTIONARY, TUPLE, WIDE, write
 from laptime.catalogue.own import is_own, place_of
 from laptime.data.own.opened import open_own
 from laptime.errors import LaptimeError, RunError, UsageError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.workloads.own import own_optimizer
 
 

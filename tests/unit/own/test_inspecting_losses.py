@@ -3,7 +3,7 @@
 import pytest
 from tests.own_files import TUPLE, write
 
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 
 def test_samples_with_missing_values_are_kept_all_the_same(file):

@@ -5,7 +5,7 @@ import re
 import pytest
 from tests.own_files import TUPLE, write
 
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 NET = "nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(256, 2))"
 BY_MEMORY = "x.as_strided(x.shape, (192, 64, 8, 1))"

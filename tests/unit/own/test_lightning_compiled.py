@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.unit.conftest import make_spec
 from tests.unit.own.test_lightning_module import STEP, lit
 
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec
 from laptime.worker import run
 

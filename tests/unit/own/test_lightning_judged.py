@@ -10,8 +10,8 @@ from laptime.data.own.opened import open_own
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import train_epoch
-from laptime.inspecting import inspect
 from laptime.measure.marks import StepMarks
+from laptime.preflight.inspecting import inspect
 
 _MADE = "super().__init__()\n        self.net"
 _HELD = """super().__init__()

@@ -5,7 +5,7 @@ from tests.unit.own.test_lightning_module import LIT, STEP, lit
 
 from laptime.catalogue.own import place_of
 from laptime.data.own.opened import open_own
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 _LOSS = "loss = F.cross_entropy(scores, labels)"
 _WARMED = (_LOSS, f"{_LOSS} * self.warmth")

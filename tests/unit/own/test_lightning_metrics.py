@@ -7,7 +7,7 @@ from tests.unit.own.test_lightning_module import LIT, STEP, trained
 
 from laptime.engine.evaluate import evaluate
 from laptime.engine.flops import flops_per_sample
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 NET = "        self.net = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2))\n"
 METRICS = """\

@@ -17,9 +17,9 @@ from laptime.engine.check import check_one_step
 from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import train_epoch
 from laptime.errors import LaptimeError, RunError, UsageError
-from laptime.inspecting import inspect
 from laptime.measure.marks import StepMarks
 from laptime.optimizations.base import permutation
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec
 
 PAGE = (Path(__file__).parents[3] / "docs" / "own-workload.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from tests.unit.own.test_lightning_schedule import by_lightning
 from tests.unit.own.test_own_pieces import trained
 
 from laptime.engine.check import check_one_step
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 LOSS = "loss = F.cross_entropy(scores, labels)"
 ASKING = f"self.note(labels)\n        {LOSS} * min(1.0, (1 + self.global_step) / 8)"

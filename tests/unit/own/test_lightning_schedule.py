@@ -16,7 +16,7 @@ from laptime.engine.loop import drive
 from laptime.engine.reset import reset, snapshot
 from laptime.engine.state import put_back, state_of
 from laptime.errors import UsageError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 MADE = """\
 groups = [{"params": self.net[0].parameters()}, {"params": self.net[2].parameters(), "lr": 0.01}]

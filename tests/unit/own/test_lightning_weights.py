@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 from laptime.catalogue.own import place_of
 from laptime.data.own.opened import open_own
 from laptime.errors import UsageError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 
 def loading(sampler):

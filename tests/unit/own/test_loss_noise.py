@@ -11,7 +11,7 @@ from laptime.engine.build import open_data
 from laptime.engine.check import TOLERANCES, check_one_step
 from laptime.engine.loss_noise import loss_noise
 from laptime.engine.one_step import Steps
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 DISTILLING = (
     IMPORTS

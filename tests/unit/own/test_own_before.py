@@ -9,8 +9,8 @@ from laptime import worker
 from laptime.compare import compare
 from laptime.compare.quality import has_learnt, rules_of
 from laptime.engine.build import build, make_recipe, open_data
-from laptime.inspecting import inspect
 from laptime.measure.marks import StepMarks
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec, OwnSpec, RunSpec
 
 # An evaluation that counts its calls, two of which the look into its file makes, and fails at the one that it names.

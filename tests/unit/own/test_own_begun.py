@@ -13,7 +13,7 @@ from laptime.data.own.opened import open_own
 from laptime.data.own.workers import refused_workers
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.errors import LaptimeError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec
 
 BEGIN = """

@@ -3,7 +3,7 @@
 import pytest
 from tests.own_files import TUPLE, write
 
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 LOSS = "return F.cross_entropy(scores, y), "
 # Each sample's scores beside those of all others, as SimCLR's views.

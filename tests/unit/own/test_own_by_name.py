@@ -21,8 +21,8 @@ from laptime.engine.plain import plain_optimizer_state, plain_state
 from laptime.engine.reset import reset, snapshot
 from laptime.engine.state import put_back, state_of
 from laptime.errors import RunError, UsageError
-from laptime.inspecting import inspect
 from laptime.optimizations.base import permutation
+from laptime.preflight.inspecting import inspect
 from laptime.script import print_script
 from laptime.variants import resolve
 from laptime.workloads.own import takes_model

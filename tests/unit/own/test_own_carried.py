@@ -6,7 +6,7 @@ import pytest
 from tests.own_files import TUPLE, write
 
 from laptime.errors import RunError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.workloads.own_carried import moved_by_tests
 
 _LOSS = "return F.cross_entropy(scores, y)"

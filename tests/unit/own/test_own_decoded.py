@@ -18,8 +18,8 @@ from torchvision.transforms import Compose, RandomCrop, RandomHorizontalFlip, To
 from laptime.data.decoded import OBJECT_BYTES, bytes_of, decoded, needed_bytes, paths_of, refusal
 from laptime.engine.build import make_recipe, open_data
 from laptime.engine.check import check_one_step
-from laptime.inspecting import inspect
 from laptime.optimizations import decoded as optimization
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.worker import run
 

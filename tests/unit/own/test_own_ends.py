@@ -10,11 +10,11 @@ import pytest
 from tests.own_files import ARGUMENTS, DICTIONARY, write
 
 from laptime import worker
-from laptime.inspecting import inspect
+from laptime.host.processes import Terminated
 from laptime.launchers import inline
 from laptime.launchers.base import Hooks
 from laptime.optimizations import data as loading
-from laptime.processes import Terminated
+from laptime.preflight.inspecting import inspect
 from laptime.records import write_json
 from laptime.spec import RunSpec
 from laptime.variants import resolve
@@ -47,7 +47,7 @@ def test_a_file_that_parses_arguments_finds_none_of_laptime_s(file, tmp_path):
     name = write(file, ARGUMENTS + DICTIONARY, ("nn.Linear(192, 8)", "nn.Linear(192, WIDTH)"))
     request, result = tmp_path / "request.json", tmp_path / "result.json"
     request.write_text(json.dumps({"workload": name}))
-    command = [sys.executable, "-m", "laptime.inspecting", str(request), str(result)]
+    command = [sys.executable, "-m", "laptime.preflight.inspecting", str(request), str(result)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(result.read_text())["data"]["own"]["name"] == "rows"
@@ -90,7 +90,7 @@ def test_the_workers_own_end_is_no_failure_of_the_run(file, tmp_path):
     name = write(file, DICTIONARY)
     spec = spec_of(name)
     sys.modules.pop(file.stem)
-    write(file, "from laptime.processes import Terminated\n" + DICTIONARY, leaves)
+    write(file, "from laptime.host.processes import Terminated\n" + DICTIONARY, leaves)
     changed = spec.data.own.model_copy(update={"file": ""})
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"own": changed})})
     with pytest.raises(Terminated):

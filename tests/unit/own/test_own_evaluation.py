@@ -20,9 +20,9 @@ from laptime.data.own.opened import OwnSplit, open_own
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.evaluate import evaluate
 from laptime.errors import LaptimeError
-from laptime.inspecting import inspect
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.tracking.rows import curves
 from laptime.workloads.own import evaluated

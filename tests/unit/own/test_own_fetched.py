@@ -6,7 +6,7 @@ from tests.own_files import TUPLE, write
 
 from laptime.data.own.opened import open_own
 from laptime.errors import RunError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 _PLAIN = TUPLE.replace("nn.Dropout(), ", "")
 _TOGETHER = """

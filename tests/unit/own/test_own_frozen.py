@@ -2,7 +2,7 @@
 
 from tests.own_files import TUPLE, write
 
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 _FROZEN = """
 class Frozen(nn.Module):

@@ -4,10 +4,10 @@ import pytest
 from tests.own_files import LINE_OF_SPARSE, SPARSE, TUPLE, write
 
 from laptime.errors import UsageError
-from laptime.inspecting import inspect
 from laptime.ladder import single
 from laptime.ladder.request import LadderRequest
 from laptime.places import Places
+from laptime.preflight.inspecting import inspect
 
 # As quantization-aware training has it.
 _OBSERVED = ("nn.ReLU()", "torch.ao.quantization.default_fused_act_fake_quant()")

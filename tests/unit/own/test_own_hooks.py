@@ -3,7 +3,7 @@
 import pytest
 from tests.own_files import PIECES, TUPLE, write
 
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 _SGD = "return torch.optim.SGD(parameters, lr=lr, momentum=0.9)"
 _BOUNDED = """made = torch.optim.SGD(parameters, lr=lr, momentum=0.9)

@@ -9,7 +9,7 @@ from tests.own_files import TUPLE, write
 from laptime.data.own.importing import module_place
 from laptime.data.own.opened import open_own, open_run
 from laptime.errors import LaptimeError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.script import print_script
 from laptime.variants import resolve
 

@@ -17,7 +17,7 @@ from laptime.data.own.opened import open_own
 from laptime.data.own.workers import makers_behind, refused_workers
 from laptime.engine.told import explain
 from laptime.errors import LaptimeError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 # As pandas has it.
 FRAME = """

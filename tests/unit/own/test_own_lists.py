@@ -5,8 +5,8 @@ import torch
 from tests.own_files import TUPLE, write
 
 from laptime.errors import LaptimeError
-from laptime.inspecting import inspect
-from laptime.trees import samples
+from laptime.preflight.inspecting import inspect
+from laptime.values.trees import samples
 
 DETECTOR = """
 import torch

@@ -10,9 +10,9 @@ from tests.unit.own.test_own_pieces import trained
 from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
 
 from laptime.data.own.opened import open_own
-from laptime.inspecting import inspect
 from laptime.optimizations.dead_taps import conv_sizes
 from laptime.optimizations.shapes import passes_of, seen
+from laptime.preflight.inspecting import inspect
 from laptime.script import print_script
 from laptime.variants import resolve
 from laptime.workloads.own import looked_at

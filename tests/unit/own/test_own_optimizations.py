@@ -14,7 +14,7 @@ from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.loop import drive
 from laptime.engine.reset import reset, snapshot
 from laptime.errors import UsageError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec, RunSpec
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -5,7 +5,7 @@ from tests.own_files import DICTIONARY, TUPLE, place, write
 
 from laptime import worker
 from laptime.errors import UsageError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 

@@ -11,11 +11,11 @@ from laptime.engine.build import build, make_recipe, open_data
 from laptime.engine.check import TOLERANCES, Tolerance, check_one_step
 from laptime.engine.evaluate import evaluate
 from laptime.engine.setup import describe
-from laptime.inspecting import inspect
 from laptime.measure.inference import inference_sizes
 from laptime.measure.marks import StepMarks
 from laptime.optimizations import passes
 from laptime.optimizations.passes import samples_of_a_pass
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec, RunSpec
 
 _IN_DOUBLE = ("manual_seed(0))\nY", "manual_seed(0)).double()\nY")

@@ -6,8 +6,8 @@ from tests.own_files import DICTIONARY, PIECES, TUPLE, write
 from tests.unit.own.test_own_parts import NORM, in_parts
 
 from laptime.errors import RunError, UsageError
-from laptime.inspecting import inspect
 from laptime.optimizations.passes import divide
+from laptime.preflight.inspecting import inspect
 from laptime.workloads.base import Batch
 
 EXCHANGING = {"ddp", "flat-reduce"}

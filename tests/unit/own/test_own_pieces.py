@@ -13,8 +13,8 @@ from laptime.engine.check import check_one_step
 from laptime.engine.loop import drive
 from laptime.engine.reset import reset, snapshot
 from laptime.errors import LaptimeError
-from laptime.inspecting import inspect
 from laptime.optimizations.base import permutation
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec, RunSpec
 
 EPOCHS = 2

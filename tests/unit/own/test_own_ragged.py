@@ -7,9 +7,9 @@ from tests.own_files import write
 from tests.unit.own.test_own_lists import DETECTOR
 
 from laptime.engine.build import build, make_recipe, open_data
-from laptime.inspecting import inspect
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec, RunSpec
 
 # Recordings of any length, frames first, and texts in a row, as CTC takes them; the loss notes what comes.

@@ -3,7 +3,7 @@
 import pytest
 from tests.own_files import TUPLE, write
 
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 _SET = """
 import random

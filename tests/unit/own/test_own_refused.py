@@ -5,7 +5,7 @@ from tests.own_files import DICTIONARY, JUDGED, PIECES, TUPLE, place, write
 
 from laptime import worker
 from laptime.errors import LaptimeError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 

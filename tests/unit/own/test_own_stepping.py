@@ -9,7 +9,7 @@ from tests.own_files import IMPORTS, TUPLE, write
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
 from laptime.errors import RunError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 
 _MODEL = "    def model(self):\n        return nn.Sequential("
 _KEPT = (

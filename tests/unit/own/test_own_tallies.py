@@ -11,11 +11,11 @@ from tests.own_files import TUPLE, write
 from laptime import worker
 from laptime.catalogue.own import place_of
 from laptime.data.own.opened import open_own
-from laptime.draws import seed_all
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec, RunSpec
-from laptime.tallies import numbers_of, put_back_numbers
-from laptime.trees import sent
+from laptime.values.draws import seed_all
+from laptime.values.tallies import numbers_of, put_back_numbers
+from laptime.values.trees import sent
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload
 

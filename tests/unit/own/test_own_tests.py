@@ -10,8 +10,8 @@ from tests.unit.own.test_lightning_module import lit, trained
 
 from laptime.data.own.opened import open_own
 from laptime.engine.evaluate import evaluate
-from laptime.inspecting import inspect
 from laptime.optimizations.base import permutation
+from laptime.preflight.inspecting import inspect
 
 _MIXED = """
 def mixed(items):

@@ -5,8 +5,8 @@ import re
 import pytest
 from tests.own_files import TUPLE, write
 
-from laptime.inspecting import inspect
-from laptime.protocol import ASKED, Workload
+from laptime.own.protocol import ASKED, Workload
+from laptime.preflight.inspecting import inspect
 
 _LOSS = "    def loss("
 

@@ -21,11 +21,11 @@ from laptime.data.own.weights import as_weights, sample_weights
 from laptime.engine.build import make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.errors import LaptimeError, UsageError
-from laptime.inspecting import inspect
 from laptime.ladder.request import LadderRequest, fitted_preset
 from laptime.optimizations.data import ItemLoader
 from laptime.optimizations.order import draws, epoch_order
 from laptime.optimizations.placed import placed_shares
+from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
 
 RETURN = "return 1 + 9 * train.tensors[1]"

@@ -7,13 +7,13 @@ import torch
 from tests.own_files import LINE_OF_SPARSE, SPARSE, TUPLE, write
 
 from laptime import devices
-from laptime import probe as probing
 from laptime.catalogue import find_preset, find_workload, rung_spec
 from laptime.engine import trial
 from laptime.engine.trial import Trial
-from laptime.inspecting import inspect
 from laptime.ladder.plan import make_plan
 from laptime.measure import ceilings
+from laptime.preflight import probe as probing
+from laptime.preflight.inspecting import inspect
 from laptime.records import Ceilings
 
 

@@ -9,17 +9,17 @@ import torch
 from tests.own_files import TUPLE, write
 from torch.utils.data import default_collate
 
-from laptime import probe as probing
 from laptime.catalogue import rung_spec
 from laptime.data.own import few as own_few
 from laptime.data.own.few import few_in_memory, few_items
 from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.engine import trial as trials
 from laptime.engine.trial import Trial
-from laptime.inspecting import inspect
 from laptime.ladder.plan import hopeless, refusal
 from laptime.ladder.surroundings import limited
-from laptime.probe import places_of, tried
+from laptime.preflight import probe as probing
+from laptime.preflight.inspecting import inspect
+from laptime.preflight.probe import places_of, tried
 from laptime.records import Ceilings, ProbeRecord
 
 

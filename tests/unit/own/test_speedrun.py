@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812 - the name torch's documentat
 
 from laptime import worker
 from laptime.data.own.opened import open_own
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
 from laptime.variants import resolve
 

@@ -18,7 +18,6 @@ from tests.unit.conftest import CLASSES, make_data, make_spec
 from torch import nn
 
 from laptime.catalogue import parse_optimization
-from laptime.draws import seed_all
 from laptime.engine.build import build
 from laptime.engine.check import check_one_step
 from laptime.engine.evaluate import evaluate, totals
@@ -32,6 +31,7 @@ from laptime.optimizations.base import Recipe
 from laptime.optimizations.data import items
 from laptime.optimizations.step import tutorial_step
 from laptime.records import EpochRecord
+from laptime.values.draws import seed_all
 from laptime.workloads.base import Batch, LossesBySample, classify, classify_each
 from laptime.world import ALONE, World, opened
 

@@ -10,9 +10,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision.models import efficientnet_b0
 
-from laptime import host_memory
 from laptime.engine.flops import flops_per_sample
 from laptime.engine.setup import describe
+from laptime.host import memory as host_memory
 from laptime.profiling.closer import Findings, counted_ms
 from laptime.profiling.memory import categories, traced_peak_mib
 from laptime.profiling.roofline import Work, WorkCounter, floor_ms, step_work, with_floor

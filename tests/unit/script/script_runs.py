@@ -16,7 +16,7 @@ import torch
 from tests.own_files import write
 
 from laptime.catalogue import find_workload
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.records import RunRecord
 from laptime.script import print_script
 from laptime.spec import DataSpec, RunSpec

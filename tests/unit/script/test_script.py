@@ -15,7 +15,7 @@ from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime,
 from laptime.catalogue import OPTIMIZATIONS, find_optimization, find_workload
 from laptime.data.fetch import fetch
 from laptime.errors import UsageError
-from laptime.inspecting import inspect
+from laptime.preflight.inspecting import inspect
 from laptime.script import PRINTED, REFUSED, print_script
 from laptime.script.shown import PRINTED_FOR_OWN
 from laptime.variants import resolve

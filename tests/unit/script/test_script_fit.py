@@ -12,13 +12,13 @@ from tests.samples import write_folder
 from tests.unit.script.script_runs import EPOCHS, run_laptime, run_scripts
 from typer.testing import CliRunner
 
-from laptime import fitting
 from laptime.cli import app
 from laptime.data.fetch import fetch
 from laptime.engine import room
 from laptime.errors import UsageError
 from laptime.ladder.fitting import fit_here
 from laptime.optimizations import loader_room
+from laptime.preflight import fitting
 from laptime.script import Fit, print_script
 from laptime.spec import DataSpec, RunSpec
 from laptime.variants import resolve

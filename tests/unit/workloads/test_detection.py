@@ -28,7 +28,7 @@ from laptime.optimizations.data import page_locked
 from laptime.optimizations.folding import FoldedConv
 from laptime.optimizations.pooling import GatheredRoIAlign
 from laptime.spec import OptimizationSpec, OwnSpec
-from laptime.trees import cut, tensors
+from laptime.values.trees import cut, tensors
 from laptime.workloads import detection
 from laptime.workloads.base import Batch
 

@@ -9,14 +9,14 @@ from torch import nn
 
 from laptime.artifacts import in_colours
 from laptime.catalogue import LARGE_BATCHES, WORKLOADS, batch_of, find_preset, find_workload
+from laptime.catalogue.entries import Preset
 from laptime.data.decode import read_image
 from laptime.engine.build import make_recipe
-from laptime.entries import Preset
 from laptime.errors import DataError
 from laptime.ladder.plan import make_plan, unfit
 from laptime.optimizations.dead_taps import crops
-from laptime.predicting import Trained, prepared
-from laptime.probe import places_of
+from laptime.predict.images import Trained, prepared
+from laptime.preflight.probe import places_of
 from laptime.records import ProbeRecord
 from laptime.spec import OptimizationSpec
 from laptime.variants import on_several, resolve

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from laptime.copies import copy_of
 from laptime.data.lightning.hooks import notes_on, trainer_arguments, warning_of
 from laptime.data.lightning.loaders import batches_of, drawn_by, loader_of, not_taken
 from laptime.data.lightning.made import made_of
@@ -29,6 +28,7 @@ from laptime.data.lightning.schedule import FollowedSchedule, apart, left_behind
 from laptime.data.lightning.steps import Steps
 from laptime.data.lightning.trainer import Asked, StandIn, attached, attributes, following, put_back_attributes
 from laptime.errors import RunError, UsageError
+from laptime.values.copies import copy_of
 from laptime.world import once
 
 MODULE, DATA = "LightningModule", "LightningDataModule"

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from laptime.data.lightning.trainer import StandIn, attached
-from laptime.user_code import wanted
+from laptime.own.user_code import wanted
 
 # What schedules write into a group beside its rate.
 _BESIDE = ("momentum", "betas", "weight_decay")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from laptime.data.lightning.refused import overridden
-from laptime.tallies import untouched
+from laptime.values.tallies import untouched
 
 # An accuracy by the name that is logged: acc, val_acc1, trainAcc, MulticlassAccuracy; not acceleration.
 _ACCURACY = re.compile(r"accurac|acc(?![a-z])", re.IGNORECASE)

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, Subset, get_worker_info
 
 from laptime.data.own.importing import told_with_line
 from laptime.errors import UsageError
-from laptime.protocol import Workload
+from laptime.own.protocol import Workload
 
 Begin = Callable[[int], Any]
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.data.own.workers import item_makers
-from laptime.draws import drawn, put_back_drawn
-from laptime.tallies import plain_numbers
-from laptime.user_code import place_in
+from laptime.own.user_code import place_in
+from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.tallies import plain_numbers
 
 _ITEMS = 8
 # A data set within others, transforms within a list: more than that is data, not what reads it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from laptime.data.own.opened import OwnData, OwnSplit
-from laptime.trees import leaves
+from laptime.values.trees import leaves
 
 # Of photographs of 24 megapixels, a tenth of a second each, some dozens are read.
 _READ_S = 5.0

@@ -16,8 +16,8 @@ from typing import Any
 
 from laptime.data.own.trains import refuse_what_trains
 from laptime.errors import LaptimeError, RunError, UsageError
+from laptime.own.user_code import complaint, place_in, wanted
 from laptime.places import is_text
-from laptime.user_code import complaint, place_in, wanted
 
 # A spec is handed on as a word of a command, which holds 128 KiB.
 _MOST_MODULES = 500

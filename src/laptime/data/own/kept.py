@@ -10,8 +10,8 @@ import torch
 
 from laptime.data.own.opened import OwnSplit
 from laptime.data.own.refused import only_tensors, same, turned
-from laptime.draws import drawn, put_back_drawn
-from laptime.trees import Tree, mapped
+from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.trees import Tree, mapped
 
 _READ_TWICE = 8
 

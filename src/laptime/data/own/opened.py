@@ -21,13 +21,13 @@ from laptime.data.own.begun import Begin, Limited, worker_begin
 from laptime.data.own.importing import digest_of, imported, refuse_arguments, told_with_line
 from laptime.data.own.mapped import check_mapped
 from laptime.data.own.weights import limit_order, sample_weights
-from laptime.draws import drawn, fetched, put_back_drawn, seed_all
 from laptime.errors import RunError, UsageError, shorten
-from laptime.protocol import Workload
+from laptime.own.protocol import Workload
+from laptime.own.user_code import place_in
 from laptime.spec import DataSpec
-from laptime.tallies import Numbers, numbers_of
-from laptime.trees import Tree, mapped, samples, sent, tensors
-from laptime.user_code import place_in
+from laptime.values.draws import drawn, fetched, put_back_drawn, seed_all
+from laptime.values.tallies import Numbers, numbers_of
+from laptime.values.trees import Tree, mapped, samples, sent, tensors
 
 _NEEDED = ("data", "model", "loss")
 # An object, a class that makes it, a function that gives the class: more calls than that are a mistake.

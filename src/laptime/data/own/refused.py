@@ -12,8 +12,8 @@ from torch.utils.data import default_collate
 
 from laptime.data.decoded import refusal
 from laptime.data.own.opened import OwnSplit
-from laptime.draws import State, drawn
-from laptime.trees import Tree, by_sample, leaves, listed, mapped, samples, tensors
+from laptime.values.draws import State, drawn
+from laptime.values.trees import Tree, by_sample, leaves, listed, mapped, samples, tensors
 
 # What leaves the net that it was given alone and changes, averages or moves a copy.
 _COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", "ddp")

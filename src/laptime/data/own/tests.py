@@ -10,8 +10,8 @@ from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData
 from laptime.data.own.refused import same
 from laptime.data.own.workers import item_makers
-from laptime.draws import fetched
-from laptime.user_code import place_in
+from laptime.own.user_code import place_in
+from laptime.values.draws import fetched
 
 # Mixed samples are hardly ever alike; what is left alone every other time may be so twice.
 _READINGS = 3

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from laptime.protocol import ASKED
-from laptime.user_code import place_in
+from laptime.own.protocol import ASKED
+from laptime.own.user_code import place_in
 
 # What others call it, or where it is said instead.
 _MEANT = {

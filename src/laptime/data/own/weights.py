@@ -11,8 +11,8 @@ from torch import Tensor
 
 from laptime.data.own.importing import told_with_line
 from laptime.errors import UsageError
-from laptime.protocol import Workload
-from laptime.user_code import place_in
+from laptime.own.protocol import Workload
+from laptime.own.user_code import place_in
 
 # What torch.multinomial draws from.
 _MOST = 2**24

@@ -25,11 +25,11 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from laptime.data.own.begun import Begin, begun, own_dataset
 from laptime.data.own.opened import OwnData, OwnSplit
-from laptime.draws import fetched
 from laptime.errors import RunError
-from laptime.processes import Terminated, death
-from laptime.trees import Tree, leaves
-from laptime.user_code import complaint, crash_place, place_in, stack_in
+from laptime.host.processes import Terminated, death
+from laptime.own.user_code import complaint, crash_place, place_in, stack_in
+from laptime.values.draws import fetched
+from laptime.values.trees import Tree, leaves
 
 PATIENCE_S = 20
 # Where torch puts items together.

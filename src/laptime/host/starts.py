@@ -16,9 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Protocol
 
-from laptime.child import WITH_TORCH
-from laptime.forkserver import ASK, MADV_POPULATE_READ, MOST_DESCRIPTORS, readable
-from laptime.processes import PARENT, child_command, child_environment, end_tree, plain_path
+from laptime.host.child import WITH_TORCH
+from laptime.host.forkserver import ASK, MADV_POPULATE_READ, MOST_DESCRIPTORS, readable
+from laptime.host.processes import PARENT, child_command, child_environment, end_tree, plain_path
 
 # How variables begin that each process reads when it needs them; a difference in any other may change what imports do.
 # The last two are set where a ladder reaches for MLflow, behind its first starts.
@@ -145,7 +145,7 @@ class ForkServer:
             sys.executable,
             *plain_path(),
             "-m",
-            "laptime.forkserver",
+            "laptime.host.forkserver",
             str(its.fileno()),
             str(os.getpid()),
             _ROOM,

@@ -1,9 +1,9 @@
 """Holds torch ready: each process that is asked of it is a fork of one that has imported everything and done nothing.
 
-    python -m laptime.forkserver SOCKET PARENT
+    python -m laptime.host.forkserver SOCKET PARENT
 
 A fresh interpreter takes seconds for these imports, a fork milliseconds. Nothing is computed here before a fork, so
-that a child's threads, generators and devices are all its own. See `laptime.starts`, the side that asks; it ends with
+that a child's threads, generators and devices are all its own. See `laptime.host.starts`, the side that asks; it ends with
 the process that started it.
 """
 
@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from laptime.child import WITH_TORCH, become, bring_torch
-from laptime.processes import PARENT, die_with_parent, outlive_parent_thread
+from laptime.host.child import WITH_TORCH, become, bring_torch
+from laptime.host.processes import PARENT, die_with_parent, outlive_parent_thread
 
 # One byte asks; what is asked stands in the first descriptor.
 ASK = b"!"
@@ -33,7 +33,7 @@ MOST_DESCRIPTORS = 64
 # Of Linux 5.14, in mman.h; Python's mmap has no name for it.
 MADV_POPULATE_READ = 22
 # These import what they are for (MLflow); the others are imported here as far as they go.
-_LATER = {"laptime.logged_model", "laptime.predicting"}
+_LATER = {"laptime.predict.logged_model", "laptime.predict.images"}
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from laptime.data.boxes.fetch import split_asked
 from laptime.data.boxes.store import read_box_meta
 from laptime.data.decode import Images
 from laptime.errors import DataError
-from laptime.logged_model import load_model
 from laptime.optimizations.boxes import fix_shape
+from laptime.predict.logged_model import load_model
 from laptime.records import Found
 from laptime.spec import RunSpec
 from laptime.workloads.detection import resize_to

@@ -1,4 +1,4 @@
-"""A look into a user's own training before a ladder: `python -m laptime.inspecting REQUEST.json RESULT.json`.
+"""A look into a user's own training before a ladder: `python -m laptime.preflight.inspecting REQUEST.json RESULT.json`.
 
 The request holds `workload` (`path/to/train.py:name`), and `precision` where a step in it is to be tried. The result is
 that of `laptime.data`: `data` (a DataSpec with what was found), or `error`, `kind` and `exit_code`. What the user's
@@ -30,17 +30,17 @@ from laptime.data.own.tests import varying
 from laptime.data.own.unused import unused
 from laptime.data.own.weights import least_limit
 from laptime.data.own.workers import item_makers, read_together, refused_workers
-from laptime.draws import fetched
 from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
+from laptime.host.processes import leave
 from laptime.optimizations.dead_taps import crop_refusal, update_refusal
 from laptime.optimizations.shapes import CPU, META, Passes, Run, undone
-from laptime.processes import leave
+from laptime.own.user_code import place_in
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
-from laptime.trees import Tree, samples, sent, tensors
-from laptime.user_code import place_in
+from laptime.values.draws import fetched
+from laptime.values.trees import Tree, samples, sent, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_optimizer, rates_of, takes, takes_model
 from laptime.workloads.own_evaluation import tried

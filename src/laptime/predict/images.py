@@ -1,4 +1,4 @@
-"""Images through a trained model: `python -m laptime.predicting REQUEST.json ANSWER.json`.
+"""Images through a trained model: `python -m laptime.predict.images REQUEST.json ANSWER.json`.
 
 The request holds `folder` (with `model.pt` and `spec.json`) or `run_id` (of MLflow; the store is MLFLOW_TRACKING_URI),
 `files`, `device` (auto, cpu or cuda), `batch` and `score` (the least of a box). The answer is a
@@ -23,13 +23,13 @@ from torch.nn import functional
 
 from laptime.catalogue import find_workload
 from laptime.data.decode import Images, read_image
-from laptime.detecting import Detector, boxes_on, load_detector
 from laptime.engine.build import find_device
 from laptime.errors import DataError, LaptimeError, UsageError, refusal, shorten
-from laptime.logged_model import describe, load_model
-from laptime.processes import leave
+from laptime.host.processes import leave
+from laptime.host.scratch import scratch
+from laptime.predict.boxes import Detector, boxes_on, load_detector
+from laptime.predict.logged_model import describe, load_model
 from laptime.records import Guess, Prediction, Predictions, Refused, write_json
-from laptime.scratch import scratch
 from laptime.spec import read_spec
 
 _GUESSES = 3

@@ -1,7 +1,7 @@
 """A few seconds on this machine before a ladder: its ceilings, and whether rungs that can lose would gain.
 
-python -m laptime.probe WORKLOAD DEVICE RESULT.json [--only=NAME,...]         quick probes, of some optimizations alone
-python -m laptime.probe WORKLOAD DEVICE RESULT.json RUNG [NUMERIC RUNG...]    one rung whose probe takes long
+python -m laptime.preflight.probe WORKLOAD DEVICE RESULT.json [--only=NAME,...]         quick probes, of some optimizations alone
+python -m laptime.preflight.probe WORKLOAD DEVICE RESULT.json RUNG [NUMERIC RUNG...]    one rung whose probe takes long
 
 WORKLOAD is a name in the catalogue, or the DataSpec of a workload of the user's own as JSON. Where the ladder trains on
 fewer samples than there are, `--limit=N` stands behind the result.
@@ -32,10 +32,10 @@ from laptime.devices import EMULATED, hopeless_here
 from laptime.engine.build import find_device
 from laptime.engine.trial import HOPELESS, Trial, own_of
 from laptime.errors import LaptimeError
+from laptime.host.processes import leave
 from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.compiling import watching
 from laptime.measure.machine import machine, with_ceilings
-from laptime.processes import leave
 from laptime.records import LEAST_GAIN, ProbeRecord, write_json
 from laptime.spec import OptimizationSpec
 
@@ -200,7 +200,7 @@ def main(arguments: list[str]) -> int:
         else:
             write_json(Path(result), probe(workload, device, limit=limit))
     except LaptimeError as error:
-        print(f"laptime.probe: {error}", file=sys.stderr)  # noqa: T201
+        print(f"laptime.preflight.probe: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     return 0
 

@@ -1,7 +1,7 @@
-"""A module of ours as a child that ends with its parent: `python -m laptime.child MODULE ARGUMENTS`.
+"""A module of ours as a child that ends with its parent: `python -m laptime.host.child MODULE ARGUMENTS`.
 
 It is bound to its parent before the module imports anything: torch takes seconds, in which a parent's end would go
-unnoticed. See `laptime.processes.child_command`.
+unnoticed. See `laptime.host.processes.child_command`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-from laptime.processes import die_with_parent
+from laptime.host.processes import die_with_parent
 from laptime.stacks import tell_crashes
 
 # Which begin with torch, its compiler and torchvision.

@@ -1,4 +1,4 @@
-"""Makes trained models logged models of their MLflow runs: `python -m laptime.logged_model REQUEST.json`.
+"""Makes trained models logged models of their MLflow runs: `python -m laptime.predict.logged_model REQUEST.json`.
 
 A process for some models of a ladder, started by `laptime.tracking`, which never imports torch.
 """
@@ -17,7 +17,7 @@ from torch import nn
 from laptime.catalogue import find_workload
 from laptime.data.meta import read_meta
 from laptime.errors import DataError, LaptimeError, RefusedError, TrackingError
-from laptime.processes import leave
+from laptime.host.processes import leave
 from laptime.records import write_json
 from laptime.spec import RunSpec, read_spec
 from laptime.tracking.mlflow import log_pytorch_model

@@ -40,7 +40,7 @@ class Terminated(SystemExit):
 
 def child_command(module: str, *arguments: str) -> list[str]:
     """The command of a module of ours that ends with this process, even during imports; for `child_environment`."""
-    return [sys.executable, *plain_path(), "-m", "laptime.child", module, *arguments]
+    return [sys.executable, *plain_path(), "-m", "laptime.host.child", module, *arguments]
 
 
 def plain_path() -> list[str]:
@@ -64,7 +64,7 @@ def kept_command(*words: str) -> list[str]:
 
     code = (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.path.append(sys.argv.pop(1)); "
-        "import laptime.keeper as k; sys.exit(k.main(sys.argv[1:]))"
+        "import laptime.host.keeper as k; sys.exit(k.main(sys.argv[1:]))"
     )
     own, others = (str(Path(file).parents[1]) for file in (__file__, psutil.__file__))
     return [sys.executable, "-I", "-c", code, own, others, *words]

@@ -1,6 +1,6 @@
 """The batch and the loader processes of a workload's baseline for which this machine has room.
 
-python -m laptime.fitting SPEC.json RESULT.json
+python -m laptime.preflight.fitting SPEC.json RESULT.json
 
 SPEC is the RunSpec of a baseline; data that has no place is stood in for, by its count.
 """
@@ -16,8 +16,8 @@ from laptime.data.tensors import ImageData, Split
 from laptime.engine.build import make_recipe, open_data
 from laptime.engine.noise import random_boxes, random_images
 from laptime.errors import LaptimeError
+from laptime.host.processes import leave
 from laptime.optimizations.base import AnyData
-from laptime.processes import leave
 from laptime.records import write_json
 from laptime.spec import RunSpec
 

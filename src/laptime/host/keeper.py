@@ -1,10 +1,10 @@
 """Runs a command and ends its whole tree when the command, this process or its parent ends, however it ends.
 
-    python -m laptime.keeper COMMAND ARGUMENT…
+    python -m laptime.host.keeper COMMAND ARGUMENT…
 
 Servers and a user's own scripts start processes of their own, which outlive them; the kernel tells only direct children
 of a death. So each server of `laptime up` and `laptime ui`, and each training of a gate, stands below a keeper, which
-adopts what the command leaves. It ends as the command did, by the same signal. See `laptime.processes.kept_command`.
+adopts what the command leaves. It ends as the command did, by the same signal. See `laptime.host.processes.kept_command`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import FrameType
 
 import psutil
 
-from laptime.processes import adopt_orphans, die_with_parent, end_tree, undisturbed
+from laptime.host.processes import adopt_orphans, die_with_parent, end_tree, undisturbed
 
 # A flow run, which the kernel tells of its worker's death, marks its runs in that time.
 _BY_THEMSELVES_S = 3.0

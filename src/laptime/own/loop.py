@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from laptime.turns import by_turns
+from laptime.host.turns import by_turns
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""What a user's own code meets: the protocol, the loop, and its errors told."""

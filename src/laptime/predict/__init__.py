@@ -1,0 +1,1 @@
+"""A trained model, logged and asked."""
