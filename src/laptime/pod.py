@@ -22,9 +22,9 @@ from types import FrameType
 
 from laptime.data.objects import Objects, open_objects, patiently
 from laptime.errors import DataError, LaptimeError, RunError, in_words
-from laptime.host.processes import ENDPOINT_LOST, RANKS_FILE, death, rank_log
+from laptime.host.processes import ENDPOINT_LOST, RANKS_FILE, rank_log
 from laptime.launchers.base import LOG, PROGRESS, RECORD, SPEC, Hooks
-from laptime.launchers.process import last_line, run_child, supervise
+from laptime.launchers.process import how_ended, run_child, supervise
 from laptime.nodes import Nodes, add_options, read_nodes
 from laptime.parsing import parse_json
 from laptime.places import find_places
@@ -121,7 +121,7 @@ class Pod:
             found = parse_json((self._folder / RANKS_FILE).read_bytes())
             rank, code = int(found["rank"]), int(found["exit_code"])
             log = rank_log(self._folder, rank) if rank else log
-        return f"rank {rank} {death(code)}; its last words: {last_line(log)}"
+        return f"rank {rank} {how_ended(code, log)}"
 
     def _data(self, spec: RunSpec) -> DataSpec:
         request, result = self._folder / "request.json", self._folder / "result.json"

@@ -34,7 +34,7 @@ from laptime.catalogue import find_workload
 from laptime.data.boxes.tensors import BoxData
 from laptime.data.disk import no_room
 from laptime.data.own.opened import OwnData
-from laptime.data.own.workers import makers_behind
+from laptime.data.own.workers import fallen, makers_behind
 from laptime.data.tensors import ImageData
 from laptime.engine.build import build, find_device, make_recipe, open_data
 from laptime.engine.check import check_one_step
@@ -45,7 +45,7 @@ from laptime.engine.recorded import check_recording, with_recording
 from laptime.engine.told import explain
 from laptime.errors import LaptimeError, UsageError, in_words
 from laptime.facts import Facts, finished, keep
-from laptime.host.processes import PEER_LOST, Terminated, die_with_parent, leave, use_own_log
+from laptime.host.processes import PEER_LOST, Terminated, die_with_parent, hear_no_children, leave, use_own_log
 from laptime.host.scratch import sockets_in_scratch
 from laptime.host.turns import NO_TURNS, TurnTaker, turn_taker
 from laptime.measure.compiling import watching
@@ -101,6 +101,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
         except LaptimeError as known:
             status, error = "failed", str(known)
         except (Exception, SystemExit) as unexpected:  # a variant that crashes becomes a failed run; the ladder goes on
+            hear_no_children()  # who is lost is known by now, or is looked for
             _pass_on(unexpected, world)
             traceback.print_exc()
             status, error = "failed", no_room(unexpected, folder) or _explained(unexpected, spec, facts)
@@ -111,6 +112,8 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
 
 
 def _explained(error: BaseException, spec: RunSpec, facts: Facts) -> str:
+    if lost := fallen(error):
+        return f"a loader worker {lost}; see log.txt."
     makers = () if facts.own is None else makers_behind(facts.own, error)
     again = facts.recipe if facts.own and facts.world.size == 1 else None  # others would wait for this rank
     return explain(error, Path(spec.data.path) if spec.data.own else None, makers, again)

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from laptime.host.processes import die_with_parent
+from laptime.host.stacks import tell_crashes
 
 # Which begin with torch, its compiler and torchvision.
 WITH_TORCH = (
@@ -39,6 +40,7 @@ def bring_torch() -> None:
 def become(words: Sequence[str]) -> None:
     """Runs a module with its arguments as `python -m` would, bound to this process's parent."""
     die_with_parent()
+    tell_crashes()
     if not os.environ.get("PYTHONSAFEPATH"):
         with contextlib.suppress(OSError):  # it is gone
             # A user's modules are found there, behind what they might be mistaken for (`plain_path`).

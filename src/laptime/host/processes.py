@@ -163,12 +163,18 @@ def use_own_log(folder: Path) -> None:
     os.close(log)
 
 
+def hear_no_children() -> None:
+    """From here on the end of a loader worker raises nothing: torch's handler does so in the middle of anything."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def leave(code: int) -> NoReturn:
     """Ends the process without the interpreter's teardown: with torch loaded that takes 0.9 s.
 
     Everything is written and closed by now; loader workers, which that teardown would end, are ended here.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a crash
+    hear_no_children()
     for child in multiprocessing.active_children():
         child.terminate()
     # What that teardown would remove, too: the folder of sockets over which tensors go to another process.

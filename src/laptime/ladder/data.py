@@ -8,7 +8,7 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +17,7 @@ from laptime.errors import DataError, UsageError, answered, shorten
 from laptime.host.processes import death
 from laptime.host.scratch import scratch
 from laptime.host.starts import Started, start_piped
+from laptime.own.user_code import crash_place
 from laptime.places import Places
 from laptime.records import write_json
 from laptime.spec import DataSpec
@@ -120,7 +121,7 @@ def _answer(
                     stop.add_note(sentence)
                 raise
             if not answer.is_file():
-                raise DataError(f"the process that brings the data {death(code)}: {_last_line(log)}")
+                raise DataError(f"the process that brings the data {death(code)}{_said(log, request)}")
         fields = json.loads(answer.read_text(encoding="utf-8"))
     if "data" in fields:
         return fields["data"]
@@ -184,9 +185,11 @@ def _kept(answer: Path) -> list[str]:
         return []
 
 
-def _last_line(log: IO[bytes]) -> str:
+def _said(log: IO[bytes], request: Mapping[str, str]) -> str:
+    """Where the child stood when a signal ended it, else what it said last, as a sentence's end."""
     log.seek(0)
-    lines = log.read().decode(errors="replace").strip().splitlines()
-    if lines:
-        return f"{shorten(lines[-1], 300)}."
-    return "it said nothing; of a training of your own `python -X faulthandler` shows the line, run on it alone."
+    text = log.read().decode(errors="replace").strip()
+    own = request["workload"] if is_own(request["workload"]) else ""
+    if place := crash_place(text, place_of(own)[0] if own else None):
+        return f"{place}."
+    return f": {shorten(text.splitlines()[-1], 300) if text else 'it said nothing'}."

@@ -19,6 +19,7 @@ from laptime.host.gpus import others_on
 from laptime.host.memory import allowed_memory
 from laptime.host.processes import end_tree, tree_cpu_s
 from laptime.host.scratch import scratch
+from laptime.host.stacks import ask_where
 from laptime.host.turns import TURNS
 from laptime.launchers.base import RECORD, Hooks, with_cautions
 from laptime.launchers.lock import run_locks
@@ -66,6 +67,7 @@ class _Side:
             self.run.look()
             if time.monotonic() - self.begin - self.seat.waiting_s() <= self.spec.timeout_s:
                 return
+            ask_where(self.run.process.pid)
             end_tree(self.run.process.pid)
         else:
             self.code = self.run.process.returncode

@@ -16,11 +16,13 @@ from typing import IO
 
 from laptime.errors import LaptimeError, shorten
 from laptime.host.gpus import others_on
-from laptime.host.processes import end_tree, undisturbed
+from laptime.host.processes import death, end_tree, undisturbed
+from laptime.host.stacks import ask_where
 from laptime.host.starts import Started, start_piped
 from laptime.launchers.base import LOG, PROGRESS, RECORD, Hooks, ProgressReader, prepare, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
 from laptime.launchers.sampling import sampling
+from laptime.own.user_code import before_crash, crash_place, hang_place
 from laptime.records import RunRecord, read_record, write_record
 from laptime.spec import RunSpec
 
@@ -61,6 +63,8 @@ def supervise(
             if sampler is not None:
                 sampler.look()
             if time.monotonic() > until:
+                ask_where(run.process.pid)
+                run.look()
                 return None
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.process.wait(_LOOK_EVERY_S)
@@ -163,28 +167,48 @@ def _pass_on(lines: _Reader, log: IO[str], hooks: Hooks) -> None:
 def record_of(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
     """The record that a worker left, or one with what it had measured that says why; code None for the time-out."""
     if code is None:
-        sentence = f"ran past its time-out of {spec.timeout_s:g} s and was ended: raise --timeout or limit the data."
+        text, own = _text(folder / LOG), _own_file(spec)
+        place = hang_place(text, own) if own is not None else ""
+        sentence = (
+            f"ran past its time-out of {spec.timeout_s:g} s and was ended{place}: raise --timeout or limit the data."
+        )
         return salvaged(spec, folder, sentence)
     if code == 0:
         try:
             return read_record(folder / RECORD)
         except LaptimeError as error:
             return salvaged(spec, folder, str(error))
-    return salvaged(spec, folder, f"{_death(code)}; its last words: {last_line(folder / LOG)}")
+    return salvaged(spec, folder, f"the worker {how_ended(code, folder / LOG, spec)}")
 
 
-def _death(code: int) -> str:
-    if code == -signal.SIGKILL:
-        return "the worker was killed (signal 9), which the system does when memory runs out: make the batch smaller"
-    if code < 0:
-        return f"the worker was ended by signal {-code}"
-    return f"the worker ended with exit code {code}"
+def how_ended(code: int, log: Path, spec: RunSpec | None = None, then: str = "") -> str:
+    """How a process ended: by which signal, with the user's line where it stood, and with what it said last.
+
+    Args:
+        code: its exit code.
+        log: what it said.
+        spec: what it ran; None where nobody knows.
+        then: what came of it, to be said behind the place.
+    """
+    own, text = None if spec is None else _own_file(spec), _text(log)
+    smaller = ": make the batch smaller" if code == -signal.SIGKILL else ""
+    place = crash_place(text, own) if code < 0 else ""
+    ended = f"{death(code)}{place}{then}{smaller}"
+    # An abort tells before why; what is said before another signal is of something else.
+    return ended if place and code != -signal.SIGABRT else f"{ended}; its last words: {_last_line(text)}"
 
 
-def last_line(log: Path) -> str:
+def _own_file(spec: RunSpec) -> Path | None:
+    return None if spec.data.own is None else Path(spec.data.path)
+
+
+def _text(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+
+
+def _last_line(text: str) -> str:
     """The last line of a log that is not empty, without secrets."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in before_crash(text).splitlines() if line.strip()]
     return shorten(lines[-1], 300) if lines else "none"
 
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 from laptime.host.gpus import others_on
-from laptime.host.processes import RANKS_FILE, death, rank_log
+from laptime.host.processes import RANKS_FILE, rank_log
 from laptime.launchers.base import LOG, RECORD, Hooks, prepare, salvaged, with_cautions
 from laptime.launchers.lock import run_locks
-from laptime.launchers.process import last_line, record_of, supervise
+from laptime.launchers.process import how_ended, record_of, supervise
 from laptime.records import RunRecord, write_record
 from laptime.spec import RunSpec
 
@@ -37,9 +37,5 @@ def _record(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
     if written is not None and written.error:
         return written  # all failed alike, and the first could still say why
     log = folder / LOG if rank == 0 else rank_log(folder, rank)
-    return salvaged(
-        spec,
-        folder,
-        f"rank {rank} of {spec.ranks} {death(exit_code)}, and all others were ended; its last words: "
-        f"{last_line(log)} (see {log.name}).",
-    )
+    ended = how_ended(exit_code, log, spec, ", and all others were ended")
+    return salvaged(spec, folder, f"rank {rank} of {spec.ranks} {ended} (see {log.name}).")

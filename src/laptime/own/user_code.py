@@ -13,6 +13,9 @@ from typing import Any
 from laptime.errors import lacking, shorten
 
 _WORKER_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+# A thread's stack as faulthandler writes it, beside those of others in a crash; `Stack` where it is one alone.
+_THREAD = re.compile(r"^(Current thread|Thread|Stack) .*\(most recent call first\):\n((?: .*\n?)*)", re.MULTILINE)
+_CRASH = "Fatal Python error: "
 _LONGEST = 300
 # With which argparse ends a process.
 _WRONG_ARGUMENTS = 2
@@ -87,6 +90,37 @@ def place_in(path: Path, places: Sequence[tuple[Path, int]], makers: Iterable[ob
 def stack_in(text: str) -> list[tuple[Path, int]]:
     """Files and lines of a stack as faulthandler writes it, the innermost last."""
     return [(Path(name), int(line)) for name, line in _WORKER_FRAME.findall(text)][::-1]
+
+
+def crash_place(text: str, own: Path | None) -> str:
+    """Where a process stood that a signal ended, as `place_in` says it; empty where nothing tells.
+
+    Args:
+        text: what it said, with the stack that faulthandler left there.
+        own: the user's file, whose line is named; where none of theirs took part or there is none, the innermost is.
+    """
+    _, told, stack = text.rpartition(_CRASH)
+    return _place_of_thread(stack, own) if told else ""
+
+
+def hang_place(text: str, own: Path) -> str:
+    """The user's line where one of the processes stood that were asked, the first that answered, see `place_in`."""
+    told = [place_in(own, stack_in(stack)) for kind, stack in _THREAD.findall(text)]
+    return next(filter(None, told), "")
+
+
+def before_crash(text: str) -> str:
+    """What a process said before faulthandler wrote of its end."""
+    return text.partition(_CRASH)[0]
+
+
+def _place_of_thread(text: str, own: Path | None) -> str:
+    """The thread's that is the current one; where that runs no Python (one of OpenMP's), the main one's, told last."""
+    threads = _THREAD.findall(text)
+    current = [stack for kind, stack in threads if kind != "Thread"] or [stack for _, stack in threads[-1:]]
+    places = stack_in(current[0]) if current else []
+    named = place_in(own, places) if own is not None else ""
+    return named or "".join(f" ({file.name}, line {line})" for file, line in places[-1:])
 
 
 def _of(path: Path, places: Sequence[tuple[Path, int]]) -> list[tuple[Path, int]]:

@@ -17,7 +17,8 @@ from laptime.tracking.whereabouts import all_experiments, found_runs, quoted, ru
 def download(client: Any, run: Any, files_of: Callable[[Any], Any]) -> Path:
     """Downloads the records of a ladder's run, or of one variant's, to a temporary folder.
 
-    The folder is laid out as a ladder's own: `ladder.json` and `<variant>-<repeat>/record.json`.
+    The folder is laid out as a ladder's own: `ladder.json`, `comparison.json` where it has ended, and
+    `<variant>-<repeat>/record.json`.
 
     Args:
         client: an MlflowClient.
@@ -35,7 +36,7 @@ def download(client: Any, run: Any, files_of: Callable[[Any], Any]) -> Path:
             _fetch_records(files_of(child), child, folder)
         ladder = run_or_none(client, parent) if parent else run
         if ladder is not None:  # mlflow gc may have taken it away
-            _fetch(files_of(ladder), ("ladder.json",), folder)
+            _fetch(files_of(ladder), ("ladder.json", "comparison.json"), folder)
         if not any(folder.rglob("record.json")):
             raise DataError(_without_records(run))
     except BaseException:

@@ -14,9 +14,11 @@ from tracking_samples import a_ladder
 from laptime.cli.advise import read_subject
 from laptime.cli.compare import compare_runs
 from laptime.compare.load import load
+from laptime.compare.model import Comparison, Conditions, VariantRow
 from laptime.errors import DataError, TrackingError, UsageError
 from laptime.host.processes import end_their_runs
 from laptime.places import Places
+from laptime.records import write_json
 from laptime.tracking.base import MetricRow, RunStart
 from laptime.tracking.journal import is_settled, state_path
 from laptime.tracking.mlflow import MlflowTracker, fetch_runs, run_page
@@ -30,6 +32,16 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
+
+WORSE = Comparison(
+    id="fetched",
+    baseline="cpu-baseline",
+    conditions=Conditions(workload="cifar"),
+    rows=(
+        VariantRow(variant="cpu-baseline", status="done", quality=0.8),
+        VariantRow(variant="cpu-large-batch", status="done", adds="large-batch", quality=0.5, verdict="worse"),
+    ),
+)
 
 
 def test_a_ladder_arrives_whole_and_a_second_replay_changes_nothing(tmp_path: Path, sqlite_uri: str) -> None:
@@ -74,6 +86,11 @@ def test_the_comparison_gets_its_records_back(
     ]
     _, one = load(fetch_runs(ids[variant_key(ladder, "cpu-a")], sqlite_uri))
     assert {r.spec.variant for r in one if r.spec} == {"cpu-a"}
+    write_json(tmp_path / "comparison.json", WORSE)  # a ladder's end leaves it on the parent run
+    client.log_artifact(ids[ladder.id], str(tmp_path / "comparison.json"))
+    _, _, probe = read_subject(ids[variant_key(ladder, "cpu-a")])
+    assert probe is not None
+    assert "50.0 % instead of 80.0 %" in probe.refusals["large-batch"]
     client.set_tag(ids[variant_key(ladder, "cpu-a")], "mlflow.parentRunId", "0" * 32)  # as after mlflow gc
     assert load(fetch_runs(ids[variant_key(ladder, "cpu-a")], sqlite_uri)) == (None, one)
     baseline = client.get_run(ids[variant_key(ladder, "cpu-baseline")])

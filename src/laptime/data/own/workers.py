@@ -6,31 +6,36 @@ import faulthandler
 import multiprocessing
 import os
 import pickle
+import re
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from laptime.data.own.begun import Begin, begun, own_dataset
 from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.errors import RunError
-from laptime.host.processes import Terminated
-from laptime.own.user_code import complaint, place_in, stack_in
+from laptime.host.processes import Terminated, death
+from laptime.own.user_code import complaint, crash_place, place_in, stack_in
 from laptime.values.draws import fetched
 from laptime.values.trees import Tree, leaves
 
 PATIENCE_S = 20
 # Where torch puts items together.
 _COLLATE = str(Path("utils", "data", "_utils", "collate.py"))
+# What torch says of one that has died.
+_LOST = re.compile(r"DataLoader worker \(pid.*\) (is killed by signal|exited unexpectedly)")
 _SCHEDULE = str(Path("torch", "optim", "lr_scheduler"))
 # A worker that is asked where it stands writes it within so long, or not at all.
 _ANSWER_S = 0.5
@@ -58,6 +63,8 @@ def refused_workers(data: OwnData) -> dict[str, str]:
     except Exception as error:  # a worker's own errors come through as they were raised there
         if _silent(error):
             reason = f"it {watch.silence()}"
+        elif how := fallen(error):
+            reason = f"it {how}"
         else:
             reason = complaint(error, file, (_unsent(batch), split.collate, *makers))
         return {"workers": f"a worker process can't fetch its items: {reason}"}
@@ -82,7 +89,8 @@ def _one_batch(few: Subset[Any], split: OwnSplit, watch: Watch) -> None:
 class Watch:
     """Workers that say where they stand when they are asked, whatever lock they wait for.
 
-    Each answers a signal with its stack, by a handler in C that needs no turn of Python's; nothing is done before.
+    Each answers a signal with its stack, by a handler in C that needs no turn of Python's; nothing is done before. So
+    does one that dies, of SIGSEGV say.
 
     Args:
         data: whose items they fetch.
@@ -93,6 +101,7 @@ class Watch:
         self.data, self.patience_s = data, patience_s
         self._hears, self._says = multiprocessing.Pipe(duplex=False)
         self._workers: list[BaseProcess] = []
+        _watches.add(self)
 
     @property
     def init(self) -> Callable[[int], None]:
@@ -129,15 +138,45 @@ class Watch:
         if worker.pid is None or not worker.is_alive():
             return ""
         os.kill(worker.pid, signal.SIGUSR1)
+        return self._heard(_ANSWER_S)
+
+    def _heard(self, patience_s: float) -> str:
         parts = []
-        while self._hears.poll(_ANSWER_S):
+        while self._hears.poll(patience_s):
             parts.append(os.read(self._hears.fileno(), 1 << 16))
         return b"".join(parts).decode(errors="replace")
+
+    def fallen(self) -> str:
+        """How one of them has died, with the user's line where it stood; empty where none has."""
+        wait([worker.sentinel for worker in self._workers], _ANSWER_S)  # its end of a socket is seen before its own
+        code = next((worker.exitcode for worker in self._workers if worker.exitcode), 0)
+        if not code:
+            return ""
+        text = self._heard(0.0)
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - the whole stack, for the log
+        file = self.data.file
+        return f"{death(code)}{crash_place(text, file) or place_in(file, (), _makers(self.data))}"
+
+
+_watches = WeakSet[Watch]()
+
+
+def fallen(error: BaseException) -> str:
+    """How a loader worker has died, see `Watch.fallen`, where an error tells of that; empty where it does not.
+
+    torch raises it wherever the process stands that hears of it, in a line that has nothing to do with it perhaps.
+    """
+    if not (isinstance(error, ConnectionError | EOFError) or _LOST.search(str(error))):
+        return ""
+    return next(filter(None, (watch.fallen() for watch in _watches)), "")
 
 
 def _answering(says: Connection, begin: Begin | None, worker: int) -> None:
     _open.append(says)
     faulthandler.register(signal.SIGUSR1, file=says.fileno())
+    # torch has put handlers of its own over those that this process began with. One thread fits into a pipe.
+    faulthandler.disable()
+    faulthandler.enable(file=says.fileno(), all_threads=False)
     if begin is not None:
         with _staying():
             begin(worker)
