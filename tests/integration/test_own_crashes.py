@@ -14,7 +14,7 @@ from laptime.variants import resolve
 
 ITEM, LOSS, DATA = "        return {", "        return model(**batch).loss", "        return Rows(X[:64]"
 SEGV, ABORT, LEFT = "ctypes.string_at(0)", "os.abort()", "os._exit(3)"
-TRAINS = 'sys.modules["__main__"].__file__.endswith("worker.py")'
+TRAINS = 'str(getattr(sys.modules["__main__"], "__file__", "")).endswith("worker.py")'
 IN_WORKER = "torch.utils.data.get_worker_info()"
 
 
