@@ -15,7 +15,7 @@ from laptime.cli.options import JSON
 
 def doctor(as_json: JSON = False) -> None:
     """Looks at this machine; measures its ceilings and whether bf16 gains (a few seconds)."""
-    from laptime.devices import cuda_devices, missing_compiler
+    from laptime.devices import cuda_devices
     from laptime.ladder.surroundings import run_probe
     from laptime.places import find_places, lock_folder
     from laptime.records import LEAST_GAIN
@@ -40,7 +40,7 @@ def doctor(as_json: JSON = False) -> None:
             _best(probe.gains) >= LEAST_GAIN,
             probe.refusals.get("bf16") or _bf16(_best(probe.gains), machine.instruction_sets),
         ),
-        ("compile", missing_compiler("cpu") is None, missing_compiler("cpu") or "a C++ compiler is there"),
+        ("compile", *compilers(bool(gpus))),
         ("ceilings", True, _ceilings(probe.machine.ceilings.model_dump())),
         ("disk", free > 1, f"{free:.0f} GiB free under {places.home}"),
         ("locks", os.access(locks, os.W_OK), f"device locks in {locks}"),
@@ -63,6 +63,17 @@ def told_of_cuda(gpus: Sequence[str], version: str | None) -> str:
         return "no NVIDIA driver answers: CPU variants only"
     names = ", ".join(gpus)
     return names if version else f"torch can't use {names}: install a torch and a driver that fit together"
+
+
+def compilers(on_gpus: bool) -> tuple[bool, str]:
+    """Whether torch.compile finds what it needs for each kind of device here, and what is there or missing."""
+    from laptime.devices import missing_compiler
+
+    there = {"cpu": "a C++ compiler"} | ({"cuda": "Triton and a C compiler"} if on_gpus else {})
+    missing = [f"on {device}, {reason}" for device in there if (reason := missing_compiler(device))]
+    if missing:
+        return False, "; ".join(missing)
+    return True, " and, for cuda, ".join(there.values()) + (" are there" if on_gpus else " is there")
 
 
 def _load(load: float | None) -> str:

@@ -9,7 +9,8 @@ import torch
 from tests.unit.conftest import make_data, make_spec
 from torch import nn
 
-from laptime import worker
+from laptime import devices, worker
+from laptime.cli.doctor import compilers
 from laptime.compare import compare_records
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
@@ -141,6 +142,21 @@ def test_without_a_compiler_it_is_said_what_is_missing(monkeypatch, recipe):
     assert missing_compiler("cpu") is None
     monkeypatch.setenv("CC", "/nowhere/cc")
     assert "triton" in missing_compiler("cuda")
+
+
+def test_doctor_tells_what_each_kind_of_device_lacks(monkeypatch):
+    monkeypatch.setenv("CXX", "true")
+    assert compilers(on_gpus=False) == (True, "a C++ compiler is there")
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    well, told = compilers(on_gpus=True)
+    assert not well
+    assert told.startswith("on cuda, there is no ")
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    assert compilers(on_gpus=True)[1].startswith("on cpu, there is no C++ compiler '/nowhere/g++'")
+    monkeypatch.setattr(devices, "find_spec", lambda _: True)
+    monkeypatch.setenv("CC", "true")
+    monkeypatch.setenv("CXX", "true")
+    assert compilers(on_gpus=True) == (True, "a C++ compiler and, for cuda, Triton and a C compiler are there")
 
 
 @pytest.mark.slow
