@@ -16,6 +16,7 @@ import torch
 from laptime.catalogue import larger_batch
 from laptime.measure.memory import free_bytes
 from laptime.measure.passes import Passes, batch_of, put_back
+from laptime.measure.rounds import worth_another
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.graph import GraphStep
 from laptime.optimizations.passes import passes_of
@@ -89,7 +90,7 @@ def _by_turns(timed: Passes, largest: int, limits: Limits) -> dict[int, list[flo
         return {}
     timed(other)
     seconds: dict[int, list[float]] = {size: [], other: []}
-    while not seconds[other] or (len(seconds[other]) < _ROUNDS and timed.clock() - begin < limits.budget_s):
+    while not (done := len(seconds[other])) or worth_another(done, _ROUNDS, timed.clock() - begin, limits.budget_s):
         for one in (size, other, size):
             seconds[one].append(timed(one))
     return seconds

@@ -19,6 +19,7 @@ from laptime.devices import emulates_bf16
 from laptime.engine.setup import samples_at_once
 from laptime.measure.batches import Limits
 from laptime.measure.passes import Passes, batch_of, put_back
+from laptime.measure.rounds import worth_another
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.graph import GraphStep
 from laptime.optimizations.precision import under_autocast
@@ -62,10 +63,9 @@ def measure_bf16(
     shorter = under_autocast(parts.forward, parts.device.type, "bf16")
     own_s, bf16_s = list[float](), list[float]()
     with put_back(parts):
-        timed, begin = Passes(parts, given, clock), clock()
-        for done in range(_ROUNDS):
-            if done >= _LEAST_ROUNDS and clock() - begin >= limits.budget_s:
-                break
+        timed, begin, done = Passes(parts, given, clock), clock(), 0
+        while done < _LEAST_ROUNDS or worth_another(done, _ROUNDS, clock() - begin, limits.budget_s):
+            done += 1
             own_s += [timed(size) for _ in range(_BLOCK)][1:]
             bf16_s += [timed(size, shorter) for _ in range(_BLOCK)][1:]
     step_ms = 1e3 * len(given) / size

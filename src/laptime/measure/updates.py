@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from laptime.measure.memory import free_bytes
 from laptime.measure.passes import wait_for
+from laptime.measure.rounds import worth_another
 from laptime.optimizations.optimizer import spare_copies
 from laptime.records import UpdateRecord
 
@@ -55,7 +56,7 @@ def measure_updates(
     sides = (_copied(optimizer), _copied(optimizer, fused=True, foreach=None))
     spare_copies(sides[1])
     begin, rounds = clock(), list[tuple[float, ...]]()
-    while len(rounds) < 2 or (len(rounds) <= _ROUNDS and clock() - begin < budget_s):
+    while len(rounds) < 2 or worth_another(len(rounds) - 1, _ROUNDS, clock() - begin, budget_s):
         rounds.append(tuple(_update_s(side, device, clock) for side in sides))
     own_s, fused_s = (median(seconds) for seconds in zip(*rounds[1:], strict=True))
     return UpdateRecord(own_ms=1e3 * own_s, fused_ms=1e3 * fused_s)

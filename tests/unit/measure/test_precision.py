@@ -34,8 +34,8 @@ def test_both_formats_are_timed_by_turns_and_the_run_is_left_as_it_was(names):
     parts.forward = forward
     before = copy.deepcopy((parts.model.state_dict(), parts.optimizer.state_dict()))
     random = torch.random.get_rng_state()
-    found = measure_bf16(parts, recipe, 0, SHORT, ticking())
-    assert (found.own_ms, found.bf16_ms) == pytest.approx((1.0, 1.0))
+    found = measure_bf16(parts, recipe, 0, SHORT, ticking(0.01))
+    assert (found.own_ms, found.bf16_ms) == pytest.approx((10.0, 10.0))
     assert seen == ([False] * 4 + [True] * 4) * 4
     assert all(torch.equal(v, before[0][k]) for k, v in parts.model.state_dict().items())
     assert str(parts.optimizer.state_dict()) == str(before[1])
