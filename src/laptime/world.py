@@ -118,20 +118,20 @@ def started_again() -> bool:
 def opened(device: str) -> Iterator[World]:
     """Opens the process group of the launcher that started this process; `ALONE` where none did.
 
-    On a CPU the ranks divide the threads among them.
+    The ranks of a machine divide its cores among them, on GPUs for the host's operators.
     """
     if not started_by_launcher():
         yield ALONE
         return
     rank, size, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    torch.set_num_threads(threads_of(beside))
     if device == "cuda":
         place = torch.device("cuda", local)
         torch.cuda.set_device(place)
         dist.init_process_group("nccl", timeout=PATIENCE, device_id=place)
     else:
         place = torch.device("cpu")
-        torch.set_num_threads(threads_of(beside))
         dist.init_process_group("gloo", timeout=PATIENCE)
     yield World(rank, size, True, place, size // beside)
     # A recorded step stands in a cycle (the run's parts know it, and it them), and NCCL waits for ever for recordings

@@ -196,8 +196,8 @@ E cudaStreamGetCaptureInfo(S s, enum cudaStreamCaptureStatus *status, unsigned l
 E cudaGraphInstantiateWithFlags(cudaGraphExec_t *e, cudaGraph_t g, unsigned long long f) { *e = malloc(1); return 0; }
 E cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *n) { *n = 1; return 0; }
 E cudaGraphLaunch(cudaGraphExec_t e, S s) { return 0; }
-E cudaGraphDestroy(cudaGraph_t g) { return 0; }
-E cudaGraphExecDestroy(cudaGraphExec_t e) { return 0; }
+E cudaGraphDestroy(cudaGraph_t g) { SAFE(destroy a graph); return 0; }
+E cudaGraphExecDestroy(cudaGraphExec_t e) { SAFE(destroy a graph); return 0; }
 
 /* Kernels. */
 E cudaLaunchKernel(const void *f, dim3 grid, dim3 blocks, void **arguments, size_t shared, S s) {

@@ -23,6 +23,7 @@ from laptime.catalogue import find_optimization
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
+from laptime.preflight.inspecting import inspect
 from laptime.spec import DataSpec
 from laptime.variants import resolve
 from laptime.worker import run
@@ -124,12 +125,23 @@ def reading(data: DataSpec) -> dict[str, object]:
     return {"error": None}
 
 
+def halved(data: DataSpec) -> dict[str, object]:
+    """What a look into a training of a user's own says of bf16 on a GPU."""
+    assert data.own is not None
+    found = inspect(f"{data.path}:{data.own.attribute}", "cuda").own
+    assert found is not None
+    return {"reason": found.refused.get("bf16")}
+
+
+OTHERS = {"reading": reading, "halved": halved}
+
+
 def main(store: str, folder: str, *names: str) -> None:
     held = register()
     data = DataSpec.model_validate_json(store)
     for name in names:
         sys.stderr.write(f"{name}\n")
-        found = reading(data) if name == "reading" else trained(data, Path(folder, name), name)
+        found = OTHERS[name](data) if name in OTHERS else trained(data, Path(folder, name), name)
         sys.stdout.write(f"{json.dumps({'variant': name, **found})}\n")
     del held
 

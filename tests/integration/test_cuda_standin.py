@@ -108,6 +108,24 @@ def test_micro_batches_add_up_where_the_compiler_has_graphs(runtime, tmp_path):
     assert "standin:" not in said
 
 
+# As quantization-aware training has it.
+OBSERVED = OWN.replace("nn.ReLU()", "torch.ao.quantization.default_fused_act_fake_quant()")
+# What no GPU takes, in fp32 neither.
+ON_HOST = OWN.replace("model(batch[0])", "model(batch[0].cpu())")
+
+
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [("fits", OWN, None), ("observed", OBSERVED, "on this GPU fails in bf16"), ("on_host", ON_HOST, None)],
+)
+def test_a_step_that_fails_in_bf16_on_a_gpu_is_told_before_it_trains(runtime, tmp_path, name, text, told):
+    (tmp_path / f"{name}.py").write_text(text)
+    (line,), said = trained(runtime, inspect(f"{tmp_path / name}.py:workload"), tmp_path, "halved")
+    assert (line["reason"] is None) == (told is None), (line, said[-2000:])
+    assert told is None or (told in line["reason"] and f"{name}.py, line " in line["reason"])
+
+
 def test_variants_train_on_cuda_tensors_and_record_their_step(runtime, data, tmp_path):
     (*lines, reading), stderr = trained(runtime, data, tmp_path, *VARIANTS, "reading")
     assert [line["variant"] for line in lines] == list(VARIANTS)

@@ -25,11 +25,13 @@ GPUS = (Gpu("GPU-aa11", "first"), Gpu("GPU-bb22", "second"), Gpu("GPU-bb33", "th
         ("1", ["second"]),
         ("2,0", ["third", "first"]),
         ("GPU-aa", ["first"]),
-        ("GPU-bb22,0", ["second", "first"]),
+        ("GPU-bb22,GPU-aa", ["second", "first"]),
+        ("GPU-bb22,0", ["second"]),
         ("GPU-bb", []),
         ("0,7,1", ["first"]),
         ("1,0,1", []),
-        ("0,GPU-aa", []),
+        ("GPU-bb22,GPU-bb2", []),
+        ("2,GPU-aa", ["third"]),
         ("", []),
         ("-1", []),
     ],
@@ -68,10 +70,15 @@ class Driver(types.ModuleType):
             "nvmlDeviceGetUUID": lambda handle: handle,
             "nvmlDeviceGetName": lambda handle: "H200",
             "nvmlDeviceGetComputeRunningProcesses": RUNNING.get,
+            "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 0,
+            "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": self.whole,
             "nvmlSystemGetProcessName": self.name_of,
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: {"GPU-0": 0x04, "GPU-1": 0x04 | 0x20}[handle],
         }
         return answers.get(name, lambda: None)
+
+    def whole(self, handle):
+        raise self.NVMLError("Invalid Argument")
 
     def name_of(self, pid):
         if pid == 77:

@@ -10,11 +10,12 @@ import pytest
 from laptime.cli.doctor import told_of_cuda
 from laptime.devices import choose_device, lock_names
 from laptime.errors import UsageError
-from laptime.host.gpus import Gpu, visible_gpus
+from laptime.host.gpus import Gpu, slowed_down, visible_gpus
 
 OLD, NEW = "GPU-00000000-0000-0000-0000-0000000000aa", "GPU-00000000-0000-0000-0000-0000000000bb"
 SLICE = "MIG-5c1f8a0e-7b5d-5c0e-9a4e-0d6a5b3c2f11"
-NAMES = {OLD: "GT 1030", NEW: "RTX 4090", SLICE: "H200 MIG 1g.18gb"}
+DIVIDED = "GPU-00000000-0000-0000-0000-0000000000cc"
+NAMES = {OLD: "GT 1030", NEW: "RTX 4090", DIVIDED: "H200", SLICE: "H200 MIG 1g.18gb"}
 
 # A driver that shows the GPUs whose last bytes CUDA_VISIBLE_DEVICES names in hexadecimal, the faster one first.
 CUDA = """
@@ -51,6 +52,26 @@ class Driver(types.ModuleType):
         if self.on_bus[index] is None:
             raise self.NVMLError("Insufficient Permissions")
         return self.on_bus[index]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle):  # noqa: N802 - NVML's name
+        if handle == OLD:
+            raise self.NVMLError("Not Supported")
+        return 7 if handle == DIVIDED else 0
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle, index):  # noqa: N802 - NVML's name
+        if (handle, index) != (DIVIDED, 2):
+            raise self.NVMLError("Not Found")
+        return SLICE
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle):  # noqa: N802 - NVML's name
+        if handle != SLICE:
+            raise self.NVMLError("Invalid Argument")
+        return DIVIDED
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle):  # noqa: N802 - NVML's name
+        if handle == SLICE:
+            raise self.NVMLError("Not Supported")
+        return 0x20
 
     def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802 - NVML's name
         if uuid not in NAMES:
@@ -110,6 +131,28 @@ def test_a_slice_is_a_gpu_of_its_own_and_none_comes_behind_it(on_bus, monkeypatc
     assert visible_gpus() == ()
     with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES='MIG-gone' names none"):
         choose_device("cuda")
+
+
+@pytest.mark.parametrize("visible", [None, "0", DIVIDED, SLICE, "1,0"])
+def test_a_divided_gpu_is_its_first_slice_whatever_it_is_called(on_bus, monkeypatch, visible):
+    on_bus(DIVIDED, OLD)
+    monkeypatch.setattr("laptime.host.gpus.cuda_uuids", tuple)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert visible_gpus() == (Gpu(SLICE, NAMES[SLICE]),)
+    assert lock_names("cuda", ranks=1) == (SLICE,)
+
+
+def test_one_beside_a_divided_gpu_is_whole(on_bus, monkeypatch):
+    on_bus(DIVIDED, NEW)
+    monkeypatch.setattr("laptime.host.gpus.cuda_uuids", tuple)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert lock_names("cuda", ranks=1) == (NEW,)
+
+
+def test_a_slice_is_as_hot_as_its_gpu(on_bus):
+    on_bus(DIVIDED)
+    assert slowed_down(Gpu(SLICE, NAMES[SLICE]))
 
 
 def test_a_gpu_that_can_not_be_opened_is_passed_over(on_bus):

@@ -31,3 +31,9 @@ def test_an_epoch_that_is_left_is_not_recorded(tmp_path, monkeypatch):
         if epoch == 2:
             break
     assert [e["index"] for e in json.loads((tmp_path / "mine.json").read_text())["epochs"]] == [0, 1]
+
+
+def test_a_loop_that_uses_no_gpu_begins_to_use_none(tmp_path, monkeypatch):
+    """Counting devices starts CUDA's driver, after which no fork of the process can use it."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: pytest.fail("CUDA was asked"))
+    assert list(laptime.epochs(range(2), record=tmp_path / "record.json")) == [0, 1]

@@ -45,12 +45,17 @@ def visible_gpus() -> tuple[Gpu, ...]:
             return ()
         if (visible or "").lstrip().startswith("MIG-"):
             return _slice(nvml, str(visible))
-        found = tuple(_gpu(nvml, handle) for handle in _handles(nvml))
-    if len({gpu.name for gpu in found}) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        known = {gpu.uuid: gpu for gpu in found}
+        shown = _in_cudas_order(tuple(_gpu(nvml, handle) for handle in _handles(nvml)), visible)
+        first = next((found for gpu in shown if (found := _first_slice(nvml, gpu))), None)
+    return (first,) if first else shown
+
+
+def _in_cudas_order(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
+    if len({gpu.name for gpu in gpus}) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        known = {gpu.uuid: gpu for gpu in gpus}
         if shown := tuple(known[uuid] for uuid in cuda_uuids() if uuid in known):
             return shown
-    return chosen(found, visible)
+    return chosen(gpus, visible)
 
 
 def _handles(nvml: Any) -> list[Any]:
@@ -73,22 +78,37 @@ def _slice(nvml: Any, visible: str) -> tuple[Gpu, ...]:
     return ()
 
 
+def _first_slice(nvml: Any, gpu: Gpu) -> Gpu | None:
+    """The first slice of a GPU that is divided (MIG), which is all that CUDA shows then.
+
+    So a run that names the GPU, or none, holds the same lock as one that names the slice.
+    See https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html.
+    """
+    with contextlib.suppress(nvml.NVMLError):  # a card that can't be divided may have no answer
+        handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            with contextlib.suppress(nvml.NVMLError):  # places that hold none, or one that this user may not open
+                return _gpu(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))
+    return None
+
+
 def chosen(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
     """The GPUs that a value of CUDA_VISIBLE_DEVICES leaves.
 
-    It holds numbers or the first letters of UUIDs; what comes after an entry that names none does not count, and where
-    one is named twice nothing does, as CUDA has it. Numbers are taken in the driver's order, which is CUDA's where all
-    GPUs are of one kind (see `cuda_uuids`).
+    It holds numbers, or the first letters of UUIDs: the kind that comes first, as torch has it. What comes after an
+    entry that names none does not count, and where one is named twice nothing does, as CUDA has it. Numbers are taken
+    in the driver's order, which is CUDA's where all GPUs are of one kind (see `cuda_uuids`).
     """
     if visible is None:
         return gpus
+    by_uuid = visible.lstrip().startswith("GPU-")
     found: list[int] = []
     for entry in visible.split(","):
         word = entry.strip()
-        if word.isdecimal() and int(word) < len(gpus):
-            found.append(int(word))
-            continue
-        named = [i for i, gpu in enumerate(gpus) if word.startswith("GPU-") and gpu.uuid.startswith(word)]
+        if by_uuid:
+            named = [i for i, gpu in enumerate(gpus) if word.startswith("GPU-") and gpu.uuid.startswith(word)]
+        else:
+            named = [int(word)] if word.isdecimal() and int(word) < len(gpus) else []
         if len(named) != 1:
             break
         found += named
@@ -158,6 +178,8 @@ def slowed_down(gpu: Gpu) -> bool:
         if nvml is not None:
             with contextlib.suppress(nvml.NVMLError):
                 handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+                with contextlib.suppress(nvml.NVMLError):  # a slice has no clock of its own
+                    handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
                 return bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle) & _HOT)
     return False
 

@@ -31,7 +31,7 @@ _LOOK_EVERY_S = 0.2
 
 
 def fetch_data(
-    workload: str, asked: str, places: Places, on_progress: OnProgress | None = None, precision: str = ""
+    workload: str, asked: str, places: Places, on_progress: OnProgress | None = None, halved_on: str = ""
 ) -> DataSpec:
     """Makes a workload's data stand ready in the local store.
 
@@ -40,7 +40,7 @@ def fetch_data(
         asked: what `--data` takes; nothing but `auto` for a workload of the user's own.
         places: where the local store is.
         on_progress: told how far it is, in this thread.
-        precision: which a look into a user's own workload is to try on this CPU (`bf16`); none where a probe will.
+        halved_on: where a look into a user's own workload is to try bf16, `cpu` or `cuda`; nowhere if a probe will.
 
     Raises:
         UsageError: the workload or the kind of source does not exist, or the store may not be written to.
@@ -50,7 +50,8 @@ def fetch_data(
     places.require_writable()
     if is_own(workload):
         _check_own(workload, asked)
-        return _ask({"workload": workload, "precision": precision}, places, on_progress, "laptime.preflight.inspecting")
+        asked_for = {"workload": workload, "halved_on": halved_on}
+        return _ask(asked_for, places, on_progress, "laptime.preflight.inspecting")
     return _ask({"do": "fetch", "workload": workload, "asked": asked}, places, on_progress)
 
 

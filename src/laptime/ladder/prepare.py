@@ -49,7 +49,9 @@ def check_plan(request: LadderRequest, places: Places) -> None:
 def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], None]) -> DataSpec:
     """Checks the request as far as that costs nothing, then makes its data stand ready in the local store."""
     check_request(request, places)
-    data = fetch_data(request.workload, request.data, places, in_words(say))
+    device = choose_device(request.device)
+    # On a CPU the probe takes such steps.
+    data = fetch_data(request.workload, request.data, places, in_words(say), device if device == "cuda" else "")
     fitted_preset(request, data)
     for name in request.variants or ():
         refused = rungs_refused(resolve(name, workload=request.workload).device, request.workload, data)

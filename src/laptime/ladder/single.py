@@ -98,8 +98,8 @@ def plan_single(
         require_lock(lock_name(device))
     check_variant(request, variant)
     hopeless = _hopeless(variant) if here else ()
-    halved = DEVICES[variant.device] == "cpu" and not hopeless and any(o.name == "bf16" for o in variant.optimizations)
-    data = fetch_data(request.workload, request.data, places, in_words(say), "bf16" if halved else "")
+    halved_on = "" if hopeless else _halved_on(variant, here)
+    data = fetch_data(request.workload, request.data, places, in_words(say), halved_on)
     away = rungs_refused(variant.device, request.workload, data)
     if hopeless:
         say(f"{variant.name} runs without {' and '.join(hopeless)}: {EMULATED}.")
@@ -112,6 +112,13 @@ def plan_single(
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-run-{secrets.token_hex(2)}"
     folder = Path(request.out).resolve() if request.out else places.runs / name
     return Single(name, variant, spec, folder, request.launcher)
+
+
+def _halved_on(variant: Variant, here: bool) -> str:
+    """Where a step in bf16 is to be tried, as a variant has it; a GPU of other machines can't be asked."""
+    device = DEVICES[variant.device]
+    halved = any(o.name == "bf16" for o in variant.optimizations)
+    return device if halved and (here or device == "cpu") else ""
 
 
 def _tell_unfit(whole: Variant, fitting: Variant, reasons: Mapping[str, str], say: Say) -> None:

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import torch
 
+from laptime.host.memory import uncollected
 from laptime.optimizations.average import Averaged
 from laptime.optimizations.base import Options, Parts, Recipe, shares, unmarked
 from laptime.values.trees import mapped, tensors
@@ -151,11 +152,13 @@ def cuda_record(work: Callable[[], T]) -> Callable[[], T]:
 def captured(capture: AbstractContextManager[object, None], work: Callable[[], T]) -> T:
     """Does work within a capture; raises what broke it as it was raised.
 
-    The end of a broken capture raises an error of its own, which says no more than that there was one before.
+    The end of a broken capture raises an error of its own, which says no more than that there was one before. A dead
+    recording that the garbage collector destroyed meanwhile would break it (torch collected before each capture itself
+    up to 2.8, see https://github.com/pytorch/pytorch/pull/161037).
     """
     broken: BaseException | None = None
     try:
-        with capture:
+        with uncollected(), capture:
             try:
                 return work()
             except BaseException as error:

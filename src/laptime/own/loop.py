@@ -82,9 +82,12 @@ def _imported_elsewhere() -> list[str]:
 
 
 def _wait() -> None:
-    """Waits for the GPU; a loop without torch pays nothing."""
+    """Waits for the GPU; a loop without torch pays nothing.
+
+    Whether there is one is not asked: by that alone a process loses the power to fork children that use it.
+    """
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch is not None and torch.cuda.is_initialized():
         torch.cuda.synchronize()  # waits for the device
 
 

@@ -54,12 +54,12 @@ _ITEMS = 8
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
 
 
-def inspect(name: str, precision: str = "") -> DataSpec:
+def inspect(name: str, halved_on: str = "") -> DataSpec:
     """Imports a user's workload, reads some items twice, and takes two steps forward and back.
 
     Args:
         name: of the file and the workload in it.
-        precision: `bf16` where a step in it on this CPU is wanted, too: a ladder has a probe for that.
+        halved_on: `cpu` or `cuda` where a step in bf16 there is wanted, too: a ladder on a CPU has a probe for that.
 
     Raises:
         UsageError: it is no workload, or what it gives can't be trained with.
@@ -103,8 +103,8 @@ def inspect(name: str, precision: str = "") -> DataSpec:
     warned = own.warnings if isinstance(own, LightningWorkload) else unused(own, file)
     unread = left_out(own, step.model, rate), varying(data, samples(judged_on)), moved_by_reading(data)
     told = (*warned, *step.told, parts_told, *unread)
-    if precision == "bf16":  # the last, since it moves what the net holds
-        refused |= fails_in_bf16(data, step.model, batch)
+    if halved_on:  # the last, since it moves what the net holds
+        refused |= fails_in_bf16(data, step.model, batch, halved_on)
     return DataSpec(
         asked="auto",
         kind="own",
@@ -285,7 +285,7 @@ def main(arguments: list[str]) -> int:
     request, result = map(Path, arguments)
     try:
         asked = json.loads(request.read_text(encoding="utf-8"))
-        data = inspect(str(asked["workload"]), str(asked.get("precision", "")))
+        data = inspect(str(asked["workload"]), str(asked.get("halved_on", "")))
     except LaptimeError as error:
         write_json(result, refusal(error))
         return error.exit_code

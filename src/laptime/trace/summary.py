@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from laptime.errors import DataError, shorten
+from laptime.host.memory import uncollected
 from laptime.records import Quartiles, TraceSummary
 from laptime.trace.attribution import attribute
 from laptime.trace.collectives import Collectives
@@ -48,7 +46,7 @@ def summarize(path: Path, in_memory: int = IN_MEMORY, told: Told = untold) -> Tr
     """
     file, reducer = TraceFile(path, told), Reducer()
     with Store(in_memory) as store:
-        with _uncollected():
+        with uncollected():  # events and rows hold no cycles, and it walks all rows again and again
             marks, kinds, streams, compiler = _fill(store, file, reducer)
         if not kinds:
             raise nothing_of_torch(file)
@@ -92,18 +90,6 @@ def _one_after_another(marks: list[Event], path: Path) -> list[Event]:
         if not kept or mark.begin >= kept[-1].end - TOUCHING_US:
             kept.append(mark)
     return kept
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Switches the garbage collector off: events and rows hold no cycles, and it walks all rows again and again."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
 
 
 def _one_device(store: Store, streams: Counter[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
@@ -221,20 +221,38 @@ def _backward(data: OwnData, model: nn.Module, batch: Tree, loss: Tensor) -> Non
         raise RunError(f"backward through loss() failed: {told}.") from error
 
 
-def fails_in_bf16(data: OwnData, model: nn.Module, batch: Tree) -> dict[str, str]:
-    """Why bf16 is left out on this CPU: a step fails in it, as with observers, or operations without a kernel."""
+def fails_in_bf16(data: OwnData, model: nn.Module, batch: Tree, kind: str) -> dict[str, str]:
+    """Why bf16 is left out on `cpu` or `cuda` here: a step fails in it, as with observers, or without a kernel.
+
+    On a GPU it has to be one that goes through in fp32: why another does not is told when it trains.
+    """
+    device = torch.device(kind)
+    if kind == "cuda":
+        try:
+            model, batch = model.to(device), mapped(batch, lambda tensor: tensor.to(device))
+            _waited(lambda: _again(data, model, batch), device)
+        except (Exception, SystemExit):  # a net that is not for GPUs, or a GPU that others fill
+            return {}
 
     def back() -> None:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(kind, torch.bfloat16):
             loss = _asked(data, model, batch)
         loss.backward()
 
     try:
-        back()
+        _waited(back, device)
+    except torch.OutOfMemoryError:  # not for bf16: others came in between
+        return {}
     except (Exception, SystemExit) as error:  # whatever a user's code raises
         told = complaint(error, data.file, (data.workload.loss,), forward_behind(back))
-        return {"bf16": f"a step of its net on this CPU fails in bf16: {told}"}
+        return {"bf16": f"a step of its net on this {kind.replace('cuda', 'gpu').upper()} fails in bf16: {told}"}
     return {}
+
+
+def _waited(work: Callable[[], None], device: torch.device) -> None:
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)  # what fails in a kernel is told then
 
 
 def _again(data: OwnData, model: nn.Module, batch: Tree) -> None:

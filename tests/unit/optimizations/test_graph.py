@@ -1,5 +1,6 @@
 """The whole step as a graph: all but the recording itself, on real training of a small net."""
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -149,6 +150,27 @@ def test_a_capture_that_ends_in_an_error_of_its_own_says_so():
     with pytest.raises(RuntimeError, match="no memory for a graph"):
         captured(Full(), lambda: 1)
     assert captured(Capture(), lambda: 1) == 1
+
+
+def test_the_garbage_collector_stands_still_from_a_captures_begin_to_its_end():
+    """It would destroy recordings that died in cycles, which no capture stands."""
+
+    class Watched(Capture):
+        def __enter__(self):
+            running.append(gc.isenabled())
+
+        def __exit__(self, *_):
+            running.append(gc.isenabled())
+
+    def broken():
+        raise ValueError("a label below 0")
+
+    running: list[bool] = []
+    captured(Watched(), lambda: running.append(gc.isenabled()))
+    with pytest.raises(ValueError, match="a label"):
+        captured(Watched(), broken)
+    assert running == [False] * 5
+    assert gc.isenabled()
 
 
 def test_the_buffers_keep_the_images_memory_format():

@@ -17,7 +17,7 @@ from laptime.optimizations.buckets import candidates
 from laptime.optimizations.data import EpochBatches, ItemLoader
 from laptime.optimizations.parallel import FlatReduce, dp, flat_reduce
 from laptime.optimizations.resident import ResidentLoader
-from laptime.world import ALONE, World
+from laptime.world import ALONE, World, opened
 
 
 @given(ranks=st.integers(1, 6), per_rank=st.integers(2, 9), extra=st.integers(0, 5), count=st.integers(1, 150))
@@ -190,3 +190,16 @@ def test_one_process_cuts_no_batch(monkeypatch):
     found = shares(torch.arange(10), 4, ALONE)
     assert [share.indices.tolist() for share in found] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert [share.weight for share in found] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_ranks_divide_the_cores_whatever_computes(monkeypatch, device):
+    """Before they meet, which none does here: nobody says where."""
+    monkeypatch.setattr("laptime.world.allowed_cores", lambda: 12)
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name, value in zip(names, "08041", strict=True):
+        monkeypatch.setenv(name, value)
+    with pytest.raises((ValueError, RuntimeError), match=r"MASTER_ADDR|NVIDIA|CUDA"), opened(device):
+        pass
+    assert torch.get_num_threads() == 3
