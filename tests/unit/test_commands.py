@@ -18,6 +18,7 @@ from laptime.cli.sweeping import _asked_lately
 from laptime.cli.up import words
 from laptime.console import main as console_script
 from laptime.console import open_what_is_closed, write_what_can_be
+from laptime.data.choices import ALL
 from laptime.devices import cuda_devices
 from laptime.errors import UsageError
 
@@ -54,6 +55,12 @@ def test_each_optimization_says_what_it_needs():
         "a probe's gain",
     ]
     assert "a GPU" in typed("list", "optimizations")
+
+
+@pytest.mark.parametrize("command", ["run", "optimize", "tune"])
+def test_the_help_names_all_that_may_stand_behind_a_place_of_data(command):
+    said = "".join(typed(command, "--help").split())
+    assert [mark for mark in ALL if f"DIR{mark}" not in said] == []
 
 
 def test_every_command_speaks_to_machines(tmp_path):
