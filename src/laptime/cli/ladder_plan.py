@@ -6,6 +6,7 @@ import typer
 
 from laptime.catalogue import find_workload
 from laptime.catalogue.own import is_own
+from laptime.data.choices import place_called
 from laptime.devices import choose_device
 from laptime.durations import in_time
 from laptime.ladder import LadderRequest, check_plan, settled_preset
@@ -27,7 +28,8 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
         typer.echo(found.model_dump_json(indent=1))
         return
     preset = settled_preset(request)
-    typer.echo(f"{find_workload(request.workload).title}, preset {preset.name}, data {request.data}")
+    title = find_workload(request.workload).titled(place_called(request.data))
+    typer.echo(f"{title}, preset {preset.name}, data {request.data}")
     width = max((len(row.variant) for row in found.rows), default=0)
     counted = "epochs" if preset.epochs != 1 else "epoch"
     for row in found.rows:
