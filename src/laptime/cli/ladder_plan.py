@@ -10,6 +10,7 @@ from laptime.data.choices import place_called
 from laptime.devices import choose_device
 from laptime.durations import in_time
 from laptime.ladder import LadderRequest, check_plan, settled_preset
+from laptime.ladder.data import look_at_data
 from laptime.ladder.estimate import Expected, expected
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.places import Places, find_places
@@ -19,9 +20,9 @@ from laptime.tune import foreseen
 def plan_only(request: LadderRequest, as_json: bool) -> None:
     """Shows what a ladder would run and how long that should take; what could not begin is refused as it would be."""
     places = find_places()
-    check_plan(request, places)
+    there = check_plan(request, places)
     device = choose_device(request.device)
-    found = expected(request, device, places)
+    found = expected(request, device, places, there)
     if request.budget is not None:
         found = found.model_copy(update={"changes": foreseen(request, device)})
     if as_json:
@@ -51,7 +52,8 @@ def too_small(request: LadderRequest, places: Places) -> str:
     """
     if request.budget is None or request.resume:
         return ""
-    found = expected(request, choose_device(request.device), places)
+    there = look_at_data(request.workload, request.data, places)
+    found = expected(request, choose_device(request.device), places, there)
     training_s = sum(row.training_s or 0.0 for row in found.rows)
     if training_s < request.budget:
         return ""

@@ -62,6 +62,15 @@ def test_earlier_figures_say_it_before_the_first_process(tmp_path, budget, told)
         assert text.startswith("the budget of 5 s holds no change: training the baseline and where the search begins")
 
 
+def test_the_images_that_are_there_are_counted_for_it(tmp_path):
+    for part in ("train/a", "train/b", "test/a", "test/b"):
+        (tmp_path / "photos" / part).mkdir(parents=True)
+        (tmp_path / "photos" / part / "1.png").touch()
+    few = make_request(workload="cifar", device="cpu", budget="5", data=str(tmp_path / "photos"))
+    assert too_small(few.model_copy(update={"data": "auto"}), Places(tmp_path))
+    assert not too_small(few, Places(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(5, "5 s"), (90.5, "90.5 s"), (600, "10 minutes"), (151, "2.5 minutes"), (9000, "2.5 hours")]
 )
