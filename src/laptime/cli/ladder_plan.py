@@ -14,7 +14,7 @@ from laptime.ladder.data import look_at_data
 from laptime.ladder.estimate import Expected, expected
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.places import Places, find_places
-from laptime.tune import foreseen
+from laptime.tune import foreseen, too_short
 
 
 def plan_only(request: LadderRequest, as_json: bool) -> None:
@@ -57,17 +57,14 @@ def too_small(request: LadderRequest, places: Places) -> str:
     training_s = sum(row.training_s or 0.0 for row in found.rows)
     if training_s < request.budget:
         return ""
-    return (
-        f"the budget of {in_time(request.budget)} holds no change: training the baseline and where the search "
-        f"begins should take {in_time(training_s)}, from {found.source}. Both run all the same: give a larger one "
-        "(--budget)."
-    )
+    since = f"training the baseline and where the search begins should take {in_time(training_s)}, from {found.source}"
+    return f"{too_short(request.budget, since)}. Both run all the same."
 
 
 def _searched(budget_s: float, found: Expected) -> str:
     if found.seconds is not None and found.seconds >= budget_s:
-        given = f"{budget_s / 60:g} min" if budget_s >= 60 else f"{budget_s:g} s"
-        return f"That leaves nothing of the budget ({given}), so no change would be tried: give a larger one."
+        since = f"the baseline and where the search begins should take {in_time(found.seconds)}"
+        return f"That is too long: {too_short(budget_s, since)}."
     return (
         f"The search has what that leaves of {in_time(budget_s)}. Its changes of the optimized variant, before "
         f"this machine, the data and the advice have their say: {', '.join(found.changes)}."
