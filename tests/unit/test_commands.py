@@ -18,6 +18,7 @@ from laptime.cli.sweeping import _asked_lately
 from laptime.cli.up import words
 from laptime.console import main as console_script
 from laptime.console import open_what_is_closed, write_what_can_be
+from laptime.data.choices import ALL
 from laptime.devices import cuda_devices
 from laptime.errors import UsageError
 
@@ -54,6 +55,12 @@ def test_each_optimization_says_what_it_needs():
         "a probe's gain",
     ]
     assert "a GPU" in typed("list", "optimizations")
+
+
+@pytest.mark.parametrize("command", ["run", "optimize", "tune"])
+def test_the_help_names_all_that_may_stand_behind_a_place_of_data(command):
+    said = "".join(typed(command, "--help").split())
+    assert [mark for mark in ALL if f"DIR{mark}" not in said] == []
 
 
 def test_every_command_speaks_to_machines(tmp_path):
@@ -106,9 +113,10 @@ def test_a_search_s_plan_names_where_it_begins_and_what_it_would_try():
     found = json.loads(typed("tune", "cifar", "--device", "cpu", "--dry-run", "--json"))
     assert set(found["changes"]) == set(said.split(": ")[-1].rstrip(".\n").split(", "))
     said = typed("tune", "cifar", "--device", "cpu", "--budget", "1m", "--dry-run")
-    assert "leaves nothing of the budget (1 min), so no change would be tried" in said
+    begins = "holds no change, since the baseline and where the search begins should take "
+    assert f"the budget of 60 s {begins}" in said
     assert "products" not in said
-    assert "of the budget (5 s)" in typed("tune", "cifar", "--device", "cpu", "--budget", "5", "--dry-run")
+    assert f"the budget of 5 s {begins}" in typed("tune", "cifar", "--device", "cpu", "--budget", "5", "--dry-run")
 
 
 def test_a_search_begins_with_what_is_for_its_workload_alone():

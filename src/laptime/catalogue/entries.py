@@ -179,3 +179,7 @@ class WorkloadEntry:
     refused: Mapping[str, str] = field(default_factory=dict)
     weights: tuple[str, ...] = ("none", "imagenet")
     batch_on_several: int = 0
+
+    def titled(self, called: str) -> str:
+        """The title, where the user's own data have a name that of the net alone with it."""
+        return f"{self.title.rpartition(', ')[2]} on {called}" if called else self.title

@@ -6,28 +6,31 @@ import typer
 
 from laptime.catalogue import find_workload
 from laptime.catalogue.own import is_own
+from laptime.data.choices import place_called
 from laptime.devices import choose_device
 from laptime.durations import in_time
 from laptime.ladder import LadderRequest, check_plan, settled_preset
+from laptime.ladder.data import look_at_data
 from laptime.ladder.estimate import Expected, expected
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.places import Places, find_places
-from laptime.tune import foreseen
+from laptime.tune import foreseen, too_short
 
 
 def plan_only(request: LadderRequest, as_json: bool) -> None:
     """Shows what a ladder would run and how long that should take; what could not begin is refused as it would be."""
     places = find_places()
-    check_plan(request, places)
+    there = check_plan(request, places)
     device = choose_device(request.device)
-    found = expected(request, device, places)
+    found = expected(request, device, places, there)
     if request.budget is not None:
         found = found.model_copy(update={"changes": foreseen(request, device)})
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
     preset = settled_preset(request)
-    typer.echo(f"{find_workload(request.workload).title}, preset {preset.name}, data {request.data}")
+    title = find_workload(request.workload).titled(place_called(request.data))
+    typer.echo(f"{title}, preset {preset.name}, data {request.data}")
     width = max((len(row.variant) for row in found.rows), default=0)
     counted = "epochs" if preset.epochs != 1 else "epoch"
     for row in found.rows:
@@ -49,21 +52,19 @@ def too_small(request: LadderRequest, places: Places) -> str:
     """
     if request.budget is None or request.resume:
         return ""
-    found = expected(request, choose_device(request.device), places)
+    there = look_at_data(request.workload, request.data, places)
+    found = expected(request, choose_device(request.device), places, there)
     training_s = sum(row.training_s or 0.0 for row in found.rows)
     if training_s < request.budget:
         return ""
-    return (
-        f"the budget of {in_time(request.budget)} holds no change: training the baseline and where the search "
-        f"begins should take {in_time(training_s)}, from {found.source}. Both run all the same: give a larger one "
-        "(--budget)."
-    )
+    since = f"training the baseline and where the search begins should take {in_time(training_s)}, from {found.source}"
+    return f"{too_short(request.budget, since)}. Both run all the same."
 
 
 def _searched(budget_s: float, found: Expected) -> str:
     if found.seconds is not None and found.seconds >= budget_s:
-        given = f"{budget_s / 60:g} min" if budget_s >= 60 else f"{budget_s:g} s"
-        return f"That leaves nothing of the budget ({given}), so no change would be tried: give a larger one."
+        since = f"the baseline and where the search begins should take {in_time(found.seconds)}"
+        return f"That is too long: {too_short(budget_s, since)}."
     return (
         f"The search has what that leaves of {in_time(budget_s)}. Its changes of the optimized variant, before "
         f"this machine, the data and the advice have their say: {', '.join(found.changes)}."

@@ -18,7 +18,8 @@ DATA = Annotated[
     str,
     typer.Option(
         help="auto, official, synthetic, a folder or archive, s3://… or http(s)://…; DIR#bands=8,4,3: bands; "
-        "DIR#size=96: height and width; DIR#seed=1: another test of a folder without one."
+        "DIR#size=96: height and width; DIR#seed=1: another test of a folder without one; for detection "
+        "DIR#boxes=labels.csv: which boxes, DIR#side=800: pixels of the shorter side."
     ),
 ]
 LIMIT_TRAIN = Annotated[int | None, typer.Option(help="Training samples at most.")]

@@ -27,21 +27,26 @@ def predict(
     device: DEVICE = "auto",
     batch: Annotated[int, typer.Option(help="Images that go through the model at once; a detector's one by one.")] = 64,
     score: Annotated[float, typer.Option(help="The score that a detector's boxes have at least, 0 to 1.")] = 0.5,
+    draw: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Writes the images with a detector's boxes into it, as JPEG files.")
+    ] = "",
     as_json: JSON = False,
 ) -> None:
     """Says which class each image shows, with the probability and the next two, or the boxes that a detector finds.
 
     Exit code 1 where an image can't be read.
     """
+    from laptime.ladder.predict import How
     from laptime.ladder.predict import predict as ask
     from laptime.places import find_places
 
-    found = ask(run, images, find_places(), device, batch, score)
+    found = ask(run, images, find_places(), How(device, batch, score, draw))
     if as_json:
         typer.echo(found.model_dump_json(by_alias=True, indent=1))
     else:
         _print(found)
         _print_empty(found, score)
+        _print_drawn(found, draw)
     for refused in found.refused:
         typer.echo(f"laptime: {shorten(refused.reason, 400)}", err=True)
     raise typer.Exit(1 if found.refused else 0)
@@ -66,6 +71,12 @@ def _print_empty(found: Predictions, score: float) -> None:
             "what the detector is less sure of.",
             err=True,
         )
+
+
+def _print_drawn(found: Predictions, folder: str) -> None:
+    count = sum(p.drawn is not None for p in found.predictions)
+    if count:
+        typer.echo(f"{count} image{'s' * (count != 1)} with boxes in {shorten(folder, 200)}", err=True)
 
 
 def _lines(prediction: Prediction) -> list[tuple[str, str, str]]:

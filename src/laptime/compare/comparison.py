@@ -16,6 +16,7 @@ from laptime.compare.rows import Context, Runs, row_of
 from laptime.compare.scaling import scalings
 from laptime.compare.statistics import Bootstrap
 from laptime.compare.steps import inference_rows, roof_rows, step_rows
+from laptime.data.choices import called
 from laptime.errors import LaptimeError, UsageError
 from laptime.records import Advice, Ceilings, LadderRecord, Machine, Rung, RunRecord, TraceSummary
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
@@ -187,10 +188,11 @@ def _ceilings(machine: Machine, ladder: LadderRecord) -> Ceilings:
 
 def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]) -> Conditions:
     data = ladder.data
+    name = called(data)
     sources = {
         "official": "official data",
         "mirror": "data from a mirror",
-        "folder": "data from a folder",
+        "folder": f"data from {name or 'a folder'}",
         "synthetic": "a generated stand-in for the data",
         "own": "the workload's own data",
     }
@@ -203,6 +205,7 @@ def _conditions(ladder: LadderRecord, machine: Machine, ran: Sequence[RunRecord]
         fingerprint=machine.fingerprint,
         torch=machine.torch,
         data=sources[data.kind] + (", drawn by its weights" if data.weighted else ""),
+        called=name,
         data_kind=data.kind,
         data_notice=" ".join(data.notices),
         real_data=ladder.real_data,

@@ -26,7 +26,8 @@ def to_markdown(comparison: Comparison) -> str:
     """Renders headline sentences, conditions, the table, what has no time, and cautions."""
     given = comparison.conditions
     best = comparison.headline("fastest")
-    lines = [f"## Comparison: {escape(given.workload)} on {escape(given.device or 'one device')}", ""]
+    called = f" ({given.called})" if given.called else ""
+    lines = [f"## Comparison: {escape(given.workload + called)} on {escape(given.device or 'one device')}", ""]
     if not given.real_data:
         notice = escape(given.data_notice or "The data is generated: quality is not judged.")
         lines += [f"> **Stand-in data.** {notice}", ""]

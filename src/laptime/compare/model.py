@@ -51,6 +51,7 @@ class Conditions(Readable):
         epochs: counted epochs of each process.
         repeats: rounds, that is processes of each variant.
         data: what the data is, in words.
+        called: what the user calls it, where it is not the workload's usual data; empty of that.
         data_notice: what the user must know about the data, empty when nothing.
         train_count, test_count: samples that were used, of `train_there` and `test_there`; 0 where unknown.
         started_at: seconds since 1970.
@@ -64,6 +65,7 @@ class Conditions(Readable):
     fingerprint: str = ""
     torch: str = ""
     data: str = ""
+    called: str = ""
     data_kind: str = ""
     data_notice: str = ""
     real_data: bool = True

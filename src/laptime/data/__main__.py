@@ -42,21 +42,20 @@ def main(arguments: list[str]) -> int:
         if kept := getattr(stop, "__notes__", []):
             write_json(result, {"kept": " ".join(kept)})
         raise
-    if data is not None and data.notice:
+    if isinstance(data, DataSpec) and data.notice:
         sys.stderr.write(f"{data.notice}\n")
-    write_json(result, {"data": data and data.model_dump(mode="json")})
+    write_json(result, {"data": data.model_dump(mode="json") if isinstance(data, DataSpec) else data})
     return 0
 
 
-def _answer(request: dict[str, Any]) -> DataSpec | None:
+def _answer(request: dict[str, Any]) -> DataSpec | tuple[int, int] | None:
     workload, asked, home = str(request["workload"]), str(request["asked"]), Path(request["home"])
     say = _progress()
     match request["do"]:
         case "fetch":
             return fetch(workload, asked, home, say)
         case "look":
-            look(workload, asked, home)
-            return None
+            return look(workload, asked, home)
         case "verify":
             return verify(workload, asked, home, say)
         case "push":

@@ -111,9 +111,19 @@ def _last(values: NDArray[Any], axes: str) -> NDArray[Any]:
         values = values[0]
     if values.ndim == 2:
         values = values[:, :, None]
-    elif values.ndim == 3 and not axes.endswith("YXS"):  # bands as planes, or as pages
-        values = np.moveaxis(values, 0, -1)
+    elif values.ndim == 3 and not (axes.endswith("YXS") or _rows_are_pages(values.shape, axes)):
+        values = np.moveaxis(values, 0, -1)  # bands as planes, or as pages
     return values
+
+
+def _rows_are_pages(shape: tuple[int, ...], axes: str) -> bool:
+    """Whether a square image with its bands behind was written without a word that they are bands.
+
+    tifffile then makes each row a page, as wide as there are bands: 64 pages of 64 x 13 pixels. Where the file itself
+    says what its pages are (ImageJ's channels, planes), they are that.
+    """
+    pages, height, width = shape
+    return axes in ("QYX", "IYX") and pages == height > 2 * width
 
 
 def _alike(series: Sequence[Any]) -> list[Any]:

@@ -6,11 +6,14 @@ It stands there, and not in options of its own, so that it travels wherever the 
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 
 from laptime.errors import UsageError, shorten
+from laptime.spec import DataSpec
 
 BANDS, SIZE, SEED, BOXES, SIDE = "#bands=", "#size=", "#seed=", "#boxes=", "#side="
 ALL = (BANDS, SIZE, SEED, BOXES, SIDE)
+NO_PLACES = ("auto", "official", "synthetic")
 _MOST_SEED = 2**32 - 1
 
 
@@ -34,6 +37,24 @@ def split_choices(asked: str, taken: tuple[str, ...] = ALL, instead: str = "") -
     if twice:
         raise UsageError(f"{twice} stands more than once in {shorten(asked)!r}: give it once.")
     return place, given
+
+
+def place_called(asked: str) -> str:
+    """What the user's own folder, archive or address is called in a title: its last part, without what stands behind.
+
+    Empty where it is laptime's own data (`auto`, `official`, `synthetic`), a store, or a path without a name.
+    """
+    place = re.split("|".join(ALL), asked)[0]
+    if "://" in place:
+        place = place.partition("?")[0].rpartition("@")[2]  # neither signatures nor logins
+    name = PurePosixPath(place.rstrip("/")).name
+    unnamed = place in NO_PLACES or name in ("", ".", "..", "~") or re.fullmatch("[0-9a-f]{64}", name)
+    return "" if unnamed else shorten(name, 60)
+
+
+def called(data: DataSpec) -> str:
+    """What the user calls the data in a store; empty where they are the workload's usual ones, or a training's own."""
+    return place_called(data.asked) if data.kind == "folder" else ""
 
 
 def read_seed(text: str | None) -> int:

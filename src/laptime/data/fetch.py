@@ -55,19 +55,33 @@ def fetch(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
     return _chosen_already(job.store.spec(entry, asked), job)
 
 
-def look(workload: str, asked: str, home: Path) -> None:
+def look(workload: str, asked: str, home: Path) -> tuple[int, int] | None:
     """Refuses what `fetch` would, as far as names on this machine tell; decodes, asks for and writes nothing.
+
+    Returns:
+        How many images there are to train and to test on; None where names and what is stored don't tell.
 
     Raises:
         LaptimeError: as `fetch`.
     """
     job = _job(workload, asked, home, quiet)
+    data = look_for_boxes(job) if job.workload.boxes else _named_store(job, asked)
+    if data is not None:
+        return data.train_count, data.test_count
     if job.workload.boxes:
-        look_for_boxes(job)
-    elif _named_store(job, asked) is None:
-        for source in _auto_sources(job) if job.asked == "auto" else [source_of(job)]:
-            if isinstance(source, Folder):
-                source.look(job)
+        return None
+    sources = _auto_sources(job) if job.asked == "auto" else [source_of(job)]
+    found = [_looked_at(source, job) for source in sources]
+    return found[0] if found else None
+
+
+def _looked_at(source: Source, job: Job) -> tuple[int, int] | None:
+    counts = source.look(job) if isinstance(source, Folder) else None
+    entry = source.stored(job) if counts is None else None
+    if entry is None:
+        return counts
+    data = job.store.spec(entry, job.asked)
+    return data.train_count, data.test_count
 
 
 def verify(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:

@@ -31,10 +31,16 @@ class Folder:
         """See Source; a folder that was changed since is another one."""
         return job.store.recall(self._key(job))
 
-    def look(self, job: Job) -> None:
-        """Refuses what `fetch` would by its names alone: a folder without classes, say; raises as `fetch`."""
-        if not self._packed:
-            arrange(scan(self.path), job.seed)
+    def look(self, job: Job) -> tuple[int, int] | None:
+        """Refuses what `fetch` would by its names alone: a folder without classes, say; raises as `fetch`.
+
+        Returns:
+            How many images a folder has to train and to test on; None of an archive.
+        """
+        if self._packed:
+            return None
+        found = arrange(scan(self.path), job.seed)
+        return len(found.train), len(found.test)
 
     @property
     def _packed(self) -> bool:

@@ -55,12 +55,19 @@ def fetch_data(
     return _ask({"do": "fetch", "workload": workload, "asked": asked}, places, on_progress)
 
 
-def look_at_data(workload: str, asked: str, places: Places) -> None:
-    """Refuses a place of data that could not be fetched, as far as names on this machine tell; raises as a fetch."""
+def look_at_data(workload: str, asked: str, places: Places) -> tuple[int, int] | None:
+    """Refuses a place of data that could not be fetched, as far as names on this machine tell; raises as a fetch.
+
+    Returns:
+        How many images there are to train and to test on; None where that is not known before they are fetched.
+    """
     if is_own(workload):
         _check_own(workload, asked)
-    elif asked not in ("auto", "synthetic"):
-        _answer({"do": "look", "workload": workload, "asked": asked}, places, None)
+        return None
+    if asked in ("auto", "synthetic"):
+        return None
+    counts = _answer({"do": "look", "workload": workload, "asked": asked}, places, None)
+    return (counts[0], counts[1]) if counts else None
 
 
 def _check_own(workload: str, asked: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from laptime.catalogue import find_workload
-from laptime.catalogue.entries import WorkloadEntry
+from laptime.catalogue.entries import Preset, WorkloadEntry
 from laptime.compare.load import load
 from laptime.compare.quality import Rules
 from laptime.data.choices import SIDE, SIZE, split_choices
@@ -52,8 +52,14 @@ class Expected(Readable):
     changes: tuple[str, ...] = ()
 
 
-def expected(request: LadderRequest, device: str, places: Places) -> Expected:
+def expected(request: LadderRequest, device: str, places: Places, there: tuple[int, int] | None = None) -> Expected:
     """Plans a ladder without a probe and adds up what its variants should take.
+
+    Args:
+        request: the options.
+        device: cpu or cuda.
+        places: where earlier runs are.
+        there: images to train and to test on; None where that is not known.
 
     Raises:
         UsageError: a variant, preset or workload that does not exist.
@@ -77,7 +83,7 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         parts = [without(whole, o.name) for o in whole.optimizations] if preset.ablation else [v for v, _ in others]
         names += [whole.name, *(part.name for part in parts), *plan.parallel]
     rates, source = _rates(entry, places, request.data)
-    train, test = preset.limit_train or entry.train_count, preset.limit_test or entry.test_count
+    train, test = _samples(preset, entry, there)
     warm = preset.warmup_epochs * (min(train, preset.warmup_steps * entry.batch_size) if preset.warmup_steps else train)
     # Evaluation has no backward pass: about three times the speed of training.
     samples = warm + preset.epochs * (train + test / 3)
@@ -97,6 +103,16 @@ def expected(request: LadderRequest, device: str, places: Places) -> Expected:
         rows.append(ExpectedRow(variant=name, seconds=seconds, training_s=training_s))
     known = [r.seconds for r in rows if r.seconds is not None]
     return Expected(rows=tuple(rows), source=source, seconds=sum(known) if len(known) == len(rows) else None)
+
+
+def _samples(preset: Preset, entry: WorkloadEntry, there: tuple[int, int] | None) -> tuple[int, int]:
+    """Samples that a run trains and tests on; the limits, where nobody knows how many there are."""
+    limits, usual = (preset.limit_train, preset.limit_test), (entry.train_count, entry.test_count)
+    if there is None:
+        train, test = (limit or count for limit, count in zip(limits, usual, strict=True))
+    else:
+        train, test = (min(limit or count, count) for limit, count in zip(limits, there, strict=True))
+    return train, test
 
 
 def process_s(record: RunRecord, epochs: int) -> float:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from laptime.data.listing import IMAGE_SUFFIXES
 from laptime.errors import RunError, UsageError, answered, shorten, unknown
 from laptime.host.processes import child_command, child_environment, death
 from laptime.host.scratch import scratch
-from laptime.places import Places, is_text
+from laptime.places import Places, expanded, is_text
 from laptime.records import Predictions, Refused, write_json
 from laptime.tracking.logged import preferred, read_comparison
 from laptime.tracking.publish import run_folder
@@ -22,37 +23,66 @@ from laptime.tracking.publish import run_folder
 _DEVICES = ("auto", "cpu", "cuda")
 
 
-def predict(
-    run: str, images: Sequence[str], places: Places, device: str = "auto", batch: int = 64, score: float = 0.5
-) -> Predictions:
+@dataclass(frozen=True)
+class How:
+    """How images are predicted.
+
+    Attributes:
+        device: auto, cpu or cuda.
+        batch: images that go through the model at once.
+        score: that a detector's boxes have at least.
+        draw: a folder for the images with these boxes on them; empty for none.
+    """
+
+    device: str = "auto"
+    batch: int = 64
+    score: float = 0.5
+    draw: str = ""
+
+
+def predict(run: str, images: Sequence[str], places: Places, how: How = How()) -> Predictions:
     """What a run's model says of images.
 
     Args:
         run: a run folder, a ladder's folder (its fastest variant), or the id of an MLflow run of either kind.
         images: image files and folders of them.
         places: where the tracking store is.
-        device: auto, cpu or cuda.
-        batch: images that go through the model at once.
-        score: that a detector's boxes have at least.
+        how: device, batch and what of a detector's boxes is told.
 
     Raises:
-        UsageError: the run, the device, the batch or the score makes no sense, or there is no image at all.
+        UsageError: the run, or how it is asked, makes no sense, or there is no image at all.
         LaptimeError: the model can't be had; see `laptime.predict.images`.
     """
-    if device not in _DEVICES:
-        raise unknown("device", device, _DEVICES)
-    if batch < 1:
-        raise UsageError(f"--batch {batch} is no number of images: give 1 or more.")
-    if not 0 <= score <= 1:
-        raise UsageError(f"--score {score:g} is no score: give 0 to 1.")
+    if how.device not in _DEVICES:
+        raise unknown("device", how.device, _DEVICES)
+    if how.batch < 1:
+        raise UsageError(f"--batch {how.batch} is no number of images: give 1 or more.")
+    if not 0 <= how.score <= 1:
+        raise UsageError(f"--score {how.score:g} is no score: give 0 to 1.")
+    how = replace(how, draw=_for_drawings(how.draw))
     model = find_run(run)
     files, refused = find_images(images)
     if not files:
         why = f": {refused[0].reason}" if refused else "."
         raise UsageError(f"there is no image to predict{why}")
-    asked = {**model, "files": files, "device": device, "batch": batch, "score": score}
+    asked = {**model, "files": files, **asdict(how)}
     found = _ask(asked, places.mlflow_uri if "run_id" in model else None)
     return found.model_copy(update={"refused": (*refused, *found.refused)})
+
+
+def _for_drawings(draw: str) -> str:
+    """The folder for drawings, which is not there yet or empty, so that nothing in it is overwritten."""
+    if not draw:
+        return ""
+    folder = expanded(draw)
+    try:
+        taken = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise UsageError(f"--draw {shorten(draw)} can't be read ({error.strerror}): give another folder.") from error
+    if taken or (folder.exists() and not folder.is_dir()):
+        what = "holds files, which are left as they are" if taken else "is no folder"
+        raise UsageError(f"--draw {shorten(draw)} {what}: give a new or an empty folder.")
+    return str(folder)
 
 
 def find_run(run: str) -> dict[str, str]:

@@ -40,10 +40,14 @@ def check_request(request: LadderRequest, places: Places) -> None:
         check_variant(request, variant)
 
 
-def check_plan(request: LadderRequest, places: Places) -> None:
-    """Holds a plan that is not run to what a ladder needs to begin, the place of its data too; raises as they do."""
+def check_plan(request: LadderRequest, places: Places) -> tuple[int, int] | None:
+    """Holds a plan that is not run to what a ladder needs to begin, the place of its data too; raises as they do.
+
+    Returns:
+        How many images there are to train and to test on, where that is known.
+    """
     check_request(request, places)
-    look_at_data(request.workload, request.data, places)
+    return look_at_data(request.workload, request.data, places)
 
 
 def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], None]) -> DataSpec:

@@ -1,9 +1,9 @@
 """Images through a trained model: `python -m laptime.predict.images REQUEST.json ANSWER.json`.
 
 The request holds `folder` (with `model.pt` and `spec.json`) or `run_id` (of MLflow; the store is MLFLOW_TRACKING_URI),
-`files`, `device` (auto, cpu or cuda), `batch` and `score` (the least of a box). The answer is a
-`laptime.predictions/1`, or `error`, `kind` and `exit_code`. A process of its own, since whoever asks never imports
-torch.
+`files`, `device` (auto, cpu or cuda), `batch`, `score` (the least of a box) and `draw` (a folder; empty for none). The
+answer is a `laptime.predictions/1`, or `error`, `kind` and `exit_code`. A process of its own, since whoever asks never
+imports torch.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from laptime.errors import DataError, LaptimeError, UsageError, refusal, shorten
 from laptime.host.processes import leave
 from laptime.host.scratch import scratch
 from laptime.predict.boxes import Detector, boxes_on, load_detector
+from laptime.predict.drawing import Drawings
 from laptime.predict.logged_model import describe, load_model
 from laptime.records import Guess, Prediction, Predictions, Refused, write_json
 from laptime.spec import read_spec
@@ -73,8 +74,8 @@ def predict(request: Mapping[str, Any]) -> Predictions:
     """Loads the model and runs the images through it: in batches, of a detector one by one.
 
     Raises:
-        UsageError: the device does not exist here.
-        DataError: the model can't be had.
+        UsageError: the device does not exist here, or the boxes of a classifier are to be drawn.
+        DataError: the model can't be had, or the folder of drawings can't be written.
     """
     device = best_device(request["device"])
     trained = load(request, device)
@@ -82,17 +83,27 @@ def predict(request: Mapping[str, Any]) -> Predictions:
     refused: list[Refused] = []
     files = list(request["files"])
     if isinstance(trained, Detector):
-        for name, image in _decoded(files, read_image, refused):
-            try:
-                found.append(Prediction(file=name, boxes=boxes_on(image, trained, request["score"])))
-            except DataError as error:
-                refused.append(Refused(file=name, reason=f"the image {name} can't be searched: {error}"))
+        _detect(request, trained, (found, refused))
+    elif request.get("draw"):
+        raise UsageError(f"--draw is for the boxes of a detector, and {trained.name} says classes alone: leave it out.")
     else:
         for start in range(0, len(files), request["batch"]):
             _classify(files[start : start + request["batch"]], trained, (found, refused))
     return Predictions(
         model=trained.name, device=_device_name(device), predictions=tuple(found), refused=tuple(refused)
     )
+
+
+def _detect(request: Mapping[str, Any], trained: Detector, told: tuple[list[Prediction], list[Refused]]) -> None:
+    drawings = Drawings(Path(request["draw"]), trained.classes) if request.get("draw") else None
+    for name, image in _decoded(request["files"], read_image, told[1]):
+        try:
+            boxes = boxes_on(image, trained, request["score"])
+        except DataError as error:
+            told[1].append(Refused(file=name, reason=f"the image {name} can't be searched: {error}"))
+            continue
+        drawn = str(drawings.add(name, image, boxes)) if drawings else None
+        told[0].append(Prediction(file=name, boxes=boxes, drawn=drawn))
 
 
 def _classify(files: Sequence[str], trained: Trained, told: tuple[list[Prediction], list[Refused]]) -> None:

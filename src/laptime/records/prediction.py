@@ -34,11 +34,13 @@ class Prediction(Readable):
     Attributes:
         guesses: the likeliest classes, the first is the answer; none of a detector's.
         boxes: what a detector finds, the surest first; None of a classifier's.
+        drawn: the file in which they are drawn on the image, where that was asked for.
     """
 
     file: str
     guesses: tuple[Guess, ...] = ()
     boxes: tuple[Found, ...] | None = None
+    drawn: str | None = None
 
 
 class Refused(Readable):

@@ -8,11 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from laptime.catalogue import LARGE_BATCHES, find_workload, options_of
+from laptime.catalogue import find_workload
+from laptime.data.choices import called
 from laptime.records import SYSTEM, LadderRecord, Rung, RunRecord, read_samples, write_json
-from laptime.spec import DataSpec, RunSpec
 from laptime.tracking.base import MetricRow, ModelFiles, RunStart, RunStatus, Tracker
 from laptime.tracking.owner import this_process
+from laptime.tracking.params import ladder_params, variant_params
 from laptime.tracking.rows import curves, figure_rows, repeat_of, summaries, system_rows
 from laptime.tracking.tensorboard import write_events
 
@@ -51,18 +52,6 @@ def run_folder(folder: Path, variant: str, repeat: int) -> Path:
 
 def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None = None) -> None:
     """Starts the parent run; its tag `laptime.folder` says where the ladder stands on its host."""
-    params: dict[str, object] = {
-        "workload": ladder.workload,
-        "preset": ladder.preset,
-        "device": ladder.device,
-        "epochs": ladder.epochs,
-        "repeats": ladder.repeats,
-        "limit_train": ladder.limit_train,
-        "limit_test": ladder.limit_test,
-        "seed": ladder.seed,
-        "budget_s": (ladder.request or {}).get("budget"),
-        **_data_params(ladder.data),
-    }
     tags = {
         "laptime.kind": "ladder",
         "laptime.machine": ladder.probe.machine.fingerprint,
@@ -72,11 +61,11 @@ def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None =
     tracker.start_run(
         RunStart(
             key=ladder_key(ladder),
-            name=f"{ladder.id} {ladder.preset} {ladder.device}",
+            name=" ".join(filter(None, (ladder.id, ladder.preset, ladder.device, called(ladder.data)))),
             experiment=ladder.workload,
             started_at=ladder.started_at or time.time(),
             tags=_filled(tags),
-            params=_texts(params),
+            params=_texts(ladder_params(ladder)),
         )
     )
 
@@ -175,7 +164,7 @@ def variant_start(
         parent=keys[1],
         # The error even where there is none: of a process that was tried again it must not stay.
         tags={**_filled(tags), "laptime.error": tags["laptime.error"] or ""},
-        params=_texts(_variant_params(ladder, rung, first)),
+        params=_texts(variant_params(ladder, rung, first)),
     )
 
 
@@ -208,41 +197,6 @@ def ladder_finished(
         tracker.log_artifact(key, path, "" if parent == PurePosixPath(".") else str(parent))
     tracker.set_tags(key, {"laptime.status": ladder.status})
     tracker.end_run(key, _STATUS[ladder.status], ladder.ended_at or time.time())
-
-
-def _variant_params(ladder: LadderRecord, rung: Rung, record: RunRecord) -> dict[str, object]:
-    params: dict[str, object] = {
-        "variant": rung.variant,
-        "optimizations": "+".join(o.text() for o in rung.optimizations),
-        "classes": ",".join(rung.classes),
-        "precision": record.precision if record.epochs else None,  # params stay, and it may be tried again
-        "repeats": ladder.repeats,
-        "on": rung.on,
-        "adds": rung.adds,
-    }
-    if record.spec is None:
-        return params
-    spec = record.spec
-    apart = {"schema_", "data", "optimizations", "variant", "repeat", "ceilings", "checkpoints", "checkpoint_share"}
-    fields = spec.model_dump(mode="json", exclude=apart)
-    return {**fields, **params, "batch_size": _batch_size(spec), **_data_params(spec.data)}
-
-
-def _batch_size(spec: RunSpec) -> object:
-    """The batch that was trained with: the spec holds the baseline's, and `large-batch` replaces it."""
-    for optimization in spec.optimizations:
-        if optimization.name == "large-batch":
-            return options_of(optimization)["size"] or LARGE_BATCHES[spec.device]
-    return spec.batch_size
-
-
-def _data_params(data: DataSpec) -> dict[str, object]:
-    return {
-        "data": data.kind,
-        "data_digest": data.digest[:16],
-        "train_count": data.train_count,
-        "test_count": data.test_count,
-    }
 
 
 def _common_tags(ladder: LadderRecord) -> dict[str, str | None]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from laptime.ladder.run import Ladder
-from laptime.tune.foresight import foreseen
+from laptime.tune.foresight import foreseen, too_short
 from laptime.tune.search import Search
 
-__all__ = ["Search", "foreseen", "led"]
+__all__ = ["Search", "foreseen", "led", "too_short"]
 
 
 def led(ladder: Ladder, warned: bool = False) -> Ladder:

@@ -6,6 +6,7 @@ import sys
 
 from laptime.catalogue import find_workload
 from laptime.compare.quality import Rules
+from laptime.durations import in_time
 from laptime.host.processes import allowed_cores
 from laptime.ladder.climb import Climb, Standing
 from laptime.ladder.plan import make_plan, unfit
@@ -13,6 +14,11 @@ from laptime.ladder.request import LadderRequest, settled_preset
 from laptime.records import ProbeRecord
 from laptime.tune.moves import Around, moves_from
 from laptime.variants import baseline_of
+
+
+def too_short(budget_s: float, since: str) -> str:
+    """That a budget is too small for any change, without a full stop."""
+    return f"the budget of {in_time(budget_s)} holds no change, since {since}: give a larger one (--budget)"
 
 
 def foreseen(request: LadderRequest, device: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from laptime.compare.words import plural
 from laptime.durations import in_time
 from laptime.tune.budget import Budget
+from laptime.tune.foresight import too_short
 from laptime.variants import Variant
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ class Overrun:
         if self._budget.holds_s(more * self._budget.round_s(self._ladder.runs[0])):
             return
         rounds = f" and {plural(more, 'more round')} of both" if more else ""
+        took = f"{base.name} took {in_time(self._budget.took_s[base.name])}"
         self.tell(
-            f"the budget of {self._given()} holds no change, since {base.name} took "
-            f"{in_time(self._budget.took_s[base.name])}: give a larger one (--budget). Where the search "
-            f"begins{rounds} run all the same, for without them there is nothing to compare."
+            f"{too_short(self._given_s, took)}. Where the search begins{rounds} run all the same, for without them "
+            "there is nothing to compare."
         )
 
     def second_list(self, rest: Variant, whole: Variant) -> None:
@@ -50,11 +51,12 @@ class Overrun:
         after_s = (ladder.preset.repeats - 1) * sum(map(budget.round_s, done))
         if not budget.holds_s(budget.took_s[whole.name] + after_s):
             ladder.say(
-                f"NOTICE: {rest.name} runs though the budget of {self._given()} may not hold it: {whole.name} is not "
-                "both faster and as good, and there is nothing else to begin with."
+                f"NOTICE: {rest.name} runs though the budget of {in_time(self._given_s)} may not hold it: "
+                f"{whole.name} is not both faster and as good, and there is nothing else to begin with."
             )
 
-    def _given(self) -> str:
+    @property
+    def _given_s(self) -> float:
         given = self._ladder.request.budget
         assert given is not None
-        return in_time(given)
+        return given

@@ -21,6 +21,7 @@ from laptime.ladder.unchanged import no_change
 from laptime.records import Outcome, SearchMove, SearchRecord
 from laptime.tune.beside import beside, epochs_of, ratio_between, why_without
 from laptime.tune.budget import Budget
+from laptime.tune.foresight import too_short
 from laptime.tune.moves import Around, Move, moves_from
 from laptime.tune.opened import Best, Open
 from laptime.tune.order import Order, close_ones
@@ -247,9 +248,8 @@ class Search:
     def _spent(self) -> str:
         if self.first or self._record.moves:
             return "the rest of the budget is for what follows"
-        after = f"what follows takes about {in_time(self.budget.after_s())}"
-        why = f"the budget holds no change, since {after}: give a larger one"
-        self.overrun.tell(f"{why} (--budget).")
+        why = too_short(self.ladder.request.budget or 0.0, f"what follows takes about {in_time(self.budget.after_s())}")
+        self.overrun.tell(f"{why}.")
         return why
 
     def _stop(self, why: str, left: list[Open]) -> None:

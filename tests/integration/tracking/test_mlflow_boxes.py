@@ -14,7 +14,7 @@ from tracking_samples import a_ladder, write_run
 
 from laptime import worker
 from laptime.data.fetch import fetch
-from laptime.ladder.predict import predict
+from laptime.ladder.predict import How, predict
 from laptime.places import Places
 from laptime.records import Rung, RunRecord
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
@@ -88,7 +88,7 @@ def test_a_trained_detector_says_what_is_where(
     places, ladder = Places(tmp_path), a_ladder("boxes").model_copy(update={"workload": "detection", "data": data})
     run, record = train(places.runs / ladder.id, data)
 
-    found = predict(str(run), images, places, score=0.9)
+    found = predict(str(run), images, places, How(score=0.9))
     assert (found.model, found.refused) == ("detection cpu-baseline", ())
     for prediction, image, (height, width) in zip(found.predictions, images, SIZES, strict=True):
         assert prediction.boxes
@@ -104,4 +104,4 @@ def test_a_trained_detector_says_what_is_where(
         ladder_finished(journal, ladder.model_copy(update={"status": "done", "ended_at": 2000.0}), {}, "", {})
     sync(places, sqlite_uri, quiet)
     run_id = read_state(places.journal / "boxes.jsonl").runs[variant_key(ladder, record.spec.variant)]
-    assert predict(run_id, images, places, score=0.9) == found
+    assert predict(run_id, images, places, How(score=0.9)) == found

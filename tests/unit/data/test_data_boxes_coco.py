@@ -110,7 +110,8 @@ def test_images_and_categories_that_say_too_little_are_named(
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_a_file_that_is_named_and_is_not_of_that_form_is_told(photographs: Path, home: Path, body: bytes):
     (photographs / "a.json").write_bytes(body)
-    with pytest.raises(DataError, match=r"a\.json (is no JSON .*|has no list of objects 'images'): give COCO's form"):
+    why = r"a\.json (is no JSON .*|is a bare list of 0 item\(s\), which says no images and classes): give COCO's form"
+    with pytest.raises(DataError, match=why):
         fetch("detection", f"{photographs}#boxes=a.json", home)
 
 

@@ -48,6 +48,25 @@ def test_bands_that_were_written_one_by_one_are_one_image(tmp_path: Path, form: 
     assert np.array_equal(read_image(path, (13, 4)), values[:, :, [12, 3]].clip(0, 4000))
 
 
+@pytest.mark.parametrize("said", [{}, {"metadata": None}])
+def test_a_square_image_whose_rows_became_pages_is_one_image(tmp_path: Path, said: dict[str, None]) -> None:
+    values, path = np.random.default_rng(0).integers(0, 4000, (64, 64, 13), dtype=np.uint16), tmp_path / "a.tif"
+    tifffile.imwrite(path, values, photometric="minisblack", **said)
+    with tifffile.TiffFile(path) as tif:
+        assert len(tif.pages) == 64
+    assert first_shape(path).size == (64, 64)
+    assert np.array_equal(read_image(path, (13, 4)), values[:, :, [12, 3]])
+
+
+@pytest.mark.parametrize("form", ["as many bands as rows", "ImageJ's channels", "planes"])
+def test_narrow_images_of_many_bands_stay_so(tmp_path: Path, form: str) -> None:
+    shape = (40, 40, 32) if form == "as many bands as rows" else (40, 40, 8)
+    values, path = np.random.default_rng(0).integers(0, 4000, shape, dtype=np.uint16), tmp_path / "a.tif"
+    said = {"planes": {"planarconfig": "separate"}, "ImageJ's channels": {"imagej": True, "metadata": {"axes": "CYX"}}}
+    tifffile.imwrite(path, values, photometric="minisblack", **said.get(form, {}))
+    assert np.array_equal(read_image(path, (40, 2)), values.transpose(1, 2, 0)[:, :, [39, 1]])
+
+
 def test_pictures_of_16_bits_are_told_to_be_taken_for_such(tmp_path: Path, home: Path) -> None:
     for i in range(10):
         path = tmp_path / f"deep/{'ab'[i % 2]}/{i}.tif"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -39,7 +42,7 @@ def boxes(tmp_path):
 
 
 def look(workload, asked):
-    look_at_data(workload, str(asked), find_places())
+    return look_at_data(workload, str(asked), find_places())
 
 
 @pytest.mark.parametrize("command", ["optimize", "tune"])
@@ -97,9 +100,38 @@ def test_a_store_is_asked_what_it_was_made_of(home, tmp_path):
         for number in range(2):
             Image.new("RGB", (32, 32), (90 * number, 0, len(name))).save(tmp_path / "photos" / name / f"{number}.png")
     store = fetch("cifar", str(tmp_path / "photos"), tmp_path / "other").path
-    look("cifar", store)
+    assert look("cifar", store) == (2, 2)
     with pytest.raises(LaptimeError, match="holds images of 32x32"):
         look("cifar", f"{store}#size=64")
+
+
+def test_images_are_counted_by_names_or_by_what_is_stored(home, tmp_path):
+    for number in range(6):
+        for name in ("train/cat", "train/dog", *(["test/cat", "test/dog"] if number < 2 else ())):
+            (tmp_path / "photos" / name).mkdir(parents=True, exist_ok=True)
+            image = Image.new("RGB", (32, 32), (40 * number, 0, len(name)))
+            image.save(tmp_path / "photos" / name / f"{number}.png")
+    packed = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path, "photos")
+    assert look("cifar", tmp_path / "photos") == (12, 4)
+    assert look("cifar", packed) is None
+    fetch("cifar", packed, home)
+    assert look("cifar", packed) == (12, 4)
+
+
+def test_photographs_with_boxes_are_counted_once_they_are_stored(home, boxes):
+    assert look("detection", boxes) is None
+    lines = [f"{name}.jpg,cat,1,1,9,9" for name in "abcde"]
+    for name in "bcde":
+        Image.new("RGB", (64, 48), (ord(name), 0, 0)).save(boxes / f"{name}.jpg")
+    (boxes / "boxes.csv").write_text("\n".join(["filename,class,xmin,ymin,xmax,ymax", *lines]))
+    stored = fetch("detection", str(boxes), home)
+    assert look("detection", boxes) == look("detection", stored.path) == (4, 1)
+
+
+def test_a_plan_reckons_with_the_images_that_are_there(home, images):
+    plan = ["optimize", "cifar", "--device=cpu", "--variants=cpu-baseline", "--dry-run", "--json", "--data"]
+    many, few = (json.loads(CliRunner().invoke(app, [*plan, d]).output)["seconds"] for d in ("synthetic", str(images)))
+    assert few < 11 + 3 * 8 + 1 < many
 
 
 def test_a_training_of_ones_own_takes_no_place(home, tmp_path):

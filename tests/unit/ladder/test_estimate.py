@@ -45,6 +45,16 @@ def test_a_preset_without_rungs_trains_the_baseline_and_the_optimized_variant(tm
     assert list(seconds_of(tmp_path, workload="eurosat")) == ["cpu-baseline", "cpu-optimized"]
 
 
+def test_limits_count_as_far_as_there_are_images(tmp_path):
+    def trained(there, train=None, test=None):
+        request = LadderRequest(preset="full", variants=("cpu-baseline",), limit_train=train, limit_test=test)
+        (row,) = expected(request, "cpu", Places(tmp_path), there).rows
+        return row.training_s
+
+    assert trained(None) == trained((50_000, 10_000)) == trained((50_000, 10_000), 60_000, 60_000)
+    assert trained((300, 60)) == trained((300, 60), 2000, 1000) == trained(None, 300, 60) < trained(None) / 50
+
+
 @pytest.mark.parametrize(
     ("workload", "asked", "used"),
     [

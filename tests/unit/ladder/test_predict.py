@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from laptime.cli.predict import predict as command
 from laptime.errors import DataError, UsageError
-from laptime.ladder.predict import find_images, find_run, predict
+from laptime.ladder.predict import How, find_images, find_run, predict
 from laptime.places import Places
 from laptime.predict import images as predicting
 from laptime.predict.images import Trained, best_device, prepared, probabilities
@@ -213,9 +213,9 @@ def test_nonsense_is_refused_before_a_process_starts(tmp_path: Path) -> None:
     (tmp_path / "spec.json").touch()
     places, run = Places(tmp_path), str(tmp_path)
     with pytest.raises(UsageError, match="unknown device 'gpu'"):
-        predict(run, ["x"], places, device="gpu")
+        predict(run, ["x"], places, How(device="gpu"))
     with pytest.raises(UsageError, match="--batch 0"):
-        predict(run, ["x"], places, batch=0)
+        predict(run, ["x"], places, How(batch=0))
     with pytest.raises(UsageError, match="no image to predict: the image x does not exist"):
         predict(run, ["x"], places)
     if not torch.cuda.is_available():

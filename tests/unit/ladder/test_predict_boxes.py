@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from laptime.cli.predict import predict as command
 from laptime.errors import DataError, UsageError
-from laptime.ladder.predict import predict
+from laptime.ladder.predict import How, predict
 from laptime.places import Places
 from laptime.predict import boxes as detecting
 from laptime.predict import images as predicting
@@ -134,4 +134,4 @@ def test_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_score_is_a_share(tmp_path: Path) -> None:
     for score in (-0.1, 1.5, math.nan):
         with pytest.raises(UsageError, match=r"--score .* is no score: give 0 to 1"):
-            predict(str(tmp_path), ["x"], Places(tmp_path), score=score)
+            predict(str(tmp_path), ["x"], Places(tmp_path), How(score=score))

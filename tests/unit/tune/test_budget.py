@@ -34,7 +34,9 @@ def test_a_budget_without_time_for_a_change_still_compares(tmp_path, monkeypatch
     assert adopted(ladder) == []
     assert "large-batch:size=1024" in ladder.record.search.untried
     ended = ladder.record.search.ended
-    assert re.fullmatch(r"the budget holds no change, since what follows takes about \d+\.\d minutes: give .*", ended)
+    assert re.fullmatch(
+        r"the budget of 3 minutes holds no change, since what follows takes about \d+\.\d minutes: give .*", ended
+    )
     assert told == [f"{name}, round {n} of 2" for n in (1, 2) for name in ("cpu-baseline", "cpu-optimized")]
 
 

@@ -30,7 +30,7 @@ def test_a_baseline_beyond_the_budget_says_why_the_rest_runs(tmp_path, monkeypat
 def test_it_is_said_where_the_search_begins_once_that_is_known(tmp_path, monkeypatch):
     ladder = a_search(tmp_path, monkeypatch, best_at_1024, budget="345s")
     (notice,) = said_by(ladder)
-    assert notice == f"NOTICE: {ladder.record.search.ended} (--budget)."
+    assert notice == f"NOTICE: {ladder.record.search.ended}."
     assert not said_by(led(a_search(tmp_path / "told", monkeypatch, best_at_1024, budget="345s"), warned=True))
     assert not said_by(a_search(tmp_path / "enough", monkeypatch, best_at_1024, budget="10h"))
 
@@ -59,7 +59,16 @@ def test_earlier_figures_say_it_before_the_first_process(tmp_path, budget, told)
     text = too_small(request, Places(tmp_path))
     assert bool(text) == told
     if told:
-        assert text.startswith("the budget of 5 s holds no change: training the baseline and where the search begins")
+        assert text.startswith("the budget of 5 s holds no change, since training the baseline and where the search")
+
+
+def test_the_images_that_are_there_are_counted_for_it(tmp_path):
+    for part in ("train/a", "train/b", "test/a", "test/b"):
+        (tmp_path / "photos" / part).mkdir(parents=True)
+        (tmp_path / "photos" / part / "1.png").touch()
+    few = make_request(workload="cifar", device="cpu", budget="5", data=str(tmp_path / "photos"))
+    assert too_small(few.model_copy(update={"data": "auto"}), Places(tmp_path))
+    assert not too_small(few, Places(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,32 @@ def is_coco(path: Path) -> bool:
     return all(name in body for name in _TELLING)
 
 
+def lack_of_coco(path: Path) -> str:
+    """A sentence on a JSON file that is like COCO's, says no boxes and so is not read; empty of any other file."""
+    body = _bytes(path)
+    try:
+        fields = parse_json(body)
+    except ValueError as error:
+        return _no_json(path, error) if _TELLING[0] in body else ""
+    if isinstance(fields, list):
+        return _bare(path, fields)
+    if not (isinstance(fields, dict) and isinstance(fields.get("images"), list)):
+        return ""
+    count, annotations = len(fields["images"]), fields.get("annotations")
+    if not annotations:
+        return f"{path} names {count} image(s) and has no annotations, so no boxes: give the file that has them."
+    said = f"{path} has annotations of {count} image(s), none of which has a bbox (as captions and masks alone)"
+    return f"{said}: give the file with the boxes, which COCO calls instances."
+
+
+def _no_json(path: Path, error: ValueError) -> str:
+    return f"{path} is no JSON ({shorten(str(error))}): {_FORM}."
+
+
+def _bare(path: Path, entries: list[Any]) -> str:
+    return f"{path} is a bare list of {len(entries)} item(s), which says no images and classes: {_FORM}."
+
+
 def read_coco(path: Path) -> Annotated:
     """Reads boxes, without those around crowds.
 
@@ -71,7 +97,9 @@ def _parts(path: Path) -> Mapping[str, list[dict[str, Any]]]:
     try:
         fields = parse_json(_bytes(path))
     except ValueError as error:
-        raise DataError(f"{path} is no JSON ({shorten(str(error))}): {_FORM}.") from error
+        raise DataError(_no_json(path, error)) from error
+    if isinstance(fields, list):
+        raise DataError(_bare(path, fields))
     for part in _PARTS:
         entries = fields.get(part) if isinstance(fields, dict) else None
         if not (isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)):

@@ -96,15 +96,21 @@ def fetch_boxes(job: Job, asked: str) -> DataSpec:
     return data_spec(job.store.folder(entry.digest), asked, entry.kind, entry.notice)
 
 
-def look_for_boxes(job: Job) -> None:
-    """Refuses what `fetch_boxes` would, as far as names on this machine tell; raises as it does."""
+def look_for_boxes(job: Job) -> DataSpec | None:
+    """Refuses what `fetch_boxes` would, as far as names on this machine tell; returns what is stored already.
+
+    Raises:
+        LaptimeError: as `fetch_boxes`.
+    """
     wanted = split_asked(job.asked)
-    if _named_store(wanted) is not None:
-        return
+    store = _named_store(wanted)
+    if store is not None:
+        return data_spec(store, job.asked)
     _require_source(wanted)
-    _key(job, wanted)
+    entry = job.store.recall(_key(job, wanted))
     if "://" not in wanted.place and (path := _local(wanted.place)).is_dir():
         _named_table(path, wanted)
+    return data_spec(job.store.folder(entry.digest), job.asked) if entry else None
 
 
 def verify_stored(job: Job, asked: str) -> DataSpec:

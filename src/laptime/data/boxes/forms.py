@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from laptime.data.boxes.box import check_pixels, names_of_boxes, read_boxes
-from laptime.data.boxes.coco import coco_names, is_coco, read_coco
+from laptime.data.boxes.coco import coco_names, is_coco, lack_of_coco, read_coco
 from laptime.data.boxes.columns import HOW
 from laptime.data.boxes.files import ending
 from laptime.data.boxes.read import Annotated
 from laptime.data.boxes.voc import read_voc, voc_names, without_voc
-from laptime.data.boxes.yolo import read_yolo, without_yolo, yolo_names
+from laptime.data.boxes.yolo import lack_of_yolo, read_yolo, without_yolo, yolo_names
 from laptime.errors import DataError, shorten
 
 FORMS = "a CSV, COCO's JSON, Pascal VOC's XML or YOLO's text files"
@@ -31,7 +31,7 @@ def find_table(root: Path) -> Path:
     if not any(map(names_of_boxes, tables)):
         tables = tables_of(root) or _folder(root) or tables
     if not tables:
-        raise DataError(_NONE.format(root, FORMS, HOW))
+        raise DataError(_lack(root) or _NONE.format(root, FORMS, HOW))
     if len(tables) > 1:
         names = [str(p.relative_to(root)) for p in tables]
         form = "CSV files" if tables[0].suffix.lower() == ".csv" else "JSON files of boxes"
@@ -40,6 +40,11 @@ def find_table(root: Path) -> Path:
             f"boxes with --data '{root}#boxes={min(names, key=lambda name: _likely(root, name))}'."
         )
     return tables[0]
+
+
+def _lack(root: Path) -> str:
+    """What is there in the place of boxes and what it lacks; empty where nothing is like a form that is read."""
+    return next(filter(None, map(lack_of_coco, ending(root, ".json"))), "") or lack_of_yolo(root)
 
 
 def tables_of(root: Path) -> list[Path]:

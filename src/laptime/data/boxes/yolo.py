@@ -20,6 +20,7 @@ _LISTS = ("classes.txt", "labels.txt", "_darknet.labels")
 _VALUES = 5
 # A share may be as much above 1, or below 0, by the digits of a file.
 _ROUNDED = 1e-3
+_LINES = "write a line for each box (the class's number, centre, width and height as shares of the image)"
 _GIVE = "give them in data.yaml (names: [cat, dog]), or in classes.txt, one a line"
 
 
@@ -36,6 +37,27 @@ def without_yolo(root: Path, folder: Path) -> bool:
     """Whether no text file of a folder says boxes of an image; raises DataError."""
     stems = Beside(root).by_stem
     return not any(path.stem in stems and _says_boxes(path) for path in _texts(folder))
+
+
+def lack_of_yolo(root: Path) -> str:
+    """A sentence on text files and folders `labels` that say no boxes; empty where there are none.
+
+    Raises:
+        DataError: a file or folder can't be read.
+    """
+    texts, stems = _texts(root), Beside(root).by_stem
+    beside = [path for path in texts if path.stem in stems]
+    filled = next((path for path in beside if _text(path).strip()), None)
+    if filled is not None:
+        first = next(line for line in lines_of(filled) if line.strip())
+        return f"{filled} begins with {shorten(first.strip(), 60)!r}, which is no box: {_LINES}."
+    if beside:
+        return f"{root} has {len(beside)} text file(s) called as its images, all empty, so no boxes: {_LINES}."
+    alone = next(filter(_says_boxes, texts), None)
+    if alone is not None:
+        return f"{alone} is for no image of {root}: call each text file as its image, such as {alone.stem}.jpg."
+    empty = next((path for path in (root / "labels", *sorted(root.glob("*/labels"))) if path.is_dir()), None)
+    return f"{empty} holds no text file: add one for each image, called as it is; {_LINES}." if empty else ""
 
 
 def read_yolo(root: Path, folder: Path) -> Annotated:

@@ -1,0 +1,61 @@
+"""The params of runs in MLflow: what was asked for, which nothing that a run finds out changes."""
+
+from __future__ import annotations
+
+from laptime.catalogue import LARGE_BATCHES, options_of
+from laptime.data.choices import called
+from laptime.records import LadderRecord, Rung, RunRecord
+from laptime.spec import DataSpec, RunSpec
+
+
+def ladder_params(ladder: LadderRecord) -> dict[str, object]:
+    """Of a ladder's run."""
+    return {
+        "workload": ladder.workload,
+        "preset": ladder.preset,
+        "device": ladder.device,
+        "epochs": ladder.epochs,
+        "repeats": ladder.repeats,
+        "limit_train": ladder.limit_train,
+        "limit_test": ladder.limit_test,
+        "seed": ladder.seed,
+        "budget_s": (ladder.request or {}).get("budget"),
+        **_data_params(ladder.data),
+    }
+
+
+def variant_params(ladder: LadderRecord, rung: Rung, record: RunRecord) -> dict[str, object]:
+    """Of a variant's run: all of its spec, and how it was built."""
+    params: dict[str, object] = {
+        "variant": rung.variant,
+        "optimizations": "+".join(o.text() for o in rung.optimizations),
+        "classes": ",".join(rung.classes),
+        "precision": record.precision if record.epochs else None,  # params stay, and it may be tried again
+        "repeats": ladder.repeats,
+        "on": rung.on,
+        "adds": rung.adds,
+    }
+    if record.spec is None:
+        return params
+    spec = record.spec
+    apart = {"schema_", "data", "optimizations", "variant", "repeat", "ceilings", "checkpoints", "checkpoint_share"}
+    fields = spec.model_dump(mode="json", exclude=apart)
+    return {**fields, **params, "batch_size": _batch_size(spec), **_data_params(spec.data)}
+
+
+def _batch_size(spec: RunSpec) -> object:
+    """The batch that was trained with: the spec holds the baseline's, and `large-batch` replaces it."""
+    for optimization in spec.optimizations:
+        if optimization.name == "large-batch":
+            return options_of(optimization)["size"] or LARGE_BATCHES[spec.device]
+    return spec.batch_size
+
+
+def _data_params(data: DataSpec) -> dict[str, object]:
+    return {
+        "data": data.kind,
+        "data_called": called(data),
+        "data_digest": data.digest[:16],
+        "train_count": data.train_count,
+        "test_count": data.test_count,
+    }
