@@ -27,6 +27,7 @@ from laptime.data.own.begun import Begin, begun, own_dataset
 from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.errors import RunError
 from laptime.host.processes import Terminated, death
+from laptime.own.items import note_item
 from laptime.own.user_code import complaint, crash_place, place_in, stack_in
 from laptime.values.draws import fetched
 from laptime.values.trees import Tree, leaves
@@ -199,7 +200,9 @@ def _silent(error: Exception) -> bool:
 
 
 class Staying(Dataset[Any]):
-    """A data set for workers: an item that calls sys.exit() is an error with its line, not the end of a worker."""
+    """A data set for workers: an item that calls sys.exit() is an error with its line, not the end of a worker, and
+    errors tell their item.
+    """
 
     def __init__(self, items: Any) -> None:
         self.items = items
@@ -209,8 +212,12 @@ class Staying(Dataset[Any]):
 
     def __getitems__(self, indices: list[int]) -> Any:
         """The items of some indices."""
-        with _staying():
-            return fetched(self.items, indices)
+        try:
+            with _staying():
+                return fetched(self.items, indices)
+        except Exception as error:
+            note_item(error)
+            raise
 
 
 def _makers(data: OwnData) -> tuple[object, ...]:
