@@ -50,7 +50,7 @@ def check_plan(request: LadderRequest, places: Places) -> None:
 def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], None]) -> DataSpec:
     """Checks the request as far as that costs nothing, then makes its data stand ready in the local store."""
     check_request(request, places)
-    data = fetch_data(request.workload, request.data, places, in_words(say), silence=Silence(say))
+    data = fetch_data(request.workload, request.data, places, in_words(say), "", Silence(say))
     fitted_preset(request, data)
     for name in request.variants or ():
         refused = rungs_refused(resolve(name, workload=request.workload).device, request.workload, data)

@@ -8,7 +8,6 @@ import os
 import pickle
 import re
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from laptime.data.own.begun import Begin, begun, own_dataset
 from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.errors import RunError
+from laptime.host.output import say_error
 from laptime.host.processes import Terminated, death
 from laptime.own.items import note_item
 from laptime.own.user_code import complaint, crash_place, place_in, stack_in
@@ -154,7 +154,7 @@ class Watch:
         if not code:
             return ""
         text = self._heard(0.0)
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - the whole stack, for the log
+        say_error(text)  # the whole stack, for the log
         file = self.data.file
         return f"{death(code)}{crash_place(text, file) or place_in(file, (), _makers(self.data))}"
 
