@@ -16,7 +16,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -45,6 +44,7 @@ from laptime.engine.recorded import check_recording, with_recording
 from laptime.engine.told import explain
 from laptime.errors import LaptimeError, UsageError, in_words
 from laptime.facts import Facts, finished, keep
+from laptime.host.output import say, say_error, say_traceback
 from laptime.host.processes import PEER_LOST, Terminated, die_with_parent, hear_no_children, leave, use_own_log
 from laptime.host.scratch import sockets_in_scratch
 from laptime.host.turns import NO_TURNS, TurnTaker, turn_taker
@@ -91,9 +91,9 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
             for epoch in _train(spec, folder, facts, progress):
                 epochs.append(epoch)
                 progress.write({"event": "epoch", **epoch.model_dump(mode="json")})
-                print(epoch_line(epoch, timed=not spec.check), flush=True)  # noqa: T201 - the trainer's own output
+                say(epoch_line(epoch, timed=not spec.check))
             if spec.check:
-                print(times_line(epochs), flush=True)  # noqa: T201 - only now: a time is shown once the check has passed
+                say(times_line(epochs))  # only now: a time is shown once the check has passed
         except _Wrong as wrong:
             status, error = "wrong", str(wrong)
         except CheckpointsAwayError:  # a record would be the run's last word
@@ -103,7 +103,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
         except (Exception, SystemExit) as unexpected:  # a variant that crashes becomes a failed run; the ladder goes on
             hear_no_children()  # who is lost is known by now, or is looked for
             _pass_on(unexpected, world)
-            traceback.print_exc()
+            say_traceback()
             status, error = "failed", no_room(unexpected, folder) or _explained(unexpected, spec, facts)
             starved = out_of_memory(unexpected) and not epochs
         if starved and facts.recipe is not None:  # only here: the error above held the step's tensors
@@ -199,7 +199,7 @@ def _resumed(facts: Facts) -> Found | None:
         *before, last = found.epochs
         facts.epochs += [*before, last.model_copy(update={"interrupted": True})]
         if facts.world.first:
-            print(f"going on after epoch {last.index}, from its checkpoint", flush=True)  # noqa: T201
+            say(f"going on after epoch {last.index}, from its checkpoint")
     return found
 
 
@@ -237,10 +237,10 @@ def main(arguments: list[str]) -> int:
     try:
         return _run_rank(read_spec(spec_path), record_path)
     except LaptimeError as error:
-        print(f"laptime.worker: {error}", file=sys.stderr)  # noqa: T201
+        say_error(f"laptime.worker: {error}")
         return error.exit_code
     except OSError as error:  # a record that found no room, above all
-        print(f"laptime.worker: {in_words(error)}", file=sys.stderr)  # noqa: T201
+        say_error(f"laptime.worker: {in_words(error)}")
         return LaptimeError.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -269,7 +269,7 @@ def _failed_code(world: World, record: RunRecord, record_path: Path) -> int:
         return LaptimeError.exit_code if world.size > 1 else 0
     if _first_failed_too(record_path):
         return 0
-    print(f"laptime.worker: rank {world.rank}: {record.error}", file=sys.stderr)  # noqa: T201 - its last words
+    say_error(f"laptime.worker: rank {world.rank}: {record.error}")  # its last words
     return LaptimeError.exit_code
 
 

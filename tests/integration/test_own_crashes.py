@@ -79,6 +79,12 @@ def test_a_rank_that_crashes_is_told_with_its_line(tmp_path):
     assert found.error == said
 
 
+def test_an_item_that_a_rank_fails_at_is_told_with_its_index(tmp_path):
+    name, line = crashing(tmp_path / "items.py", ITEM, "raise ValueError(i)", 'i == 40 and os.environ.get("RANK")')
+    found = train(name, tmp_path / "run", "cpu-baseline+ddp", ranks=2)
+    assert f"ValueError: 40, at item 40 of Rows {line}" in found.error
+
+
 def test_a_crash_while_the_file_is_looked_at_is_told_with_its_line(tmp_path):
     name, line = crashing(tmp_path / "looked_at.py", DATA, SEGV, "True")
     with pytest.raises(DataError) as caught:

@@ -73,12 +73,12 @@ def test_what_is_not_for_it_is_refused_by_name(specs, tmp_path):
 
 
 @pytest.mark.parametrize("workers", ["", "+workers:count=1"])
-def test_an_item_that_breaks_in_training_is_told_with_its_line(tmp_path, workers):
+def test_an_item_that_breaks_in_training_is_told_with_its_index_and_line(tmp_path, workers):
     broken = ("        return {", '        if i == 40:\n            raise ValueError("no label")\n        return {')
     file = tmp_path / f"late{len(workers)}.py"
     found = train(inspect(write(file, DICTIONARY, broken)), f"cpu-baseline{workers}", tmp_path / "run")
     assert found.status == "failed"
-    assert "ValueError: no label" in found.error
+    assert f"ValueError: no label{' [in a loader worker]' * bool(workers)}, at item 40 of Rows (" in found.error
     assert f'({file.name}, line 20: raise ValueError("no label"))' in found.error
 
 

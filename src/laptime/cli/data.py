@@ -26,8 +26,10 @@ _TO = Annotated[str, typer.Option("--to", help="The mirror to put the data on: s
 def fetch(workload: WORKLOAD, data: DATA = "auto", as_json: JSON = False) -> None:
     """Brings a workload's data into the local store; what is there already is found in under a second."""
     from laptime.ladder.data import fetch_data
+    from laptime.ladder.silence import Silence
 
-    _show(lambda on_progress: fetch_data(workload, data, find_places(), on_progress), "ready", as_json)
+    silence = Silence(lambda text: typer.echo(text, err=True))
+    _show(lambda on_progress: fetch_data(workload, data, find_places(), on_progress, silence=silence), "ready", as_json)
 
 
 @app.command(cls=Command, short_help="Checks every byte that is stored.")

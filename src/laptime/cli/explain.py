@@ -130,13 +130,16 @@ def _print_code(name: str, workload: str, asked: str | None, as_json: bool) -> N
     from laptime.ladder.data import fetch_data
     from laptime.ladder.fitting import fit_here
     from laptime.ladder.plan import rungs_refused
+    from laptime.ladder.silence import Silence
     from laptime.places import find_places
     from laptime.script import print_script, require_printable, unprinted
     from laptime.variants import resolve
 
     whole = resolve(name, workload=workload)
     own, known = is_own(workload), workload in [entry.name for entry in WORKLOADS]
-    data = fetch_data(workload, asked or "auto", find_places()) if own or (known and asked) else None
+    silence = Silence(lambda text: typer.echo(text, err=True))
+    needed = own or (known and asked)
+    data = fetch_data(workload, asked or "auto", find_places(), silence=silence) if needed else None
     without = rungs_refused(whole.device, workload, data) if own or known else ()
     # One of several rungs is left out where a script can't show it; asked for by itself it is refused.
     without += tuple(r for r in unprinted(data) if name != f"{whole.device}-{r}")

@@ -32,6 +32,7 @@ from laptime.engine.checkpoint_pointer import (
 )
 from laptime.engine.state import State, put_back, state_of
 from laptime.errors import DataError, RunError, UnreachableError, shorten
+from laptime.host.output import say
 from laptime.optimizations.base import Parts
 from laptime.parsing import other_schema
 from laptime.records import EpochRecord, StartRecord
@@ -196,14 +197,14 @@ class Checkpoints:
         if text not in self.notes:
             self.notes.append(text)
             if self._world.first:
-                print(text, flush=True)  # noqa: T201
+                say(text)
 
     def _waited_for(self, place: Objects) -> bytes | None:
         """What `_read` finds once the place answers; None where it does not, and there may be nothing."""
         watched = started_again()
         patience_s = _WATCHED_PATIENCE_S if watched else _PATIENCE_S
         try:
-            return patiently(lambda: self._read(place), patience_s, lambda text: print(text, flush=True))  # noqa: T201
+            return patiently(lambda: self._read(place), patience_s, say)
         except UnreachableError as error:
             if watched or self._pointer.written:
                 kind = CheckpointsAwayError if watched else UnreachableError

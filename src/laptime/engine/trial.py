@@ -81,12 +81,16 @@ class Trial:
         """Whether few samples make a long step; of a workload of the user's own nobody knows."""
         return own_of(self.workload) is None and find_workload(self.workload).probe_batch is not None
 
-    def told(self, error: Exception) -> str:
+    def told(self, error: BaseException) -> str:
         """Why it failed, without a full stop; with the user's own line, where it is a training of theirs."""
         own = own_of(self.workload)
         if own is None:
             return f"{type(error).__name__}: {shorten(' '.join(str(error).split()), 200)}"
-        return told(error, Path(own.path), recipe=self._recipe(combine(self.before, self.added)))
+        try:
+            again = self._recipe(combine(self.before, self.added))
+        except (Exception, SystemExit):  # an item that can't be read can't be read again
+            again = None
+        return told(error, Path(own.path), recipe=again)
 
     def _parts(self, chosen: tuple[OptimizationSpec, ...]) -> Parts:
         return build(self._recipe(chosen), mark=lambda _: None)

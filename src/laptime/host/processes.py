@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NoReturn
 
+from laptime.host.output import flush
+
 # The folder that laptime is imported from.
 _OURS = Path(__file__).parents[2]
 
@@ -182,9 +184,7 @@ def leave(code: int) -> NoReturn:
     if sockets:
         shutil.rmtree(sockets, ignore_errors=True)
     end_their_runs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BrokenPipeError):  # nobody listens any more
-            stream.flush()
+    flush()
     os._exit(code)
 
 

@@ -14,9 +14,10 @@ from typing import IO, Any
 
 from laptime.catalogue.own import is_own, place_of
 from laptime.errors import DataError, UsageError, answered, shorten
-from laptime.host.processes import death
+from laptime.host.processes import death, end_tree, undisturbed
 from laptime.host.scratch import scratch
 from laptime.host.starts import Started, start_piped
+from laptime.ladder.silence import Listening, Silence
 from laptime.own.user_code import crash_place
 from laptime.places import Places
 from laptime.records import write_json
@@ -31,7 +32,12 @@ _LOOK_EVERY_S = 0.2
 
 
 def fetch_data(
-    workload: str, asked: str, places: Places, on_progress: OnProgress | None = None, halved_on: str = ""
+    workload: str,
+    asked: str,
+    places: Places,
+    on_progress: OnProgress | None = None,
+    halved_on: str = "",
+    silence: Silence | None = None,
 ) -> DataSpec:
     """Makes a workload's data stand ready in the local store.
 
@@ -41,6 +47,7 @@ def fetch_data(
         places: where the local store is.
         on_progress: told how far it is, in this thread.
         halved_on: where a look into a user's own workload is to try bf16, `cpu` or `cuda`; nowhere if a probe will.
+        silence: what is done while a user's own file says nothing for long; None for nothing.
 
     Raises:
         UsageError: the workload or the kind of source does not exist, or the store may not be written to.
@@ -50,8 +57,7 @@ def fetch_data(
     places.require_writable()
     if is_own(workload):
         _check_own(workload, asked)
-        asked_for = {"workload": workload, "halved_on": halved_on}
-        return _ask(asked_for, places, on_progress, "laptime.preflight.inspecting")
+        return _looked({"workload": workload, "halved_on": halved_on}, places, on_progress, silence)
     return _ask({"do": "fetch", "workload": workload, "asked": asked}, places, on_progress)
 
 
@@ -108,46 +114,54 @@ def in_words(say: Callable[[str], None], every: float = 0.25) -> OnProgress:
     return on_progress
 
 
-def _ask(
-    request: dict[str, str], places: Places, on_progress: OnProgress | None, module: str = "laptime.data"
+def _ask(request: dict[str, str], places: Places, on_progress: OnProgress | None) -> DataSpec:
+    return DataSpec.model_validate(_answer(request, places, on_progress))
+
+
+def _looked(
+    request: dict[str, str], places: Places, on_progress: OnProgress | None, silence: Silence | None
 ) -> DataSpec:
-    return DataSpec.model_validate(_answer(request, places, on_progress, module))
+    """What a look into a user's own file found."""
+    return DataSpec.model_validate(_answer(request, places, on_progress, silence or Silence(lambda _: None)))
 
 
 def _answer(
-    request: dict[str, str], places: Places, on_progress: OnProgress | None, module: str = "laptime.data"
+    request: dict[str, str], places: Places, on_progress: OnProgress | None, silence: Silence | None = None
 ) -> Any:
-    """What a child says of data; raises what it refused."""
+    """What a child says of data; raises what it refused. With `silence` it looks into a user's own file."""
+    module = "laptime.preflight.inspecting" if silence else "laptime.data"
     with scratch("data") as folder:
         asked, answer = folder / "request.json", folder / "result.json"
         write_json(asked, {**request, "home": str(places.home)})
         with (folder / "stderr.txt").open("w+b") as log:
+            listening = Listening(silence, place_of(request["workload"])[0], log) if silence else None
             try:
-                code = _run([module, str(asked), str(answer)], log, on_progress)
+                code = _run([module, str(asked), str(answer)], log, on_progress, listening)
             except KeyboardInterrupt as stop:
                 for sentence in _kept(answer):
                     stop.add_note(sentence)
                 raise
             if not answer.is_file():
-                raise DataError(f"the process that brings the data {death(code)}{_said(log, request)}")
+                doing = f"looks into {shorten(place_of(request['workload'])[0].name)}" if silence else "brings the data"
+                raise DataError(f"the process that {doing} {death(code)}{_said(log, request)}")
         fields = json.loads(answer.read_text(encoding="utf-8"))
     if "data" in fields:
         return fields["data"]
     raise answered(fields)
 
 
-def _run(words: list[str], log: IO[bytes], on_progress: OnProgress | None) -> int:
+def _run(words: list[str], log: IO[bytes], on_progress: OnProgress | None, listening: Listening | None) -> int:
     child, output = start_piped(words, errors=log.fileno())
     try:
-        for line in _lines(child, output):
+        for line in _lines(child, output, listening):
             _tell(line, on_progress)
         return child.wait()
     finally:
         if child.poll() is None:
-            _end(child)
+            _end(child, listening is not None)
 
 
-def _lines(child: Started, output: IO[bytes]) -> Iterator[bytes]:
+def _lines(child: Started, output: IO[bytes], listening: Listening | None) -> Iterator[bytes]:
     """What a child says until it ends; a process that a user's file has started may hold the pipe open for longer."""
     rest = b""
     with output as pipe, selectors.DefaultSelector() as ready:
@@ -160,11 +174,20 @@ def _lines(child: Started, output: IO[bytes]) -> Iterator[bytes]:
                 yield from whole
                 if not said:
                     return
+                if listening is not None:
+                    listening.heard()
             elif ended:
                 return
+            elif listening is not None:
+                listening.look(child.pid)
 
 
-def _end(child: Started) -> None:
+def _end(child: Started, own: bool) -> None:
+    if own:  # whatever a user's file has started ends with it
+        with undisturbed():
+            end_tree(child.pid)
+            child.wait()
+        return
     for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             # Asked first, so that it removes what is half done.

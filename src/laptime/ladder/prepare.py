@@ -16,6 +16,7 @@ from laptime.ladder.request import (
     settled_preset,
     tracking_uri,
 )
+from laptime.ladder.silence import Silence
 from laptime.launchers.lock import require_lock
 from laptime.places import Places
 from laptime.spec import DataSpec
@@ -55,7 +56,8 @@ def prepare_data(request: LadderRequest, places: Places, say: Callable[[str], No
     check_request(request, places)
     device = choose_device(request.device)
     # On a CPU the probe takes such steps.
-    data = fetch_data(request.workload, request.data, places, in_words(say), device if device == "cuda" else "")
+    halved_on = device if device == "cuda" else ""
+    data = fetch_data(request.workload, request.data, places, in_words(say), halved_on, Silence(say))
     fitted_preset(request, data)
     for name in request.variants or ():
         refused = rungs_refused(resolve(name, workload=request.workload).device, request.workload, data)

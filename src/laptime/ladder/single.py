@@ -14,6 +14,7 @@ from laptime.errors import DataError, UsageError, shorten
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.plan import reasons_against, require_fit, rungs_refused
 from laptime.ladder.request import LadderRequest, check_out, check_variant, check_weights, make_spec
+from laptime.ladder.silence import Silence
 from laptime.launchers import launch, ranks_there
 from laptime.launchers.base import RECORD, Hooks
 from laptime.launchers.lock import folder_alone, require_lock
@@ -99,7 +100,7 @@ def plan_single(
     check_variant(request, variant)
     hopeless = _hopeless(variant) if here else ()
     halved_on = "" if hopeless else _halved_on(variant, here)
-    data = fetch_data(request.workload, request.data, places, in_words(say), halved_on)
+    data = fetch_data(request.workload, request.data, places, in_words(say), halved_on, Silence(say))
     away = rungs_refused(variant.device, request.workload, data)
     if hopeless:
         say(f"{variant.name} runs without {' and '.join(hopeless)}: {EMULATED}.")

@@ -6,14 +6,17 @@ import os
 import secrets
 import subprocess
 from collections.abc import Callable, Collection
+from pathlib import Path
 
 from laptime.devices import lock_name
 from laptime.errors import RunError
 from laptime.host.processes import death
 from laptime.launchers.lock import device_lock
 from laptime.launchers.process import run_child
+from laptime.own.user_code import crash_place
 from laptime.places import Places
 from laptime.records import ProbeRecord
+from laptime.spec import DataSpec
 
 
 def run_probe(
@@ -41,13 +44,20 @@ def run_probe(
             code = run_child(
                 "laptime.preflight.probe", [workload, device, str(result), *limited(limit), *only], lines.append
             )
-        if code < 0:
-            raise RunError(f"the process that probes this machine {death(code)}: try again.")
-        if code != 0:
-            raise RunError(f"probing this machine failed: {lines[-1] if lines else 'no output'}")
+        if code or not result.is_file():
+            raise RunError(_failed(code, lines, workload))
         return ProbeRecord.model_validate_json(result.read_text(encoding="utf-8"))
     finally:
         result.unlink(missing_ok=True)
+
+
+def _failed(code: int, lines: list[str], workload: str) -> str:
+    """How a probe ended without a result, with the line of a user's own file where that crashed."""
+    if code < 0:
+        own = Path(DataSpec.model_validate_json(workload).path) if workload.startswith("{") else None
+        place = crash_place("\n".join(lines), own)
+        return f"the process that probes this machine {death(code)}{place}: try again."
+    return f"probing this machine failed: {lines[-1] if lines else f'its process {death(code)} and said nothing.'}"
 
 
 def limited(limit: int | None) -> list[str]:

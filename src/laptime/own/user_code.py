@@ -7,10 +7,12 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 from laptime.errors import lacking, shorten
+from laptime.own.items import item_in, own_file, without_note
 
 _WORKER_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 # A thread's stack as faulthandler writes it, beside those of others in a crash; `Stack` where it is one alone.
@@ -34,8 +36,9 @@ def complaint(
     path: Path,
     makers: Iterable[object] = (),
     blamed: Sequence[tuple[Path, int]] = (),
+    item: bool = True,
 ) -> str:
-    """What went wrong and where in the user's code: `ValueError: no label (train.py, line 12: raise ValueError(...))`.
+    """What went wrong, at which item and where: `ValueError: no label, at item 3 of Photos (train.py, line 12: raise)`.
 
     Args:
         error: as it was caught; of a DataLoader's worker process, which hands its traceback on as text, too.
@@ -43,6 +46,7 @@ def complaint(
         makers: functions that made what the error is about, the likeliest first; the first of the user's is named where
             none of their lines took part.
         blamed: files and lines that are known to be behind it, the innermost last; for where none took part in it.
+        item: whether the item of the user's data is told that was being read, see `item_in`.
 
     Returns:
         Without a full stop, and without a place where the user's code took no part in the error.
@@ -51,7 +55,8 @@ def complaint(
         return lacks
     kind, text = _what(error)
     remedy = next((f"; {helps}" for words, helps in _REMEDIES.items() if words in text), "") or _unparsed(error)
-    said = f"{kind}: {shorten(text, _LONGEST)}{remedy}" if text else kind
+    at = f", at {found}" if item and (found := item_in(error)) else ""
+    said = f"{kind}: {shorten(text, _LONGEST)}{at}{remedy}" if text else f"{kind}{at}"
     return f"{said}{place_in(path, _of(path, _places(error)) or blamed, makers)}"
 
 
@@ -125,7 +130,8 @@ def _place_of_thread(text: str, own: Path | None) -> str:
 
 def _of(path: Path, places: Sequence[tuple[Path, int]]) -> list[tuple[Path, int]]:
     """The places in the user's file, else those in modules beside it."""
-    return [p for p in places if p[0] == path] or [p for p in places if p[0].is_relative_to(path.parent) and _own(p[0])]
+    beside = [p for p in places if p[0].is_relative_to(path.parent) and own_file(p[0])]
+    return [p for p in places if p[0] == path] or beside
 
 
 def _begins(makers: Iterable[object]) -> list[tuple[Path, int]]:
@@ -133,20 +139,23 @@ def _begins(makers: Iterable[object]) -> list[tuple[Path, int]]:
     return [(Path(code.co_filename), code.co_firstlineno) for code in codes if code is not None]
 
 
-def _own(file: Path) -> bool:
-    return not {"site-packages", "dist-packages", "laptime"} & set(file.parts)
-
-
 def _what(error: BaseException) -> tuple[str, str]:
     # A syntax error's own words repeat its place, which stands behind them with the line.
     said = error.msg if isinstance(error, SyntaxError) else str(error)
     kind, text = type(error).__name__, " ".join(said.split())
     if "DataLoader worker" in text and "Traceback" in text:
-        # The last line of the worker's traceback that is one of an error: `ValueError: no label`.
-        last = [line for line in str(error).strip().splitlines() if line and not line.startswith((" ", "\t"))][-1]
-        kind, _, text = last.partition(": ")
+        # What stands behind the worker's last frame: `ValueError: no label`.
+        kind, _, text = " ".join(_behind_frames(without_note(str(error))).split()).partition(": ")
         return kind, f"{text} [in a loader worker]"
     return kind, text
+
+
+def _behind_frames(text: str) -> str:
+    """What an error says in a traceback as text, of as many lines as it has."""
+    lines = text.strip().splitlines()
+    frames = [n for n, line in enumerate(lines) if _WORKER_FRAME.search(line)]
+    behind = lines[frames[-1] + 1 :] if frames else lines[-1:]
+    return "\n".join(dropwhile(lambda line: not line or line[0].isspace(), behind))
 
 
 def _places(error: BaseException) -> list[tuple[Path, int]]:

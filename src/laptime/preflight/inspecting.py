@@ -157,7 +157,7 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
     together = read_together(split)
     for some in [list(indices)] if together else [[index] for index in indices]:
         reading = f"reading items {some} at once" if together else f"reading item {some[0]}"
-        with told_with_line(f"{reading} of the {which} data", data.file, *item_makers(split)):
+        with told_with_line(f"{reading} of the {which} data", data.file, *item_makers(split), item=together):
             items += fetched(split.dataset, some)
     shapes = [[tuple(t.shape) for t in tensors(item)] for item in items]
     try:

@@ -32,6 +32,7 @@ from laptime.devices import EMULATED, hopeless_here
 from laptime.engine.build import find_device
 from laptime.engine.trial import HOPELESS, Trial, own_of
 from laptime.errors import LaptimeError
+from laptime.host.output import say_error
 from laptime.host.processes import leave
 from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.compiling import watching
@@ -89,7 +90,7 @@ def tried(workload: str, device: str, rung: str, limit: int | None = None) -> tu
             gain, stood = _gain(trial, partner)
         except LaptimeError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # whatever a user's code raises
             failure = f"a probe of it on this machine failed: {trial.told(error)}"
             return found, failure
         more = ProbeRecord(gains={key: gain}, batches={key: batch}, beside={key: stood} if stood else {})
@@ -200,7 +201,7 @@ def main(arguments: list[str]) -> int:
         else:
             write_json(Path(result), probe(workload, device, limit=limit))
     except LaptimeError as error:
-        print(f"laptime.preflight.probe: {error}", file=sys.stderr)  # noqa: T201
+        say_error(f"laptime.preflight.probe: {error}")
         return error.exit_code
     return 0
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from tests.own_files import LINE_OF_SPARSE, SPARSE, TUPLE, write
+from tests.own_files import DICTIONARY, LINE_OF_SPARSE, SPARSE, TUPLE, place, write
 
 from laptime import devices
 from laptime.catalogue import find_preset, find_workload, rung_spec
@@ -170,3 +170,24 @@ def test_what_fails_in_a_probe_names_the_users_line(tmp_path, monkeypatch):
     assert not found.gains
     assert LINE_OF_SPARSE in found.refusals["bf16"]
     assert found.refusals["bf16"].endswith("leave bf16 out, whose numbers it does not take")
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "told"),
+    [
+        ("        return {", 'raise ValueError("no label")', "ValueError: no label, at item 9 of Rows"),
+        ("        return model(**batch).loss", "sys.exit()", "SystemExit"),
+    ],
+)
+def test_what_a_probe_s_own_reading_or_a_loss_that_leaves_costs_is_the_rung(tmp_path, monkeypatch, before, code, told):
+    """Items that the look has not read, and an exit that would look like the probe's own."""
+    file = tmp_path / f"leaving{len(code)}.py"
+    data = inspect(write(file, f"import sys\n{DICTIONARY}"))
+    when = "i == 9" if code.startswith("raise") else "True"
+    write(file, f"import sys\n{DICTIONARY}", (before, f"        if {when}:\n            {code}\n{before}"))
+    monkeypatch.delitem(sys.modules, file.stem)
+    own = data.own.model_copy(update={"file": ""})  # changed since, as for the look
+    found, failure = probing.tried(data.model_copy(update={"own": own}).model_dump_json(), "cpu", "bf16")
+    assert not found.gains
+    assert failure.startswith(f"a probe of it on this machine failed: {told}")
+    assert f"{place(file, f'            {code}')}{code})" in failure

@@ -24,7 +24,7 @@ _MOST_MODULES = 500
 
 
 @contextmanager
-def told_with_line(doing: str, file: Path, *makers: object) -> Iterator[None]:
+def told_with_line(doing: str, file: Path, *makers: object, item: bool = True) -> Iterator[None]:
     """Tells errors of the user's code in one sentence with their line; raises RunError.
 
     Args:
@@ -32,13 +32,14 @@ def told_with_line(doing: str, file: Path, *makers: object) -> Iterator[None]:
         file: the user's.
         makers: functions of the user's, named where none of their lines took part: one that is called with other
             arguments than it takes, for instance.
+        item: see `complaint`; False where `doing` names it.
     """
     try:
         yield
     except LaptimeError:
         raise
     except (Exception, SystemExit) as error:  # whatever a user's code raises
-        raise RunError(f"{doing} failed: {complaint(error, file, makers)}.") from error
+        raise RunError(f"{doing} failed: {complaint(error, file, makers, item=item)}.") from error
 
 
 def digest_of(file: Path, beside: Sequence[str] = ()) -> str:

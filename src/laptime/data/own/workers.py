@@ -8,7 +8,6 @@ import os
 import pickle
 import re
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,7 +25,9 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from laptime.data.own.begun import Begin, begun, own_dataset
 from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.errors import RunError
+from laptime.host.output import say_error
 from laptime.host.processes import Terminated, death
+from laptime.own.items import note_item
 from laptime.own.user_code import complaint, crash_place, place_in, stack_in
 from laptime.values.draws import fetched
 from laptime.values.trees import Tree, leaves
@@ -153,7 +154,7 @@ class Watch:
         if not code:
             return ""
         text = self._heard(0.0)
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - the whole stack, for the log
+        say_error(text)  # the whole stack, for the log
         file = self.data.file
         return f"{death(code)}{crash_place(text, file) or place_in(file, (), _makers(self.data))}"
 
@@ -199,7 +200,9 @@ def _silent(error: Exception) -> bool:
 
 
 class Staying(Dataset[Any]):
-    """A data set for workers: an item that calls sys.exit() is an error with its line, not the end of a worker."""
+    """A data set for workers: an item that calls sys.exit() is an error with its line, not the end of a worker, and
+    errors tell their item.
+    """
 
     def __init__(self, items: Any) -> None:
         self.items = items
@@ -209,8 +212,12 @@ class Staying(Dataset[Any]):
 
     def __getitems__(self, indices: list[int]) -> Any:
         """The items of some indices."""
-        with _staying():
-            return fetched(self.items, indices)
+        try:
+            with _staying():
+                return fetched(self.items, indices)
+        except Exception as error:
+            note_item(error)
+            raise
 
 
 def _makers(data: OwnData) -> tuple[object, ...]:
