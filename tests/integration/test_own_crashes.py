@@ -72,6 +72,12 @@ def test_workers_that_crash_at_once_are_told_before_a_ladder(tmp_path):
     assert said == f"a worker process can't fetch its items: it died of signal 11 (SIGSEGV) {line}"
 
 
+def test_a_training_that_leaves_as_if_it_were_done_is_told_as_that(tmp_path):
+    name, _ = crashing(tmp_path / "leaving.py", LOSS, "os._exit(0)", TRAINS)
+    said = "the worker ended with exit code 0 without a record, as by os._exit(0); its last words: none"
+    assert train(name, tmp_path / "run").error == said
+
+
 def test_a_rank_that_crashes_is_told_with_its_line(tmp_path):
     name, line = crashing(tmp_path / "ranks.py", LOSS, SEGV, 'os.environ.get("RANK") == "1"')
     found = train(name, tmp_path / "run", "cpu-baseline+ddp", ranks=2)

@@ -82,6 +82,16 @@ def test_an_item_that_breaks_in_training_is_told_with_its_index_and_line(tmp_pat
     assert f'({file.name}, line 20: raise ValueError("no label"))' in found.error
 
 
+@pytest.mark.parametrize("workers", ["", "+workers:count=1"])
+def test_an_item_that_ends_an_iteration_does_not_end_the_epoch(tmp_path, workers):
+    broken = ("        return {", "        if i == 40:\n            next(iter(()))\n        return {")
+    file = tmp_path / f"ending{len(workers)}.py"
+    found = train(inspect(write(file, DICTIONARY, broken)), f"cpu-baseline{workers}", tmp_path / "run")
+    assert found.status == "failed"
+    assert found.error.startswith("RuntimeError: StopIteration was raised, as by next() of what has come to its end")
+    assert f", at item 40 of Rows ({file.name}, line 20: next(iter(())))" in found.error
+
+
 def test_a_file_that_was_changed_is_not_trained(tmp_path):
     data = inspect(write(tmp_path / "changing.py", TUPLE))
     write(tmp_path / "changing.py", TUPLE + "\n# another\n")

@@ -173,7 +173,7 @@ def record_of(spec: RunSpec, folder: Path, code: int | None) -> RunRecord:
             f"ran past its time-out of {spec.timeout_s:g} s and was ended{place}: raise --timeout or limit the data."
         )
         return salvaged(spec, folder, sentence)
-    if code == 0:
+    if code == 0 and (folder / RECORD).is_file():
         try:
             return read_record(folder / RECORD)
         except LaptimeError as error:
@@ -193,7 +193,8 @@ def how_ended(code: int, log: Path, spec: RunSpec | None = None, then: str = "")
     own, text = None if spec is None else _own_file(spec), _text(log)
     smaller = ": make the batch smaller" if code == -signal.SIGKILL else ""
     place = crash_place(text, own) if code < 0 else ""
-    ended = f"{death(code)}{place}{then}{smaller}"
+    unasked = " without a record, as by os._exit(0)" if code == 0 else ""
+    ended = f"{death(code)}{unasked}{place}{then}{smaller}"
     # An abort tells before why; what is said before another signal is of something else.
     return ended if place and code != -signal.SIGABRT else f"{ended}; its last words: {_last_line(text)}"
 

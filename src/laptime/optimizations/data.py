@@ -26,7 +26,7 @@ from laptime.optimizations.base import Loader, Mark, Recipe, shares, unmarked
 from laptime.optimizations.loader import Ahead, SameStream, SideStream
 from laptime.optimizations.order import epoch_order, weights_of
 from laptime.optimizations.selecting import Selecting
-from laptime.values.draws import SeededItems
+from laptime.values.draws import Read, SeededItems
 from laptime.values.trees import sent
 from laptime.workloads.base import Batch
 from laptime.world import ALONE, World
@@ -108,7 +108,7 @@ class ItemLoader:
         self.sampler = EpochBatches(*of, recipe.world, weights_of(data))
         self.own = not isinstance(data, ImageData)
         count = recipe.loading.workers
-        items = ItemDataset(data) if isinstance(data, ImageData) else data.train.dataset
+        items = ItemDataset(data) if isinstance(data, ImageData) else Read(data.train.dataset)
         self.watch = Watch(data, _SILENCE_S) if count and isinstance(data, OwnData) else None
         # In this process the run's own generators draw, which a checkpoint holds.
         self.sampler.keyed = self.watch is not None

@@ -30,11 +30,21 @@ def item_in(error: BaseException) -> str:
     """
     if noted := _NOTED.findall(str(error)):
         return str(noted[-1])
-    for one in _chain(error):
+    for one in chain_of(error):
         if asked := list(_asked(one.__traceback__)):
             _, words = ([a for a in asked if a[0]] or asked)[-1]
             return words
     return ""
+
+
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """An error and those that it was raised from."""
+    seen = list[int]()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.append(id(found))
+        yield found
+        found = found.__cause__ or found.__context__
 
 
 def note_item(error: BaseException) -> None:
@@ -51,16 +61,6 @@ def without_note(text: str) -> str:
 def own_file(file: Path) -> bool:
     """Whether a file is neither laptime's nor installed."""
     return not {"site-packages", "dist-packages", "laptime"} & set(file.parts)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and those that it was raised from."""
-    seen = list[int]()
-    found: BaseException | None = error
-    while found is not None and id(found) not in seen:
-        seen.append(id(found))
-        yield found
-        found = found.__cause__ or found.__context__
 
 
 def _asked(stack: TracebackType | None) -> Iterator[tuple[bool, str]]:

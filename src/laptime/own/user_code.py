@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from laptime.errors import lacking, shorten
-from laptime.own.items import item_in, own_file, without_note
+from laptime.own.items import chain_of, item_in, own_file, without_note
 
 _WORKER_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 # A thread's stack as faulthandler writes it, beside those of others in a crash; `Stack` where it is one alone.
@@ -57,7 +57,7 @@ def complaint(
     remedy = next((f"; {helps}" for words, helps in _REMEDIES.items() if words in text), "") or _unparsed(error)
     at = f", at {found}" if item and (found := item_in(error)) else ""
     said = f"{kind}: {shorten(text, _LONGEST)}{at}{remedy}" if text else f"{kind}{at}"
-    return f"{said}{place_in(path, _of(path, _places(error)) or blamed, makers)}"
+    return f"{said}{place_in(path, _behind(path, error) or blamed, makers)}"
 
 
 def _unparsed(error: BaseException) -> str:
@@ -132,6 +132,11 @@ def _of(path: Path, places: Sequence[tuple[Path, int]]) -> list[tuple[Path, int]
     """The places in the user's file, else those in modules beside it."""
     beside = [p for p in places if p[0].is_relative_to(path.parent) and own_file(p[0])]
     return [p for p in places if p[0] == path] or beside
+
+
+def _behind(path: Path, error: BaseException) -> list[tuple[Path, int]]:
+    """The user's places that an error passed through, else those of what it was raised from."""
+    return next(filter(None, (_of(path, _places(one)) for one in chain_of(error))), [])
 
 
 def _begins(makers: Iterable[object]) -> list[tuple[Path, int]]:

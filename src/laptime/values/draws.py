@@ -60,9 +60,30 @@ def put_back_drawn(state: State) -> None:
 
 
 def fetched(dataset: Any, indices: Sequence[int]) -> list[Any]:
-    """Items of a data set as DataLoader reads a batch of them: at once where it has `__getitems__`, else one by one."""
+    """Items of a data set as DataLoader reads a batch of them: at once where it has `__getitems__`, else one by one.
+
+    Raises:
+        RuntimeError: reading one raised StopIteration, which would pass for the end of an epoch.
+    """
     many = getattr(dataset, "__getitems__", None)
-    return list(many(list(indices))) if many else [dataset[index] for index in indices]
+    try:
+        return list(many(list(indices))) if many else [dataset[index] for index in indices]
+    except StopIteration as ended:
+        raise RuntimeError("StopIteration was raised, as by next() of what has come to its end") from ended
+
+
+class Read(Dataset[Any]):
+    """A data set whose items are read by `fetched`."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """The items of some indices."""
+        return fetched(self.items, indices)
 
 
 class SeededItems(Dataset[Any]):
