@@ -37,6 +37,20 @@ def test_a_variant_that_is_the_fastest_of_several_kinds_is_described_once() -> N
     assert again.speedup == fastest.speedup
 
 
+def test_what_went_wrong_stands_in_the_table_or_among_what_to_mind_alone() -> None:
+    why = {"status": "failed", "error": "no room at mine.py line 7", "epochs": ()}
+    for failed in ({"cpu-baseline": (0, 1, 2)}, {"cpu-optimized": (0, 1, 2)}, {"cpu-optimized": (1,)}):
+        runs = [
+            run.model_copy(update=why) if run.spec and run.spec.repeat in failed.get(run.spec.variant, ()) else run
+            for run in records()
+        ]
+        page = to_html(compare(ladder(), runs), None, runs)
+        body, details = page.split("<h2>Variants in detail</h2>")
+        seen = body.partition('<ul class="phone">')[0] + body.partition("<h2>Mind</h2>")[2]  # phones see no such cell
+        assert (seen.count("no room at mine.py"), details.count("no room at mine.py")) == (1, 0)
+        assert "<dl>\n</dl>\n</details>" not in details.replace("</ol>\n<dl>", "")
+
+
 def test_of_dead_taps_nothing_is_said_where_no_variant_crops_them() -> None:
     found = compare(ladder(), records())
     bare = found.model_copy(
