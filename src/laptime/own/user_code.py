@@ -61,10 +61,13 @@ def complaint(
 
 
 def _unparsed(error: BaseException) -> str:
-    """What helps where a parser of arguments has ended the process, since it is given none."""
+    """What helps where a parser of arguments has ended the process or one is looked for, since there are none."""
     ended = isinstance(error, SystemExit) and error.code == _WRONG_ARGUMENTS
-    parsing = ended and any(Path(f.filename).name == "argparse.py" for f in traceback.extract_tb(error.__traceback__))
-    return "; no arguments are given here, so let those that it requires have defaults" if parsing else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    parsing = ended and any(Path(f.filename).name == "argparse.py" for f in frames)
+    # `sys.argv[1]`, or `_, data = sys.argv`.
+    looking = isinstance(error, IndexError | ValueError) and bool(frames) and "sys.argv" in (frames[-1].line or "")
+    return "; no arguments are given here, so let those that it requires have defaults" if parsing or looking else ""
 
 
 def wanted(function: Callable[..., Any]) -> list[str]:

@@ -75,6 +75,12 @@ _MADE = "return nn.Sequential("
             "PARSER.parse_args()",
             "SystemExit: 2; no arguments are given here, so let those that it requires have defaults",
         ),
+        (
+            f"import sys\nDATA = sys.argv[1]\n{TUPLE}",
+            [],
+            "DATA = sys.argv[1]",
+            "IndexError: list index out of range; no arguments are given here, so let those that it requires have",
+        ),
         (TUPLE, [(_LOSS, "scores = model(x.cuda())")], "x.cuda()", "leave .cuda() and .to(...) out, since net and"),
         (
             TUPLE,
