@@ -12,12 +12,21 @@ from laptime.ladder.figures import headline_figures, variant_figures
 from laptime.ladder.request import tracking_uri
 from laptime.records import LadderRecord, RunRecord
 from laptime.tracking import Journal
+from laptime.tracking.base import Tracker
 from laptime.tracking.outage import unsent
-from laptime.tracking.publish import ladder_finished, variant_compared, variant_recorded
+from laptime.tracking.publish import (
+    ladder_finished,
+    ladder_key,
+    quality_judged,
+    variant_compared,
+    variant_key,
+    variant_recorded,
+)
 from laptime.tracking.rule_history import advice_verified, below_ladder
 from laptime.tracking.sync import sync, target_of
 
 if TYPE_CHECKING:
+    from laptime.compare import Comparison
     from laptime.ladder.run import Ladder
 
 
@@ -39,11 +48,21 @@ def ended_in_journal(ladder: Ladder, journal: Journal, ended: LadderRecord, told
     if ladder.comparison is None:
         ladder_finished(journal, ended, {}, f"The ladder ended as {ended.status}.", own)
         return
-    for row in ladder.comparison.rows:
-        if row.n:
-            variant_compared(journal, ended, row.variant, variant_figures(row))
+    tell_compared(journal, ended, ladder.comparison)
     figures = headline_figures(ladder.comparison)
     ladder_finished(journal, ended, figures, to_markdown(ladder.comparison), own | ladder.files)
+
+
+def tell_compared(journal: Tracker, ended: LadderRecord, comparison: Comparison) -> None:
+    """Tells figures and the verdict on quality of each variant, and that of the fastest as the ladder's."""
+    for row in comparison.rows:
+        if row.n:
+            variant_compared(journal, ended, row.variant, variant_figures(row))
+            if row.variant != comparison.baseline:
+                quality_judged(journal, variant_key(ended, row.variant), row.verdict)
+    fastest = comparison.headline("fastest")
+    if fastest is not None and fastest.verdict is not None:
+        quality_judged(journal, ladder_key(ended), fastest.verdict)
 
 
 def sent(ladder: Ladder, say: Callable[[str], None]) -> None:

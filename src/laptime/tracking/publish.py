@@ -173,6 +173,11 @@ def variant_compared(tracker: Tracker, ladder: LadderRecord, variant: str, figur
     tracker.log_metrics(variant_key(ladder, variant), figure_rows(figures, ladder.ended_at))
 
 
+def quality_judged(tracker: Tracker, key: str, verdict: str) -> None:
+    """Tells in a run how its quality stands to the baseline's; in the ladder's that of the fastest variant."""
+    tracker.set_tags(key, {"laptime.quality": verdict})
+
+
 def ladder_finished(
     tracker: Tracker,
     ladder: LadderRecord,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import os
 import tempfile
@@ -140,6 +141,17 @@ def test_ten_thousand_classes_are_a_run_like_any_other(
     assert found.data.classes == many.classes
     assert all(r.spec is not None and r.spec.data.classes == many.classes for r in records)
     assert len(records) == 2 * len(VARIANTS)
+
+
+def test_a_new_experiment_has_a_view_with_columns_that_runs_have(tmp_path: Path, sqlite_uri: str) -> None:
+    MlflowTracker(sqlite_uri, tmp_path / "files").start_run(RunStart("viewed", "viewed", "viewed", 1.0))
+    view = json.loads(client_of(sqlite_uri).get_experiment_by_name("viewed").tags["mlflow.sharedViewState.laptime"])
+    # What the page asks of a view before it lists it.
+    assert [type(view[name]) for name in ("name", "createdAt", "state")] == [str, int, str]
+    columns = json.loads(view["state"])["selectedColumns"]
+    assert {"metrics.`speedup`", "tags.`laptime.quality`", "params.`batch_size`"} <= set(columns)
+    documented = (Path(__file__).parents[3] / "docs/tracking.md").read_text(encoding="utf-8")
+    assert [name for name in columns if f"`{name.split('`')[1]}`" not in documented] == []
 
 
 def test_the_embedded_experiment_has_an_absolute_place_for_artifacts(tmp_path: Path, sqlite_uri: str) -> None:
