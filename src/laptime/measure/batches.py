@@ -25,6 +25,8 @@ from laptime.records import PassRecord
 _ROUNDS = 3
 # Passes at the run's batch and at the other one up to the end of the first round that counts.
 _OWN, _OTHER = 4, 2
+# Seconds at the run's batch, at the other, and at the run's again.
+_Round = tuple[float, float, float]
 # Of the free memory: on a CPU a process that takes too much is killed.
 _ROOM = 0.5
 
@@ -51,8 +53,8 @@ def measure_batches(
     """Times forward and backward at the run's batch, and at the one that `large-batch` would bring.
 
     Where that takes too long or too much memory, at its largest power-of-two part that does not; where none does, at
-    half of the run's batch. Samples are those of the training's loader, repeated as often as needed. Buffers, gradients
-    and random numbers are put back.
+    half of the run's batch. Samples are those of the training's loader, repeated as often as needed. Rounds that met a
+    slow moment do not count where others did not. Buffers, gradients and random numbers are put back.
 
     Args:
         parts: of the run.
@@ -89,11 +91,18 @@ def _by_turns(timed: Passes, largest: int, limits: Limits) -> dict[int, list[flo
     if other is None:
         return {}
     timed(other)
-    seconds: dict[int, list[float]] = {size: [], other: []}
-    while not (done := len(seconds[other])) or worth_another(done, _ROUNDS, timed.clock() - begin, limits.budget_s):
-        for one in (size, other, size):
-            seconds[one].append(timed(one))
-    return seconds
+    rounds, kept = list[_Round](), list[_Round]()
+    while not rounds or worth_another(len(kept), _ROUNDS, timed.clock() - begin, limits.budget_s):
+        rounds.append((timed(size), timed(other), timed(size)))
+        kept = [r for r in rounds if _usual(r, limits.step_ms)]
+    kept = kept or rounds
+    return {size: [s for own, _, again in kept for s in (own, again)], other: [s for _, s, _ in kept]}
+
+
+def _usual(taken: _Round, step_ms: float | None) -> bool:
+    """Whether the machine was as in the counted steps: forward and backward take no longer than a whole step there."""
+    own, _, again = taken
+    return step_ms is None or 1e3 * min(own, again) <= step_ms
 
 
 def other_size(size: int, largest: int, most: float) -> int | None:

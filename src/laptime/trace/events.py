@@ -56,6 +56,8 @@ _MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, Type
 # The most that SQLite holds; what it is cut from stays an id.
 _63_BITS = (1 << 63) - 1
 _FRAME = re.compile(r"(.+)\((\d+)\): ")
+# CUPTI names a call of CUDA with its version, and those on streams by thread with that; older kineto leaves both out.
+_VARIANT = re.compile(r"(?:_ptsz|_ptds|_v\d+)+$")
 # Which way a copy went, as kineto names it.
 WAY = re.compile(r"Memcpy (HtoD|DtoH|DtoD)", re.IGNORECASE)
 _MARK = "ProfilerStep#"
@@ -152,6 +154,8 @@ class Reducer:
             else:
                 self.holds.add("stacks")
                 name = self._line(name, str(args.get("CallFrom", "")))
+        elif kind == RUNTIME and "_" in name:
+            name = _VARIANT.sub("", name)
         name = self._known.get(name) or self._share(name)
         if not name:
             return None

@@ -76,6 +76,22 @@ def test_samples_that_are_slower_in_a_larger_batch_count_against_it():
     assert batch_size(replace(SHARED, trained=passes(b32=60.0, b256=600.0))) is None
 
 
+def test_passes_of_a_slow_moment_widen_the_range_down_to_what_the_steps_themselves_allow():
+    # 120 ms for what takes 75 in a step; of those 480 ms are 60 for 32 samples, so that a fifth is fixed at the least.
+    found = batch_size(replace(SHARED, trained=passes(b32=120.0, b256=480.0)))
+    least, most = 20.0 * 7 / 8 + 75.0 - 60.0, 20.0 * 7 / 8 + 75.0 * (1 - 60 / 120)
+    assert found.gain_ms == pytest.approx((least, 1.1 * most))
+    assert "but 75.0 ms in a step (a slow moment, so the range is wide)" in found.evidence[0]
+    # Passes that are slower in a larger batch than steps now leave the optimizer.
+    none = batch_size(replace(SHARED, trained=passes(b32=120.0, b256=720.0)))
+    assert none.gain_ms[0] == pytest.approx(20.0 * 7 / 8)
+    # Beside loaders a step's passes may be the slower ones, which says nothing of the trial; nor does a quarter.
+    for alone in (40.0, 93.0):
+        usual = batch_size(replace(SHARED, trained=passes(b32=alone, b256=4.0 * alone)))
+        assert usual.gain_ms == pytest.approx(tuple(end * most for end in (0.9, 1.1)))
+        assert "slow moment" not in usual.evidence[0]
+
+
 def test_without_a_trial_evaluation_s_passes_tell_and_without_those_nobody_does():
     found = batch_size(replace(SHARED, passes=((32, 30.0), (512, 240.0))))
     low, high = 16 / 30, 1 - (14 / 30) ** 2

@@ -163,3 +163,34 @@ def test_of_a_batch_in_parts_no_other_size_is_tried():
     parts, recipe = built(micro_batch=2)
     assert measure_batches(parts, recipe, 0, WIDE, ticking()) == ()
     assert sizes(measure_batches(parts, replace(recipe, micro_batch=4), 0, WIDE, ticking())) == [4, 16]
+
+
+def taking(monkeypatch, own_s):
+    """Passes at the run's batch take what is given, one after another, any other 10 ms; returns those taken."""
+    given, taken = iter(own_s), []
+
+    def one(_, size, *__):
+        if size != 4:
+            return 0.010
+        taken.append(next(given))
+        return taken[-1]
+
+    monkeypatch.setattr(batches.Passes, "__call__", one)
+    return taken
+
+
+def test_rounds_of_a_slow_moment_do_not_count_where_others_do(monkeypatch):
+    parts, recipe = built()
+    # Two to warm up, a round whose passes both take longer than a whole step of 5 ms, and three in which one does not.
+    taken = taking(monkeypatch, [0.001, 0.001, 0.009, 0.006, *[0.009, 0.004] * 2, *[0.002] * 40])
+    found = measure_batches(parts, recipe, 0, WIDE, ticking(0.19))
+    assert [p.pass_ms for p in found] == pytest.approx([4.0, 10.0])
+    assert len(taken) == 2 + 2 * 4
+
+
+def test_where_all_is_slow_the_whole_budget_is_taken_and_all_rounds_count(monkeypatch):
+    parts, recipe = built()
+    taken = taking(monkeypatch, [0.001, 0.001, *[0.009] * 60])
+    found = measure_batches(parts, recipe, 0, WIDE, ticking(0.19))
+    assert [p.pass_ms for p in found] == pytest.approx([9.0, 10.0])
+    assert len(taken) == 2 + 2 * 11  # of 0.19 s in 2 s

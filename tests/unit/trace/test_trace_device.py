@@ -236,3 +236,17 @@ def test_a_wait_knows_which_way_the_copy_goes_that_it_is_for(tmp_path):
     }
     # The call that copies waits, too, before the one that waits.
     assert {r.copies: r.wait_ms for r in rows} == pytest.approx({"HtoD": 0.025, "DtoH": 0.025, "": 0.020})
+
+
+@pytest.mark.parametrize("ending", ["", "_v2", "_v3020", "_ptsz", "_ptds_v7000", "_v7000_ptsz"])
+def test_calls_that_are_named_with_their_version_are_those_without(tmp_path, ending):
+    trace = Trace()
+    trace.step(1, 0, 200)
+    op = trace.op("aten::mm", 0, 40)
+    trace.launch(op, 5, 10, 20)
+    trace.wait(50, 20, f"cuStreamSynchronize{ending}")
+    trace.wait(80, 10, f"cuMemCreate{ending}")
+    found = summarize(trace.write(tmp_path / "t.json"))
+    assert [(r.name, r.wait_ms) for r in found.syncs] == [("cuStreamSynchronize", pytest.approx(0.020))]
+    assert found.allocations is not None
+    assert found.allocations.calls == 1

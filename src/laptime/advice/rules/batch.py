@@ -15,6 +15,9 @@ _LEAST_FIXED = 0.10
 _FULL, _EMPTY = 0.90, 0.50
 # Around what training's own passes say: a run at the other batch meets other caches and other minutes.
 _TRIED = (0.9, 1.1)
+# So much longer than in the counted steps, passes at the run's batch met a slow moment. That weighs more on small passes
+# than on large ones, so what they call fixed is the most that it can be.
+_SLOWED = 1.25
 # Without those a share f that passes in evaluation call fixed stands for f to 1 - (1 - f)^2: backward has more of it,
 # since it writes the gradient of each weight once, however many samples. Seven remedies on an Intel Xeon, a Zen 3 and a
 # Zen 4 brought 0.75 to 2.9 times f, 1.4 times in the median (docs/log.md, 21 to 24 November 2026).
@@ -80,12 +83,16 @@ def _tried(s: Signals, batch: int, both: float, updates: float) -> _Fixed:
     """By training's own passes at two sizes; a share below zero says that more samples at once are slower each."""
     small, large = _sizes(s.trained)[0], _sizes(s.trained)[-1]
     share = _share((small, large), batch)
-    middle = updates + share * both
+    fixed = updates + share * both
+    low, high = (end * fixed for end in _TRIED)
     words = (
         f"{ms(share * both)} ms of forward and backward, which by themselves take {ms(small[1])} ms for {small[0]} "
         f"samples and {ms(large[1])} ms for {large[0]}"
     )
-    return _Fixed(middle, (_TRIED[0] * middle, _TRIED[1] * middle), words)
+    if small[0] == batch and small[1] > _SLOWED * both:
+        low = min(low, updates + max(0.0, _share(((batch, both), large), batch)) * both)
+        words += f", but {ms(both)} ms in a step (a slow moment, so the range is wide)"
+    return _Fixed((low + high) / 2, (low, high), words)
 
 
 def _sizes(trained: Sequence[PassRecord] | None) -> list[tuple[int, float]]:
