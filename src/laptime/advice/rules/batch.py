@@ -15,7 +15,7 @@ _LEAST_FIXED = 0.10
 _FULL, _EMPTY = 0.90, 0.50
 # Around what training's own passes say: a run at the other batch meets other caches and other minutes.
 _TRIED = (0.9, 1.1)
-# So much longer than in the counted steps, passes at the run's batch met a slow moment. That weighs more on small passes
+# So much longer than in the counted steps, passes at the run's batch met a slow moment. That weighs more on small ones
 # than on large ones, so what they call fixed is the most that it can be.
 _SLOWED = 1.25
 # Without those a share f that passes in evaluation call fixed stands for f to 1 - (1 - f)^2: backward has more of it,
