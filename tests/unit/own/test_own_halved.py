@@ -66,7 +66,8 @@ def test_a_ladder_asks_a_gpu_since_no_probe_does(tmp_path, monkeypatch, device, 
         pass
 
     def fetch(*given):
-        assert given[-1] == asked
+        *_, halved_on, _ = given
+        assert halved_on == asked
         raise AskedError
 
     monkeypatch.setattr(prepare, "choose_device", lambda _: device)
