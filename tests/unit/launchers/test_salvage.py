@@ -6,6 +6,7 @@ import signal
 import pytest
 from tests.unit.conftest import make_spec
 
+from laptime.launchers.base import RECORD
 from laptime.launchers.process import record_of
 from laptime.records import PARTIAL, EpochRecord, RunRecord, read_record, write_json, write_record
 
@@ -18,7 +19,10 @@ def left_in(folder, phase, **partial):
     write_json(folder / PARTIAL, RunRecord(epochs=EPOCHS, startup_s=2.5, notes=("rank 4",), **partial))
 
 
-@pytest.mark.parametrize(("code", "why"), [(-signal.SIGSEGV, "signal 11"), (None, "time-out of 7 s"), (0, "can't be")])
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [(-signal.SIGSEGV, "signal 11"), (None, "time-out of 7 s"), (0, "without a record, as by os._exit(0)")],
+)
 @pytest.mark.parametrize("phase", ["profile", "check"])
 def test_unchecked_epochs_are_kept_and_not_believed(tmp_path, code, why, phase):
     left_in(tmp_path, phase, status="failed", error="the process ended before its step was checked.")
@@ -28,6 +32,15 @@ def test_unchecked_epochs_are_kept_and_not_believed(tmp_path, code, why, phase):
     assert why in found.error
     assert f"it ended in the {phase}, after its counted epochs" in found.error
     assert ("--no-profile" in found.error) == (phase == "profile")
+
+
+def test_a_record_that_can_t_be_read_is_told_as_that(tmp_path):
+    left_in(tmp_path, "profile", status="failed", error="the process ended before its step was checked.")
+    (tmp_path / RECORD).write_text("{")
+    found = record_of(make_spec(), tmp_path, 0)
+    assert (found.status, found.epochs) == ("failed", EPOCHS)
+    assert "can't be read" in found.error
+    assert "os._exit" not in found.error
 
 
 @pytest.mark.parametrize("code", [-signal.SIGKILL, None])
