@@ -67,12 +67,6 @@ class Crop(nn.Module):
         whole[self.live] = part.detach().cpu()
         return whole
 
-    def dead(self) -> Tensor:
-        """Mask of the dead taps, of the whole kernel's shape."""
-        mask = torch.ones_like(self.full, dtype=torch.bool)
-        mask[self.live] = False
-        return mask
-
 
 def crops(model: nn.Module) -> dict[str, tuple[nn.Parameter, Crop]]:
     """Name to weight and crop of each module whose kernel was cropped, whatever computes it now.

@@ -7,21 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tests.plain_states import load_plain_optimizer_state, load_plain_state, plain_optimizer_state
 from tests.unit.conftest import make_data, make_spec
 from tests.unit.optimizations.small_recipes import started
 from torch import nn
 
 from laptime.engine.build import build, make_recipe
 from laptime.engine.loop import train_epoch
-from laptime.engine.plain import (
-    load_plain_optimizer_state,
-    load_plain_state,
-    plain_optimizer_state,
-    plain_state,
-    removed_parameters,
-)
+from laptime.engine.plain import plain_state, removed_parameters
 from laptime.engine.reset import reset, snapshot
-from laptime.errors import DataError
 from laptime.optimizations.dead_taps import crops, dead_taps
 from laptime.optimizations.optimizer import decay, sgd, sgd_nesterov
 from laptime.optimizations.precision import bf16
@@ -204,29 +198,6 @@ def test_bf16_and_cropped_stay_near_the_whole():
     assert found[cropped_recipe][0] == pytest.approx(found[whole_recipe][0], rel=2e-2)
     for name, value in found[whole_recipe][1].items():
         torch.testing.assert_close(found[cropped_recipe][1][name], value, rtol=0, atol=1e-2)
-
-
-def test_a_state_that_does_not_fit_is_refused():
-    cut = started(cropped_recipe())
-    state = plain_state(cut.model)
-    with pytest.raises(DataError, match=r"6\.weight has shape \(6, 6, 1, 1\)"):
-        load_plain_state(cut.model, {**state, "6.weight": state["6.weight"][..., :1, :1]})
-    with pytest.raises(DataError, match="plain architecture"):
-        load_plain_state(cut.model, {k: v for k, v in state.items() if k != "0.weight"})
-
-
-@pytest.mark.parametrize("changes", [(), (MOMENTUM,)], ids=["adam", "sgd"])
-def test_moments_of_taps_that_have_learnt_are_refused(changes):
-    larger = started(whole_recipe(*changes))
-    losses(larger, [0])
-    learnt = larger.optimizer.state_dict()
-    key = "momentum_buffer" if changes else "exp_avg"
-    learnt["state"][6][key] = torch.randn_like(learnt["state"][6][key])
-    cut = started(cropped_recipe(*changes))
-    with pytest.raises(DataError, match="other images"):
-        load_plain_optimizer_state(cut.model, cut.optimizer, learnt)
-    with pytest.raises(DataError, match="2 groups"):
-        load_plain_optimizer_state(cut.model, cut.optimizer, started(whole_recipe(DECAY)).optimizer.state_dict())
 
 
 def test_what_was_removed_is_counted():

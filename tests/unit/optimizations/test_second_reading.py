@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.distributed as dist
+from tests.plain_states import load_plain_optimizer_state, load_plain_state, plain_optimizer_state
 from tests.unit.optimizations.small_recipes import small_recipe, started
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
@@ -16,7 +17,7 @@ from torch.nn import functional as F  # noqa: N812
 from laptime.engine.build import build
 from laptime.engine.evaluate import evaluate
 from laptime.engine.loop import train_epoch
-from laptime.engine.plain import load_plain_optimizer_state, load_plain_state, plain_optimizer_state, plain_state
+from laptime.engine.plain import plain_state
 from laptime.engine.reset import reset, snapshot
 from laptime.engine.state import put_back, state_of
 from laptime.optimizations.dead_taps import dead_taps

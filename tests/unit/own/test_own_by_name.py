@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from tests.own_files import IMPORTS, place, write
+from tests.plain_states import plain_optimizer_state
 from tests.unit.own.test_own_pieces import EPOCHS, trained
 from tests.unit.script.script_runs import assert_equal, numbers_of, run_laptime, run_scripts
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
@@ -17,7 +18,7 @@ from torch.nn import functional as F  # noqa: N812 - the name torch's documentat
 from laptime.engine.build import build
 from laptime.engine.check import check_one_step
 from laptime.engine.loop import train_epoch
-from laptime.engine.plain import plain_optimizer_state, plain_state
+from laptime.engine.plain import plain_state
 from laptime.engine.reset import reset, snapshot
 from laptime.engine.state import put_back, state_of
 from laptime.errors import RunError, UsageError
