@@ -126,6 +126,11 @@ def _exclude(one: OptimizationEntry, other: OptimizationEntry) -> bool:
     return one.alone or other.alone or one.name in other.excludes or other.name in one.excludes
 
 
+def of_stage(chosen: tuple[OptimizationSpec, ...], *stages: str) -> tuple[OptimizationSpec, ...]:
+    """Those of some stages."""
+    return tuple(o for o in chosen if find_optimization(o.name).stage in stages)
+
+
 def options_of(spec: OptimizationSpec) -> dict[str, Option]:
     """All options of an optimization, defaults filled in; raises UsageError for a value that one can't hold."""
     entry = find_optimization(spec.name)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
-from laptime.catalogue import find_optimization, find_workload, options_of
+from laptime.catalogue import find_optimization, find_workload, of_stage, options_of
 from laptime.data.boxes.tensors import BoxData, open_boxes
 from laptime.data.own.opened import OwnData, open_run
 from laptime.data.tensors import ImageData, limit, open_tensors
@@ -92,7 +92,7 @@ def make_recipe(
     Raises:
         UsageError: several ranks, and no optimization that makes them train one net.
     """
-    exchanges = [o for o in optimizations if find_optimization(o.name).stage == "parallel"]
+    exchanges = of_stage(optimizations, "parallel")
     if world.size > 1 and not exchanges:
         raise UsageError(
             f"variant {spec.variant!r} does not train on {world.size} ranks: add ddp or flat-reduce, or give one rank."

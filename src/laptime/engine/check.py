@@ -32,11 +32,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from laptime.catalogue import as_checked, class_of, classes_of, find_optimization
+from laptime.catalogue import as_checked, class_of, classes_of, of_stage
 from laptime.data.boxes.tensors import BoxData
 from laptime.engine.distances import Farthest, farthest, incomparable, loss_error, relative_error, within
 from laptime.engine.fits import out_of_memory
-from laptime.engine.full_precision import compare_in_full_precision, half_precision, in_full_precision
+from laptime.engine.full_precision import compare_in_full_precision, in_full_precision
 from laptime.engine.layers import compare_layers
 from laptime.engine.loss_noise import loss_noise
 from laptime.engine.norm_statistics import statistics_errors
@@ -216,7 +216,7 @@ def _apart(
         seen that: of a detector layers are compared in fp32.
     """
     alone = without_ranks(chosen)
-    ranked = alone != chosen and half_precision(chosen)
+    ranked = alone != chosen and bool(of_stage(chosen, "precision"))
     pieces = _if_it_fits(lambda: compare_pieces(steps, alone, klass)) if ranked else None
     if pieces is None and (sharp is None or isinstance(steps.data, BoxData)):
         return None, None
@@ -231,7 +231,7 @@ def _right(found: Farthest | None) -> bool:
 
 def _autocast_statistics(steps: Steps, chosen: Specs, expected: Step) -> dict[str, float]:
     """What each norm's running statistics may be off by where plain autocast itself is far off; costs a step."""
-    plain = tuple(o for o in chosen if find_optimization(o.name).stage == "precision")
+    plain = of_stage(chosen, "precision")
     moved = statistics_errors(steps.take(plain, Side(strict=False)).statistics, expected.statistics)
     return {name: max(STATISTICS["numeric"], _ROUNDINGS * error) for name, error in moved.items()}
 

@@ -9,7 +9,7 @@ adds, the sharp comparison has seen layer by layer, or the pieces of the whole b
 
 from __future__ import annotations
 
-from laptime.catalogue import find_optimization
+from laptime.catalogue import of_stage
 from laptime.engine.distances import comparable_gradient, loss_error, relative_error
 from laptime.engine.one_step import Side, Specs, Step, Steps
 from laptime.records import FullPrecisionCheck
@@ -19,17 +19,12 @@ from laptime.records import FullPrecisionCheck
 _LOSS, _GRADIENT = 5e-3, 0.2
 
 
-def half_precision(chosen: Specs) -> bool:
-    """Whether a variant has a precision to leave out."""
-    return any(find_optimization(o.name).stage == "precision" for o in chosen)
-
-
 def in_full_precision(steps: Steps, chosen: Specs) -> Step | None:
     """A variant's step without its half precision; None where it has none.  # all ranks of the steps' world"""
-    if not half_precision(chosen):
+    halved = of_stage(chosen, "precision")
+    if not halved:
         return None
-    rest = tuple(o for o in chosen if find_optimization(o.name).stage != "precision")
-    return steps.take(rest, Side(steps.world))
+    return steps.take(tuple(o for o in chosen if o not in halved), Side(steps.world))
 
 
 def compare_in_full_precision(steps: Steps, chosen: Specs) -> FullPrecisionCheck | None:
@@ -44,7 +39,7 @@ def compare_in_full_precision(steps: Steps, chosen: Specs) -> FullPrecisionCheck
         is nothing but rounding.
     """
     expected = steps.take((), Side())
-    if not {"compile", "parallel"} & {find_optimization(o.name).stage for o in chosen}:
+    if not of_stage(chosen, "compile", "parallel"):
         return None
     if not comparable_gradient(expected.loss, expected.gradients):
         return None

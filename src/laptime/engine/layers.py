@@ -5,7 +5,7 @@ Then next to nothing is left of rounding, and one wrong kernel shows.
 
 from __future__ import annotations
 
-from laptime.catalogue import classes_of, find_optimization
+from laptime.catalogue import classes_of, of_stage
 from laptime.data.boxes.tensors import BoxData
 from laptime.engine.distances import Farthest, comparable_gradient, farthest, layer_errors, within, worst_layer
 from laptime.engine.one_step import Side, Specs, Steps
@@ -33,7 +33,7 @@ def compare_layers(steps: Steps, chosen: Specs) -> Farthest | None:
         is nothing but rounding: what the samples of a batch with as many of each class say of a net that gives the same
         for all of them cancels out.
     """
-    precision = tuple(o for o in chosen if find_optimization(o.name).stage == "precision")
+    precision = of_stage(chosen, "precision")
     rest = tuple(o for o in chosen if o not in precision)
     if not rest:
         return None

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from laptime.catalogue import find_optimization
+from laptime.catalogue import of_stage
 from laptime.engine.distances import loss_error
 from laptime.engine.one_step import Side, Specs, Steps
 
@@ -38,7 +38,7 @@ def loss_noise(steps: Steps, chosen: Specs) -> float:
     Returns:
         0 of a variant without half precision, and where nothing is rounded behind the last layer.
     """
-    plain = tuple(o for o in chosen if find_optimization(o.name).stage == "precision")
+    plain = of_stage(chosen, "precision")
     halved: dict[Any, torch.dtype] = {}
 
     def noted(operation: Any, result: Tensor) -> None:

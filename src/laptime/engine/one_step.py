@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
-from laptime.catalogue import find_optimization
+from laptime.catalogue import find_optimization, of_stage
 from laptime.data.boxes.tensors import BoxData
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData
@@ -144,10 +144,10 @@ class Steps:
         return self._step(optimizations, side, cuts)
 
     def _step(self, optimizations: Specs, side: Side, cuts: Cutting | None = None) -> Step:
-        if self._drawn is None and (side.world.size > 1 or _compiles(optimizations)):
+        if self._drawn is None and (side.world.size > 1 or of_stage(optimizations, "compile")):
             self._drawn = self.world.agreed(self.take((), Side()).drawn if self.world.first else frozenset())
         draws = Draws(self._drawn or frozenset(), self._part(side), set())
-        with drawn_by_torch() if draws.seen and _compiles(optimizations) else nullcontext():
+        with drawn_by_torch() if draws.seen and of_stage(optimizations, "compile") else nullcontext():
             try:
                 return one_step(self.spec, self.data, optimizations, side, draws, cuts)
             finally:
@@ -214,10 +214,6 @@ def compared(gradient: Tensor) -> Tensor:
     whole = gradient.detach().to_dense()
     values = torch.view_as_real(whole) if whole.is_complex() else whole
     return values.to("cpu", torch.promote_types(values.dtype, torch.float32))
-
-
-def _compiles(optimizations: Specs) -> bool:
-    return any(find_optimization(o.name).stage == "compile" for o in optimizations)
 
 
 def one_step(

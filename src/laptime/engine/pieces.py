@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from laptime.catalogue import find_optimization
+from laptime.catalogue import of_stage
 from laptime.engine.distances import comparable_gradient, layer_errors, loss_error, relative_error, within, worst_of
 from laptime.engine.norm_statistics import statistics_errors
 from laptime.engine.one_step import Side, Specs, Steps
@@ -160,7 +160,7 @@ def compare_pieces(steps: Steps, chosen: Specs, klass: str) -> PiecesCheck | Non
         None where the step can't be cut: a compiler would compile the cuts too, ranks exchange values, there is no
         BatchNorm or it is called otherwise than in the baseline, or the gradient is nothing but rounding.
     """
-    if {"compile", "parallel"} & {find_optimization(o.name).stage for o in chosen}:
+    if of_stage(chosen, "compile", "parallel"):
         return None
     given, allowed = Cuts(), ALLOWED[klass]
     expected = steps.cut((), Side(), given)

@@ -12,7 +12,6 @@ its weights computed in fp32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,29 +19,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
-from laptime.optimizations.small_maps import to_bias
+from laptime.optimizations.small_maps import Geometry, to_bias
 
 # Side of the largest map whose pairs of pixel and output are few enough to be multiplied all.
 LARGEST = 8
 
 
-@dataclass(frozen=True)
-class Window:
-    """Square map, kernel, stride and padding of a depthwise convolution."""
-
-    size: int
-    kernel: int
-    stride: int
-    padding: int
-
-    @property
-    def out(self) -> int:
-        """Height and width of the output."""
-        return (self.size + 2 * self.padding - self.kernel) // self.stride + 1
-
-
 @cache
-def meetings(window: Window, device: torch.device, dtype: torch.dtype) -> Tensor:
+def meetings(window: Geometry, device: torch.device, dtype: torch.dtype) -> Tensor:
     """In which tap a pixel meets an output: ones [Q * P, kernel * kernel], a row of zeros where in none.
 
     Made once for a device, since a copy from the host in each step would have it waited for.
@@ -60,7 +44,7 @@ class DepthwiseProduct(torch.autograd.Function):
     """A depthwise convolution whose weights' gradient is a product; the rest is the convolution's own."""
 
     @staticmethod
-    def forward(ctx: Any, images: Tensor, weight: Tensor, window: Window, bias: Tensor | None = None) -> Tensor:
+    def forward(ctx: Any, images: Tensor, weight: Tensor, window: Geometry, bias: Tensor | None = None) -> Tensor:
         taps = weight.to(images.dtype)
         ctx.save_for_backward(images, taps)
         ctx.window, ctx.wide = window, weight.dtype
@@ -75,14 +59,14 @@ class DepthwiseProduct(torch.autograd.Function):
         return to_images, to_weight, None, to_bias(ctx, gradients[0], 3)
 
 
-def _to_images(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
+def _to_images(images: Tensor, taps: Tensor, gradient: Tensor, window: Geometry) -> Tensor:
     half = images.dtype in (torch.bfloat16, torch.float16)
     if not half or window.stride == 1 or window.padding >= window.kernel:
         return _own(images, taps, gradient, window, 0)
     return _spread(taps, gradient, window)
 
 
-def _spread(taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
+def _spread(taps: Tensor, gradient: Tensor, window: Geometry) -> Tensor:
     """The gradient of the images [B, C, size, size], by a stride of 1."""
     batch, channels = gradient.shape[:2]
     side = window.size + 2 * window.padding - window.kernel + 1
@@ -93,7 +77,7 @@ def _spread(taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
     return F.conv2d(zeros, taps.flip(2, 3), None, 1, window.kernel - 1 - window.padding, 1, channels)
 
 
-def _own(images: Tensor, taps: Tensor, gradient: Tensor, window: Window, place: int) -> Tensor:
+def _own(images: Tensor, taps: Tensor, gradient: Tensor, window: Geometry, place: int) -> Tensor:
     """One of the convolution's own gradients: of the images (0) or of the weights (1)."""
     stride, padding = [window.stride] * 2, [window.padding] * 2
     mask = [place == 0, place == 1, False]
@@ -109,7 +93,7 @@ def _by_channel(maps: Tensor) -> Tensor:
     return channels if channels.stride(-1) == 1 else channels.contiguous()
 
 
-def _to_weight(images: Tensor, taps: Tensor, gradient: Tensor, window: Window) -> Tensor:
+def _to_weight(images: Tensor, taps: Tensor, gradient: Tensor, window: Geometry) -> Tensor:
     """[B, C, H, W] and the output's gradient to [C, 1, kernel, kernel], products summed in fp32 or better."""
     if window.size > LARGEST:
         wide = images.dtype if window.kernel <= 3 else torch.promote_types(images.dtype, torch.float32)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from laptime.errors import RunError, UsageError
 from laptime.optimizations.base import Options, Recipe
 from laptime.optimizations.dead_taps import Crop, conv_sizes
-from laptime.optimizations.depthwise import DepthwiseProduct, Window
+from laptime.optimizations.depthwise import DepthwiseProduct
 from laptime.optimizations.graph import cuda_record, on_side_stream
 from laptime.optimizations.passes import samples_of_a_pass
 from laptime.optimizations.precision import AUTOCAST
@@ -55,8 +55,7 @@ def route_of(geometry: Geometry, largest: int) -> Route | None:
         return dense_route(geometry, largest)
     if geometry.size > largest and geometry.stride == 1:
         return None
-    window = Window(geometry.size, geometry.kernel, geometry.stride, geometry.padding)
-    return lambda images, weight, bias: in_precision(DepthwiseProduct.apply, images, weight, window, bias)
+    return lambda images, weight, bias: in_precision(DepthwiseProduct.apply, images, weight, geometry, bias)
 
 
 def as_product(conv: nn.Conv2d, geometry: Geometry, largest: int) -> ProductConv2d | None:

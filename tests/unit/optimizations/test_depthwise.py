@@ -19,10 +19,10 @@ from laptime.engine.loop import train_epoch
 from laptime.engine.plain import plain_gradients, plain_state
 from laptime.engine.reset import reset, snapshot
 from laptime.optimizations.dead_taps import crop, crops
-from laptime.optimizations.depthwise import DepthwiseProduct, Window
+from laptime.optimizations.depthwise import DepthwiseProduct
 from laptime.optimizations.live_taps import live_axes
 from laptime.optimizations.products import as_product
-from laptime.optimizations.small_maps import ProductConv2d, geometry_of
+from laptime.optimizations.small_maps import Geometry, ProductConv2d, geometry_of
 from laptime.spec import OptimizationSpec
 from laptime.workloads.cifar import Cifar
 
@@ -66,7 +66,7 @@ def test_a_product_does_not_copy_channel_by_channel(layout):
     channels = 64
     images = torch.randn(3, channels, 4, 4).to(memory_format=layout)
     weight = torch.randn(channels, 1, 5, 5, requires_grad=True)
-    out = DepthwiseProduct.apply(images, weight, Window(4, 5, 1, 2))
+    out = DepthwiseProduct.apply(images, weight, Geometry(4, 5, 1, 2))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         out.sum().backward()
     calls = {row.key: row.count for row in profile.key_averages()}
@@ -76,7 +76,7 @@ def test_a_product_does_not_copy_channel_by_channel(layout):
 
 def test_a_product_passes_on_no_gradient_that_nobody_asks_for():
     weight = torch.randn(CHANNELS, 1, 3, 3, requires_grad=True)
-    DepthwiseProduct.apply(torch.randn(2, CHANNELS, 2, 2), weight, Window(2, 3, 1, 1)).sum().backward()
+    DepthwiseProduct.apply(torch.randn(2, CHANNELS, 2, 2), weight, Geometry(2, 3, 1, 1)).sum().backward()
     assert weight.grad.shape == weight.shape
 
 
@@ -218,7 +218,7 @@ def test_gradients_in_bf16_are_those_of_fp32_but_for_rounding(layout, size, kern
     for images, weight in ((plain, wide), (plain.float(), wide)):
         x, w = images.detach().clone().requires_grad_(), weight.clone().requires_grad_()
         if images.dtype is torch.bfloat16:
-            out = DepthwiseProduct.apply(x, w, Window(size, kernel, stride, padding))
+            out = DepthwiseProduct.apply(x, w, Geometry(size, kernel, stride, padding))
         else:
             out = nn.functional.conv2d(x, w, None, stride, padding, 1, CHANNELS)
         gradient = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).bfloat16()

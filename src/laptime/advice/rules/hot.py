@@ -20,6 +20,7 @@ from laptime.advice.rules.operators import (
     map_and_kernel,
     shapes_of,
 )
+from laptime.advice.rules.operators import spent as self_ms
 from laptime.advice.rules.slices import sliced, within_slices
 from laptime.advice.signals import Signals
 from laptime.records.trace import OperatorRow
@@ -69,7 +70,7 @@ def _hottest(s: Signals, step: float, rows: tuple[OperatorRow, ...]) -> Outcome:
         if not row.name.startswith(_EXCHANGES) and row.region != "optimizer":  # see `optimizer`
             by_name.setdefault(row.name, []).append(row)
     of_slices = within_slices(s.slices or ())
-    times = {name: _spent(found, on_device) - of_slices.get(name, 0.0) for name, found in by_name.items()}
+    times = {name: self_ms(found, on_device) - of_slices.get(name, 0.0) for name, found in by_name.items()}
     name = max(times, key=lambda name: times[name], default="")
     hot, spent = by_name.get(name, []), times.get(name, 0.0)
     if spent < _LARGE_SHARE * step:
@@ -92,7 +93,7 @@ def _hottest(s: Signals, step: float, rows: tuple[OperatorRow, ...]) -> Outcome:
         remedy=first.remedy,
         code=first.code or first.text,
         klass="exact" if first.code else "",
-        lines=lines_of(*(r.source for r in sorted(hot, key=lambda r: -_spent([r], on_device)))),
+        lines=lines_of(*(r.source for r in sorted(hot, key=lambda r: -self_ms([r], on_device)))),
     )
 
 
@@ -122,13 +123,13 @@ def _ways(s: Signals, hot: list[OperatorRow], spent: float) -> list[_Way]:
 def _row_ways(s: Signals, hot: list[OperatorRow], spent: float) -> list[_Way]:
     """On a CPU: rows of a tensor that are taken by an index, and regions of a map."""
     found: list[_Way] = []
-    gathered = _spent([r for r in hot if _gathers(r)], on_device=False)
+    gathered = self_ms([r for r in hot if _gathers(r)], on_device=False)
     if gathered > 0:
         text = "take rows by index_select, whose gradients are added up faster than those of x[index]"
         gain = (_SELECTED[0] * gathered, min(_SELECTED[1] * gathered, spent))
         found.append(_Way(text, gain, 0.7, code="x.index_select(0, index)  # in the place of x[index]"))
     if _ROI_ALIGN in hot[0].name and not s.has("gathered-rois"):
-        pooling = _spent([r for r in s.operators or () if _ROI_ALIGN in r.name], on_device=False)
+        pooling = self_ms([r for r in s.operators or () if _ROI_ALIGN in r.name], on_device=False)
         text = "pool regions as sums of rows (embedding_bag over the pixels of maps in NHWC), on all cores"
         found.append(_Way(text, (_ROIS[0] * pooling, _ROIS[1] * pooling), 0.7, "gathered-rois"))
     return found
@@ -162,18 +163,14 @@ def _bf16_ms(s: Signals, spent: float) -> tuple[float, float] | None:
 
 def _convolution_ways(s: Signals, hot: list[OperatorRow]) -> list[_Way]:
     on_device, found = s.device == "cuda", []
-    wasted = sum(dead_taps_of(r) * _spent([r], on_device) for r in hot)
+    wasted = sum(dead_taps_of(r) * self_ms([r], on_device) for r in hot)
     if wasted > 0 and not s.has("dead-taps"):
         text = "crop kernel taps that only meet padding"
         found.append(_Way(text, (0.4 * wasted, wasted), 0.7, "dead-taps"))
     sides = [(r, map_and_kernel(r)) for r in hot]
     flat = [(r, known_[0]) for r, known_ in sides if known_ and len(known_[0]) == 2]
-    small = _spent([r for r, size in flat if max(size) <= _SMALL_MAP], on_device)
+    small = self_ms([r for r, size in flat if max(size) <= _SMALL_MAP], on_device)
     if small > 0 and not on_device and not s.has("products"):
         gain = (_PRODUCTS[0] * small, _PRODUCTS[1] * small)
         found.append(_Way("compute it as matrix products on small maps, where that is faster", gain, 0.5, "products"))
     return found
-
-
-def _spent(rows: list[OperatorRow], on_device: bool) -> float:
-    return sum(r.device_self_ms if on_device else r.self_ms for r in rows)
