@@ -15,7 +15,7 @@ from laptime.catalogue import find_workload
 from laptime.data.boxes.store import IMAGES, TABLE, read_box_meta
 from laptime.data.boxes.tensors import ReadAgain, open_boxes
 from laptime.data.meta import META, read_meta
-from laptime.data.order import limited
+from laptime.data.tensors import limited
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.request import make_request, make_spec
 from laptime.places import find_places

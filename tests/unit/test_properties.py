@@ -15,9 +15,8 @@ from tests.unit.tracking.tracking_samples import MemoryStore
 
 from laptime.catalogue import OPTIMIZATIONS
 from laptime.data.bands import chosen_bands
-from laptime.data.choices import read_seed, split_choices
+from laptime.data.choices import read_seed, read_size, split_choices
 from laptime.data.meta import verify_folder
-from laptime.data.sizes import chosen_size
 from laptime.data.store import Store
 from laptime.data.tensors import open_tensors
 from laptime.data.writer import Plan, publish, writing
@@ -268,7 +267,7 @@ def test_a_variant_written_out_is_itself(name: str) -> None:
         (share, UsageError),
         (split_choices, UsageError),
         (chosen_bands, UsageError),
-        (chosen_size, UsageError),
+        (read_size, UsageError),
         (read_seed, UsageError),
         (read_range, ValueError),
         (read_schedule, ValueError),

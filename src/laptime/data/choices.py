@@ -15,6 +15,10 @@ BANDS, SIZE, SEED, BOXES, SIDE = "#bands=", "#size=", "#seed=", "#boxes=", "#sid
 ALL = (BANDS, SIZE, SEED, BOXES, SIDE)
 NO_PLACES = ("auto", "official", "synthetic")
 _MOST_SEED = 2**32 - 1
+_LEAST_SIDE, _MOST_SIDE = 8, 2048
+
+Size = tuple[int, int]
+"""Height and width."""
 
 
 def split_choices(asked: str, taken: tuple[str, ...] = ALL, instead: str = "") -> tuple[str, dict[str, str]]:
@@ -55,6 +59,20 @@ def place_called(asked: str) -> str:
 def called(data: DataSpec) -> str:
     """What the user calls the data in a store; empty where they are the workload's usual ones, or a training's own."""
     return place_called(data.asked) if data.kind == "folder" else ""
+
+
+def read_size(text: str | None) -> Size | None:
+    """The size that is asked for, None where none is; raises UsageError for what is no size."""
+    if text is None:
+        return None
+    width, cross, height = text.partition("x")
+    sides = [int(side) for side in (width, height if cross else width) if side.isascii() and side.isdigit()][:2]
+    if len(sides) != 2 or len(text) > 9 or not all(_LEAST_SIDE <= side <= _MOST_SIDE for side in sides):
+        raise UsageError(
+            f"{shorten(text)!r} behind {SIZE} is no size: give {_LEAST_SIDE} to {_MOST_SIDE} pixels, such as #size=96, "
+            "or width x height, such as #size=96x64."
+        )
+    return (sides[1], sides[0])
 
 
 def read_seed(text: str | None) -> int:

@@ -16,12 +16,11 @@ from PIL import Image
 from PIL.TiffImagePlugin import TiffImageFile
 
 from laptime.data.bands import DEFAULT_BANDS, is_tiff, read_bands
-from laptime.data.choices import BANDS
+from laptime.data.choices import BANDS, Size
 from laptime.data.decode_pool import in_blocks, in_pool
 from laptime.errors import DataError, shorten
 
 Images = NDArray[np.uint8] | NDArray[np.int16]
-Size = tuple[int, int]
 
 # Of all that Pillow knows, what is an image in a folder of images. Others run a program on the file (EPS) or lead to
 # more files.

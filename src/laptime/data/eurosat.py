@@ -68,7 +68,7 @@ class OfficialEurosat:
             return before
         archive = self._archive(job)
         url = os.environ.get(URL_VARIABLE) or archive.url
-        job.budget.probe(url, job.budget.left_s)
+        job.budget.probe(url)
         with partial_folder(job.store.root) as folder:
             file = folder / "archive.zip"
             with room_for(job.store.root, archive.size or archive.limit):

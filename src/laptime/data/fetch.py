@@ -9,7 +9,7 @@ from pathlib import Path
 from laptime.catalogue import find_workload
 from laptime.data.bands import chosen_bands
 from laptime.data.boxes.fetch import fetch_boxes, look_for_boxes, verify_stored
-from laptime.data.choices import BANDS, SEED, SIZE, read_seed, split_choices
+from laptime.data.choices import BANDS, SEED, SIZE, read_seed, read_size, split_choices
 from laptime.data.disk import sweep
 from laptime.data.eurosat import OfficialEurosat
 from laptime.data.folder import ArchiveUrl, Folder, is_archive_url
@@ -18,11 +18,10 @@ from laptime.data.mirror import VARIABLE, Mirror
 from laptime.data.official import Official
 from laptime.data.push import push as push_store
 from laptime.data.resume import sweep_kept
-from laptime.data.sizes import chosen_size
 from laptime.data.sources import Job, Say, Source, quiet
 from laptime.data.store import Entry, Store, open_store
 from laptime.data.synthetic import Synthetic
-from laptime.errors import DataError, UnreachableError, UsageError, shorten
+from laptime.errors import UnreachableError, UsageError, shorten
 from laptime.places import expanded
 from laptime.spec import DataSpec
 
@@ -96,10 +95,7 @@ def verify(workload: str, asked: str, home: Path, say: Say = quiet) -> DataSpec:
     sources = _with_stand_in(job) if job.asked == "auto" else [source_of(job)]
     entry = next((e for s in sources if (e := s.stored(job)) is not None), None)
     if entry is None:
-        raise DataError(
-            f"nothing is stored for {workload!r} from {shorten(asked)!r}: fetch it first "
-            f"(laptime data fetch {workload} --data {shorten(asked)})."
-        )
+        raise job.nothing_stored(asked)
     say("verifying", 0, 0)
     job.store.verify(entry.digest)
     return job.store.spec(entry, asked)
@@ -136,7 +132,7 @@ def _job(workload: str, asked: str, home: Path, say: Say) -> Job:
     if entry.boxes:  # what stands behind their place is read by fetch_boxes
         return Job(entry, asked, Store(home / "data"), say)
     place, given = split_choices(asked, (BANDS, SIZE, SEED), "data without boxes")
-    bands, size = chosen_bands(given.get(BANDS)), chosen_size(given.get(SIZE))
+    bands, size = chosen_bands(given.get(BANDS)), read_size(given.get(SIZE))
     if bands and size:
         raise UsageError(f"{shorten(asked)!r}: bands are measured values and never resized, so leave out #size=.")
     return Job(entry, place, Store(home / "data"), say, bands=bands, size=size, seed=read_seed(given.get(SEED)))

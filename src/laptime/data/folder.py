@@ -95,7 +95,7 @@ def fetch_anew(url: str, key: str, job: Job, read: Callable[[Path], Entry]) -> E
     """
     before = job.store.recall(key)
     try:
-        headers = job.budget.probe(url, job.budget.left_s)
+        headers = job.budget.probe(url)
         stamp = "|".join(headers.get(name, "") for name in ("etag", "last-modified", "content-length"))
         if before is not None and before.stamp == stamp:
             return before
@@ -104,7 +104,7 @@ def fetch_anew(url: str, key: str, job: Job, read: Callable[[Path], Entry]) -> E
     except UnreachableError as error:
         if before is None:
             raise
-        return replace(before, notice=f"{before.notice} {error} The copy fetched earlier is used.".strip())
+        return before.in_spite_of(error)
     return job.store.remember(key, entry)
 
 

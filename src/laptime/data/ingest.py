@@ -9,7 +9,6 @@ import numpy as np
 from laptime.data.bands import in_words
 from laptime.data.decode import MixedSizesError, Shape, decode_all, first_shape, is_deep_picture
 from laptime.data.listing import Listing
-from laptime.data.sizes import LARGEST_KEPT
 from laptime.data.sources import Job
 from laptime.data.split import both_sides
 from laptime.data.store import Entry
@@ -17,6 +16,9 @@ from laptime.data.writer import Plan, Writer, publish, writing
 from laptime.errors import DataError
 from laptime.spec import DataKind
 
+# Larger photographs are resized unless a size is given: a store holds every pixel, and a small net sees most of them
+# at full depth.
+_LARGEST_KEPT = 256
 _DEEP = (
     "TIFFs of 16 bits without geographic tags were taken for pictures in which 65535 is white; behind the folder "
     "#bands=1,2,3 reads them as measured values."
@@ -36,8 +38,8 @@ def ingest(listing: Listing, job: Job, where: str, kind: DataKind = "folder") ->
     small = Shape((side, side), resize=True)
     if job.size:
         return _store(listing, Shape(job.size, resize=True), job, (kind, where, "Images of another size"))
-    if max(first.size) > LARGEST_KEPT and not first.bands:
-        return _store(listing, small, job, (kind, where, f"Images of more than {LARGEST_KEPT} pixels a side"))
+    if max(first.size) > _LARGEST_KEPT and not first.bands:
+        return _store(listing, small, job, (kind, where, f"Images of more than {_LARGEST_KEPT} pixels a side"))
     try:
         return _store(listing, first, job, (kind, where, ""))
     except MixedSizesError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+import math
 from pathlib import Path
 from typing import Protocol
 
@@ -82,13 +82,13 @@ class Mirror:
         place = _place(self.given)
         try:
             # In `auto` the official archive is asked next, in the same 3 s.
-            share_s = SHARE_S if job.asked == "auto" else job.budget.left_s
+            share_s = SHARE_S if job.asked == "auto" else math.inf
             job.budget.probe(place.endpoint, share_s)
             digest = _latest(place, job.workload.name)
         except UnreachableError as error:
             if before is None:
                 raise
-            return replace(before, notice=f"{before.notice} {error} The copy fetched earlier is used.".strip())
+            return before.in_spite_of(error)
         if before is not None and before.digest == digest:
             return before
         if job.store.folder(digest).is_dir():

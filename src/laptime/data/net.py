@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import math
 import queue
 import threading
 import time
@@ -33,7 +34,7 @@ class Budget:
 
     left_s: float = _BUDGET_S
 
-    def probe(self, url: str, share_s: float) -> dict[str, str]:
+    def probe(self, url: str, share_s: float = math.inf) -> dict[str, str]:
         """Asks whether a server answers at all, with whatever status; returns the headers in small letters.
 
         Raises:

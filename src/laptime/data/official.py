@@ -84,7 +84,7 @@ class Official:
         if job.workload.name != "cifar":
             raise DataError(f"workload {job.workload.name!r} has no official archive here: give a folder with --data.")
         url = self.given.url if self.given else os.environ.get(URL_VARIABLE) or CIFAR10_URL
-        job.budget.probe(url, job.budget.left_s)
+        job.budget.probe(url)
         description = self.given or cifar10()
         with partial_folder(job.store.root) as folder:
             entry = _load(_get(replace(description, url=url), folder, job), description, job)

@@ -10,7 +10,7 @@ from laptime.data.meta import ARRAYS, META, StoreMeta, verify_folder
 from laptime.data.mirror import LATEST, LATEST_SCHEMA
 from laptime.data.resume import going_on
 from laptime.data.sources import Job, Meter
-from laptime.errors import DataError, UsageError, shorten
+from laptime.errors import DataError
 
 if TYPE_CHECKING:
     from laptime.data.s3 import S3Place
@@ -25,17 +25,14 @@ def push(folder: Path, workload: str, to: str, job: Job) -> None:
     push is never read. latest.json is written only while it says what it said before.
 
     Raises:
-        UsageError: `to` is no s3:// address.
         UnreachableError: the endpoint does not answer, or stops in the middle; the same push goes on from there.
         DataError: no such bucket, no credentials, not allowed; another push was first; or the store is damaged.
     """
-    if not to.startswith("s3://"):
-        raise UsageError(f"{shorten(to)!r} can't be pushed to: give --to s3://bucket/prefix.")
     from laptime.data.s3 import S3Place
 
     meta = verify_folder(folder)
     place = S3Place(to)
-    job.budget.probe(place.endpoint, job.budget.left_s)
+    job.budget.probe(place.endpoint)
     place.check()
     before = place.seen(f"{workload}/{LATEST}")[1]
     place.abort_stale(f"{workload}/")

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from laptime.catalogue.entries import WorkloadEntry
+from laptime.data.choices import Size
 from laptime.data.net import Budget
-from laptime.data.sizes import Size
 from laptime.data.store import Entry, Store
+from laptime.errors import DataError, shorten
 
 # What is being done, how much of it is done, and of how much (0 where that is not known).
 Say = Callable[[str, int, int], None]
@@ -42,6 +43,13 @@ class Job:
         """Bands, size and seed as part of an index key; empty for the default."""
         given = {"bands": self.bands, "size": self.size, "seed": self.seed}
         return "".join(f"|{name}={value}" for name, value in given.items() if value)
+
+    def nothing_stored(self, asked: str) -> DataError:
+        """The error where the local store holds nothing of what the user asked for."""
+        name, place = self.workload.name, shorten(asked)
+        return DataError(
+            f"nothing is stored for {name!r} from {place!r}: fetch it first (laptime data fetch {name} --data {place})."
+        )
 
 
 class Source(Protocol):

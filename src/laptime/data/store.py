@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from laptime.data.disk import sync_folder
 from laptime.data.meta import Sha256, StoreMeta, read_meta, verify_folder
-from laptime.errors import DataError, without_secrets
+from laptime.errors import DataError, UnreachableError, without_secrets
 from laptime.parsing import parse_json
 from laptime.records import write_json
 from laptime.spec import DataKind, DataSpec
@@ -36,6 +36,10 @@ class Entry:
     kind: DataKind
     notice: str = ""
     stamp: str = ""
+
+    def in_spite_of(self, error: UnreachableError) -> Entry:
+        """What was fetched earlier, where its source does not answer now."""
+        return replace(self, notice=f"{self.notice} {error} The copy fetched earlier is used.".strip())
 
 
 _ENTRY = TypeAdapter(Entry)

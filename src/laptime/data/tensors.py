@@ -1,4 +1,4 @@
-"""Stored images as tensors of whole numbers: the only module of the data layer that imports torch."""
+"""Stored images as tensors of whole numbers, and which of them a limit keeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from laptime.data.limits import check_limit
 from laptime.data.meta import BYTES_SCALE, Channels, read_meta
-from laptime.data.order import limited
 from laptime.errors import DataError
 from laptime.spec import DataSpec
 
@@ -112,7 +111,7 @@ def _open(folder: Path, split: str, classes: int) -> Split:
 
 
 def limit(split: Split, n: int | None, name: str = "train") -> Split:
-    """The n images that a limit keeps (see `order.limited`), copied into memory; all of them for None.
+    """The n images that a limit keeps (see `limited`), copied into memory; all of them for None.
 
     Raises:
         UsageError: n is below 1 or more than there are.
@@ -123,3 +122,24 @@ def limit(split: Split, n: int | None, name: str = "train") -> Split:
     places = limited(split.labels.numpy(), n)
     chosen = torch.from_numpy(places)
     return Split(split.images[chosen], split.labels[chosen], split.stored and split.stored.limited(places))
+
+
+def limited(labels: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """The indices [n] that a limit of n keeps.
+
+    Shuffled within each class, and the classes in turn by their shares. The first images of all classes come first, so
+    that a small n holds every class; a smaller n is a part of a larger one. The order is a property of the labels
+    alone, the same for every seed and version of numpy.
+    """
+    # splitmix64's mixer (Steele, Lea, Flood 2014): numpy's own shuffle may change between versions.
+    mixed = (np.arange(1, len(labels) + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    by_class = np.lexsort((mixed, labels))
+    counts = np.bincount(labels)
+    starts = np.cumsum(counts) - counts
+    share = np.empty(len(labels), dtype=np.float64)
+    share[by_class] = np.arange(len(labels)) - starts[labels[by_class]]
+    share /= counts[labels]
+    return np.lexsort((labels, share))[:n].astype(np.int64)

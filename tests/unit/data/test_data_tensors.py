@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from laptime.data.fetch import fetch
 from laptime.data.limits import check_limits
-from laptime.data.order import limited
-from laptime.data.tensors import limit, open_tensors
+from laptime.data.tensors import limit, limited, open_tensors
 from laptime.errors import UsageError
 from laptime.optimizations.data import ItemDataset
 

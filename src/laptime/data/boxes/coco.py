@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from laptime.data.boxes.box import refused
+from laptime.data.boxes.files import bytes_of
 from laptime.data.boxes.read import Annotated
 from laptime.errors import DataError, shorten
 from laptime.parsing import parse_json
@@ -21,13 +22,13 @@ _FORM = "give COCO's form (lists images, annotations and categories)"
 
 def is_coco(path: Path) -> bool:
     """Whether a JSON file holds boxes in COCO's form, by the names of its parts; raises DataError."""
-    body = _bytes(path)
+    body = bytes_of(path, _FORM)
     return all(name in body for name in _TELLING)
 
 
 def lack_of_coco(path: Path) -> str:
     """A sentence on a JSON file that is like COCO's, says no boxes and so is not read; empty of any other file."""
-    body = _bytes(path)
+    body = bytes_of(path, _FORM)
     try:
         fields = parse_json(body)
     except ValueError as error:
@@ -95,7 +96,7 @@ def coco_names(path: Path) -> list[str]:
 
 def _parts(path: Path) -> Mapping[str, list[dict[str, Any]]]:
     try:
-        fields = parse_json(_bytes(path))
+        fields = parse_json(bytes_of(path, _FORM))
     except ValueError as error:
         raise DataError(_no_json(path, error)) from error
     if isinstance(fields, list):
@@ -105,13 +106,6 @@ def _parts(path: Path) -> Mapping[str, list[dict[str, Any]]]:
         if not (isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)):
             raise DataError(f"{path} has no list of objects {part!r}: {_FORM}.")
     return {part: fields[part] for part in _PARTS}
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"the boxes {path} can't be read ({error.strerror}): {_FORM}.") from error
 
 
 def _key(value: object) -> str | float | None:

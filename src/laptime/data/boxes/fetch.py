@@ -122,10 +122,7 @@ def verify_stored(job: Job, asked: str) -> DataSpec:
         return data_spec(store, asked)
     entry = job.store.recall(_key(job, wanted))
     if entry is None:
-        raise DataError(
-            f"nothing is stored for 'detection' from {shorten(asked)!r}: fetch it first "
-            f"(laptime data fetch detection --data {shorten(asked)})."
-        )
+        raise job.nothing_stored(asked)
     verify_boxes(job.store.folder(entry.digest))
     return data_spec(job.store.folder(entry.digest), asked, entry.kind, entry.notice)
 

@@ -13,8 +13,8 @@ from laptime.errors import DataError, shorten
 _FOLLOWED = 2
 
 
-def _files(root: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """The files below a folder whose names end so, sorted, without hidden ones and links that lead nowhere.
+def ending(root: Path, *suffixes: str) -> list[Path]:
+    """The files below a folder whose names end so in any case of letters, sorted, without hidden ones and dead links.
 
     Raises:
         DataError: a folder, or what a link leads to, can't be read.
@@ -44,14 +44,17 @@ def _is_followed(entry: os.DirEntry[str], deep: bool) -> bool:
     return path.is_dir() and not (deep or leads_back(path))
 
 
-def ending(root: Path, *suffixes: str) -> list[Path]:
-    """The files below a folder whose names end so, in any case of letters, sorted; raises DataError."""
-    return _files(root, suffixes)
-
-
 def images_in(root: Path) -> list[Path]:
     """The images below a folder, by their suffixes, sorted; raises DataError."""
-    return _files(root, tuple(f".{suffix}" for suffix in IMAGE_SUFFIXES))
+    return ending(root, *(f".{suffix}" for suffix in IMAGE_SUFFIXES))
+
+
+def bytes_of(path: Path, form: str) -> bytes:
+    """What a file of boxes holds; `form` is the remedy. Raises DataError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"the boxes {path} can't be read ({error.strerror}): {form}.") from error
 
 
 class Beside:

@@ -20,6 +20,7 @@ from laptime.data.boxes.store import IMAGES, TABLE, fetch_again, read_box_meta
 from laptime.data.decode import read_image
 from laptime.data.limits import check_limit
 from laptime.data.own.opened import OwnSplit
+from laptime.data.own.weights import limit_order
 from laptime.errors import DataError, shorten
 from laptime.spec import DataSpec
 
@@ -232,5 +233,4 @@ def open_boxes(data: DataSpec, limit_train: int | None = None, limit_test: int |
 def _limited(split: str, names: tuple[str, ...], limit: int | None) -> tuple[str, ...]:
     """The names that a limit keeps: a smaller limit's are among a larger one's, in the data's order."""
     check_limit(split, len(names), limit)
-    order = torch.randperm(len(names), generator=torch.Generator().manual_seed(0))[:limit]
-    return tuple(names[i] for i in sorted(order.tolist()))
+    return tuple(names[i] for i in sorted(limit_order(len(names))[:limit].tolist()))

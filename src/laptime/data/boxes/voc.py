@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from laptime.data.boxes.box import finite, refused
-from laptime.data.boxes.files import Beside, ending
+from laptime.data.boxes.files import Beside, bytes_of, ending
 from laptime.data.boxes.read import Annotated
 from laptime.errors import DataError, shorten
 
@@ -65,18 +65,11 @@ def voc_names(root: Path, folder: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _is_voc(path: Path) -> bool:
-    return bool(_TELLING.search(_bytes(path)[:_HEAD]))
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"the boxes {path} can't be read ({error.strerror}): {_FORM}.") from error
+    return bool(_TELLING.search(bytes_of(path, _FORM)[:_HEAD]))
 
 
 def _parsed(path: Path) -> Element:
-    body = _bytes(path)
+    body = bytes_of(path, _FORM)
     if b"<!ENTITY" in body:
         raise DataError(f"{path} declares entities, which may grow without bounds: {_FORM}.")
     try:
