@@ -88,24 +88,16 @@ def sweep(root: Path) -> None:
     Age counts beside the process id, since another machine or container may share the folder and number its
     processes differently.
     """
+    import psutil
+
     for folder in root.glob(f"{PARTIAL}*"):
         try:
             old = time.time() - folder.stat().st_mtime > _STALE_S
             pid = int(folder.name.removeprefix(PARTIAL).split("-")[0])
         except (OSError, ValueError):
             continue
-        if old and not _alive(pid):
+        if old and not psutil.pid_exists(pid):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def sync_folder(folder: Path) -> None:
