@@ -6,6 +6,6 @@ than a few lines is printed out of the module that runs it (`sources.py`), so th
 
 from laptime.script.lines import Fit
 from laptime.script.printing import print_script
-from laptime.script.shown import PRINTED, PRINTED_FOR_BOXES, REFUSED, require_printable, unprinted
+from laptime.script.shown import PRINTED_FOR_BOXES, REFUSED, require_printable, unprinted
 
-__all__ = ["PRINTED", "PRINTED_FOR_BOXES", "REFUSED", "Fit", "print_script", "require_printable", "unprinted"]
+__all__ = ["PRINTED_FOR_BOXES", "REFUSED", "Fit", "print_script", "require_printable", "unprinted"]

@@ -8,44 +8,6 @@ from laptime.errors import UsageError, shorten
 from laptime.spec import DataSpec, OptimizationSpec
 from laptime.variants import Variant
 
-PRINTED: tuple[str, ...] = (
-    "threads",
-    "keep-pages",
-    "resident",
-    "no-reads",
-    "channels-last",
-    "fused-optimizer",
-    "dead-taps",
-    "products",
-    "bf16",
-    "dp",
-    "ddp",
-    "flat-reduce",
-    "compile",
-    "compile-graphed",
-    "workers",
-    "pinned",
-    "cudnn-benchmark",
-    "tf32",
-    "fp16",
-    "graph",
-    "evaluate-on-cpu",
-    "sgd-nesterov",
-    "large-batch",
-    "onecycle",
-    "linear-decay",
-    "decay",
-    "label-smoothing",
-    "selective-backprop",
-    "flip",
-    "crop",
-    "progressive-resizing",
-    "ema",
-)
-
-# What the script of a user's own workload shows besides.
-PRINTED_FOR_OWN = ("decoded", "whole-batch")
-
 _DETECTION = "it is for the workload detection alone"
 # Options of what exchanges gradients that a script does not show, and why.
 _OF_RANKS = {
