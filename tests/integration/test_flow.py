@@ -147,10 +147,9 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
         import json
         from types import SimpleNamespace
         from flows.artifacts import advice_table, table
-        from laptime.compare import compare_records
-        from laptime.records import EpochRecord, RunRecord
+        from laptime.compare.comparison import compare, ladder_of
         from laptime.spec import DataSpec, RunSpec
-        from laptime.records import Advice, Finding, Measured
+        from laptime.records import Advice, EpochRecord, Finding, Measured, RunRecord
         measured = Measured(gain=0.25, gain_low=0.2, gain_high=0.3, n=3)
         found = Finding(id="f", what="It waits.", evidence=("Seen on cpu-a.", "4.0 of 10.0 ms are wait", "more"),
                         lines=("train.py:31", "train.py:40"), step_ms_now=10, step_ms_expected=(6, 8), gain=(0.2, 0.4),
@@ -162,7 +161,8 @@ def test_the_flow_shows_the_first_findings_as_a_table(tmp_path: Path) -> None:
         epochs = (EpochRecord(index=0, epoch_s=2.0, samples=9, test_accuracy=0.75),)
         specs = [RunSpec(workload="cifar", variant=v, data=data, batch_size=3, learning_rate=0.1)
                  for v in ("cpu-baseline", "cpu-a")]
-        print(json.dumps(table(compare_records([RunRecord(status="done", spec=s, epochs=epochs) for s in specs]))))
+        runs = [RunRecord(status="done", spec=s, epochs=epochs) for s in specs]
+        print(json.dumps(table(compare(ladder_of(runs), runs))))
         from pathlib import Path
         from flows.optimize import done
         for runs in ((1,), (1, 2)):

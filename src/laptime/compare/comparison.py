@@ -21,7 +21,7 @@ from laptime.errors import LaptimeError, UsageError
 from laptime.records import Advice, Ceilings, LadderRecord, Machine, Rung, RunRecord, TraceSummary
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 
-__all__ = ["Comparison", "VariantRow", "baseline_of", "compare", "compare_records"]
+__all__ = ["Comparison", "VariantRow", "baseline_of", "compare"]
 
 
 def compare(
@@ -75,20 +75,6 @@ def compare(
         search=ladder.search,
     )
     return with_operators(found, traces or {})
-
-
-def compare_records(records: Sequence[RunRecord]) -> Comparison:
-    """Compares records that no ladder holds together.
-
-    The baseline is the first variant whose name ends with `baseline`, else the first.
-
-    Raises:
-        UsageError: there is no record.
-    """
-    if not records:
-        raise UsageError("there is no record to compare: give a ladder's folder, record files or MLflow run ids.")
-    named = with_specs(records)
-    return compare(ladder_of(named), named)
 
 
 def ladder_of(records: Sequence[RunRecord]) -> LadderRecord:

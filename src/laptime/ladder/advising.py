@@ -9,8 +9,8 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from laptime.catalogue import class_of, rung_spec
-from laptime.compare import compare
 from laptime.compare.advising import worth
+from laptime.compare.comparison import compare
 from laptime.compare.headlines import quality_phrase
 from laptime.compare.model import Comparison
 from laptime.errors import DataError, shorten

@@ -26,7 +26,7 @@ from laptime.tracking.rule_history import advice_verified, below_ladder
 from laptime.tracking.sync import sync, target_of
 
 if TYPE_CHECKING:
-    from laptime.compare import Comparison
+    from laptime.compare.model import Comparison
     from laptime.ladder.run import Ladder
 
 

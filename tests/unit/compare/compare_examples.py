@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from laptime.compare.comparison import Comparison, compare, ladder_of, with_specs
 from laptime.records import (
     Ceilings,
     CheckRecord,
@@ -27,6 +28,12 @@ MACHINE = Machine(
     ceilings=Ceilings(gemm_fp32_gflops=223.0, gemm_bf16_gflops=1001.0),
 )
 CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def compare_records(records: list[RunRecord]) -> Comparison:
+    """Compares records that no ladder holds together, as `laptime compare` does."""
+    named = with_specs(records)
+    return compare(ladder_of(named), named)
 
 
 def data(kind: str = "folder", notice: str = "", classes: tuple[str, ...] = CIFAR) -> DataSpec:

@@ -9,7 +9,7 @@ from compare_examples import data, ladder, records
 from typer.testing import CliRunner
 
 from laptime.cli import app
-from laptime.compare import compare
+from laptime.compare.comparison import compare
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.data.choices import place_called

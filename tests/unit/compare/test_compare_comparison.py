@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from compare_examples import STEPS, broken, data, epochs, ladder, record, records, spec
+from compare_examples import STEPS, broken, compare_records, data, epochs, ladder, record, records, spec
 from rich.console import Console
 
-from laptime.compare import Comparison, compare, compare_records, words
+from laptime.compare import words
+from laptime.compare.comparison import Comparison, compare
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.statistics import Bootstrap
@@ -216,7 +217,7 @@ def test_a_thousand_records_draw_once_for_each_variant(monkeypatch: pytest.Monke
 
 def test_importing_it_reaches_nothing_heavy() -> None:
     code = (
-        "import sys; from laptime.compare import compare, write_comparison; "
+        "import sys; from laptime.compare import comparison, write; "
         "print([m for m in ('torch', 'mlflow', 'numpy', 'scipy', 'matplotlib', 'jinja2') if m in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from compare_examples import check, data, ladder, record, records
+from compare_examples import check, compare_records, data, ladder, record, records
 
-from laptime.compare import compare, compare_records
+from laptime.compare.comparison import compare
 from laptime.compare.differences import Scores
 from laptime.compare.floor import chance_of, quality_floor
 from laptime.compare.model import VariantRow

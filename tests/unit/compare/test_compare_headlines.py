@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from compare_examples import record
+from compare_examples import compare_records, record
 
-from laptime.compare import Comparison, compare_records
+from laptime.compare.comparison import Comparison
 from laptime.ladder.figures import headline_figures
 
 BASE, KEPT, OPEN = (0.66, 0.655, 0.664), (0.659, 0.657, 0.662), (0.70, 0.58, 0.65)

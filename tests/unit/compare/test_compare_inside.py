@@ -8,12 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
-from compare_examples import epochs, ladder, record, records
+from compare_examples import compare_records, epochs, ladder, record, records
 from inside_examples import advice, around, inside, profile, trace, traces, with_ranks
 from rich.console import Console
 
 from laptime.cli.compare import compare_runs
-from laptime.compare import Comparison, advising, compare, compare_records, operators, steps, tables, words
+from laptime.compare import advising, operators, steps, tables, words
+from laptime.compare.comparison import Comparison, compare
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.parts import parts_of
@@ -70,8 +71,7 @@ def test_what_no_record_holds_is_neither_shown_nor_zero() -> None:
 
 
 def test_a_variant_that_is_wrong_shows_no_step() -> None:
-    wrong = of_steps(10.0, status="wrong")
-    assert compare_records([wrong, record("cpu-x", 9.0)]).steps == ()
+    assert compare_records([of_steps(10.0, status="wrong"), record("cpu-x", 9.0)]).steps == ()
 
 
 def test_the_plot_of_an_epoch_is_fed_from_the_same_steps() -> None:

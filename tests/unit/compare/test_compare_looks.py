@@ -5,7 +5,7 @@ from __future__ import annotations
 from compare_examples import ladder, record, records
 from rich.console import Console
 
-from laptime.compare import compare
+from laptime.compare.comparison import compare
 from laptime.compare.curves import curves
 from laptime.compare.html import to_html
 from laptime.compare.plots import curves_svg, speedup_svg

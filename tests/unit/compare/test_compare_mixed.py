@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from compare_examples import MACHINE, data, ladder, record, records, spec
+from compare_examples import MACHINE, compare_records, data, ladder, record, records, spec
 
-from laptime.compare import compare, compare_records
+from laptime.compare.comparison import compare
 from laptime.records import EpochRecord, RunRecord
 
 

@@ -5,9 +5,9 @@ import random
 from statistics import variance
 
 import pytest
-from compare_examples import record
+from compare_examples import compare_records, record
 
-from laptime.compare import compare_records, words
+from laptime.compare import words
 from laptime.compare.curves import time_to_quality
 from laptime.compare.differences import Scores, difference
 from laptime.compare.quality import Rules, advantage, judge, noise_points, scores_of

@@ -6,10 +6,11 @@ import io
 import math
 
 import pytest
-from compare_examples import broken, ladder, record, records, spec
+from compare_examples import broken, compare_records, ladder, record, records, spec
 from rich.console import Console
 
-from laptime.compare import compare, compare_records, words
+from laptime.compare import words
+from laptime.compare.comparison import compare
 from laptime.compare.markdown import to_markdown
 from laptime.compare.terminal import print_comparison
 from laptime.records import EpochRecord, LadderRecord, RunRecord

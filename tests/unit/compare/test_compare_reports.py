@@ -9,18 +9,19 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from compare_examples import broken, data, ladder, record, records
+from compare_examples import broken, compare_records, data, ladder, record, records
 from inside_examples import advice, inside, traces
 from rich.console import Console
 
 from laptime.advice.text import escape
-from laptime.compare import Comparison, compare, compare_records, write_comparison
+from laptime.compare.comparison import Comparison, compare
 from laptime.compare.curves import curves
 from laptime.compare.headlines import headlines
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.plots import curves_svg, parts_svg, speedup_svg
 from laptime.compare.terminal import to_terminal
+from laptime.compare.write import write_comparison
 from laptime.errors import RunError
 from laptime.records import LeftOut, RunRecord
 

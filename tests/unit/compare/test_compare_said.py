@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 
 import pytest
-from compare_examples import data, ladder, record, records
+from compare_examples import compare_records, data, ladder, record, records
 from inside_examples import advice, inside
 from rich.console import Console
 
-from laptime.compare import Comparison, advising, compare, compare_records, words
+from laptime.compare import advising, words
+from laptime.compare.comparison import Comparison, compare
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.plots import speedup_svg

@@ -3,10 +3,9 @@
 import io
 
 import pytest
-from compare_examples import record
+from compare_examples import compare_records, record
 from rich.console import Console
 
-from laptime.compare import compare_records
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.terminal import to_terminal

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laptime.compare import compare_records, words
+from laptime.compare import words
 from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, mean_ratio, student
-from laptime.errors import UsageError
 
 
 def laps(name: str, *processes: tuple[float, ...], first: int = 0) -> Laps:
@@ -148,8 +147,3 @@ def test_an_interval_without_meaning_is_not_written_out() -> None:
     assert words.span(0.001, 500.0, words.seconds) == "unknown"
     assert words.span(0.5, 50.0, words.seconds) == "0.500–50.0"
     assert [words.points(value) for value in (-0.04, 0.04, -0.05001, 1.2)] == ["0.0", "0.0", "−0.1", "+1.2"]
-
-
-def test_nothing_to_compare() -> None:
-    with pytest.raises(UsageError, match="no record"):
-        compare_records([])

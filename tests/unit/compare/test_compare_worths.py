@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from compare_examples import broken, data, record
+from compare_examples import broken, compare_records, data, record
 
 from laptime.compare import words
-from laptime.compare.comparison import compare, compare_records
+from laptime.compare.comparison import compare
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.compare.model import PartWorth

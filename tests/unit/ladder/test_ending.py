@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.unit.compare.compare_examples import ladder, records
 
-from laptime.compare import compare
+from laptime.compare.comparison import compare
 from laptime.ladder.ending import tell_compared
 from laptime.tracking import Journal
 from laptime.tracking.publish import variant_key

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.unit.compare.compare_examples import compare_records
 from tests.unit.conftest import make_data, make_spec
 from torch import nn
 
 from laptime import devices, worker
 from laptime.cli.doctor import compilers
-from laptime.compare import compare_records
 from laptime.compare.html import to_html
 from laptime.compare.markdown import to_markdown
 from laptime.devices import missing_compiler

@@ -6,7 +6,7 @@ from tests.own_files import JUDGED, TUPLE, write
 from tests.unit.compare.compare_examples import ladder, records
 
 from laptime import worker
-from laptime.compare import compare
+from laptime.compare.comparison import compare
 from laptime.compare.quality import has_learnt, rules_of
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.measure.marks import StepMarks

@@ -12,7 +12,7 @@ from tests.unit.compare.compare_examples import ladder, records
 
 from laptime import worker
 from laptime.artifacts import epoch_line, times_line
-from laptime.compare import compare
+from laptime.compare.comparison import compare
 from laptime.compare.curves import time_to_quality
 from laptime.compare.markdown import to_markdown
 from laptime.compare.quality import advantage, scores_of
