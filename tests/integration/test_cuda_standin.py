@@ -140,3 +140,11 @@ def test_variants_train_on_cuda_tensors_and_record_their_step(runtime, data, tmp
     # A recorded step that reads its loss is refused, and so would be any of the above.
     assert "when stream is capturing" in reading["error"]
     assert "standin: wait for the capturing stream" in of_reading
+
+
+@pytest.mark.parametrize("gib", ["3", "140"])
+def test_ceilings_are_measured_on_a_small_gpu_too(runtime, data, tmp_path, monkeypatch, gib):
+    monkeypatch.setenv("STANDIN_GIB", gib)
+    (line,), said = trained(runtime, data, tmp_path, "probed")
+    assert None not in line["ceilings"].values()
+    assert "standin:" not in said
