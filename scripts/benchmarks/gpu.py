@@ -10,7 +10,9 @@ left for is said to be not run.
 
 `ladder.json` and `<variant>/<repeat>/record.json` stand under the output folder after each process, for `laptime
 compare`. The same command again takes what stands there as it is and goes on with the rest, on the same machine and
-commit. Needs torch (2.11 or newer), torchvision, numpy, pydantic; detection needs pycocotools, too.
+commit. What failed, or ran past its limit, comes last, and once more at the end where as much of the budget is left;
+until then nothing more of its variant is begun. Needs torch (2.11 or newer), torchvision, numpy, pydantic; detection
+needs pycocotools, too.
 
 --data takes a store's folder (with meta.json), which is ready, or a folder of images (train/<class>, test/<class>), an
 archive of one, and what else `laptime optimize --data` takes (`synthetic` for the stand-in). On a machine that is lent
@@ -34,7 +36,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from gpu_bench import Bench, say
+from gpu_bench import Bench, refuse_another, say
 from gpu_plan import PHASES
 from gpu_table import checks, headline, kernels, table
 
@@ -81,6 +83,8 @@ def _begun(asked: argparse.Namespace, begin: float) -> Bench | None:
     unknown = set(asked.phases) - set(PHASES)
     if unknown:
         raise UsageError(f"--phases {min(unknown)} is none of {', '.join(PHASES)}.")
+    if not asked.fetch_only:
+        refuse_another(asked)
     places = find_places()
     places.home.mkdir(parents=True, exist_ok=True)
     # Before the data, which may take long where there is no such device.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from laptime.compare.floor import quality_floor
 from laptime.compare.quality import Rules
 from laptime.errors import DataError, UsageError
 from laptime.ladder.climb import Climb, fastest_s, standing_of
-from laptime.ladder.request import make_request, make_spec, settled_preset
+from laptime.ladder.request import LadderRequest, make_request, make_spec, settled_preset
 from laptime.ladder.surroundings import commit
 from laptime.launchers import launch
 from laptime.launchers.base import LOG, RECORD, Hooks
@@ -37,6 +38,13 @@ from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 from laptime.variants import Variant, baseline_of
 
 _LEAST_S = 5.0
+# What a folder's ladder has to be the same in: its words in a refusal, and where it stands.
+_SAME: dict[str, Callable[[LadderRecord], object]] = {
+    "workload": lambda r: (r.workload, r.device, r.limit_train, r.limit_test),
+    "commit": lambda r: r.commit,
+    "data set": lambda r: r.data.digest,
+    "machine": lambda r: (r.probe.machine.gpus, r.probe.machine.cpu, r.probe.machine.torch),
+}
 # Seconds of imports, and of a profile.
 _AROUND_S, _PROFILE_S = 8.0, 20.0
 # One epoch says nothing of quality, so rungs are judged by their times alone.
@@ -47,6 +55,40 @@ def say(text: str) -> None:
     """Prints a line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def request_of(asked: argparse.Namespace) -> LadderRequest:
+    """The ladder that the options ask for."""
+    return make_request(
+        workload=asked.workload,
+        preset="full",
+        device=asked.device,
+        epochs=asked.final_epochs,
+        limit_train=asked.limit_train,
+        limit_test=asked.limit_test,
+    )
+
+
+def commit_here() -> str | None:
+    """What is timed: the commit, or what stands for it where there is no checkout."""
+    return os.environ.get("LAPTIME_COMMIT") or commit()
+
+
+def refuse_another(asked: argparse.Namespace) -> None:
+    """Refuses a folder whose ladder is another one by the options or the commit: both are known before any work."""
+    preset = settled_preset(request_of(asked))
+    own = (asked.workload, asked.device, preset.limit_train, preset.limit_test)
+    _refuse(Path(asked.out), {"workload": own, "commit": commit_here()})
+
+
+def _refuse(folder: Path, own: Mapping[str, object]) -> None:
+    path = folder / "ladder.json"
+    if not path.is_file():
+        return
+    before = read_ladder(path)
+    for what, value in own.items():
+        if _SAME[what](before) != value:
+            raise UsageError(f"--out {folder} holds a ladder of another {what}: give another folder.")
 
 
 class Bench:
@@ -60,20 +102,13 @@ class Bench:
 
     def __init__(self, asked: argparse.Namespace, data: DataSpec, probe: ProbeRecord, begin: float) -> None:
         self.asked, self.data, self.begin, self.folder = asked, data, begin, Path(asked.out)
-        self.request = make_request(
-            workload=asked.workload,
-            preset="full",
-            device=asked.device,
-            epochs=asked.final_epochs,
-            limit_train=asked.limit_train,
-            limit_test=asked.limit_test,
-        )
+        self.request = request_of(asked)
         self.plan, self.probe = plan_of(asked, probe)
         self.runs: dict[str, list[RunRecord]] = {}
         self.settled: dict[str, tuple[OptimizationSpec, ...]] = {}
         self.not_run: dict[str, str] = {}
         self.record = self._ladder_record()
-        self._refuse_another()
+        _refuse(self.folder, {what: of(self.record) for what, of in _SAME.items()})
         self._save()
 
     def _ladder_record(self) -> LadderRecord:
@@ -90,32 +125,29 @@ class Bench:
             limit_test=preset.limit_test,
             quality=entry.quality,
             quality_floor=quality_floor(entry.name, len(self.data.classes), self.data.commonest),
-            commit=os.environ.get("LAPTIME_COMMIT") or commit(),
+            commit=commit_here(),
             started_at=time.time(),
         )
 
-    def _refuse_another(self) -> None:
-        """Refuses a folder with another ladder in it, or with one of another machine."""
-        path = self.folder / "ladder.json"
-        if not path.is_file():
-            return
-        before, own = read_ladder(path), self.record
-        said: tuple[tuple[str, Callable[[LadderRecord], object]], ...] = (
-            ("workload", lambda r: (r.workload, r.device, r.limit_train, r.limit_test, r.data.digest)),
-            ("machine", lambda r: (r.probe.machine.gpus, r.probe.machine.cpu, r.probe.machine.torch)),
-            ("commit", lambda r: r.commit),
-        )
-        for what, of in said:
-            if of(before) != of(own):
-                raise UsageError(f"--out {self.folder} holds a ladder of another {what}: give another folder.")
-
     def run(self) -> None:
-        """The planned steps, then rung by rung."""
+        """The planned steps, then rung by rung, then once more what failed."""
         steps = planned(self.asked, self.plan.refused)
-        for step in sorted(steps, key=self._failed_before):  # what may fail again comes last
-            self.take(step)
+        failed = {step.variant.name for step in steps if self._failed_before(step)}
+        again = self._taken(sorted(steps, key=lambda step: step.variant.name in failed))  # may fail again: comes last
         if "rungs" in self.asked.phases:
             self._climb()
+        # A compiler finds in its cache what it made the first time. Nothing else waits for what is left by now.
+        self._taken([replace(step, needs_s=_tried_s(step), limit_s=math.inf) for step in again])
+
+    def _taken(self, steps: list[Step]) -> list[Step]:
+        """Takes steps; those of a variant wait from its first process on that fails, and are given back with it."""
+        waiting: list[Step] = []
+        for step in steps:
+            held = any(step.variant.name == other.variant.name for other in waiting)
+            record = None if held else self.take(step)
+            if held or (record is not None and record.status == "failed"):
+                waiting.append(step)
+        return waiting
 
     def left_s(self) -> float:
         """Seconds of the budget that are left."""
@@ -148,7 +180,8 @@ class Bench:
             record = self._started(step)
         if name not in self.runs:
             self._put(step.rung)
-        self.runs.setdefault(name, []).append(record)
+        before = [r for r in self.runs.get(name, ()) if r.spec is None or r.spec.repeat != step.repeat]
+        self.runs[name] = [*before, record]  # in the place of one that failed
         if record.settled:
             self.settled.setdefault(name, record.settled)
         self._save()
@@ -157,7 +190,8 @@ class Bench:
 
     def _needs_s(self, step: Step) -> float:
         """What a step takes, by an earlier process of its variant, whose check and profile are no part of it."""
-        before = next((r for r in self.runs.get(step.variant.name, ()) if r.epochs), None)
+        runs = self.runs.get(step.variant.name, ())
+        before = next((r for r in runs if r.epochs and r.status != "failed"), None)
         if before is None:
             return max(step.needs_s, _LEAST_S)
         epochs = sum(e.epoch_s + (e.evaluate_s or 0.0) for e in before.epochs) / len(before.epochs)
@@ -236,3 +270,8 @@ class Bench:
         left_out = (*(o for o in self.plan.left_out if o.variant not in self.runs), *not_run)
         self.record = self.record.model_copy(update={"left_out": left_out})
         write_json(self.folder / "ladder.json", self.record)
+
+
+def _tried_s(step: Step) -> float:
+    """What has to be left for a further try of a step: as much as the first one had."""
+    return step.needs_s if math.isinf(step.limit_s) else step.limit_s

@@ -8,13 +8,13 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from laptime.catalogue import LADDERS
 from laptime.errors import UsageError, shorten, unknown
-from laptime.host.gpus import chosen, gpus_by_files, visible_gpus
+from laptime.host.gpus import chosen, empty_gpus, gpus_by_files, visible_gpus
 from laptime.host.processes import allowed_cores
 from laptime.records import Machine
 
@@ -56,6 +56,8 @@ def choose_device(asked: str, instead: str = "give --device cpu") -> str:
     if asked == "auto":
         return "cuda" if "cuda" in LADDERS and cuda_devices() else "cpu"
     if asked == "cuda" and not cuda_devices():
+        if empty := empty_gpus():
+            raise UsageError(f"device 'cuda' was asked for, but {of_empty(empty)}, or {instead}.")
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         why = "no NVIDIA driver answers on this machine"
         if visible is not None:
@@ -64,6 +66,14 @@ def choose_device(asked: str, instead: str = "give --device cpu") -> str:
     if asked not in LADDERS:
         raise unknown("device", asked, ["auto", *LADDERS])
     return asked
+
+
+def of_empty(gpus: Sequence[str]) -> str:
+    """What to say of GPUs in MIG mode that CUDA shows nothing of."""
+    return (
+        f"the {', '.join(gpus)} is in MIG mode and this user has no instance of it: make one (sudo nvidia-smi mig -cgi "
+        "PROFILE -C)"
+    )
 
 
 def device_count(device: str) -> int:

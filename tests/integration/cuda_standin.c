@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MEMORY ((size_t)140 << 30)
+#define MEMORY ((size_t)(getenv("STANDIN_GIB") ? atoi(getenv("STANDIN_GIB")) : 140) << 30)
 #define MOST 65536
 
 typedef cudaError_t E;

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from laptime.catalogue import find_optimization
 from laptime.engine.build import build, make_recipe, open_data
+from laptime.measure.ceilings import measure_ceilings
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.preflight.inspecting import inspect
@@ -133,7 +134,12 @@ def halved(data: DataSpec) -> dict[str, object]:
     return {"reason": found.refused.get("bf16")}
 
 
-OTHERS = {"reading": reading, "halved": halved}
+def probed(data: DataSpec) -> dict[str, object]:
+    """The ceilings of a GPU, of which each is measured with tensors of its own."""
+    return {"ceilings": measure_ceilings(CUDA).model_dump(exclude={"load"})}
+
+
+OTHERS = {"reading": reading, "halved": halved, "probed": probed}
 
 
 def main(store: str, folder: str, *names: str) -> None:

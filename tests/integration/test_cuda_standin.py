@@ -140,3 +140,51 @@ def test_variants_train_on_cuda_tensors_and_record_their_step(runtime, data, tmp
     # A recorded step that reads its loss is refused, and so would be any of the above.
     assert "when stream is capturing" in reading["error"]
     assert "standin: wait for the capturing stream" in of_reading
+
+
+@pytest.mark.parametrize("gib", ["3", "140"])
+def test_ceilings_are_measured_on_a_small_gpu_too(runtime, data, tmp_path, monkeypatch, gib):
+    monkeypatch.setenv("STANDIN_GIB", gib)
+    (line,), said = trained(runtime, data, tmp_path, "probed")
+    assert None not in line["ceilings"].values()
+    assert "standin:" not in said
+
+
+LIGHTNING = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+from lightning.pytorch import LightningModule
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(8, 3)
+
+    def training_step(self, batch, index):
+        images, labels = batch
+        assert images.device == self.device, self.device
+        return F.cross_entropy(self.net(images), labels, weight=torch.ones(3, device=self.device))
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(torch.randn(24, 8), torch.randint(0, 3, (24,))), batch_size=8)
+
+    val_dataloader = train_dataloader
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+
+workload = Net
+"""
+
+
+@pytest.mark.skipif(find_spec("lightning") is None, reason="lightning is not installed")
+def test_a_lightning_module_knows_its_gpu_and_no_step_of_ours_counts_for_its_trainers(runtime, tmp_path):
+    (tmp_path / "net.py").write_text(LIGHTNING)
+    names = ("cuda-baseline", "cuda-baseline+resident+no-reads+graph", "cuda-baseline+lightning")
+    lines, _ = trained(runtime, inspect(f"{tmp_path / 'net.py'}:workload"), tmp_path, *names)
+    assert [(line["error"], line["epochs"]) for line in lines] == [(None, 2)] * 3
+    assert [line["syncs"] for line in lines] == [1, 0, None]

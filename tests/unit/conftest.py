@@ -1,5 +1,8 @@
 """Small real parts that the unit tests share."""
 
+import importlib
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -60,3 +63,12 @@ def recipe(image_data):
     from laptime.engine.build import make_recipe
 
     return make_recipe(make_spec(), image_data, ())
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """The module of `scripts/bench gpu`."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"))
+    plan = importlib.import_module("gpu_plan")
+    monkeypatch.setattr(plan, "probe_slow_rungs", lambda probe, *_: probe)
+    return importlib.import_module("gpu")

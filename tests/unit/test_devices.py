@@ -70,6 +70,7 @@ class Driver(types.ModuleType):
             "nvmlDeviceGetUUID": lambda handle: handle,
             "nvmlDeviceGetName": lambda handle: "H200",
             "nvmlDeviceGetComputeRunningProcesses": RUNNING.get,
+            "nvmlDeviceGetMigMode": lambda handle: [0, 0],
             "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 0,
             "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": self.whole,
             "nvmlSystemGetProcessName": self.name_of,

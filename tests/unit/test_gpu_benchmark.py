@@ -3,39 +3,18 @@
 import gzip
 import importlib
 import json
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from tests.samples import write_folder
-from tests.unit.conftest import BLOCKED, make_data_spec
+from tests.unit.gpu_examples import H200, bench_of, run_script, trained
 
 from laptime.catalogue import STATISTICAL, find_optimization
 from laptime.compare.comparison import compare
 from laptime.compare.load import load
 from laptime.errors import UsageError
-from laptime.records import CheckRecord, EpochRecord, Machine, ProbeRecord, RecordingCheck, RunRecord, write_record
-from laptime.spec import OptimizationSpec
-
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "scripts" / "benchmarks"
-H200 = ProbeRecord(machine=Machine(gpus=("NVIDIA H200",)))
-
-
-def run_script(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # Read by every interpreter that starts, children too.
-    (tmp_path / "sitecustomize.py").write_text(f"import sys\n{BLOCKED}")
-    environment = os.environ | {
-        "PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}",
-        "LAPTIME_HOME": str(tmp_path / "home"),
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, str(SCRIPTS / "gpu.py"), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+from laptime.records import CheckRecord, Machine, ProbeRecord, RecordingCheck, write_record
 
 
 @pytest.mark.long
@@ -79,14 +58,6 @@ def test_without_a_gpu_it_says_so_in_one_sentence(tmp_path):
     assert len(done.stderr.strip().splitlines()) == 1
     assert "no CUDA device" in done.stderr
     assert not (tmp_path / "out").exists()
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    plan = importlib.import_module("gpu_plan")
-    monkeypatch.setattr(plan, "probe_slow_rungs", lambda probe, *_: probe)
-    return importlib.import_module("gpu")
 
 
 def steps_of(gpu, *arguments, refused=()):
@@ -133,11 +104,6 @@ def test_it_tries_rungs_at_the_baselines_own_batch_and_says_so_of_the_rest(gpu):
     assert [group[-1] for group in plan.rungs] == ["workers", "flip"]
 
 
-def bench_of(gpu, folder, *arguments, spent=0.0, probe=H200):
-    asked = gpu.parse(["--out", str(folder), *arguments])
-    return gpu.Bench(asked, make_data_spec(train=100, test=10), probe, time.monotonic() - spent)
-
-
 @pytest.mark.parametrize(
     ("workload", "tried", "never"),
     [
@@ -159,18 +125,6 @@ def test_other_workloads_have_their_own_rungs_and_no_peers(gpu, tmp_path, worklo
     for step in steps:
         assert not {o.name for o in step.variant.optimizations} & never - {"compile"}
         assert {find_optimization(o.name).workload for o in step.variant.optimizations} <= {"", workload}
-
-
-def trained(spec, epoch_s=1.0, status="done", error=None):
-    """The record of a training that took so long, and chose layers if it has a choice."""
-    settled = tuple(
-        OptimizationSpec(name="products", options={"layers": "layer4"}) if o.name == "products" else o
-        for o in spec.optimizations
-    )
-    epochs = [
-        EpochRecord(index=i, epoch_s=epoch_s, samples=100, test_accuracy=0.7 + 0.01 * i) for i in range(spec.epochs)
-    ]
-    return RunRecord(status=status, error=error, spec=spec, epochs=tuple(epochs), settled=settled, warmup_s=2.0)
 
 
 @pytest.fixture

@@ -15,17 +15,29 @@ from laptime.host.gpus import Gpu, slowed_down, visible_gpus
 OLD, NEW = "GPU-00000000-0000-0000-0000-0000000000aa", "GPU-00000000-0000-0000-0000-0000000000bb"
 SLICE = "MIG-5c1f8a0e-7b5d-5c0e-9a4e-0d6a5b3c2f11"
 DIVIDED = "GPU-00000000-0000-0000-0000-0000000000cc"
-NAMES = {OLD: "GT 1030", NEW: "RTX 4090", DIVIDED: "H200", SLICE: "H200 MIG 1g.18gb"}
+EMPTY = "GPU-00000000-0000-0000-0000-0000000000dd"
+NAMES = {OLD: "GT 1030", NEW: "RTX 4090", DIVIDED: "H200", EMPTY: "H200", SLICE: "H200 MIG 1g.18gb"}
 
-# A driver that shows the GPUs whose last bytes CUDA_VISIBLE_DEVICES names in hexadecimal, the faster one first.
+# A driver that shows the GPUs whose last bytes CUDA_VISIBLE_DEVICES names in hexadecimal, the faster one first; or the
+# slice that SHOWN names, none where that is empty.
 CUDA = """
 #include <stdlib.h>
 #include <string.h>
 static const char *shown(void) { const char *s = getenv("CUDA_VISIBLE_DEVICES"); return s ? s : "bbaa"; }
 int cuInit(unsigned flags) { return 0; }
-int cuDeviceGetCount(int *n) { *n = strlen(shown()) / 2; return 0; }
+static const char *slice(void) { return getenv("SHOWN"); }
+int cuDeviceGetCount(int *n) { *n = slice() ? *slice() != 0 : strlen(shown()) / 2; return 0; }
 int cuDeviceGet(int *device, int n) { *device = n; return 0; }
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+  if (slice()) {
+    const char *s = slice() + 4;
+    for (int i = 0; i < 16; i++, s += 2) {
+      s += *s == '-';
+      char digits[3] = {s[0], s[1], 0};
+      uuid[i] = strtol(digits, NULL, 16);
+    }
+    return 0;
+  }
   char digits[3] = {shown()[2 * device], shown()[2 * device + 1], 0};
   memset(uuid, 0, 16);
   uuid[15] = strtol(digits, NULL, 16);
@@ -53,10 +65,15 @@ class Driver(types.ModuleType):
             raise self.NVMLError("Insufficient Permissions")
         return self.on_bus[index]
 
+    def nvmlDeviceGetMigMode(self, handle):  # noqa: N802 - NVML's name
+        if handle == OLD:
+            raise self.NVMLError("Not Supported")
+        return [int(handle in (DIVIDED, EMPTY))] * 2  # now, and after the next reset
+
     def nvmlDeviceGetMaxMigDeviceCount(self, handle):  # noqa: N802 - NVML's name
         if handle == OLD:
             raise self.NVMLError("Not Supported")
-        return 7 if handle == DIVIDED else 0
+        return 7 if handle in (DIVIDED, EMPTY) else 0
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, handle, index):  # noqa: N802 - NVML's name
         if (handle, index) != (DIVIDED, 2):
@@ -143,6 +160,28 @@ def test_a_divided_gpu_is_its_first_slice_whatever_it_is_called(on_bus, monkeypa
     assert lock_names("cuda", ranks=1) == (SLICE,)
 
 
+def test_a_gpu_in_mig_mode_without_a_slice_is_none(on_bus, monkeypatch):
+    on_bus(EMPTY)
+    assert visible_gpus() == ()
+    assert choose_device("auto") == "cpu"
+    with pytest.raises(UsageError, match=r"the H200 is in MIG mode and this user has no instance of it: make one "):
+        choose_device("cuda")
+    on_bus(EMPTY, NEW)
+    monkeypatch.setattr("laptime.host.gpus.cuda_uuids", tuple)
+    assert visible_gpus() == (Gpu(NEW, NAMES[NEW]),)
+
+
+def test_a_slice_that_nvml_does_not_know_by_its_name_is_the_one_that_cuda_shows(on_bus, cuda, monkeypatch):
+    on_bus(DIVIDED)
+    # GPU, instance and compute instance, as drivers before 470 had it: whether CUDA takes it is the driver's affair.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"MIG-{DIVIDED}/1/0")
+    monkeypatch.setenv("SHOWN", SLICE)
+    assert visible_gpus() == (Gpu(SLICE, NAMES[SLICE]),)
+    assert lock_names("cuda", ranks=1) == (SLICE,)
+    monkeypatch.setenv("SHOWN", "")
+    assert visible_gpus() == ()
+
+
 def test_one_beside_a_divided_gpu_is_whole(on_bus, monkeypatch):
     on_bus(DIVIDED, NEW)
     monkeypatch.setattr("laptime.host.gpus.cuda_uuids", tuple)
@@ -158,6 +197,10 @@ def test_a_slice_is_as_hot_as_its_gpu(on_bus):
 def test_a_gpu_that_can_not_be_opened_is_passed_over(on_bus):
     on_bus(None, NEW)
     assert visible_gpus() == (Gpu(NEW, NAMES[NEW]),)
+
+
+def test_the_doctor_says_why_it_has_no_gpu_of_one_in_mig_mode():
+    assert told_of_cuda((), None, ("H200",)).startswith("the H200 is in MIG mode and this user has no instance of it: ")
 
 
 @pytest.mark.parametrize(

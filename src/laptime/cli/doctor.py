@@ -16,6 +16,7 @@ from laptime.cli.options import JSON
 def doctor(as_json: JSON = False) -> None:
     """Looks at this machine; measures its ceilings and whether bf16 gains (a few seconds)."""
     from laptime.devices import cuda_devices
+    from laptime.host.gpus import empty_gpus
     from laptime.ladder.surroundings import run_probe
     from laptime.places import find_places, lock_folder
     from laptime.records import LEAST_GAIN
@@ -34,7 +35,7 @@ def doctor(as_json: JSON = False) -> None:
             f"{machine.python}; torch {machine.torch}, torchvision {machine.torchvision}",
         ),
         ("cpu", True, f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB"),
-        ("cuda", bool(gpus and machine.cuda), told_of_cuda(gpus, machine.cuda)),
+        ("cuda", bool(gpus and machine.cuda), told_of_cuda(gpus, machine.cuda, empty_gpus())),
         (
             "bf16",
             _best(probe.gains) >= LEAST_GAIN,
@@ -57,10 +58,15 @@ def doctor(as_json: JSON = False) -> None:
         typer.echo(f"{'yes' if ok else 'no':<4}{what:<10}{detail}")
 
 
-def told_of_cuda(gpus: Sequence[str], version: str | None) -> str:
-    """What to say of GPUs by the driver and the version of CUDA that torch has found to work; None without one."""
+def told_of_cuda(gpus: Sequence[str], version: str | None, empty: Sequence[str] = ()) -> str:
+    """What to say of GPUs by the driver and the version of CUDA that torch has found to work; None without one.
+
+    Without any, of those that have no slice (MIG).
+    """
     if not gpus:
-        return "no NVIDIA driver answers: CPU variants only"
+        from laptime.devices import of_empty
+
+        return of_empty(empty) if empty else "no NVIDIA driver answers: CPU variants only"
     names = ", ".join(gpus)
     return names if version else f"torch can't use {names}: install a torch and a driver that fit together"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -27,6 +28,8 @@ for number in range(count.value):
     print(bytes(uuid).hex())
 """
 _PATIENCE_S = 60
+# NVML's word for a GPU in MIG mode.
+_DIVIDED = 1
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,24 @@ def visible_gpus() -> tuple[Gpu, ...]:
             return ()
         if (visible or "").lstrip().startswith("MIG-"):
             return _slice(nvml, str(visible))
-        shown = _in_cudas_order(tuple(_gpu(nvml, handle) for handle in _handles(nvml)), visible)
+        gpus = (_gpu(nvml, handle) for handle in _handles(nvml))
+        shown = _in_cudas_order(tuple(gpu for gpu in gpus if not _is_empty(nvml, gpu)), visible)
         first = next((found for gpu in shown if (found := _first_slice(nvml, gpu))), None)
     return (first,) if first else shown
+
+
+def empty_gpus() -> tuple[str, ...]:
+    """Names of GPUs in MIG mode without a slice that this user may open: CUDA shows nothing of them."""
+    with open_nvml() as nvml:
+        gpus = () if nvml is None else tuple(_gpu(nvml, handle) for handle in _handles(nvml))
+        return tuple(gpu.name for gpu in gpus if _is_empty(nvml, gpu))
+
+
+def _is_empty(nvml: Any, gpu: Gpu) -> bool:
+    with contextlib.suppress(nvml.NVMLError):  # a card that can't be divided has no answer
+        mode, _ = nvml.nvmlDeviceGetMigMode(nvml.nvmlDeviceGetHandleByUUID(gpu.uuid))
+        return mode == _DIVIDED and _first_slice(nvml, gpu) is None
+    return False
 
 
 def _in_cudas_order(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
@@ -72,10 +90,20 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
 
 
 def _slice(nvml: Any, visible: str) -> tuple[Gpu, ...]:
-    """The slice of a GPU (MIG) that comes first: CUDA shows one alone, whatever is named behind it."""
-    with contextlib.suppress(nvml.NVMLError):
-        return (_gpu(nvml, nvml.nvmlDeviceGetHandleByUUID(visible.partition(",")[0].strip())),)
+    """The slice of a GPU (MIG) that comes first: CUDA shows one alone, whatever is named behind it.
+
+    A name that NVML does not know, of drivers before 470 say (MIG-GPU-…/1/0), is left to CUDA, as torch does.
+    """
+    names = itertools.chain((visible.partition(",")[0].strip(),), _cuda_slices())
+    for name in names:
+        with contextlib.suppress(nvml.NVMLError):
+            return (_gpu(nvml, nvml.nvmlDeviceGetHandleByUUID(name)),)
     return ()
+
+
+def _cuda_slices() -> Iterator[str]:
+    for uuid in cuda_uuids():  # asked only where it is come to
+        yield uuid.replace("GPU-", "MIG-")
 
 
 def _first_slice(nvml: Any, gpu: Gpu) -> Gpu | None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from laptime.measure.machine import load_now
+from laptime.measure.memory import free_bytes
 from laptime.measure.passes import wait_for
 from laptime.records import Ceilings
 
@@ -19,6 +20,8 @@ _GEMM = {"cpu": 1536, "cuda": 8192}
 _SMALL_PART = 8
 _CONV = {"cpu": (64, 128, 16), "cuda": (2048, 256, 16)}
 _COPY_MIB = {"cpu": 128, "cuda": 2048}
+# Of what is free: source and target take half, as on a small slice of a GPU, or on one that others use.
+_COPY_SHARE = 0.25
 
 
 def measure_ceilings(device: torch.device) -> Ceilings:
@@ -72,6 +75,7 @@ def _conv(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def _copy(device: torch.device) -> float:
-    source = torch.ones(_COPY_MIB[device.type] * 2**20, dtype=torch.uint8, device=device)
+    size = min(_COPY_MIB[device.type] * 2**20, int(_COPY_SHARE * free_bytes(device)))
+    source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return 2 * source.numel() / best_s(lambda: target.copy_(source), device) / 1e9

@@ -231,8 +231,8 @@ class Session:
         return Batch(*(cut(tree, held, len(indices)) for tree in (first.inputs, first.labels)))
 
     def _count_syncs(self) -> None:
-        """One step more on a GPU, for the record: what a step waits for is part of what it is."""
-        if self.parts.device.type == "cuda":
+        """One step more on a GPU, for the record: what it waits for is part of it; not of a trainer's own loop."""
+        if self.parts.device.type == "cuda" and self.parts.driver is None:
             batch = next(iter(self.parts.loader.epoch(0)))
             self.syncs = count_syncs(lambda: self.parts.step(self.parts, batch))
 

@@ -1,0 +1,45 @@
+"""What tests of `scripts/bench gpu` share."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.unit.conftest import BLOCKED, make_data_spec
+
+from laptime.records import EpochRecord, Machine, ProbeRecord, RunRecord
+from laptime.spec import OptimizationSpec
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "scripts" / "benchmarks"
+H200 = ProbeRecord(machine=Machine(gpus=("NVIDIA H200",)))
+
+
+def run_script(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    # Read by every interpreter that starts, children too.
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\n{BLOCKED}")
+    environment = os.environ | {
+        "PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}",
+        "LAPTIME_HOME": str(tmp_path / "home"),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, str(SCRIPTS / "gpu.py"), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+
+
+def bench_of(gpu, folder, *arguments, spent=0.0, probe=H200):
+    asked = gpu.parse(["--out", str(folder), *arguments])
+    return gpu.Bench(asked, make_data_spec(train=100, test=10), probe, time.monotonic() - spent)
+
+
+def trained(spec, epoch_s=1.0, status="done", error=None):
+    """The record of a training that took so long, and chose layers if it has a choice."""
+    settled = tuple(
+        OptimizationSpec(name="products", options={"layers": "layer4"}) if o.name == "products" else o
+        for o in spec.optimizations
+    )
+    epochs = [
+        EpochRecord(index=i, epoch_s=epoch_s, samples=100, test_accuracy=0.7 + 0.01 * i) for i in range(spec.epochs)
+    ]
+    return RunRecord(status=status, error=error, spec=spec, epochs=tuple(epochs), settled=settled, warmup_s=2.0)

@@ -1,0 +1,47 @@
+"""What `scripts/bench gpu` tries once more, and which folder it refuses."""
+
+import importlib
+
+import pytest
+from tests.unit.gpu_examples import bench_of, run_script, trained
+
+from laptime.records import write_record
+
+
+@pytest.mark.parametrize(("spent", "again"), [(0, ["0", "1", "2", "3"]), (400, [])])
+def test_what_failed_comes_once_more_at_the_end_and_till_then_nothing_of_its_variant(
+    gpu, tmp_path, monkeypatch, spent, again
+):
+    tried = []
+
+    def launch(launcher, spec, folder, hooks):
+        tried.append((spec.variant, str(spec.repeat), spec.timeout_s))
+        late = spec.variant == "cuda-optimized+compile" and len(tried) < 4
+        record = trained(spec, 0.1, *(("failed", "ran past 150 s") if late else ()))
+        write_record(folder / "record.json", record)
+        return record
+
+    monkeypatch.setattr(importlib.import_module("gpu_bench"), "launch", launch)
+    bench = bench_of(gpu, tmp_path, "--phases", "headline,compiled,seeds,profiles,rungs", spent=spent)
+    bench.run()
+    compiled = [(repeat, limit) for name, repeat, limit in tried if name == "cuda-optimized+compile"]
+    assert [repeat for repeat, _ in compiled] == ["0", *again]
+    assert tried[2][0] == "cuda-optimized+compile"
+    assert [name for name, *_ in tried[len(tried) - len(again) :]] == ["cuda-optimized+compile"] * len(again)
+    statuses = [r.status for r in bench.runs["cuda-optimized+compile"]]
+    assert statuses == (["done"] * 4 if again else ["failed"])
+    if again:
+        assert compiled[1][1] > 450  # all that is left
+    # Of another go, too: the process that failed comes before those that stand on it.
+    assert not spent or bench_of(gpu, tmp_path, "--phases", "headline,compiled,seeds").run() is None
+    assert not spent or [repeat for name, repeat, _ in tried if "compile" in name] == ["0", "0", "1", "2"]
+
+
+def test_a_folder_of_another_commit_is_refused_before_the_machine_is_probed(gpu, tmp_path, monkeypatch):
+    monkeypatch.setenv("LAPTIME_COMMIT", "aaaa")
+    bench_of(gpu, tmp_path / "out")
+    monkeypatch.setenv("LAPTIME_COMMIT", "bbbb")
+    # The probe would say that there is no GPU, or take its time, and there are no such data.
+    done = run_script(tmp_path, "--data", str(tmp_path / "none"), "--out", str(tmp_path / "out"))
+    assert done.returncode == 1
+    assert done.stderr == f"--out {tmp_path / 'out'} holds a ladder of another commit: give another folder.\n"
