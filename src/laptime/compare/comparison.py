@@ -16,6 +16,7 @@ from laptime.compare.rows import Context, Runs, row_of
 from laptime.compare.scaling import scalings
 from laptime.compare.statistics import Bootstrap
 from laptime.compare.steps import inference_rows, roof_rows, step_rows
+from laptime.compare.words import by_reason
 from laptime.data.choices import called
 from laptime.errors import LaptimeError, UsageError
 from laptime.records import Advice, Ceilings, LadderRecord, Machine, Rung, RunRecord, TraceSummary
@@ -248,7 +249,7 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
     if unnamed:
         found.append(f"Records without a spec were passed over: {unnamed}.")
     seen = dict.fromkeys((r.spec.variant, caution) for r in done if r.spec is not None for caution in r.cautions)
-    found += [f"{variant}: {caution}." for variant, caution in seen]
+    found += [f"{', '.join(names)}: {caution}." for names, caution in by_reason(list(seen))]
     found += _numberless(context) if base.quality is not None else ()
     anew = [r for r in done for e in r.epochs if e.compilations]
     if anew:

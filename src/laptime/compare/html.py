@@ -81,6 +81,7 @@ def to_html(
         optimization=_optimizations(),
     )
     environment.filters["times"] = _times
+    troubles = words.troubles(comparison)
     page: str = environment.get_template("comparison.html.j2").render(
         c=comparison,
         quality=name_of(comparison.conditions.quality),
@@ -95,8 +96,8 @@ def to_html(
         series=series_of(comparison),
         light=variables(comparison, dark=False),
         dark=variables(comparison, dark=True),
-        troubles=[t for t in words.troubles(comparison) if t[1] != "partly failed"],
-        partial=[r for r in comparison.rows if r.error and r.epoch_s is not None],
+        troubles=[t for t in troubles if t[1] != words.PARTLY],
+        partial=[(names, why) for names, standing, why in troubles if standing == words.PARTLY],
         phrase=lambda row: _phrase(comparison, row),
         kept=_kept,
         verbatim=lambda text: Markup.escape(words.clean(text)),  # to be copied, or in columns

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from laptime.compare.model import Comparison, Conditions, Scaling, VariantRow
 from laptime.compare.quality import LOWER_IS_BETTER, shown
@@ -14,6 +15,8 @@ NONE = "–"
 # Two processes that disagree by half give such an interval: its ends would be read as measured, and are not.
 UNKNOWN = 1000.0
 _BROKEN_OFF = "interrupted"
+PARTLY = "partly failed"
+Reason = TypeVar("Reason", bound=Hashable)
 # Percent of a loss by which nobody would call it better or worse: what rounding leaves of one training done twice.
 _SAME = 0.001
 
@@ -176,7 +179,7 @@ def strict_cell(row: VariantRow) -> str:
 def troubles(comparison: Comparison) -> list[tuple[tuple[str, ...], str, str]]:
     """Variants without a time, or with a failed process: (variants, standing, why).
 
-    Those that were left out for one reason stand together: a short ladder leaves a dozen out for the same.
+    Those of one reason stand together: a short ladder leaves a dozen out for the same.
     """
     found = []
     for row in comparison.rows:
@@ -184,17 +187,22 @@ def troubles(comparison: Comparison) -> list[tuple[tuple[str, ...], str, str]]:
             partly = row.status == "done" and row.epoch_s is not None
             said = standing(row, comparison)
             why = "it has no time" if row.error == said else row.error
-            found.append(((row.variant,), "partly failed" if partly else said, why))
-    return [*found, *((names, "left out", why) for names, why in left_out(comparison) if why)]
+            found.append((row.variant, (PARTLY if partly else said, why)))
+    failed = [(names, said, why) for names, (said, why) in by_reason(found)]
+    return [*failed, *((names, "left out", why) for names, why in left_out(comparison) if why)]
 
 
 def left_out(comparison: Comparison) -> list[tuple[tuple[str, ...], str]]:
     """The variants that were left out, by reason: (variants, why); in the order of the first of each."""
-    by_reason: dict[str, list[str]] = {}
-    for row in comparison.rows:
-        if row.status == "left_out":
-            by_reason.setdefault(row.reason, []).append(row.variant)
-    return [(tuple(names), why) for why, names in by_reason.items()]
+    return by_reason([(r.variant, r.reason) for r in comparison.rows if r.status == "left_out"])
+
+
+def by_reason(found: Sequence[tuple[str, Reason]]) -> list[tuple[tuple[str, ...], Reason]]:
+    """The variants of each reason."""
+    by_it: dict[Reason, list[str]] = {}
+    for variant, reason in found:
+        by_it.setdefault(reason, []).append(variant)
+    return [(tuple(names), reason) for reason, names in by_it.items()]
 
 
 SCALING = ("variant", "ranks", "scaling", "samples/s", "gain", "efficiency", "against")

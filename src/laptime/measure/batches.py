@@ -7,7 +7,7 @@ launched once. Passes in evaluation show too little of it, so it is training's o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from time import perf_counter
 
@@ -27,6 +27,8 @@ _ROUNDS = 3
 _OWN, _OTHER = 4, 2
 # Seconds at the run's batch, at the other, and at the run's again.
 _Round = tuple[float, float, float]
+# Of a trial that only shows by how much another moment differs.
+_AGAIN_S = 1.0
 # Of the free memory: on a CPU a process that takes too much is killed.
 _ROOM = 0.5
 
@@ -48,7 +50,12 @@ class Limits:
 
 
 def measure_batches(
-    parts: Parts, recipe: Recipe, epoch: int, limits: Limits, clock: Callable[[], float] = perf_counter
+    parts: Parts,
+    recipe: Recipe,
+    epoch: int,
+    limits: Limits,
+    clock: Callable[[], float] = perf_counter,
+    before: tuple[PassRecord, ...] = (),
 ) -> tuple[PassRecord, ...]:
     """Times forward and backward at the run's batch, and at the one that `large-batch` would bring.
 
@@ -62,6 +69,7 @@ def measure_batches(
         epoch: whose first batch is taken.
         limits: of time and memory.
         clock: seconds.
+        before: what was found at another moment: the same two sizes are timed once more, where a second holds them.
 
     Returns:
         By size; empty where the net is compiled (another shape would compile anew), the step is one graph (its passes
@@ -72,14 +80,23 @@ def measure_batches(
         return ()
     largest = larger_batch(parts.device.type, recipe.batch_size, recipe.batch_size * len(parts.loader))
     too_long = limits.step_ms is None or 2e-3 * limits.step_ms > limits.budget_s
+    too_long = too_long or _a_round_s(recipe.batch_size, before) > _AGAIN_S
     if too_long or largest <= recipe.batch_size:
         return ()
     given = batch_of(parts, epoch)
     if given is None:
         return ()
+    if before:
+        largest = next(p.batch_size for p in before if p.batch_size != len(given))
+        limits = replace(limits, budget_s=_AGAIN_S)
     with put_back(parts):
         seconds = _by_turns(Passes(parts, given, clock), largest, limits)
     return tuple(PassRecord(batch_size=n, pass_ms=1e3 * median(s)) for n, s in sorted(seconds.items()))
+
+
+def _a_round_s(size: int, before: tuple[PassRecord, ...]) -> float:
+    """What another trial of the same sizes takes up to the end of its first round."""
+    return 1e-3 * sum((_OWN if p.batch_size == size else _OTHER) * p.pass_ms for p in before)
 
 
 def _by_turns(timed: Passes, largest: int, limits: Limits) -> dict[int, list[float]]:

@@ -206,7 +206,8 @@ class ProfileRecord(Readable):
         layout: convolutions in NCHW and in NHWC; None where the net is in NHWC, compiled, or has none.
         updates: the optimizer as it is and fused; None where it is fused, has no such kernel or finds no room for
             copies.
-        passes: forward and backward by batch size, the run's own and another one; empty where they were not timed.
+        passes: forward and backward at two batch sizes, of which one is the run's own, and once more at another moment;
+            empty where they were not timed.
         precision: forward and backward in fp32 and in bf16; None where they were not timed.
         ranks_own_ms: of several ranks, by rank: its mean profiled step less the exchange that nothing hides, so what
             it takes by itself, backward and optimizer included; by its own trace. None with one rank, in older records,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laptime.catalogue import LARGE_BATCHES, options_of
+from laptime.catalogue import batch_of
 from laptime.data.choices import called
 from laptime.records import LadderRecord, Rung, RunRecord
 from laptime.spec import DataSpec, RunSpec
@@ -43,12 +43,11 @@ def variant_params(ladder: LadderRecord, rung: Rung, record: RunRecord) -> dict[
     return {**fields, **params, "batch_size": _batch_size(spec), **_data_params(spec.data)}
 
 
-def _batch_size(spec: RunSpec) -> object:
-    """The batch that was trained with: the spec holds the baseline's, and `large-batch` replaces it."""
-    for optimization in spec.optimizations:
-        if optimization.name == "large-batch":
-            return options_of(optimization)["size"] or LARGE_BATCHES[spec.device]
-    return spec.batch_size
+def _batch_size(spec: RunSpec) -> int:
+    """The batch that was trained with: the spec holds the baseline's, and `large-batch` takes all samples at most."""
+    larger = batch_of(spec.optimizations, spec.device)
+    samples = (spec.limit_train, spec.data.train_count)
+    return spec.batch_size if larger is None else min((larger, *(n for n in samples if n)))
 
 
 def _data_params(data: DataSpec) -> dict[str, object]:

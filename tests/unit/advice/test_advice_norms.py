@@ -19,6 +19,8 @@ from laptime.advice.rules.norms import written_norms
 # So many that one that the machine holds up moves no median.
 _STEPS, _EPS, _SIDE = 7, 1e-5, 32
 _LAST, _SAMPLE, _SECOND, _BATCH, _PLANE = (-1,), (1, 2, 3), (1,), (0, 2, 3), (2, 3)
+_PLACES = (0, 1, 2)
+_OF_PLACES = "F.batch_norm(x.flatten(0, -2), running_mean, running_var, weight, bias, training=True).view_as(x)"
 
 Norm = Callable[[torch.Tensor], torch.Tensor]
 
@@ -115,6 +117,10 @@ def own_batch(x: torch.Tensor) -> torch.Tensor:
     return batch_norm(x, None, None, training=True)
 
 
+def own_places(x: torch.Tensor) -> torch.Tensor:
+    return own_batch(x.flatten(0, -2)).view_as(x)
+
+
 def own_instance(x: torch.Tensor) -> torch.Tensor:
     return instance_norm(x)
 
@@ -160,10 +166,13 @@ def test_each_spelling_of_a_layer_norm_is_told(norm: Callable[[tuple[int, ...]],
         (by_var(_SAMPLE), "F.layer_norm(x, x.shape[1:], weight, bias)"),
         (by_mean(_BATCH), "F.batch_norm(x, running_mean, running_var, weight, bias, training=True)"),
         (flat, "F.batch_norm(x, running_mean, running_var, weight, bias, training=True)"),
+        (by_mean(_PLACES), _OF_PLACES),
+        (lambda x: by_var((0, 1))(x.flatten(1, 2)), _OF_PLACES),
+        (lambda x: by_var((0, 1))(x.flatten(0, 2)[:, None]), _OF_PLACES),
         (in_groups, "F.layer_norm(x, x.shape[2:], weight, bias)"),
         (lambda x: by_mean(_LAST)(x.flatten(1)), "F.layer_norm(x, x.shape[1:], weight, bias)"),
     ],
-    ids=["channels", "planes", "samples", "batch", "flat", "groups", "two axes"],
+    ids=["channels", "planes", "samples", "batch", "flat", "places", "words", "one word", "groups", "two axes"],
 )
 def test_the_axes_tell_which_operator_does_it(norm: Norm, code: str, tmp_path: Path) -> None:
     found = told(of_maps(norm), tmp_path / "t.json")
@@ -178,6 +187,7 @@ def test_what_is_told_computes_the_same() -> None:
         (by_mean(_SECOND), "F.layer_norm(x.movedim(1, -1), x.shape[1:2], weight, bias).movedim(-1, 1)"),
         (by_mean(_PLANE), "F.layer_norm(x, x.shape[2:], weight, bias)"),
         (by_mean(_BATCH), "F.batch_norm(x, running_mean, running_var, weight, bias, training=True)"),
+        (by_mean(_PLACES), _OF_PLACES),
     ]:
         mine = eval(code, scope)  # our own text
         torch.testing.assert_close(mine, norm(x))
@@ -192,7 +202,9 @@ def test_its_line_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "norm", [rms, of_length_one, centred, soft, forgotten, decorrelated, own_layer, own_rms], ids=lambda f: f.__name__
+    "norm",
+    [rms, of_length_one, centred, soft, forgotten, decorrelated, own_layer, own_places, own_rms],
+    ids=lambda f: f.__name__,
 )
 def test_what_is_like_a_layer_norm_is_not(norm: Norm, tmp_path: Path) -> None:
     assert told(projected(norm), tmp_path / "t.json") is None

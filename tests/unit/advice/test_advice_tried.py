@@ -92,6 +92,23 @@ def test_passes_of_a_slow_moment_widen_the_range_down_to_what_the_steps_themselv
         assert "slow moment" not in usual.evidence[0]
 
 
+def test_two_moments_widen_the_range_by_what_they_differ():
+    one, other = passes(b32=60.0, b256=360.0), passes(b32=60.0, b256=240.0)
+    gains = [20.0 * 7 / 8 + 75.0 * (1 - large / 60) for large in (45.0, 30.0)]
+    for trained in (one + other, other + one):
+        found = batch_size(replace(SHARED, trained=trained))
+        assert found.gain_ms == pytest.approx((0.9 * gains[0], 1.1 * gains[1]))
+        assert "60.0 ms for 32 samples and 300.0 ms for 256" in found.evidence[0]
+    # Never narrower than one alone.
+    assert batch_size(replace(SHARED, trained=one * 2)).gain_ms == pytest.approx((0.9 * gains[0], 1.1 * gains[0]))
+    # A slow moment does not count where the other was none, and where both were the lower end is the lowest of both.
+    slow = passes(b32=120.0, b256=240.0)
+    assert batch_size(replace(SHARED, trained=one + slow)) == batch_size(replace(SHARED, trained=one))
+    slower = batch_size(replace(SHARED, trained=slow + passes(b32=120.0, b256=480.0)))
+    assert slower.gain_ms[0] == pytest.approx(20.0 * 7 / 8 + 75.0 - 60.0)
+    assert "slow moment" in slower.evidence[0]
+
+
 def test_without_a_trial_evaluation_s_passes_tell_and_without_those_nobody_does():
     found = batch_size(replace(SHARED, passes=((32, 30.0), (512, 240.0))))
     low, high = 16 / 30, 1 - (14 / 30) ** 2

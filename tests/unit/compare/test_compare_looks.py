@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compare_examples import ladder, record, records
+from compare_examples import broken, compare_records, ladder, record, records
 from rich.console import Console
 
 from laptime.compare.comparison import compare
@@ -10,6 +10,7 @@ from laptime.compare.curves import curves
 from laptime.compare.html import to_html
 from laptime.compare.plots import curves_svg, speedup_svg
 from laptime.compare.terminal import to_terminal
+from laptime.compare.words import troubles
 
 
 def test_names_break_at_their_hyphens_where_the_terminal_is_narrow() -> None:
@@ -52,3 +53,29 @@ def test_hundreds_of_epochs_have_some_markers_each() -> None:
     drawn = curves_svg(compare(ladder(), long), found)
     assert few.count("<use") < drawn.count("<use") < 420
     assert len(drawn) < 100_000
+
+
+def test_processes_that_failed_for_one_reason_are_told_together() -> None:
+    runs = [r for n in (1, 2) for r in (record(f"cpu-{n}", 40, 0.66, 1), broken(f"cpu-{n}", "failed", "killed"))]
+    runs += [record("cpu-3", 40, 0.66, 1), broken("cpu-3", "failed", "no room")]
+    runs += [broken(f"cpu-{n}", "failed", "no GPU") for n in (4, 5)]
+    found = compare_records([record("cpu-baseline", 85, 0.66), *runs])
+    together = [
+        (("cpu-1", "cpu-2"), "partly failed", "1 of 2 processes: killed"),
+        (("cpu-3",), "partly failed", "1 of 2 processes: no room"),
+        (("cpu-4", "cpu-5"), "failed", "no GPU"),
+    ]
+    assert troubles(found) == together
+    page = to_html(found, None, runs)
+    for names, standing, why in together:
+        told = f"<b>{', '.join(names)}</b>{': ' if standing == 'partly failed' else ' failed: '}{why}"
+        assert page.count(told) == 1
+
+
+def test_what_was_seen_beside_several_variants_is_told_once() -> None:
+    seen = {"cautions": ("another process is on its GPU",)}
+    runs = [
+        record(f"cpu-{name}", 40, 0.66).model_copy(update=seen) for name in ("baseline", "1", "2") for _ in range(2)
+    ]
+    told = [text for text in compare_records(runs).cautions if "GPU" in text]
+    assert told == ["cpu-baseline, cpu-1, cpu-2: another process is on its GPU."]

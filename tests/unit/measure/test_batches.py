@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from laptime.measure import batches
 from laptime.measure.batches import Limits, measure_batches, other_size
 from laptime.optimizations.base import unmarked
+from laptime.records import PassRecord
 from laptime.workloads.base import Batch, Output
 
 WIDE = Limits(step_ms=5.0, activations_mib=0.01)
@@ -135,6 +136,23 @@ def test_time_and_memory_bound_the_other_size(monkeypatch):
     for limits in (replace(WIDE, activations_mib=0.5), replace(WIDE, activations_mib=None)):
         assert sizes(measure_batches(parts, recipe, 0, limits, ticking())) == [2, 4]
     assert measure_batches(parts, recipe, 0, WIDE, ticking(0.5)) == ()
+
+
+def test_another_moment_takes_the_same_sizes_and_a_second_at_the_most():
+    parts, recipe = built()
+    first = measure_batches(parts, recipe, 0, replace(WIDE, activations_mib=None), ticking())
+    assert sizes(first) == [2, 4]
+    for before, found in ((first, [2, 4]), (trial(4, 1.0, 8, 2.0), [4, 8]), (trial(4, 1.0, 16, 2.0), [4, 16])):
+        assert sizes(measure_batches(parts, recipe, 0, WIDE, ticking(), before)) == found
+    # Four at the run's batch and two at the other one end its first round.
+    assert measure_batches(parts, recipe, 0, WIDE, ticking(), trial(4, 150.0, 8, 250.0)) == ()
+    spent = ticking(0.09)
+    assert sizes(measure_batches(parts, recipe, 0, WIDE, spent, trial(4, 90.0, 8, 90.0))) == [4, 8]
+    assert spent() < 0.09 * 25  # seven looks a round, after seven
+
+
+def trial(small, small_ms, large, large_ms):
+    return (PassRecord(batch_size=small, pass_ms=small_ms), PassRecord(batch_size=large, pass_ms=large_ms))
 
 
 def test_where_there_is_nothing_to_time(monkeypatch):

@@ -47,6 +47,16 @@ def test_a_run_says_so_before_it_trains(file, tmp_path, monkeypatch, variant):
             planned()
 
 
+def test_where_bf16_is_emulated_no_step_is_taken_for_it(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(single, "hopeless_here", lambda *_: ("bf16",))
+    monkeypatch.setenv("LAPTIME_LOCKS", str(tmp_path))
+    said: list[str] = []
+    request = LadderRequest(workload=write(file, TUPLE, SPARSE), variants=("cpu-optimized",))
+    planned = single.plan_single(request, (), Places(tmp_path), said.append).spec
+    assert "bf16" not in [o.name for o in planned.optimizations]
+    assert [told for told in said if "bf16" in told] == [f"cpu-optimized runs without bf16: {single.EMULATED}."]
+
+
 @pytest.mark.parametrize(
     ("variant", "here", "asked"),
     [

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.conftest import make_spec
 from tests.unit.profiling.profiling_examples import tiny
 
+from laptime.measure import batches, precision
 from laptime.profiling.closer import Findings, look_closer
 from laptime.records import EpochRecord, ProfileRecord
 from laptime.spec import OptimizationSpec
@@ -45,7 +46,7 @@ def test_trials_of_remedies_stand_in_the_profile(looked):
     found = looked(ceilings={"copy_gb_s": 9.0})
     assert found.notes == []
     assert found.profile.updates.own_ms > 0
-    assert [p.batch_size for p in found.profile.passes] == [4, 8]
+    assert [p.batch_size for p in found.profile.passes] == [4, 8] * 2
     assert found.profile.layout is not None
     assert ProfileRecord.model_validate_json(found.profile.model_dump_json()) == found.profile
 
@@ -64,7 +65,7 @@ def test_of_several_ranks_what_is_local_is_tried_and_the_rest_has_its_reason(loo
 
 
 def test_a_trial_that_fails_is_a_note(looked, monkeypatch):
-    def fails(*_):
+    def fails(*_, **__):
         raise RuntimeError("fused does not take complex numbers")
 
     monkeypatch.setattr("laptime.measure.updates.measure_updates", fails)
@@ -76,6 +77,25 @@ def test_a_trial_that_fails_is_a_note(looked, monkeypatch):
         "no other batch was timed",
     ]
     assert found.profile.layout is not None
+
+
+def test_other_trials_stand_between_the_two_of_a_larger_batch_and_a_failure_leaves_the_first(looked, monkeypatch):
+    order, plain = [], batches.measure_batches
+
+    def timed(*given, before=()):
+        order.append("again" if before else "batch")
+        if before and "fails" in order:
+            raise RuntimeError("of the second moment")
+        return plain(*given, before=before)
+
+    monkeypatch.setattr(batches, "measure_batches", timed)
+    monkeypatch.setattr(precision, "measure_bf16", lambda *_: order.append("bf16"))
+    looked(ceilings={"copy_gb_s": 9.0})
+    assert order == ["batch", "bf16", "again"]
+    order.append("fails")
+    found = looked(ceilings={"copy_gb_s": 9.0})
+    assert [p.batch_size for p in found.profile.passes] == [4, 8]
+    assert [note.partition(":")[0] for note in found.notes] == ["no other batch was timed again"]
 
 
 def test_without_a_profile_nothing_is_tried(looked, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from laptime.advice.figures import ms, percent
 from laptime.advice.outcome import Abstain, Note, Outcome, Proposal, known
@@ -22,6 +23,10 @@ _SLOWED = 1.25
 # since it writes the gradient of each weight once, however many samples. Seven remedies on an Intel Xeon, a Zen 3 and a
 # Zen 4 brought 0.75 to 2.9 times f, 1.4 times in the median (docs/log.md, 21 to 24 November 2026).
 _EVALUATED = (1, 2)
+
+
+# Batch and milliseconds of passes at a small and at a large size.
+_Moment = tuple[tuple[int, float], tuple[int, float]]
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,8 @@ def batch_size(s: Signals) -> Outcome:
     step, batch = known(s.step_ms, "the step's time"), known(s.whole_batch, "the batch of all ranks")
     both = known(s.forward_ms, "the forward pass") + known(s.backward_ms, "the backward pass")
     updates = known(s.optimizer_ms, "the optimizer's time")
-    a_rank = known(s.batch_size, "the batch size")
-    fixed = (_tried if len(_sizes(s.trained)) > 1 else _evaluated)(s, a_rank, both, updates)
+    a_rank, moments = known(s.batch_size, "the batch size"), _moments(s.trained)
+    fixed = _tried(moments, a_rank, both, updates) if moments else _evaluated(s, a_rank, both, updates)
     if fixed.middle_ms < _LEAST_FIXED * step:
         return None
     size = larger_batch(s.device, batch, batch * known(s.steps, "the steps of an epoch"))
@@ -79,25 +84,33 @@ def batch_size(s: Signals) -> Outcome:
     )
 
 
-def _tried(s: Signals, batch: int, both: float, updates: float) -> _Fixed:
+def _tried(moments: Sequence[_Moment], batch: int, both: float, updates: float) -> _Fixed:
     """By training's own passes at two sizes; a share below zero says that more samples at once are slower each."""
-    small, large = _sizes(s.trained)[0], _sizes(s.trained)[-1]
-    share = _share((small, large), batch)
-    fixed = updates + share * both
-    low, high = (end * fixed for end in _TRIED)
+    usual = [m for m in moments if not _slow(m[0], batch, both)] or moments
+    shares = [_share(m, batch) for m in usual]
+    share = fmean(shares)
+    (size, small_ms), (larger, large_ms) = ((usual[0][end][0], fmean(m[end][1] for m in usual)) for end in (0, 1))
+    low, high = (end * (updates + of * both) for end, of in zip(_TRIED, (min(shares), max(shares)), strict=True))
     words = (
-        f"{ms(share * both)} ms of forward and backward, which by themselves take {ms(small[1])} ms for {small[0]} "
-        f"samples and {ms(large[1])} ms for {large[0]}"
+        f"{ms(share * both)} ms of forward and backward, which by themselves take {ms(small_ms)} ms for {size} "
+        f"samples and {ms(large_ms)} ms for {larger}"
     )
-    if small[0] == batch and small[1] > _SLOWED * both:
-        low = min(low, updates + max(0.0, _share(((batch, both), large), batch)) * both)
+    if _slow(usual[0][0], batch, both):
+        least = min(_share(((batch, both), m[1]), batch) for m in usual)
+        low = min(low, updates + max(0.0, least) * both)
         words += f", but {ms(both)} ms in a step (a slow moment, so the range is wide)"
     return _Fixed((low + high) / 2, (low, high), words)
 
 
-def _sizes(trained: Sequence[PassRecord] | None) -> list[tuple[int, float]]:
-    """A trial by size; one of a single size, such as of a run on few samples, draws no line."""
-    return sorted({p.batch_size: p.pass_ms for p in trained or ()}.items())
+def _moments(trained: Sequence[PassRecord] | None) -> list[_Moment]:
+    """A trial by moment, each with a small and a large size; one size, as of a run on few samples, draws no line."""
+    sizes = [(p.batch_size, p.pass_ms) for p in trained or ()]
+    pairs = [(min(pair), max(pair)) for pair in zip(sizes[::2], sizes[1::2], strict=False)]
+    return [(small, large) for small, large in pairs if small[0] < large[0]]
+
+
+def _slow(small: tuple[int, float], batch: int, both: float) -> bool:
+    return small[0] == batch and small[1] > _SLOWED * both
 
 
 def _evaluated(s: Signals, batch: int, both: float, updates: float) -> _Fixed:

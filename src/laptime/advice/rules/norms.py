@@ -50,6 +50,11 @@ _BATCH = _Remedy(
     "nn.BatchNorm1d to 3d hold all of these; the running variance is then that of n - 1",
     (0.6, 1.1),
 )
+_PLACES = _Remedy(
+    "F.batch_norm(x.flatten(0, -2), running_mean, running_var, weight, bias, training=True).view_as(x)",
+    _BATCH.affine,
+    (0.6, 1.3),
+)
 _UNBIASED = (
     "x.var() and x.std() divide by n - 1 unless they are told otherwise, this by n, and its eps is added to the "
     "variance: all but the same numbers"
@@ -119,6 +124,8 @@ def _remedy(whole: _Shape, part: _Shape) -> _Remedy | None:
         return _CHANNELS
     if axes == [axis for axis in every if axis != 1]:
         return _BATCH
+    if axes == [axis for axis in every[:-1] if whole[axis] > 1]:
+        return _PLACES
     return _of_last(axes[0]) if axes == [*every[axes[0] :]] and axes[0] else None
 
 
