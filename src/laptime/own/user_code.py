@@ -27,6 +27,10 @@ _REMEDIES = {
     "Default process group has not been initialized": "leave it out, since the rungs ddp and dp wrap the net",
     "Found no NVIDIA driver": _BROUGHT,
     "not compiled with CUDA": _BROUGHT,
+    "backward through the graph a second time": (
+        "where loss() calls backward() itself, leave that and the optimizer out, since laptime calls both; what is "
+        "kept from batch to batch wants detach()"
+    ),
     "on the same device": f"{_BROUGHT}, and make tensors there (device=inputs.device)",
 }
 

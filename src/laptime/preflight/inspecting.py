@@ -47,7 +47,7 @@ from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_losses import losses_of
 from laptime.workloads.own_optimizer import left_out, scattered, stepped_by_others, unfused
 from laptime.workloads.own_parts import looked_at
-from laptime.workloads.own_schedule import walked
+from laptime.workloads.own_schedule import falling, walked
 from laptime.workloads.own_step import fails_in_bf16, stepped
 
 _ITEMS = 8
@@ -102,7 +102,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
     own = data.workload
     warned = own.warnings if isinstance(own, LightningWorkload) else unused(own, file)
     unread = left_out(own, step.model, rate), varying(data, samples(judged_on)), moved_by_reading(data)
-    told = (*warned, *step.told, parts_told, *unread)
+    told = (*warned, *step.told, parts_told, *unread, falling(data, step.model, rate, steps))
     if halved_on:  # the last, since it moves what the net holds
         refused |= fails_in_bf16(data, step.model, batch, halved_on)
     return DataSpec(

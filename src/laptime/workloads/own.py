@@ -116,7 +116,7 @@ def answered(user: Protocol, model: nn.Module, batch: Batch, file: Path) -> tupl
     if wrong:
         raise RunError(
             f"loss() gave {_shown(given)} (line {_line(user)} of {file.name}): return the mean over the samples, a "
-            "scalar tensor, or that and the accuracy."
+            "scalar tensor of floats, or that and the accuracy, which is one, too (no .item())."
         )
     return pair
 
@@ -233,6 +233,12 @@ def check_stepped(made: object, function: str, told: str) -> None:
     """
     step, kind = getattr(made, "step", None), type(made).__name__
     what = "schedule" if function == "schedule" else "optimizer"
+    if isinstance(made, tuple | list | dict) and what == "optimizer" and len(made) > 1:
+        raise UsageError(
+            f"{function}() of {told} gave {len(made)} optimizers in a {kind}, and one is stepped after each batch: "
+            "make one with a group of weights for each, and train several nets in one loss (docs/own-workload.md, "
+            "Several nets)."
+        )
     if not callable(step):
         raise UsageError(f"{function}() of {told} gave {kind}, which has no step(): return the {what} itself.")
     if asked := wanted(step):

@@ -21,6 +21,7 @@ from laptime.values.tallies import changed, numbers_of, plain_numbers, put_back_
 _ALIKE = 1e-5
 _FEW = 1000
 _MOST_NAMED = 5
+_MODE = "training"
 _CONTAINERS = (list, tuple, dict, set, deque)
 _OF_MODULES = frozenset(vars(nn.Module()))
 
@@ -152,6 +153,11 @@ def _alike(one: float, other: float) -> bool:
 
 def moved_by_tests(line: str, names: tuple[str, ...]) -> str:
     """What to say of what test data change; empty where they change nothing."""
+    if any(name.rpartition(".")[2] == _MODE for name in names):
+        return (
+            f"{line} puts the net into training mode with test data, too, which are judged under dropout then, and "
+            "teach BatchNorm: leave train() out, since laptime calls it before it trains."
+        )
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     named = ", ".join(names[:_MOST_NAMED]) + more
     held = f"{line} changes {named} with test data, too, which training then goes on with"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from laptime.data.lightning.found import of_lightning
@@ -198,17 +198,18 @@ def load_workload(file: Path, attribute: str) -> Workload:
         )
     missing = [name for name in _NEEDED if not callable(getattr(found, name, None))]
     if missing:
+        what = "a net and no" if isinstance(found, nn.Module) else "no"
         raise UsageError(
-            f"{attribute} of {file.name} is no workload, since it has no {' and no '.join(f'{m}()' for m in missing)}: "
-            "see laptime.Workload, or laptime new for a file that runs."
+            f"{attribute} of {file.name} is {what} workload, since it has no "
+            f"{' and no '.join(f'{m}()' for m in missing)}: see laptime.Workload, or laptime new for a file that runs."
         )
     workload: Workload = found
     return workload
 
 
 def _is_made(found: Any) -> bool:
-    """Whether something is the workload itself, not what makes it; a module of torch's can be called too."""
-    return hasattr(found, "loss") or is_lightning(found, MODULE) or not callable(found)
+    """Whether something is the workload itself, not what makes it; a net, which is none, can be called too."""
+    return hasattr(found, "loss") or isinstance(found, nn.Module) or not callable(found)
 
 
 def _made_in(value: object, module: Any) -> bool:
