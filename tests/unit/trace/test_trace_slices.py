@@ -104,6 +104,15 @@ def first_places(net: Net, x: torch.Tensor) -> torch.Tensor:
     return total
 
 
+def of_cells(net: Net, x: torch.Tensor) -> torch.Tensor:
+    """As `indexed`, by the cell of an LSTM."""
+    x, cell = net.first(x), nn.LSTMCell(_WIDTH, _WIDTH)
+    state = None
+    for t in range(_LENGTH):
+        state = cell(x[:, t], state)
+    return state[0]
+
+
 def masked(net: Net, x: torch.Tensor) -> torch.Tensor:
     """Fills a large mask in each step."""
     for _ in range(8):
@@ -152,6 +161,13 @@ def test_a_loop_over_slices_is_told_with_its_gain(forward, slices, whole, comman
     assert command in said.code
     low, high = said.gain_ms
     assert low <= row.ms * (1 - 1 / slices) <= high
+
+
+@pytest.mark.parametrize(("forward", "least"), [(indexed, 0.9), (of_cells, 0.6)])
+def test_of_a_loop_of_lstm_cells_less_is_certain(forward, least, tmp_path):
+    found = recorded(forward, tmp_path / "t.json")
+    (row,) = signals_of(trace=found).slices
+    assert told(found).gain_ms[0] == pytest.approx(least * row.ms * (1 - 1 / _LENGTH))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ _LEAST_SHARE = 0.05
 _LEAST_SLICES = 4
 # Of what the functions of these slices take in a trace, what a training lost without them (docs/log.md).
 _TAKEN_APART = (0.9, 1.6)
+# A step of an LSTM cell takes apart gates and states as well, and what it lost scatters down to this.
+_LSTM_CELL, _OF_CELLS = "aten::lstm_cell", 0.6
 # Of what the functions of such writes take in a trace, what a training lost with a list and one stack (docs/log.md).
 _STACKED = (1.0, 2.0)
 # Padding adds steps of samples that have ended, up to as much as short sequences lose; oneDNN has an LSTM of its own
@@ -36,7 +38,7 @@ def sliced(s: Signals, step: float) -> Proposal | None:
     gone = max(_gone(own), _gone(packed))
     if gone < _LEAST_SHARE * step:
         return None
-    return _of_packed(packed, step) if gone > _gone(own) else _of_a_loop(own, step)
+    return _of_packed(packed, step) if gone > _gone(own) else _of_a_loop(own, step, _cells(s.operators or ()))
 
 
 def written_slices(s: Signals) -> Outcome:
@@ -81,8 +83,13 @@ def _gone(rows: Iterable[SliceRow]) -> float:
     return sum(row.ms * (1 - 1 / row.slices) for row in rows)
 
 
-def _of_a_loop(rows: list[SliceRow], step: float) -> Proposal:
+def _cells(operators: Iterable[OperatorRow]) -> bool:
+    return any(_LSTM_CELL in (row.name, *row.chain) for row in operators)
+
+
+def _of_a_loop(rows: list[SliceRow], step: float, cells: bool) -> Proposal:
     gone, first = _gone(rows), rows[0]
+    low = _OF_CELLS if cells else _TAKEN_APART[0]
     axis = _axis(first)
     code = (
         f"steps = x.unbind({axis})  # once, and in the loop steps[t]"
@@ -94,7 +101,7 @@ def _of_a_loop(rows: list[SliceRow], step: float) -> Proposal:
         f"The gradients of slices take {percent(_taken(rows) / step)} of the step: where a loop indexes a tensor, each "
         f"part's gradient is a whole tensor of zeros. Take it apart once before: `{code.partition('  #')[0]}`.",
         _evidence(rows, step),
-        (_TAKEN_APART[0] * gone, min(_TAKEN_APART[1] * gone, step)),
+        (low * gone, min(_TAKEN_APART[1] * gone, step)),
         0.8,
         code=code,
         klass="exact",
