@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from laptime.devices import hopeless_here
 
@@ -18,6 +19,9 @@ from laptime.devices import hopeless_here
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# How long an example takes, or its making, says how busy the machine is.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 # Of what is imported and collected nothing is garbage, and looking for it takes a quarter of the time before any test.
 gc.disable()

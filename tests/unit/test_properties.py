@@ -71,7 +71,7 @@ def replayed(path: Path, store: MemoryStore) -> MemoryStore:
     return store
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(CALLS, st.data())
 def test_a_journal_cut_anywhere_replays_to_a_prefix(calls: list[tuple[Any, ...]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -89,7 +89,7 @@ def test_a_journal_cut_anywhere_replays_to_a_prefix(calls: list[tuple[Any, ...]]
         assert replayed(cut, store).created == store.created
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(CALLS, st.integers(0, 12))
 def test_a_replay_that_breaks_off_and_is_repeated_changes_nothing(calls: list[tuple[Any, ...]], after: int) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -110,7 +110,7 @@ def test_a_replay_that_breaks_off_and_is_repeated_changes_nothing(calls: list[tu
         assert len(store.created) == len(KEYS)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(CALLS, st.data())
 def test_a_journal_with_a_flipped_bit_is_read_or_refused(calls: list[tuple[Any, ...]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -135,7 +135,7 @@ def write_store(root: Path, classes: tuple[str, ...], pixels: np.ndarray, labels
     return store.folder(meta.digest)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(TEXT, min_size=1, max_size=4, unique=True).map(tuple),
     st.integers(1, 5),
@@ -183,7 +183,7 @@ SPECS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SPECS)
 def test_a_spec_comes_back_from_its_file(spec: RunSpec) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -213,7 +213,7 @@ WORDS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(WORDS.map("".join), TEXT | WORDS.map("".join))
 def test_any_text_is_a_variant_or_is_refused(text: str, setting: str) -> None:
     try:
@@ -274,7 +274,6 @@ def test_a_variant_written_out_is_itself(name: str) -> None:
     ],
 )
 @given(text=st.text(max_size=30) | st.text("0123456789.,:%smhe+-_ #=bandsxiz", max_size=400))
-@settings(deadline=None)
 def test_any_text_is_read_or_refused(read: Any, error: type[Exception], text: str) -> None:
     try:
         read(text)

@@ -56,7 +56,7 @@ def test_the_quantile_is_scipys(degrees, tail):
     assert upper_tail(0.0, degrees) == 0.5
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(ratios, min_size=2, max_size=24), noises)
 def test_swapping_base_and_head_exchanges_regressed_and_improved(d, noise):
     policy = Policy()
@@ -70,7 +70,7 @@ def test_swapping_base_and_head_exchanges_regressed_and_improved(d, noise):
         assert mirrored.kind in (MIRROR[whole.kind], "not_regressed")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=4, max_size=12), st.floats(1e-3, 1e3))
 def test_scaling_all_times_changes_nothing(times, factor):
     plain = decide([math.log(head) - math.log(base) for base, head in times], 0.05)
@@ -82,7 +82,7 @@ def test_scaling_all_times_changes_nothing(times, factor):
 
 
 @pytest.mark.parametrize("kind", CENTRES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_pairs_equal_to_the_mean_never_reverse_what_one_look_says(kind, data):
     centre, scatter = data.draw(st.floats(*CENTRES[kind])), data.draw(st.floats(0.0, 0.015))
@@ -97,7 +97,7 @@ def test_pairs_equal_to_the_mean_never_reverse_what_one_look_says(kind, data):
     assert after.reach(0.01) <= before.reach(0.01) + 1e-12
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(changes, noises, st.lists(ratios, min_size=1, max_size=20))
 def test_no_pair_after_the_deciding_look_changes_the_verdict(d, noise, more):
     verdict = decide(d, noise)
@@ -106,7 +106,7 @@ def test_no_pair_after_the_deciding_look_changes_the_verdict(d, noise, more):
     assert (longer.kind, longer.state, longer.looks) == (verdict.kind, verdict.state, verdict.looks)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(changes, noises, st.integers(1, 12))
 def test_pairs_equal_to_the_mean_never_make_slower_of_faster(d, noise, more):
     before = spread_of(d, noise)

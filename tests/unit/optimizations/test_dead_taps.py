@@ -25,7 +25,7 @@ def each(first, last):
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     axes=st.sampled_from([1, 2, 2, 3]),
     size=each(1, 6),

@@ -256,7 +256,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15)).map(lambda s:
 
 
 @given(SPANS, SPANS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_stretches_of_time_are_sets_of_moments(first, second):
     def moments(spans):
         return {m for low, high in spans for m in range(low, high)}

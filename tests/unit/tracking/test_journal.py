@@ -66,7 +66,7 @@ def test_losing_the_state_doubles_nothing(path: Path) -> None:
 
 
 @given(breaks=st.lists(st.integers(0, 9), max_size=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_replay_that_breaks_anywhere_arrives_exactly_once(breaks: list[int]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -91,7 +91,7 @@ def test_a_replay_that_breaks_anywhere_arrives_exactly_once(breaks: list[int]) -
 
 
 @given(cut=st.integers(0, 4000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_journal_cut_anywhere_is_read_up_to_its_last_whole_line_and_continued(cut: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -110,7 +110,7 @@ def test_a_journal_cut_anywhere_is_read_up_to_its_last_whole_line_and_continued(
 @given(
     rows=st.lists(st.tuples(st.text(max_size=20), st.floats(), st.integers(0, 2**31), st.floats(0, 2e9)), max_size=5)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_metrics_come_back_as_they_were(rows: list[tuple[str, float, int, float]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "j.jsonl"
