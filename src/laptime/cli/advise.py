@@ -142,8 +142,8 @@ def _probe(folder: Path, record: RunRecord) -> ProbeRecord | None:
     Of a run alone it is what an earlier ladder of this home has found out about the machine and the workload.
     """
     from laptime.compare.model import Comparison
-    from laptime.ladder.advising import with_worse_rungs
     from laptime.ladder.probing import known_probe
+    from laptime.ladder.shown import with_shown
     from laptime.places import find_places
     from laptime.records import read_ladder
     from laptime.spec import Versioned, read_versioned
@@ -159,7 +159,9 @@ def _probe(folder: Path, record: RunRecord) -> ProbeRecord | None:
     # None where a ladder has not ended; one of another version may name rungs that this one has not.
     with suppress(DataError, UsageError):
         if compared.is_file():
-            return with_worse_rungs(probe, read_versioned(compared, Comparison, kind))
+            return with_shown(
+                probe, read_versioned(compared, Comparison, kind), record.spec.variant if record.spec else ""
+            )
     return probe
 
 

@@ -8,15 +8,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from laptime.catalogue import class_of, rung_spec
 from laptime.compare.advising import worth
 from laptime.compare.comparison import compare
-from laptime.compare.headlines import quality_phrase
 from laptime.compare.model import Comparison
 from laptime.errors import DataError, shorten
 from laptime.ladder.request import tracking_uri
+from laptime.ladder.shown import with_shown
 from laptime.ladder.verify import MOST, Verification
-from laptime.records import Advice, Finding, Measured, ProbeRecord, RunRecord, TraceSummary, write_json, write_text
+from laptime.records import Advice, Finding, Measured, RunRecord, TraceSummary, write_json, write_text
 from laptime.records.trace import TRACE_SCHEMA
 from laptime.spec import Versioned, read_versioned
 from laptime.tracking.outage import Outage
@@ -131,7 +130,6 @@ class Counsel:
         outage = ladder.courier.outage if ladder.courier else Outage(ladder.say)
         history = rule_history(uri, outage, machine, but=ladder.record.id)
         comparison = compare(ladder.record, ladder.runs)
-        probe = with_worse_rungs(ladder.record.probe, comparison)
         for name in ladder.variants:
             record = first_done(ladder.runs, name)
             if record is None:
@@ -141,6 +139,7 @@ class Counsel:
                 self.traces[name] = trace
             with self._guarded(f"no advice can be given on {name}"):
                 whole = over_rounds(record, mine_of(ladder.runs, name))
+                probe = with_shown(ladder.record.probe, comparison, name)
                 advice = self.rules.advise(whole, trace, history, probe)
                 self.advice[name] = advice.model_copy(update={"subject": name})
         self.best = self._to_go_on_from(comparison)
@@ -176,22 +175,6 @@ class Counsel:
             yield
         except Exception as error:  # a rule is arithmetic on foreign figures: hours of training must not hang on it
             self.ladder.say(f"NOTICE: {what}: {type(error).__name__}: {shorten(str(error), 200)}")
-
-
-def with_worse_rungs(probe: ProbeRecord, comparison: Comparison) -> ProbeRecord:
-    """A probe that also refuses what changes what is learnt, where the rung that adds it was worse."""
-    base, quality = comparison.row(comparison.baseline), comparison.conditions.quality
-    found = dict[str, str]()
-    for row in comparison.rows:
-        if base is None or row.verdict != "worse" or not row.adds or "+" in row.adds:
-            continue
-        added = rung_spec(row.adds)
-        if class_of(added) in ("statistical", "model"):
-            phrase = quality_phrase(base, row, quality)
-            found[added.name] = (
-                f"{row.variant} has shown what {added.name} costs here: {phrase}; laptime tune tries more"
-            )
-    return probe.model_copy(update={"refusals": {**probe.refusals, **found}})
 
 
 def mine_of(runs: list[RunRecord], variant: str) -> list[RunRecord]:

@@ -59,6 +59,13 @@ def a_run(spec) -> RunRecord:
     return RunRecord(status="done", spec=spec, epochs=epochs)
 
 
+def forgetful(spec) -> RunRecord:
+    """A run that learns less, but for the baseline."""
+    run = a_run(spec)
+    epochs = tuple(epoch.model_copy(update={"test_accuracy": 0.5}) for epoch in run.epochs)
+    return run if spec.variant == "cpu-baseline" else run.model_copy(update={"epochs": epochs})
+
+
 def make_ladder(tmp_path, monkeypatch, rules: Rules | None, run=a_run, report=False, **options) -> Ladder:
     """A ladder of `cpu-baseline` and `cpu-resident` whose processes leave what `run(spec)` returns.
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.unit.ladder.advised import STEPS, a_finding, a_run, make_ladder, the_advice, through
+from tests.unit.ladder.advised import STEPS, a_finding, a_run, forgetful, make_ladder, the_advice, through
 
 from laptime.advice import signals_of
 from laptime.cli.ladder_view import closing_words
@@ -52,12 +52,6 @@ def test_each_variant_s_advice_stands_in_its_run_folder_and_the_ladder_s_on_the_
     assert f"{ladder.folder}/{BASELINE}-0/advice.json" in journal
 
 
-def forgetful(spec) -> RunRecord:
-    run = a_run(spec)
-    epochs = tuple(epoch.model_copy(update={"test_accuracy": 0.5}) for epoch in run.epochs)
-    return run if spec.variant == BASELINE else run.model_copy(update={"epochs": epochs})
-
-
 def test_the_ladder_s_advice_goes_on_from_no_variant_that_is_worse(tmp_path, monkeypatch):
     ladder = make_ladder(tmp_path, monkeypatch, the_advice({}), run=forgetful, verify_advice=False)
     through(ladder)
@@ -82,31 +76,6 @@ def test_the_rules_get_record_profile_history_and_probe(tmp_path, monkeypatch):
     assert ladder.counsel.traces == {BASELINE: trace_of()}
     # Asking for the rules' history makes no store.
     assert not (ladder.places.home / "mlflow.db").exists()
-
-
-@pytest.mark.parametrize(("adds", "run", "withheld"), [
-    ("large-batch", forgetful, ["large-batch"]),
-    ("large-batch", a_run, []),
-    ("resident", forgetful, []),  # exact: that it came out worse is the seeds' doing
-])  # fmt: skip
-def test_what_a_rung_has_shown_to_cost_quality_is_not_advised(tmp_path, monkeypatch, adds, run, withheld):
-    refusals = []
-
-    def advise(record, trace, history, probe):
-        refusals.append(probe.refusals)
-        return Advice()
-
-    def climbed(spec):
-        rungs = (r.model_copy(update={"adds": adds if r.variant == RESIDENT else None}) for r in ladder.record.rungs)
-        ladder.record = ladder.record.model_copy(update={"rungs": tuple(rungs)})
-        return run(spec)
-
-    ladder = make_ladder(tmp_path, monkeypatch, Rules(advise, str), run=climbed, verify_advice=False)
-    through(ladder)
-    assert [sorted(found) for found in refusals] == [withheld, withheld]
-    for found in refusals:
-        for reason in found.values():
-            assert "cpu-resident has shown what large-batch costs here: accuracy worse, 50.0 % instead of 80" in reason
 
 
 def test_advice_that_crashes_is_a_notice_and_the_others_go_on(tmp_path, monkeypatch):
