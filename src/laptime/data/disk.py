@@ -88,16 +88,24 @@ def sweep(root: Path) -> None:
     Age counts beside the process id, since another machine or container may share the folder and number its
     processes differently.
     """
-    import psutil
-
     for folder in root.glob(f"{PARTIAL}*"):
         try:
             old = time.time() - folder.stat().st_mtime > _STALE_S
             pid = int(folder.name.removeprefix(PARTIAL).split("-")[0])
         except (OSError, ValueError):
             continue
-        if old and not psutil.pid_exists(pid):
+        if old and not _alive(pid):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:  # psutil is not on a machine that has only torch
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def sync_folder(folder: Path) -> None:
