@@ -220,8 +220,12 @@ def with_measured(advice: Advice, measured: Mapping[str, Measured]) -> Advice:
     faster = [m for m in ran if m.gain is not None and m.gain > 0]
     doubtful = sum(m.gain_low is not None and m.gain_low <= 0 for m in faster)
     found = f" Verified: {len(faster)} of {len(ran)} remedies that were run made it faster"
-    found += f", {doubtful} of them by less than the noise." if doubtful else "."
-    return advice.model_copy(update={"findings": tuple(findings), "verdict": advice.verdict + (found if ran else "")})
+    lost = sum(m.quality_kept is False for m in faster)
+    found += f", {doubtful} of them by less than the noise" if doubtful else ""
+    found += f", {lost} of them with quality lost" if lost else ""
+    return advice.model_copy(
+        update={"findings": tuple(findings), "verdict": advice.verdict + (f"{found}." if ran else "")}
+    )
 
 
 def merged(ladder_id: str, advice: Mapping[str, Advice], going_on: tuple[str, set[str]]) -> Advice:

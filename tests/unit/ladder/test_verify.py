@@ -170,3 +170,10 @@ def test_a_gain_within_the_noise_is_said_to_be_one():
     advice = Advice(subject="x", verdict="Do a.", findings=tuple(a_finding(name) for name in found))
     said = "Do a. Verified: 2 of 3 remedies that were run made it faster, 1 of them by less than the noise."
     assert with_measured(advice, found).verdict == said
+
+
+def test_a_gain_that_cost_quality_is_said_to_have():
+    found = {"a": Measured(gain=0.7, n=3, quality_kept=False), "b": Measured(gain=-0.1, n=3, quality_kept=False)}
+    advice = Advice(subject="x", verdict="Do a.", findings=tuple(a_finding(name) for name in found))
+    said = "Do a. Verified: 1 of 2 remedies that were run made it faster, 1 of them with quality lost."
+    assert with_measured(advice, found).verdict == said
