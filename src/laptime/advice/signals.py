@@ -43,7 +43,9 @@ class Signals:
         exposed_copy_ms: of a GPU's copies, by a trace, what no kernel hides.
         wait_quartiles_ms: low, median and high of the wait; None where the noise holds the wait, too.
         fetch_cpu_share: CPU time of the training thread over wall time of its fetches.
-        process_cpu_ms: CPU time of the whole process in a step, workers not included; `workers_cpu_ms`: of all of them.
+        process_cpu_ms: CPU time of the whole process in a step, workers not included; `workers_cpu_ms`: of all of them;
+            `system_cpu_ms`: of the process's, what the system's kernel took.
+        page_faults: pages of memory that the kernel mapped in a step.
         epoch_s: of training; with `evaluate_s` and, shared out over the epochs, `checkpoint_s`
             beside it.
         test_samples: of one evaluation.
@@ -100,6 +102,8 @@ class Signals:
     fetch_cpu_share: float | None = None
     process_cpu_ms: float | None = None
     workers_cpu_ms: float | None = None
+    system_cpu_ms: float | None = None
+    page_faults: float | None = None
     gc_ms: float | None = None
     first_batch_s: float | None = None
     worker_start_s: float | None = None

@@ -6,6 +6,7 @@ unnoticed. See `laptime.host.processes.child_command`.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -29,11 +30,16 @@ WITH_TORCH = (
 
 
 def bring_torch() -> None:
-    """Imports torch and what belongs to it without looking for garbage, which there is none of: a tenth of the time."""
+    """Imports torch and what belongs to it without looking for garbage, which there is none of: a tenth of the time.
+
+    Nor later: a collector that has seen nothing yet would go through all of it in the middle of an epoch.
+    """
     gc.disable()
     try:
         importlib.import_module("torchvision")
     finally:
+        gc.freeze()
+        atexit.register(gc.unfreeze)  # some of torch's bindings complain at length of what is never freed
         gc.enable()
 
 

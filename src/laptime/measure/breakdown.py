@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laptime.measure.marks import EpochTimes
+from laptime.measure.pauses import Held
 from laptime.records import Breakdown, Quartiles
 
 # The parts that come before a step can begin.
@@ -32,7 +33,7 @@ class Ending:
 
 
 def break_down(
-    times: EpochTimes, gc_s: float | None = None, ending: Ending | None = None, workers_cpu_s: float | None = None
+    times: EpochTimes, held: Held | None = None, ending: Ending | None = None, workers_cpu_s: float | None = None
 ) -> Breakdown | None:
     """The steps of an epoch by part; None without steps.
 
@@ -41,7 +42,7 @@ def break_down(
 
     Args:
         times: what the marks saw.
-        gc_s: seconds in Python's garbage collector.
+        held: what held the epoch up inside the process.
         ending: how the epoch ended on a GPU; None on a CPU.
         workers_cpu_s: CPU time of worker processes in the whole epoch, in seconds; None where not known.
     """
@@ -62,8 +63,18 @@ def break_down(
         fetch_cpu_share=times.fetch_cpu_ns / times.fetch_wall_ns if times.fetch_wall_ns else None,
         process_cpu_ms=times.process_cpu_ns / later / 1e6 if later else None,
         workers_cpu_ms=_workers_ms(times, workers_cpu_s),
-        gc_s=gc_s,
+        **_held(held, len(times.ns)),
     )
+
+
+def _held(held: Held | None, steps: int) -> dict[str, float | None]:
+    if held is None:
+        return {}
+    return {
+        "gc_s": held.gc_s,
+        "system_cpu_ms": None if held.system_s is None else held.system_s * 1e3 / steps,
+        "page_faults": None if held.page_faults is None else held.page_faults / steps,
+    }
 
 
 def _workers_ms(times: EpochTimes, cpu_s: float | None) -> float | None:

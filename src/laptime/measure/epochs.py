@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from laptime.measure.device_marks import device_marks
 from laptime.measure.loader_workers import cpu_s_by_worker, spent_s
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
-from laptime.measure.pauses import Pauses, watched_collector
+from laptime.measure.pauses import Held, watched_pauses
 from laptime.measure.syncs import count_syncs
 from laptime.optimizations.base import Parts, Recipe, batches, shares
 from laptime.optimizations.data import settle
@@ -82,13 +83,14 @@ class Session:
         self.wait()
         seconds = time.perf_counter() - begin
         reset(self.parts, self.recipe, saved)
+        gc.collect()  # what the set-up has made: the collector would go through it in one of the first epochs
         return seconds
 
     def _meet_evaluation(self) -> None:
         """Evaluates once on a GPU, before anything else, and gives the memory back.
 
-        cuDNN's benchmark empties the allocator's cache at each new shape: after the first counted epoch, the second one
-        would pay for getting all memory again. And what the evaluation leaves there would count as training's.
+        cuDNN's benchmark empties the allocator's cache at each new shape: the second counted epoch would pay for all
+        memory again. And what the evaluation leaves there would count as training's.
         """
         if (self.recipe.evaluate_on or self.parts.device).type == "cuda":
             self._evaluated()
@@ -130,7 +132,7 @@ class Session:
         evaluate_s = time.perf_counter() - begin
         marked = self.marks.times()
         ending = None if lap.drain_s is None else Ending(lap.own_s, lap.drain_s)
-        ranks = world.collected(break_down(marked, lap.pauses.seconds, ending, fetched_s))
+        ranks = world.collected(break_down(marked, lap.held, ending, fetched_s))
         split = marked.parts_s()
         late = self.watch.events - compiled if self.watch else 0
         return EpochRecord(
@@ -212,11 +214,10 @@ class Session:
         last = shares(order, recipe.batch_size, recipe.world)[-1]
         first = next(iter(self.parts.loader.epoch(epoch)))
         # The last part may be larger than the first, where a small remainder joined it.
-        count = len(last.indices)
         smaller = replace(
             self._of_items(first, last.indices.tolist()),
             weight=last.weight,
-            trained=recipe.selection.trained(count, epoch, 0) if recipe.selection else None,
+            trained=recipe.selection.trained(len(last.indices), epoch, 0) if recipe.selection else None,
         )
         for batch, calls in ((first, whole_calls), (smaller, last_calls)):
             for _ in range(calls):
@@ -269,20 +270,19 @@ class _Counted:
     Attributes:
         own_s: seconds of this rank, from the first fetch to the end of the last step.
         drain_s: of these the last wait for a GPU; None on a CPU.
-        pauses: what the garbage collector took of them.
+        held: what held them up.
     """
 
     def __init__(self, session: Session, index: int, stack: contextlib.ExitStack) -> None:
-        """Takes a stack on which the watch over the collector stands for as long as the epoch runs."""
+        """Takes a stack on which the watch over pauses stands for as long as the epoch runs."""
         self.session, self.index, self.stack = session, index, stack
         self.steps = len(session.parts.loader)
-        self.counts: list[Counts] = []
-        self.own_s, self.pauses = 0.0, Pauses()
+        self.counts, self.own_s, self.held = list[Counts](), 0.0, Held(0.0)
         self.drain_s: float | None = None
 
     def begin(self) -> None:
         """See `Lap`."""
-        self.pauses = self.stack.enter_context(watched_collector())
+        self.pauses = self.stack.enter_context(watched_pauses())
         self.session.marks.start(self.steps)
         self.began = time.perf_counter()
 
@@ -295,6 +295,6 @@ class _Counted:
     def end(self) -> None:
         """See `Lap`."""
         self.drain_s = self.session.wait()
-        self.own_s = time.perf_counter() - self.began
+        self.own_s, self.held = time.perf_counter() - self.began, self.pauses.held
         self.session.marks.stop()
         self.stack.close()

@@ -66,6 +66,8 @@ class Breakdown(Readable):
         workers_cpu_ms: CPU time of all its loader workers by step, mean. None without any, and where one of them began
             or ended within the epoch.
         gc_s: seconds in Python's garbage collector during the epoch.
+        system_cpu_ms: of `process_cpu_ms`, the kernel's work for the process, by step of the whole epoch, mean.
+        page_faults: pages of memory that the kernel mapped meanwhile, by step, mean; none of them was read from a disk.
     """
 
     steps: int
@@ -83,6 +85,8 @@ class Breakdown(Readable):
     process_cpu_ms: float | None = None
     workers_cpu_ms: float | None = None
     gc_s: float | None = None
+    system_cpu_ms: float | None = None
+    page_faults: float | None = None
 
 
 class InferenceRecord(Readable):

@@ -36,6 +36,8 @@ def step_metrics(epoch: EpochRecord) -> Mapping[str, float]:
             "first_batch_s": of.first_batch_s,
             "worker_start_s": of.worker_start_s,
             "gc_s": of.gc_s,
+            "system_cpu_ms": of.system_cpu_ms,
+            "page_faults": of.page_faults,
             "drain_s": of.drain_s,
         }
         for name, part in _PARTS.items():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from advice_loading import LOADING
 from advice_nets import HOT, NETS, PRECISION
-from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, MIXED_FORMATS, RECOMPILED
+from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, MEMORY_PAGES, MIXED_FORMATS, RECOMPILED
 
 from laptime.advice.signals import Signals
 from laptime.records import LayoutRecord
@@ -269,6 +269,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
     "recompiled": tuple(tuple(cpu(**c) for c in some) for some in RECOMPILED),
     "memory": ((gpu(peak_mib=76_000.0), gpu(peak_mib=9_000.0)), (gpu(), cpu())),
     "driver-memory": tuple(tuple(gpu(**c) for c in some) for some in DRIVER_MEMORY),
+    "memory-pages": tuple(map(each, MEMORY_PAGES)),
     "communication": (
         (gpu(ranks=2, collectives=(_COLLECTIVE,)),),
         (

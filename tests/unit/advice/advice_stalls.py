@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laptime.records import Allocations, CompilerUse, OperatorRow, UnusedGraph
 from laptime.records.trace import MIXED
+from laptime.spec import OptimizationSpec
 
 UNUSED = UnusedGraph(steps=5, operators=40, matrix_work=10, share=0.3, ms=9.0, sources=("train.py:31",))
 ASKED = Allocations(steps=8, calls=4.0, frees=2.0, ms=1.0)
@@ -27,6 +28,16 @@ DRIVER_MEMORY = (
     tuple(
         {"allocations": ASKED.model_copy(update=few), "trace_steps": 20}
         for few in ({"steps": 1}, {"ms": 0.01}, {"steps": 0})
+    ),
+)
+_MAPPED = {"page_faults": 10_000.0, "system_cpu_ms": 25.0}
+MEMORY_PAGES = (
+    (_MAPPED, {**_MAPPED, "ranks": 2}, {"page_faults": 20_000.0, "system_cpu_ms": 60.0, "cores": 16}),
+    (
+        {"page_faults": 1500.0, "system_cpu_ms": 4.0},  # two threads share what is below a twentieth of the step
+        {**_MAPPED, "page_faults": 300.0},  # the kernel does something else, or pages are large
+        {**_MAPPED, "optimizations": (OptimizationSpec(name="keep-pages"),)},
+        {"page_faults": 90_000.0, "system_cpu_ms": 250.0},  # more than the step
     ),
 )
 _MET = OperatorRow(name="aten::add_", shapes="[64, 240, 16, 16] [64, 240, 16, 16]", window=MIXED, calls=4)

@@ -25,6 +25,8 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="forks are taken for 
 LOOKS = """
 import gc, json, multiprocessing, os, random, signal, sys, threading, warnings
 from pathlib import Path
+from laptime.host.child import bring_torch
+bring_torch()  # as for those that laptime starts so
 import numpy, torch, torchvision
 import beside
 print(json.dumps({
@@ -35,7 +37,7 @@ print(json.dumps({
     "open": sorted(int(n) for n in os.listdir("/proc/self/fd"))[:-1], "stdin": os.readlink("/proc/self/fd/0"),
     "cores": sorted(os.sched_getaffinity(0)), "group": os.getpgrp(), "threads": threading.active_count(),
     "torch": [torch.get_num_threads(), torch.is_grad_enabled(), torch.cuda.is_initialized()],
-    "collector": [gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()], "filters": str(warnings.filters),
+    "collector": [gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 0], "filters": str(warnings.filters),
     "process": [multiprocessing.current_process().name, multiprocessing.parent_process() is None],
     "shown": [w for w in Path("/proc/self/cmdline").read_text().split(chr(0)) if w],
     "executed": "laptime.worker" in sys.modules,

@@ -13,6 +13,7 @@ from laptime.engine.loop import train_epoch
 from laptime.measure.breakdown import Ending, break_down, device_steps_ms, middle_step_ms
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import Clocks, EpochTimes, StepMarks
+from laptime.measure.pauses import Held
 from laptime.records import Quartiles
 
 
@@ -33,14 +34,14 @@ def times_of(*steps: dict[str, float], **more) -> EpochTimes:
 def test_the_first_step_stands_apart():
     first = {"data": 100, "copy": 5, "forward": 300}
     later = [{"data": d, "forward": f} for d, f in ((1, 10), (2, 20), (3, 30), (4, 40), (5, 50))]
-    found = break_down(times_of(first, *later, worker_start_ns=60_000_000), gc_s=0.25)
+    found = break_down(times_of(first, *later, worker_start_ns=60_000_000), Held(0.25, 0.006, 300))
     assert found.steps == 5
     assert (found.step_ms.low, found.step_ms.median, found.step_ms.high) == (22, 33, 44)
     assert found.parts_ms["data"].median == 3
     assert found.parts_ms["copy"].high == 0
     assert found.first_batch_s == 0.105
     assert found.worker_start_s == 0.06
-    assert found.gc_s == 0.25
+    assert (found.gc_s, found.system_cpu_ms, found.page_faults) == (0.25, 1, 50)
     assert found.mean_ms == {"data": 3, "copy": 0, "forward": 30}
 
 
@@ -149,6 +150,7 @@ def test_the_parts_of_an_epoch_are_its_steps():
     assert found.drain_s is None
     assert epoch.step_ms_median == 6
     assert found.gc_s is not None
+    assert found.page_faults is not None
 
 
 @pytest.mark.parametrize(

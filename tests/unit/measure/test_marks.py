@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from laptime.measure.marks import Clocks, StepMarks
-from laptime.measure.pauses import watched_collector
+from laptime.measure.pauses import watched_pauses
 
 
 class Clock:
@@ -164,14 +164,14 @@ def test_a_device_is_told_each_border_once_and_nothing_outside_of_an_epoch():
 def test_the_collector_s_passes_are_added_up_and_not_watched_afterwards():
     ticks = iter(range(0, 1000, 5))
     before = list(gc.callbacks)
-    with watched_collector(lambda: next(ticks)) as pauses:
+    with watched_pauses(lambda: next(ticks)) as pauses:
         gc.disable()
         try:
             gc.collect()
             gc.collect()
         finally:
             gc.enable()
-    seen = pauses.seconds
+    seen = pauses.held.gc_s
     gc.collect()
-    assert seen == pauses.seconds == pytest.approx(2 * 5e-9)
+    assert seen == pauses.held.gc_s == pytest.approx(2 * 5e-9)
     assert gc.callbacks == before

@@ -1,5 +1,7 @@
 """The warm-up meets every shape of an epoch, on all ranks alike, and takes no step for nothing."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -24,6 +26,21 @@ def warmed_up(recipe, **changes) -> list[int]:
     parts = build(recipe, mark=StepMarks())
     Session(parts, recipe, parts.mark, lambda *_: None).warm_up(Plan(1, 1, 1))
     return taken
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_what_the_set_up_has_left_is_collected_before_the_first_epoch(recipe, epochs):
+    """A full search for garbage among all that was imported had fallen into one of the first epochs."""
+    cycle = type("Cycle", (), {})()
+    cycle.itself, gone = cycle, weakref.ref(cycle)
+    del cycle
+    parts = build(recipe, mark=StepMarks())
+    gc.disable()
+    try:
+        Session(parts, recipe, parts.mark, lambda *_: None).warm_up(Plan(1, epochs, 1))
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.gpu

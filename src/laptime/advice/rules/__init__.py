@@ -18,6 +18,7 @@ from laptime.advice.rules.limits import near_the_roof, too_noisy
 from laptime.advice.rules.loading import batch_transform, decoded, resident_data, workers
 from laptime.advice.rules.model import bias_before_norm, dead_taps, precision
 from laptime.advice.rules.norms import written_norms
+from laptime.advice.rules.pages import memory_pages
 from laptime.advice.rules.parallel import communication, data_parallel, small_messages, stragglers
 from laptime.advice.rules.slices import written_slices
 from laptime.advice.rules.stalls import driver_memory, recompiled
@@ -53,6 +54,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("recompiled", recompiled),
     ("memory", memory),
     ("driver-memory", driver_memory),
+    ("memory-pages", memory_pages),
     ("communication", communication),
     ("small-messages", small_messages),
     ("stragglers", stragglers),

@@ -49,6 +49,8 @@ def steps_of(record: RunRecord) -> dict[str, Any]:
         "fetch_cpu_share": middle([b.fetch_cpu_share for b in broken]),
         "process_cpu_ms": middle([b.process_cpu_ms for b in broken]),
         "workers_cpu_ms": middle([b.workers_cpu_ms for b in broken]),
+        "system_cpu_ms": middle([b.system_cpu_ms for b in broken]),
+        "page_faults": middle([b.page_faults for b in broken]),
         "first_batch_s": middle([b.first_batch_s for b in broken]),
         "worker_start_s": middle([b.worker_start_s for b in broken]),
         "gc_ms": middle([b.gc_s * 1e3 / b.steps for b in broken if b.gc_s is not None and b.steps]),
