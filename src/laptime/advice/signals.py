@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from laptime.records.breakdown import LayoutRecord, PassRecord, PrecisionRecord, UpdateRecord
+from laptime.records.breakdown import LayoutRecord, PassRecord, PrecisionRecord, ThreadsRecord, UpdateRecord
 from laptime.records.trace import (
     Allocations,
     CollectiveRow,
@@ -65,6 +65,7 @@ class Signals:
         updates: the optimizer's update as it is and fused, timed by itself.
         shorter: forward and backward as they are and in bf16, timed by themselves.
         trained: forward and backward of training at two batch sizes, timed by themselves.
+        threads: of torch's; `fewer_threads`: forward and backward on these and on fewer, timed by themselves.
         devices: how many worked in the trace's one process.
         trace_steps: how many steps the trace's means rest on; `left_out_ms`: one more that is none of their kind.
         compiler: how often torch.compile's compiler ran in the trace's steps.
@@ -114,6 +115,7 @@ class Signals:
     test_samples: int | None = None
     loader: str | None = None
     workers: int | None = None
+    threads: int | None = None
     pinned: bool | None = None
     reads: bool | None = None
     optimizer_kernel: str | None = None
@@ -140,6 +142,7 @@ class Signals:
     updates: UpdateRecord | None = None
     shorter: PrecisionRecord | None = None
     trained: tuple[PassRecord, ...] | None = None
+    fewer_threads: tuple[ThreadsRecord, ...] | None = None
     trace_steps: int | None = None
     left_out_ms: float | None = None
     devices: int | None = None

@@ -44,6 +44,7 @@ def describe(recipe: Recipe, parts: Parts, marks: set[str]) -> SetupRecord:
         passes=passes_of(recipe),
         loader=_LOADERS.get(type(loader), type(loader).__name__),
         workers=recipe.loading.workers if by_items else 0,
+        threads=torch.get_num_threads(),
         pinned=recipe.loading.pinned and by_items and parts.device.type == "cuda",
         optimizer=type(parts.optimizer).__name__,
         optimizer_kernel=_kernel(parts.optimizer, parts.device),

@@ -32,6 +32,7 @@ from laptime.records import (
     ProfileRecord,
     RunRecord,
     SetupRecord,
+    ThreadsRecord,
     UpdateRecord,
     write_text,
 )
@@ -137,7 +138,9 @@ def _profile(
         if passes:  # how far two moments are apart shows how far one can be off
             before, again = passes, "no other batch was timed again"
             passes += found.tried(again, lambda: _passes(spec, built, found, before), none)
-        trials = {"layout": layout, "updates": updates, "passes": passes, "precision": shorter}
+        threads: tuple[ThreadsRecord, ...] = ()
+        threads = found.tried("fewer threads were not timed", lambda: _threads(spec, built, found), threads)
+        trials = {"layout": layout, "updates": updates, "passes": passes, "precision": shorter, "threads": threads}
         found.profile = found.profile.model_copy(update=trials)
         found.work = found.tried("the floor was not reckoned", lambda: work_or_none(recipe, parts), None)
         if not spec.ceilings:
@@ -227,6 +230,16 @@ def _bf16(spec: RunSpec, built: tuple[Parts, Recipe], found: Findings) -> Precis
     from laptime.measure.precision import measure_bf16
 
     return measure_bf16(*built, spec.epochs - 1, Limits(found.counted_ms)) if _may_join(spec, "bf16") else None
+
+
+def _threads(spec: RunSpec, built: tuple[Parts, Recipe], found: Findings) -> tuple[ThreadsRecord, ...]:
+    from laptime.measure.batches import Limits
+    from laptime.measure.threads import measure_threads
+
+    if not _may_join(spec, "threads"):
+        return ()
+    tried: tuple[ThreadsRecord, ...] = measure_threads(*built, spec.epochs - 1, Limits(found.counted_ms))
+    return tried
 
 
 def _may_join(spec: RunSpec, name: str) -> bool:

@@ -11,6 +11,7 @@ from laptime.records.breakdown import (
     ProfileRecord,
     Quartiles,
     SetupRecord,
+    ThreadsRecord,
     UpdateRecord,
 )
 from laptime.records.check import CheckRecord, FullPrecisionCheck, PiecesCheck, RecordingCheck
@@ -109,6 +110,7 @@ __all__ = [
     "Status",
     "SyncRow",
     "SystemSample",
+    "ThreadsRecord",
     "TraceSummary",
     "UnusedGraph",
     "UpdateRecord",

@@ -151,6 +151,17 @@ class PrecisionRecord(Readable):
     bf16_ms: float
 
 
+class ThreadsRecord(Readable):
+    """Forward and backward of a training step by themselves, on so many threads of torch's.
+
+    Attributes:
+        pass_ms: median, of the whole batch.
+    """
+
+    count: int
+    pass_ms: float
+
+
 class SetupRecord(Readable):
     """What decides where a step's time goes, as it was built.
 
@@ -159,6 +170,7 @@ class SetupRecord(Readable):
         passes: of forward and backward in a step, each over a part of its batch.
         loader: `items` (one by one), `resident` (whole batches out of memory), or a workload's own.
         workers: loader processes.
+        threads: of torch's, on a CPU that each operator is shared out to.
         pinned: page-locked batches, copied beside the step.
         optimizer: class name.
         optimizer_kernel: `single` (a loop over tensors), `foreach` or `fused`.
@@ -178,6 +190,7 @@ class SetupRecord(Readable):
     passes: int = 1
     loader: str = ""
     workers: int = 0
+    threads: int | None = None
     pinned: bool = False
     optimizer: str = ""
     optimizer_kernel: str = ""
@@ -213,6 +226,7 @@ class ProfileRecord(Readable):
         passes: forward and backward at two batch sizes, of which one is the run's own, and once more at another moment;
             empty where they were not timed.
         precision: forward and backward in fp32 and in bf16; None where they were not timed.
+        threads: forward and backward on the run's threads and on fewer; empty where they were not timed.
         ranks_own_ms: of several ranks, by rank: its mean profiled step less the exchange that nothing hides, so what
             it takes by itself, backward and optimizer included; by its own trace. None with one rank, in older records,
             and where a rank could not tell.
@@ -232,5 +246,6 @@ class ProfileRecord(Readable):
     updates: UpdateRecord | None = None
     passes: tuple[PassRecord, ...] = ()
     precision: PrecisionRecord | None = None
+    threads: tuple[ThreadsRecord, ...] = ()
     ranks_own_ms: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()

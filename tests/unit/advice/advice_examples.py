@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from advice_loading import LOADING
 from advice_nets import HOT, NETS, PRECISION
-from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, MEMORY_PAGES, MIXED_FORMATS, RECOMPILED
+from advice_stalls import DRIVER_MEMORY, KEPT_GRADIENTS, MEMORY_PAGES, MIXED_FORMATS, RECOMPILED, THREADS
 
 from laptime.advice.signals import Signals
 from laptime.records import LayoutRecord
@@ -256,6 +256,7 @@ CASES: dict[str, tuple[tuple[Signals, ...], tuple[Signals, ...]]] = {
     "kept-gradients": tuple(tuple(cpu(**c) for c in some) for some in KEPT_GRADIENTS),
     "evaluation": ((cpu(evaluate_s=2.0),), (cpu(), cpu(evaluate_s=2.0, test_samples=2000))),
     "reads": ((cpu(read_ms=6.0),), (cpu(), gpu(read_ms=6.0))),
+    "threads": tuple(map(each, THREADS)),
     "compile": (
         (cpu(compile_gain=1.4, compile_cost_s=60.0), gpu(elementwise_ms=3.0, elementwise_calls=200.0)),
         (

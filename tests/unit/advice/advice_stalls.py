@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laptime.records import Allocations, CompilerUse, OperatorRow, UnusedGraph
+from laptime.records import Allocations, CompilerUse, OperatorRow, ThreadsRecord, UnusedGraph
 from laptime.records.trace import MIXED
 from laptime.spec import OptimizationSpec
 
@@ -30,14 +30,27 @@ DRIVER_MEMORY = (
         for few in ({"steps": 1}, {"ms": 0.01}, {"steps": 0})
     ),
 )
-_MAPPED = {"page_faults": 10_000.0, "system_cpu_ms": 25.0}
+_MAPPED = {"page_faults": 10_000.0, "system_cpu_ms": 25.0, "threads": 2}
 MEMORY_PAGES = (
-    (_MAPPED, {**_MAPPED, "ranks": 2}, {"page_faults": 20_000.0, "system_cpu_ms": 60.0, "cores": 16}),
+    (_MAPPED, {**_MAPPED, "threads": 1}, {"page_faults": 20_000.0, "system_cpu_ms": 60.0, "threads": 16}),
     (
-        {"page_faults": 1500.0, "system_cpu_ms": 4.0},  # two threads share what is below a twentieth of the step
+        {
+            **_MAPPED,
+            "page_faults": 1500.0,
+            "system_cpu_ms": 4.0,
+        },  # less than a twentieth of the step
         {**_MAPPED, "page_faults": 300.0},  # the kernel does something else, or pages are large
         {**_MAPPED, "optimizations": (OptimizationSpec(name="keep-pages"),)},
-        {"page_faults": 90_000.0, "system_cpu_ms": 250.0},  # more than the step
+        {**_MAPPED, "page_faults": 90_000.0, "system_cpu_ms": 250.0},  # more than the step
+    ),
+)
+_FEWER = (ThreadsRecord(count=2, pass_ms=90.0), ThreadsRecord(count=1, pass_ms=70.0))
+THREADS = (
+    ({"fewer_threads": _FEWER},),
+    (
+        {"fewer_threads": tuple(reversed(_FEWER))},
+        {"fewer_threads": (_FEWER[0], ThreadsRecord(count=1, pass_ms=87.0))},
+        {"fewer_threads": _FEWER, "optimizations": (OptimizationSpec(name="threads"),)},
     ),
 )
 _MET = OperatorRow(name="aten::add_", shapes="[64, 240, 16, 16] [64, 240, 16, 16]", window=MIXED, calls=4)

@@ -22,6 +22,7 @@ from laptime.advice.rules.pages import memory_pages
 from laptime.advice.rules.parallel import communication, data_parallel, small_messages, stragglers
 from laptime.advice.rules.slices import written_slices
 from laptime.advice.rules.stalls import driver_memory, recompiled
+from laptime.advice.rules.threads import fewer_threads
 from laptime.advice.rules.updates import optimizer, reads, zero_grad
 from laptime.advice.rules.weights import weight_penalty
 
@@ -49,6 +50,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("kept-gradients", kept_gradients),
     ("evaluation", evaluation),
     ("reads", reads),
+    ("threads", fewer_threads),
     ("compile", compiling),
     ("epoch-overhead", epoch_overhead),
     ("recompiled", recompiled),

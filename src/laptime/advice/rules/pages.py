@@ -24,7 +24,7 @@ def memory_pages(s: Signals) -> Outcome:
     system = known(s.system_cpu_ms, "the kernel's CPU time")
     if system < _LEAST * step or system * 1e3 > _MOST_US * faults:
         return None
-    threads = max(1.0, known(s.cores, "the cores") / known(s.ranks, "the number of ranks"))
+    threads = known(s.threads, "the number of threads")
     low, high = (system * (share + (1 - share) / threads) for share in _BY_ONE)
     low *= 1 - _OTHERWISE
     if low + high < 2 * _LEAST * step:
@@ -36,7 +36,7 @@ def memory_pages(s: Signals) -> Outcome:
         "Each step gives its memory back to the system and gets it again, page by page: keep it.",
         (
             f"in a step of {ms(step)} ms the kernel maps {faults:,.0f} pages of memory and works for {ms(system)} ms, "
-            f"added up over {threads:.0f} threads",
+            f"added up over {threads} threads",
             "with them kept, the process holds the most it ever needed until it ends",
         ),
         (low, high),

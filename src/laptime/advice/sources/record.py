@@ -87,6 +87,7 @@ def _setup(record: RunRecord, setup: SetupRecord) -> dict[str, Any]:
     return {
         "loader": setup.loader or None,
         "workers": setup.workers if setup.loader else None,
+        "threads": setup.threads,
         "pinned": setup.pinned,
         "reads": setup.reads,
         "optimizer_kernel": setup.optimizer_kernel or None,
@@ -128,8 +129,14 @@ def _ranks_of_a_host(record: RunRecord) -> int:
 def _roof(profile: ProfileRecord | None) -> dict[str, Any]:
     if profile is None:
         return {}
-    tried = {"layouts": profile.layout, "updates": profile.updates, "trained": profile.passes or None}
-    return {"floor_share": profile.floor_share, "shorter": profile.precision, **tried}
+    return {
+        "floor_share": profile.floor_share,
+        "layouts": profile.layout,
+        "updates": profile.updates,
+        "trained": profile.passes or None,
+        "shorter": profile.precision,
+        "fewer_threads": profile.threads or None,
+    }
 
 
 def _own(record: RunRecord) -> dict[str, Any]:
