@@ -48,7 +48,7 @@ def walked(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[str
 def falling(data: OwnData, model: nn.Module, rate: float, steps: int) -> str:
     """What to say of a schedule that counts in epochs, by its rates; empty where it does not, or fails here.
 
-    A Trainer is told by a LightningModule what its schedules count in, and CyclicLR counts in steps wherever it is used.
+    A Trainer is told by a LightningModule what its schedules count in, and CyclicLR counts in steps wherever it stands.
 
     Args:
         data: the user's.
