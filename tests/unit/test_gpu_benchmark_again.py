@@ -3,8 +3,10 @@
 import importlib
 
 import pytest
-from tests.unit.gpu_examples import bench_of, run_script, trained
+from tests.unit.conftest import make_data_spec
+from tests.unit.gpu_examples import H200, bench_of, run_script, trained
 
+from laptime.errors import UsageError
 from laptime.records import write_record
 
 
@@ -45,3 +47,17 @@ def test_a_folder_of_another_commit_is_refused_before_the_machine_is_probed(gpu,
     done = run_script(tmp_path, "--data", str(tmp_path / "none"), "--out", str(tmp_path / "out"))
     assert done.returncode == 1
     assert done.stderr == f"--out {tmp_path / 'out'} holds a ladder of another commit: give another folder.\n"
+
+
+@pytest.mark.parametrize("other", [("--workload", "eurosat"), ("--device", "cpu"), ("--limit-train", "40")])
+def test_a_folder_of_other_options_is_refused_before_the_machine_is_probed(gpu, tmp_path, monkeypatch, other):
+    bench_of(gpu, tmp_path)
+    monkeypatch.setattr(gpu, "run_probe", None)
+    with pytest.raises(UsageError, match=f"^--out {tmp_path} holds a ladder of another workload: give another folder"):
+        gpu._begun(gpu.parse(["--data", str(tmp_path / "none"), "--out", str(tmp_path), *other]), 0.0)
+
+
+def test_a_folder_of_other_data_is_refused(gpu, tmp_path):
+    asked, data = bench_of(gpu, tmp_path).asked, make_data_spec(train=100, test=10)
+    with pytest.raises(UsageError, match="another data set"):
+        gpu.Bench(asked, data.model_copy(update={"digest": "1" * 64}), H200, 0.0)

@@ -138,10 +138,16 @@ def options_of(spec: OptimizationSpec) -> dict[str, Option]:
     return {o.name: o.default for o in entry.options} | given
 
 
-def batch_of(optimizations: tuple[OptimizationSpec, ...], device: str) -> int | None:
-    """The batch that a list of optimizations asks for on a machine's side; None where it is the baseline's."""
+def batch_of(optimizations: tuple[OptimizationSpec, ...], device: str, least: int = 0) -> int | None:
+    """The batch that a list of optimizations asks for on a machine's side; None where it is the baseline's.
+
+    Args:
+        optimizations: of a variant.
+        device: `cpu` or `cuda`.
+        least: the baseline's batch, below which no batch is chosen where no size is given.
+    """
     found = next((options_of(o)["size"] for o in optimizations if o.name == "large-batch"), None)
-    return None if found is None else int(found) or LARGE_BATCHES[device]
+    return None if found is None else int(found) or max(LARGE_BATCHES[device], least)
 
 
 def large_batch_of(device: str, samples: int | None = None) -> int | None:

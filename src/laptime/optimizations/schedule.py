@@ -20,7 +20,7 @@ def large_batch(recipe: Recipe, options: Options) -> Recipe:
     Sources: square-root scaling for adaptive optimizers, Malladi et al. 2022 (arXiv:2205.10287); OneCycle, Smith and
     Topin 2018 (arXiv:1708.07120).
     """
-    size = int(options["size"]) or max(LARGE_BATCHES[recipe.device.type], recipe.batch_size)
+    size = int(options["size"]) or max(LARGE_BATCHES[recipe.device.type], recipe.batch_size // recipe.copies)
     settled: dict[str, Options] = {**recipe.settled, "large-batch": {"size": size}}
     size = min(size * recipe.copies, len(recipe.data.train))
     peak = float(options["max_lr"]) or recipe.learning_rate * math.sqrt(size / recipe.batch_size)

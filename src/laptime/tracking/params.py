@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laptime.catalogue import batch_of
+from laptime.catalogue import batch_of, of_stage, options_of
 from laptime.data.choices import called
 from laptime.records import LadderRecord, Rung, RunRecord
 from laptime.spec import DataSpec, RunSpec
@@ -44,10 +44,12 @@ def variant_params(ladder: LadderRecord, rung: Rung, record: RunRecord) -> dict[
 
 
 def _batch_size(spec: RunSpec) -> int:
-    """The batch that was trained with: the spec holds the baseline's, and `large-batch` takes all samples at most."""
-    larger = batch_of(spec.optimizations, spec.device)
+    """The batch of all ranks that was trained with: the spec holds the baseline's, of each rank under weak scaling."""
+    fixed = next((options_of(o)["batch"] for o in spec.optimizations if o.name == "fixed-shapes"), 0)
+    batch = int(fixed) or batch_of(spec.optimizations, spec.device, spec.batch_size) or spec.batch_size
+    weak = any(options_of(o).get("scaling") == "weak" for o in of_stage(spec.optimizations, "parallel"))
     samples = (spec.limit_train, spec.data.train_count)
-    return spec.batch_size if larger is None else min((larger, *(n for n in samples if n)))
+    return min((batch * (spec.ranks if weak else 1), *(n for n in samples if n)))
 
 
 def _data_params(data: DataSpec) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import CyclicLR, LRScheduler
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.lightning.schedule import FollowedSchedule
@@ -48,7 +48,7 @@ def walked(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[str
 def falling(data: OwnData, model: nn.Module, rate: float, steps: int) -> str:
     """What to say of a schedule that counts in epochs, by its rates; empty where it does not, or fails here.
 
-    A Trainer is told by a LightningModule what its schedules count in.
+    A Trainer is told by a LightningModule what its schedules count in, and CyclicLR counts in steps wherever it stands.
 
     Args:
         data: the user's.
@@ -64,6 +64,8 @@ def falling(data: OwnData, model: nn.Module, rate: float, steps: int) -> str:
         warnings.simplefilter("ignore")  # the optimizer takes no steps here
         optimizer = probe_optimizer(data.workload, model, rate)
         made = schedule(optimizer, steps, _EPOCHS)
+        if isinstance(made, CyclicLR):
+            return ""
         for _ in range(min(_MOST_STEPS, steps // 2)):
             rates.append(max(rates_of(optimizer)))
             made.step()

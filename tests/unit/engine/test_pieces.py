@@ -280,8 +280,9 @@ def test_a_net_without_batchnorm_has_no_pieces(deep, monkeypatch):
     assert compare_pieces(*steps_of(deep, "bf16"), "numeric") is None
 
 
-def test_a_compiled_step_is_not_cut(deep):
+def test_a_step_that_is_compiled_or_of_several_processes_is_not_cut(deep):
     eager = OptimizationSpec(name="compile", options={"backend": "eager"})
     steps, chosen = steps_of(deep, "bf16")
-    assert compare_pieces(steps, (*chosen, eager), "numeric") is None
+    for whole in (eager, OptimizationSpec(name="ddp")):
+        assert compare_pieces(steps, (*chosen, whole), "numeric") is None
     assert compare_pieces(steps, chosen, "numeric") is not None

@@ -132,6 +132,11 @@ def test_what_goes_beside_a_schedule(file, given, refused):
     assert found.schedule == (given != "made")
 
 
+def test_no_rate_that_falls_by_steps_is_told_of_a_module_that_says_so(file):
+    given = BY_STEP.replace("SCHEDULE", "lrs.StepLR(made, 1)")
+    assert "count in steps" not in inspect(lit(file, (ADAMW, f"{MADE}return [made], [{given}]"))).notice
+
+
 PLATEAU = '{"optimizer": made, "lr_scheduler": {"scheduler": lrs.ReduceLROnPlateau(made), "monitor": "val_loss"}}'
 
 

@@ -25,6 +25,7 @@ _MORE = ("batch_size = 16", "batch_size = 4")
         ("CosineAnnealingWarmRestarts(optimizer, steps_per_epoch)", ""),
         ("OneCycleLR(optimizer, 0.1, steps_per_epoch * epochs)", ""),
         ("LinearLR(optimizer, 0.01, total_iters=4)", ""),
+        ("CyclicLR(optimizer, 0.01, 0.1, step_size_up=3)", ""),
         ("StepLR(optimizer, steps_per_epoch)", ""),
         ("LambdaLR(optimizer, lambda step: min(1, step / 20))", ""),
     ],

@@ -1,5 +1,6 @@
 """Runs and printed scripts end where weights can't be put back, or samples can't be found by their items."""
 
+import os
 import subprocess
 import sys
 
@@ -68,3 +69,21 @@ def test_a_folder_that_laptime_has_not_written_is_refused_with_what_to_name(work
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert f"{tmp_path} has no meta.json: name the folder that laptime data fetch has written" in done.stderr
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_processes_of_one_machine_divide_its_cores_before_they_meet(device, tmp_path):
+    """Which none does here: nobody says where, and there may be no GPU."""
+    place = tmp_path / "printed.py"
+    place.write_text(print_script(resolve(f"{device}-baseline+ddp"), "cifar"), encoding="utf-8")
+    code = (
+        "import os, printed, torch\n"
+        "os.sched_getaffinity = lambda _: range(12)\n"
+        "try:\n    printed.join()\nexcept Exception:\n    print(torch.get_num_threads())\n"
+    )
+    ranked = {"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "OMP_NUM_THREADS": "1"}
+    known = {name: value for name, value in os.environ.items() if name != "MASTER_ADDR"} | ranked
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=known, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "3\n", done.stderr
