@@ -6,6 +6,7 @@ import dis
 import inspect
 import linecache
 import re
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from itertools import dropwhile
@@ -102,6 +103,20 @@ def _unset(error: BaseException) -> str:
 
 def _sets(instruction: dis.Instruction, name: str | None) -> bool:
     return instruction.opname == "STORE_ATTR" and instruction.argval == name
+
+
+def raised_by_hand(error: BaseException) -> bool:
+    """Whether a KeyboardInterrupt is a `raise` of the user's code, and not Ctrl-C, which comes between instructions."""
+    stack = error.__traceback__
+    while stack is not None and stack.tb_next is not None:
+        stack = stack.tb_next
+    if not isinstance(error, KeyboardInterrupt) or stack is None:
+        return False
+    code = stack.tb_frame.f_code
+    file = Path(code.co_filename)
+    if not own_file(file) or file.is_relative_to(sysconfig.get_path("stdlib")):
+        return False
+    return any(i.opname == "RAISE_VARARGS" and i.offset == stack.tb_lasti for i in dis.get_instructions(code))
 
 
 def wanted(function: Callable[..., Any]) -> list[str]:
