@@ -54,6 +54,7 @@ from laptime.measure.machine import machine
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import cautions_of_others
 from laptime.optimizations.base import AnyData, Recipe
+from laptime.own.user_code import raised_by_hand
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
@@ -100,7 +101,7 @@ def run(spec: RunSpec, folder: Path, world: World = ALONE, turns: TurnTaker = NO
             raise
         except LaptimeError as known:
             status, error = "failed", str(known)
-        except (Exception, SystemExit) as unexpected:  # a variant that crashes becomes a failed run; the ladder goes on
+        except (Exception, SystemExit, KeyboardInterrupt) as unexpected:  # what crashes is a failed run; others go on
             hear_no_children()  # who is lost is known by now, or is looked for
             _pass_on(unexpected, world)
             say_traceback()
@@ -126,8 +127,8 @@ class PeerLostError(LaptimeError):
 
 
 def _pass_on(error: BaseException, world: World) -> None:
-    """Raises what is no failure of this run's own: its end by SIGTERM, the loss of another rank."""
-    if isinstance(error, Terminated):
+    """Raises what is no failure of this run's own: its end by SIGTERM or Ctrl-C, the loss of another rank."""
+    if isinstance(error, Terminated) or (isinstance(error, KeyboardInterrupt) and not raised_by_hand(error)):
         raise error
     if world.size > 1 and lost_a_peer(error) and not out_of_memory(error):  # NCCL says both by one type
         raise PeerLostError(" ".join(str(error).split())[:300]) from error

@@ -212,7 +212,11 @@ def _headline(findings: list[Finding], s: Signals) -> str:
             "Nothing worth proposing: no rule expects a gain above the noise. What could not be judged is listed under "
             "Withheld."
         )
-    best = findings[0]
+    return most_worth(findings[0])
+
+
+def most_worth(best: Finding) -> str:
+    """The headline that a finding makes: what to do, and the step that is expected of it."""
     low, high = best.step_ms_expected
     return (
         f"Most worth doing: {best.what} Expected: {ms(low)} to {ms(high)} ms a step instead of {ms(best.step_ms_now)} "

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from laptime.advice.judge import most_worth
 from laptime.advice.text import MEASURE as MEASURE_IT
 from laptime.advice.text import TOO_MUCH, grouped
 from laptime.compare import words
@@ -97,6 +100,28 @@ def worth(finding: Finding) -> float:
     if measured is not None:
         return 0.0  # its remedy failed, or can't be run here
     return sum(finding.gain) / 2 * finding.confidence
+
+
+def verdict_of(given: Advice, ranked: Sequence[Finding]) -> str:
+    """The headline of advice that was verified: what is worth doing first, then what was and turned out not to be.
+
+    Args:
+        given: as it was before; its headline stays where it praises no finding that turned out worth nothing.
+        ranked: its findings with what was measured, by their worth.
+    """
+    first = next((f for f in ranked if f.id in [praised.id for praised in given.findings[:1]]), None)
+    if first is None or first.measured is None or worth(first) > 0 or first.what not in given.verdict:
+        return given.verdict
+    best = ranked[0]
+    if worth(best) <= 0:
+        opening = "Nothing that was tried is worth doing."
+    elif best.measured is None:
+        opening = most_worth(best)
+    else:
+        opening = f"Most worth doing: {best.what} Measured: {measured(best.measured)}."
+    gain_found = first.measured.gain
+    became = "not measured" if gain_found is None else "quality was lost" if gain_found > 0 else "not faster"
+    return f"{opening} Proposed first, but {became}: {first.what}"
 
 
 def verified(comparison: Comparison) -> list[str]:

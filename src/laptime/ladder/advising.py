@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from laptime.compare.advising import worth
+from laptime.compare.advising import verdict_of, worth
 from laptime.compare.comparison import compare
 from laptime.compare.model import Comparison
 from laptime.errors import DataError, shorten
@@ -223,9 +223,8 @@ def with_measured(advice: Advice, measured: Mapping[str, Measured]) -> Advice:
     lost = sum(m.quality_kept is False for m in faster)
     found += f", {doubtful} of them by less than the noise" if doubtful else ""
     found += f", {lost} of them with quality lost" if lost else ""
-    return advice.model_copy(
-        update={"findings": tuple(findings), "verdict": advice.verdict + (f"{found}." if ran else "")}
-    )
+    verdict = verdict_of(advice, findings) + (f"{found}." if ran else "")
+    return advice.model_copy(update={"findings": tuple(findings), "verdict": verdict})
 
 
 def merged(ladder_id: str, advice: Mapping[str, Advice], going_on: tuple[str, set[str]]) -> Advice:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import linecache
 import re
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from itertools import dropwhile
@@ -33,6 +35,11 @@ _REMEDIES = {
     ),
     "on the same device": f"{_BROUGHT}, and make tensors there (device=inputs.device)",
 }
+# Functions of a workload that may set what others read, with when they are called and what to do.
+_ANEW = (
+    "later, and again for other optimizers: set what loss() reads in __init__(), and for a rate let it count its steps"
+)
+_SETTING = {"optimizer": _ANEW, "schedule": _ANEW, "model": "later: set it in __init__()"}
 
 
 def complaint(
@@ -58,7 +65,8 @@ def complaint(
     if (lacks := lacking(error)) is not None:
         return lacks
     kind, text = _what(error)
-    remedy = next((f"; {helps}" for words, helps in _REMEDIES.items() if words in text), "") or _unparsed(error)
+    remedy = next((f"; {helps}" for words, helps in _REMEDIES.items() if words in text), "")
+    remedy = remedy or _unparsed(error) or _unset(error)
     at = f", at {found}" if item and (found := item_in(error)) else ""
     said = f"{kind}: {shorten(text, _LONGEST)}{at}{remedy}" if text else f"{kind}{at}"
     return f"{said}{place_in(path, _behind(path, error) or blamed, makers)}"
@@ -72,6 +80,43 @@ def _unparsed(error: BaseException) -> str:
     # `sys.argv[1]`, or `_, data = sys.argv`.
     looking = isinstance(error, IndexError | ValueError) and bool(frames) and "sys.argv" in (frames[-1].line or "")
     return "; no arguments are given here, so let those that it requires have defaults" if parsing or looking else ""
+
+
+def _unset(error: BaseException) -> str:
+    """What helps where code of the user's reads an attribute that another of its functions sets, called later."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not isinstance(error, AttributeError) or not frames:
+        return ""
+    holder, name = error.obj, error.name
+    if holder is None:  # what began as None: `self.made.param_groups`
+        line = linecache.getline(frames[-1].f_code.co_filename, frames[-1].f_lineno)
+        found = re.search(rf"\bself\.(\w+)\.{name}\b", line)
+        holder, name = frames[-1].f_locals.get("self"), found[1] if found else None
+    for function, when in _SETTING.items():
+        code = getattr(getattr(type(holder), function, None), "__code__", None)
+        set_in = [] if code is None or code in [frame.f_code for frame in frames] else dis.get_instructions(code)
+        lines = [i.positions.lineno for i in set_in if _sets(i, name) and i.positions]
+        if lines:
+            return f"; {function}() sets self.{name} (line {lines[0]}), and is called {when}"
+    return ""
+
+
+def _sets(instruction: dis.Instruction, name: str | None) -> bool:
+    return instruction.opname == "STORE_ATTR" and instruction.argval == name
+
+
+def raised_by_hand(error: BaseException) -> bool:
+    """Whether a KeyboardInterrupt is a `raise` of the user's code, and not Ctrl-C, which comes between instructions."""
+    stack = error.__traceback__
+    while stack is not None and stack.tb_next is not None:
+        stack = stack.tb_next
+    if not isinstance(error, KeyboardInterrupt) or stack is None:
+        return False
+    code = stack.tb_frame.f_code
+    file = Path(code.co_filename)
+    if not own_file(file) or file.is_relative_to(sysconfig.get_path("stdlib")):
+        return False
+    return any(i.opname == "RAISE_VARARGS" and i.offset == stack.tb_lasti for i in dis.get_instructions(code))
 
 
 def wanted(function: Callable[..., Any]) -> list[str]:

@@ -24,7 +24,7 @@ from laptime.catalogue.own import place_of
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own import refused as own_refused
 from laptime.data.own.counted import moved_by_reading
-from laptime.data.own.importing import digest_of, modules_beside, told_with_line
+from laptime.data.own.importing import digest_of, interrupt_told, modules_beside, told_with_line
 from laptime.data.own.opened import OwnData, OwnSplit, open_own
 from laptime.data.own.tests import varying
 from laptime.data.own.unused import unused
@@ -285,7 +285,8 @@ def main(arguments: list[str]) -> int:
     request, result = map(Path, arguments)
     try:
         asked = json.loads(request.read_text(encoding="utf-8"))
-        data = inspect(str(asked["workload"]), str(asked.get("halved_on", "")))
+        with interrupt_told(place_of(str(asked["workload"]))[0]):
+            data = inspect(str(asked["workload"]), str(asked.get("halved_on", "")))
     except LaptimeError as error:
         write_json(result, refusal(error))
         return error.exit_code

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CyclicLR, LRScheduler
+from torch.optim.lr_scheduler import CyclicLR, LRScheduler, StepLR
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.lightning.schedule import FollowedSchedule
@@ -21,6 +22,11 @@ _STEPS = 4
 # A training of so many epochs has not let its rate fall to that share within half of the first.
 _EPOCHS, _FALLEN = 10, 0.101
 _MOST_STEPS = 2000
+# Epochs of fewer steps may be over before a schedule that counts them has done with these many: no other may have.
+_FEWEST_STEPS = 4
+# Sizes of a StepLR up to a hundred are those of recipes in epochs; in steps none brings a training that is half done
+# to a thousandth by three of them.
+_MOST_DROPS, _SPENT = 300, 0.00101
 
 
 def walked(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[str, str]:
@@ -59,27 +65,60 @@ def falling(data: OwnData, model: nn.Module, rate: float, steps: int) -> str:
     schedule: Any = getattr(data.workload, "schedule", None)
     if schedule is None or isinstance(data.workload, LightningWorkload):
         return ""
-    rates = list[float]()
+    fallen = next(filter(None, (_fallen(*judged) for judged in _judged(data, model, rate, steps))), None)
+    if fallen is None:
+        return ""
+    count, top, now = fallen
+    within = f"{count} of the {steps} steps of an epoch" if count <= steps else f"{count} steps ({steps} are an epoch)"
+    return (
+        f"schedule() of {data.file.name}{place_in(data.file, (), (schedule,))} lets the learning rate fall "
+        f"from {top:.3g} to {now:.3g} within {within}: it is moved on after each step, so let it count in steps, "
+        "each epoch being steps_per_epoch of them."
+    )
+
+
+def _judged(data: OwnData, model: nn.Module, rate: float, steps: int) -> Iterator[tuple[list[float], float]]:
+    """The rates of so many steps that no schedule which counts in steps lets fall to a share of its highest."""
+    made, rates = _walk(data, model, rate, (steps, _EPOCHS))
+    if isinstance(made, CyclicLR):
+        return
+    yield rates[: steps // 2 + 1], _FALLEN
+    _, longer = _walk(data, model, rate, (3 * steps, _EPOCHS))
+    _, more = _walk(data, model, rate, (steps, 2 * _EPOCHS))
+    few = _EPOCHS + 1
+    if steps >= _FEWEST_STEPS and rates[:few] == longer[:few] and rates[:few] != more[:few]:
+        yield rates[:few], _FALLEN  # it goes by epochs, and not by their steps
+    many = min(_MOST_DROPS, steps * _EPOCHS // 2) + 1
+    if isinstance(made, StepLR) and rates[:many] == longer[:many]:
+        yield rates[:many], _SPENT
+
+
+def _walk(data: OwnData, model: nn.Module, rate: float, asked: tuple[int, int]) -> tuple[object, list[float]]:
+    """The user's schedule for steps and epochs, and its highest rate at the start and after each of many steps.
+
+    It ends early where it fails.
+    """
+    schedule: Any = data.workload.schedule  # type: ignore[attr-defined]
+    made, rates = None, list[float]()
     with suppress(Exception, SystemExit), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the optimizer takes no steps here
         optimizer = probe_optimizer(data.workload, model, rate)
-        made = schedule(optimizer, steps, _EPOCHS)
-        if isinstance(made, CyclicLR):
-            return ""
-        for _ in range(min(_MOST_STEPS, steps // 2)):
+        made = schedule(optimizer, *asked)
+        for _ in range(max(_MOST_DROPS, min(_MOST_STEPS, asked[0] // 2))):
             rates.append(max(rates_of(optimizer)))
             made.step()
         rates.append(max(rates_of(optimizer)))
+    return made, rates
+
+
+def _fallen(rates: list[float], share: float) -> tuple[int, float, float] | None:
+    """After how many steps the rate is at a share of its highest, with both; None where it does not fall so far."""
     top = 0.0
     for count, now in enumerate(rates):
         top = max(top, now)
-        if now <= _FALLEN * top < top:  # a warm-up may begin at 0
-            return (
-                f"schedule() of {data.file.name}{place_in(data.file, (), (schedule,))} lets the learning rate fall "
-                f"from {top:.3g} to {now:.3g} within {count} of the {steps} steps of an epoch: it is moved on after "
-                "each step, so let it count in steps, each epoch being steps_per_epoch of them."
-            )
-    return ""
+        if now <= share * top < top:  # a warm-up may begin at 0
+            return count, top, now
+    return None
 
 
 def _beside_the_rate(optimizer: Optimizer) -> list[tuple[Any, ...]]:

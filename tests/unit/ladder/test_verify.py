@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.ladder.advised import STEPS, a_finding, a_run, make_ladder, the_advice, through
 
+from laptime.advice.judge import most_worth
 from laptime.compare.load import load
 from laptime.ladder.advising import with_measured
 from laptime.ladder.verify import Verification
@@ -177,3 +178,40 @@ def test_a_gain_that_cost_quality_is_said_to_have():
     advice = Advice(subject="x", verdict="Do a.", findings=tuple(a_finding(name) for name in found))
     said = "Do a. Verified: 1 of 2 remedies that were run made it faster, 1 of them with quality lost."
     assert with_measured(advice, found).verdict == said
+
+
+_KEPT = Measured(gain=0.2, gain_low=0.1, gain_high=0.3, n=3, step_ms=80, step_ms_before=100, quality_kept=True)
+_LOST = Measured(gain=0.7, n=3, quality_kept=False)
+_SLOWER = Measured(gain=-0.1, n=3, quality_kept=True)
+_FIRST_LOST = "Proposed first, but quality was lost: a is slow."
+
+
+@pytest.mark.parametrize(
+    ("found", "opening"),
+    [
+        (
+            {"a": _LOST, "b": _KEPT},
+            "Most worth doing: b is slow. Measured: 80.0 ms instead of 100 ms, 20 % less (+10 to +30 %), n = 3, "
+            f"quality kept. {_FIRST_LOST} Verified: 2 of 2 remedies",
+        ),
+        ({"a": _LOST, "b": _SLOWER}, f"Nothing that was tried is worth doing. {_FIRST_LOST} Verified: 1 of 2"),
+        ({"a": _LOST}, f"{most_worth(a_finding('b'))} {_FIRST_LOST} Verified: 1 of 1"),
+        ({"a": _SLOWER}, f"{most_worth(a_finding('b'))} Proposed first, but not faster: a is slow. Verified: 0 of 1"),
+        (
+            {"a": Measured(error="boom"), "b": _SLOWER},
+            "Nothing that was tried is worth doing. Proposed first, but not measured: a is slow. Verified: 0 of 1",
+        ),
+        ({"a": _KEPT, "b": _LOST}, f"{most_worth(a_finding('a'))} Verified: 2 of 2"),
+        ({"b": _LOST}, f"{most_worth(a_finding('a'))} Verified: 1 of 1"),
+    ],
+)
+def test_the_headline_opens_with_what_is_worth_doing_once_that_is_known(found, opening):
+    findings = (a_finding("a"), a_finding("b"))
+    advice = Advice(subject="x", verdict=most_worth(findings[0]), findings=findings)
+    assert with_measured(advice, found).verdict.startswith(opening)
+
+
+def test_a_headline_about_something_else_stays():
+    assert with_measured(Advice(subject="x", verdict="Nothing."), {}).verdict == "Nothing."
+    advice = Advice(subject="x", verdict="Little is left.", findings=(a_finding("a"),))
+    assert with_measured(advice, {"a": _LOST}).verdict.startswith("Little is left. Verified: 1 of 1")

@@ -1,7 +1,7 @@
-"""A file that trains by a Trainer when it is imported is refused before: each process of a ladder imports it."""
+"""What trains by a Trainer when it is imported, or in the place of a workload, is refused before it does."""
 
 import pytest
-from tests.own_files import TUPLE
+from tests.own_files import TUPLE, place
 
 from laptime.data.own.opened import open_own
 from laptime.errors import UsageError
@@ -55,3 +55,43 @@ def test_what_would_train_is_refused_with_its_line(file, end, seen):
 def test_what_is_guarded_or_trains_nothing_is_taken(file, end):
     file.write_text(f"TRAINS = False\n{TUPLE}{_TRAINER}{end}\n", encoding="utf-8")
     assert len(open_own(file, "Workload").train) == 64
+
+
+_RUNS = """
+def main({}):
+    def better(one):
+        return one < 1
+    class Kept:
+        def get(self):
+            return self
+    raise AssertionError("it has trained")
+    {}
+"""
+
+
+@pytest.mark.parametrize("arguments", ["", "args"])
+@pytest.mark.parametrize("end", ["", "return", "return 0", "if better(0):\n        return None"])
+def test_a_function_that_trains_in_the_place_of_a_workload_is_not_called(file, arguments, end):
+    file.write_text(_RUNS.format(arguments, end), encoding="utf-8")
+    with pytest.raises(UsageError) as told:
+        open_own(file, "main")
+    where = place(file, f"def main({arguments})")
+    assert str(told.value).startswith(f"main() of {file.name} returns no workload {where}def main({arguments})), and")
+    assert "laptime new FILE writes a workload" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "def make():\n    return Workload",
+        "def make():\n    if TRAINS:\n        return 0\n    else:\n        return Workload()",
+        "make = lambda: Workload()",
+        "@functools.cache\ndef make():\n    with open(__file__):\n        return Workload()",
+        "class Maker:\n    def __call__(self):\n        return Workload()\n\nmake = Maker()",
+        "make = functools.partial(Workload)",
+        "class make(Workload):\n    def __init__(self):\n        pass",
+    ],
+)
+def test_what_makes_a_workload_is_called(file, made):
+    file.write_text(f"import functools\nTRAINS = False\n{TUPLE}\n{made}\n", encoding="utf-8")
+    assert len(open_own(file, "make").train) == 64

@@ -16,7 +16,7 @@ from typing import Any
 
 from laptime.data.own.trains import refuse_what_trains
 from laptime.errors import LaptimeError, RunError, UsageError
-from laptime.own.user_code import complaint, place_in, wanted
+from laptime.own.user_code import complaint, place_in, raised_by_hand, wanted
 from laptime.places import is_text
 
 # A spec is handed on as a word of a command, which holds 128 KiB.
@@ -40,6 +40,17 @@ def told_with_line(doing: str, file: Path, *makers: object, item: bool = True) -
         raise
     except (Exception, SystemExit) as error:  # whatever a user's code raises
         raise RunError(f"{doing} failed: {complaint(error, file, makers, item=item)}.") from error
+
+
+@contextmanager
+def interrupt_told(file: Path) -> Iterator[None]:
+    """Tells a KeyboardInterrupt that the user's code raises by hand, which is no Ctrl-C; raises RunError."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not raised_by_hand(error):
+            raise
+        raise RunError(f"looking into {file.name} failed: {complaint(error, file)}.") from error
 
 
 def digest_of(file: Path, beside: Sequence[str] = ()) -> str:

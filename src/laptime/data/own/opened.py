@@ -20,6 +20,7 @@ from laptime.data.limits import check_limit
 from laptime.data.own.begun import Begin, Limited, worker_begin
 from laptime.data.own.importing import digest_of, imported, refuse_arguments, told_with_line
 from laptime.data.own.mapped import check_mapped
+from laptime.data.own.trains import refuse_returning_nothing
 from laptime.data.own.weights import limit_order, sample_weights
 from laptime.errors import RunError, UsageError, shorten
 from laptime.own.protocol import Workload
@@ -186,6 +187,7 @@ def load_workload(file: Path, attribute: str) -> Workload:
     found = given = getattr(module, attribute)
     for _ in range(_MOST_CALLS):
         if isinstance(found, type) or not _is_made(found):
+            refuse_returning_nothing(found, file)
             refuse_arguments(found, file)
             with told_with_line(f"making the workload {attribute}", file, getattr(found, "__init__", None), found):
                 found = found()

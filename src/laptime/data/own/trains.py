@@ -1,16 +1,21 @@
-"""A file that trains by somebody's Trainer when it is imported: found before, since each process imports it."""
+"""What trains by itself: a file when it is imported, which each process does, or a function in a workload's place."""
 
 from __future__ import annotations
 
 import ast
+import inspect
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from laptime.errors import UsageError, shorten
+from laptime.own.user_code import place_in
 
 _TRAINING = ("fit", "train", "validate", "test", "predict")
 _COMMAND_LINE = "LightningCLI"
-_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.If, ast.IfExp)
+_OWN_RETURNS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_LATER = (*_OWN_RETURNS, ast.If, ast.IfExp)
 
 
 def refuse_what_trains(file: Path) -> None:
@@ -28,6 +33,35 @@ def refuse_what_trains(file: Path) -> None:
                 f"{file.name} trains when it is imported (line {call.lineno}: {shorten(ast.unparse(call), 100)}), and "
                 "each process imports it: put that behind `if __name__ == '__main__':`."
             )
+
+
+def refuse_returning_nothing(maker: Any, file: Path) -> None:
+    """Raises UsageError for a function that returns nothing, or a number: a script's main(), which would train here."""
+    function = inspect.unwrap(maker)
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError, TypeError):  # of a class, an object, code without a file
+        return
+    node = tree.body[0] if tree.body else None
+    if isinstance(node, ast.FunctionDef) and not any(map(_gives, _within(node.body))):
+        raise UsageError(
+            f"{node.name}() of {file.name} returns no workload{place_in(file, (), (function,))}, and is not called, "
+            "since it may be the training itself: laptime new FILE writes a workload that runs, whose data(), model() "
+            "and loss() are to hold what yours does."
+        )
+
+
+def _within(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Nodes and all within them, but for functions and classes that have returns of their own."""
+    for node in nodes:
+        if not isinstance(node, _OWN_RETURNS):
+            yield node
+            yield from _within(ast.iter_child_nodes(node))
+
+
+def _gives(node: ast.AST) -> bool:
+    returned = isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant)
+    return returned or isinstance(node, ast.Yield | ast.YieldFrom)
 
 
 def _run(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:

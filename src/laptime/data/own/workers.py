@@ -28,7 +28,7 @@ from laptime.errors import RunError
 from laptime.host.output import say_error
 from laptime.host.processes import Terminated, death
 from laptime.own.items import note_item
-from laptime.own.user_code import complaint, crash_place, place_in, stack_in
+from laptime.own.user_code import complaint, crash_place, place_in, raised_by_hand, stack_in
 from laptime.values.draws import fetched
 from laptime.values.trees import Tree, leaves
 
@@ -185,13 +185,17 @@ def _answering(says: Connection, begin: Begin | None, worker: int) -> None:
 
 @contextmanager
 def _staying() -> Iterator[None]:
-    """Within it sys.exit() is an error with its line, not the end of a worker."""
+    """Within it sys.exit() and a KeyboardInterrupt by hand are errors with their line, not the end of a worker."""
     try:
         yield
     except Terminated:
         raise
     except SystemExit as left:
         raise RuntimeError(f"sys.exit({left.code!r}) was called") from left
+    except KeyboardInterrupt as stop:
+        if not raised_by_hand(stop):
+            raise
+        raise RuntimeError("KeyboardInterrupt was raised") from stop
 
 
 def _silent(error: Exception) -> bool:
