@@ -45,6 +45,7 @@ from laptime.errors import LaptimeError, UsageError
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.surroundings import run_probe
 from laptime.places import find_places
+from laptime.variants import resolve
 
 # For how long quality has to be kept, by workload; of others the full preset's epochs.
 _FINAL_EPOCHS = {"cifar": 8}
@@ -83,6 +84,8 @@ def _begun(asked: argparse.Namespace, begin: float) -> Bench | None:
     unknown = set(asked.phases) - set(PHASES)
     if unknown:
         raise UsageError(f"--phases {min(unknown)} is none of {', '.join(PHASES)}.")
+    for rung in asked.rungs.split(",") if asked.rungs else ():
+        resolve(f"{asked.device}-{rung}", workload=asked.workload)  # refuses what there is not
     if not asked.fetch_only:
         refuse_another(asked)
     places = find_places()

@@ -61,3 +61,10 @@ def test_a_folder_of_other_data_is_refused(gpu, tmp_path):
     asked, data = bench_of(gpu, tmp_path).asked, make_data_spec(train=100, test=10)
     with pytest.raises(UsageError, match="another data set"):
         gpu.Bench(asked, data.model_copy(update={"digest": "1" * 64}), H200, 0.0)
+
+
+def test_a_rung_that_there_is_not_is_refused_before_anything_is_done(tmp_path):
+    done = run_script(tmp_path, "--rungs", "resident,chanels-last", "--out", str(tmp_path / "bench"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("unknown variant 'cuda-chanels-last': did you mean cuda-channels-last")
+    assert not (tmp_path / "bench").exists()
