@@ -12,8 +12,11 @@ from laptime.advice import signals_of
 from laptime.advice.outcome import Abstain
 from laptime.advice.rules.batch import batch_size
 from laptime.advice.rules.model import precision
+from laptime.advice.rules.pages import memory_pages
+from laptime.advice.rules.threads import fewer_threads
 from laptime.advice.rules.updates import optimizer
-from laptime.records import PassRecord, PrecisionRecord, ProfileRecord, UpdateRecord
+from laptime.records import PassRecord, PrecisionRecord, ProfileRecord, ThreadsRecord, UpdateRecord
+from laptime.records.breakdown import SetupRecord
 
 
 def passes(**by_size: float) -> tuple[PassRecord, ...]:
@@ -150,3 +153,28 @@ def test_bf16_that_is_no_faster_in_its_trial_is_not_proposed_whatever_a_probe_sa
     found = precision(replace(told, shorter=PrecisionRecord(own_ms=80.0, bf16_ms=79.0)))
     assert isinstance(found, Abstain)
     assert "no faster" in found.reason
+
+
+def test_the_threads_of_a_trial_are_the_command_s_and_the_optimizer_may_gain_as_much():
+    trial = (ThreadsRecord(count=8, pass_ms=50.0), ThreadsRecord(count=2, pass_ms=30.0))
+    found = fewer_threads(cpu(fewer_threads=trial))
+    both, updates = 33.0 + 62.0, 4.0
+    assert found.remedy == "threads:count=2"
+    assert found.gain_ms == pytest.approx((0.34 * both, 0.46 * (both + updates)))
+    assert "50.0 ms on 8 threads and 30.0 ms on 2" in found.evidence[1]
+
+
+def test_what_a_profile_has_of_threads_is_what_rules_read():
+    trial = (ThreadsRecord(count=8, pass_ms=50.0), ThreadsRecord(count=2, pass_ms=30.0))
+    profile = ProfileRecord(schedule="1,1,3,1", threads=trial)
+    told = signals_of(record().model_copy(update={"profile": profile, "setup": SetupRecord(threads=8)}))
+    assert (told.fewer_threads, told.threads) == (trial, 8)
+    untried = profile.model_copy(update={"threads": ()})
+    assert signals_of(record().model_copy(update={"profile": untried})).fewer_threads is None
+
+
+def test_few_pages_may_be_fewer_in_another_run():
+    many = memory_pages(cpu(page_faults=9000.0, system_cpu_ms=30.0, threads=2))
+    few = memory_pages(cpu(page_faults=8000.0, system_cpu_ms=30.0, threads=2))
+    assert many.gain_ms == pytest.approx((0.9 * 15.0, (0.35 + 0.65 / 2) * 30.0))
+    assert few.gain_ms == pytest.approx((0.25 * many.gain_ms[0], many.gain_ms[1]))
