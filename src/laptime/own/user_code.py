@@ -6,6 +6,7 @@ import dis
 import inspect
 import linecache
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -23,8 +24,9 @@ _CRASH = "Fatal Python error: "
 _LONGEST = 300
 # With which argparse ends a process.
 _WRONG_ARGUMENTS = 2
-# What words of torch's own say of code that brings a net or a batch to a device, with what helps.
 _BROUGHT = "leave .cuda() and .to(...) out, since net and batches are brought to the run's device"
+_FLOATS = "the net's weights are floats of 32 bits, which numpy's are not by themselves: give it inputs.float()"
+# What words of torch's and Python's own say of a mistake that is often made, as patterns, with what helps.
 _REMEDIES = {
     "Default process group has not been initialized": "leave it out, since the rungs ddp and dp wrap the net",
     "Found no NVIDIA driver": _BROUGHT,
@@ -34,6 +36,16 @@ _REMEDIES = {
         "kept from batch to batch wants detach()"
     ),
     "on the same device": f"{_BROUGHT}, and make tensors there (device=inputs.device)",
+    r"target dtype to be Long|scalar type Long but found": "classes are whole numbers of 64 bits: give labels.long()",
+    r"^Target -?\d+ is out of bounds": (
+        "a net of n outputs knows the classes 0 to n - 1: give it more outputs, or other numbers"
+    ),
+    r"^index out of range in self": (
+        "an embedding of n rows knows the numbers from 0 to n - 1: give it more rows, or other numbers"
+    ),
+    r"same dtype, but got (Double|Byte|Char|Short|Int|Long|Bool) and Float": _FLOATS,
+    r"Input type \((double|unsigned char|signed char|short|int|long \w+|long|bool)\) and \w+ type \(float\)": _FLOATS,
+    "EOF when reading a line": "nothing can be typed in here: leave input() out",
 }
 # Functions of a workload that may set what others read, with when they are called and what to do.
 _ANEW = (
@@ -65,8 +77,8 @@ def complaint(
     if (lacks := lacking(error)) is not None:
         return lacks
     kind, text = _what(error)
-    remedy = next((f"; {helps}" for words, helps in _REMEDIES.items() if words in text), "")
-    remedy = remedy or _unparsed(error) or _unset(error)
+    known = next((f"; {helps}" for words, helps in _REMEDIES.items() if re.search(words, text)), "")
+    remedy = known or _unparsed(error) or _unset(error) or _uninstalled(error)
     at = f", at {found}" if item and (found := item_in(error)) else ""
     said = f"{kind}: {shorten(text, _LONGEST)}{at}{remedy}" if text else f"{kind}{at}"
     return f"{said}{place_in(path, _behind(path, error) or blamed, makers)}"
@@ -117,6 +129,13 @@ def raised_by_hand(error: BaseException) -> bool:
     if not own_file(file) or file.is_relative_to(sysconfig.get_path("stdlib")):
         return False
     return any(i.opname == "RAISE_VARARGS" and i.offset == stack.tb_lasti for i in dis.get_instructions(code))
+
+
+def _uninstalled(error: BaseException) -> str:
+    """What helps where a module is missing; of one within a package that is there, its name alone tells what."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or "." in error.name:
+        return ""
+    return f"; install what it belongs to where laptime is ({sys.prefix}), or put it beside the file"
 
 
 def wanted(function: Callable[..., Any]) -> list[str]:

@@ -1,5 +1,7 @@
 """What can't be trained with is told before anything trains, with the user's own line and the remedy."""
 
+import io
+
 import pytest
 from tests.own_files import DICTIONARY, JUDGED, PIECES, TUPLE, place, write
 
@@ -39,6 +41,7 @@ class Doubled(torch.autograd.Function):
 _LOSS = "scores = model(x)"
 _SIGNATURE = "def loss(self, model, batch):"
 _MADE = "return nn.Sequential("
+_FORWARD = "scores = model(x."
 
 
 @pytest.mark.parametrize(
@@ -196,3 +199,30 @@ def test_a_file_in_another_encoding_is_read_as_python_reads_it(file, mark):
     write(file, TUPLE)
     file.write_bytes((mark + file.read_text()).encode("utf-8" if mark == "\ufeff" else "latin-1"))
     assert inspect(f"{file}:Workload").own.quality == "accuracy"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "helps"),
+    [
+        ([("(scores, y)", "(scores, y.float())")], "(scores, y.float())", "give labels.long()"),
+        ([("(scores, y)", "(scores, y + 1)")], "(scores, y + 1)", "give it more outputs, or other numbers"),
+        ([(_LOSS, "scores = model(x.double())")], _FORWARD, "give it inputs.float()"),
+        ([(_LOSS, "scores = model(x.byte())")], _FORWARD, "give it inputs.float()"),
+        ([(_MADE, f"{_MADE}nn.Flatten(), "), ("model(x)", "model(x.double())")], _FORWARD, "give it inputs.float()"),
+        ([(_LOSS, "scores = F.embedding(y + 9, model(x))")], "scores = F.embedding", "give it more rows, or other"),
+        ([("    batch_size = 16", "    batch_size = int(input())")], "int(input())", "leave input() out"),
+        ([("import torch\n", "import nothing_like_it\n")], "import nothing_like_it", "or put it beside the file"),
+    ],
+)
+def test_common_mistakes_are_told_with_what_helps(file, monkeypatch, changes, code, helps):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(LaptimeError) as caught:
+        inspect(write(file, TUPLE, *changes))
+    assert helps in str(caught.value)
+    assert place(file, code) in str(caught.value)
+
+
+def test_where_only_a_part_of_a_package_is_missing_nothing_is_to_be_installed(file):
+    with pytest.raises(LaptimeError, match=r"No module named 'torch\.nothing'") as caught:
+        inspect(write(file, TUPLE, ("import torch\n", "import torch\nimport torch.nothing\n")))
+    assert "install" not in str(caught.value)

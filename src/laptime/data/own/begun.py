@@ -1,7 +1,11 @@
-"""What each loader worker of a user's own training calls first: DataLoader's `worker_init_fn`."""
+"""What each loader worker of a user's own training begins with: its own places in open files, and `worker_init_fn`."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,8 @@ from laptime.errors import UsageError
 from laptime.own.protocol import Workload
 
 Begin = Callable[[int], Any]
+# A process's open files on Linux; where there is no such folder, workers are not forked by themselves.
+_OPEN = Path("/proc/self/fd")
 
 
 class Limited(Subset[Any]):
@@ -42,7 +48,28 @@ def worker_begin(workload: Workload, file: Path) -> Begin | None:
     return begin
 
 
-def begun(begin: Begin, dataset: Any, worker: int) -> None:
-    """Calls what a user has a loader worker begin with; it finds the user's data set, within what seeds its items."""
-    object.__setattr__(get_worker_info(), "dataset", dataset)  # which torch does not let others set
-    begin(worker)
+def begun(begin: Begin | None, dataset: Any, worker: int) -> None:
+    """Begins a worker, by what a user has it begin with, too, which finds the user's data set, within what seeds it."""
+    for entry in list(_OPEN.iterdir()) if _OPEN.is_dir() else ():
+        with contextlib.suppress(OSError):  # the listing's own, closed by now; what may not be read any more
+            read_apart(int(entry.name))
+    if begin is not None:
+        object.__setattr__(get_worker_info(), "dataset", dataset)  # which torch does not let others set
+        begin(worker)
+
+
+def read_apart(number: int) -> None:
+    """Opens a file that is open to be read once more, under its own number, at the same place in it.
+
+    Processes that were forked share the place of each open file, so where a data set holds one (records, a ZIP), one
+    worker's seek moves what another reads at that moment: other bytes, without any error.
+    """
+    kind, flags = os.fstat(number).st_mode, fcntl.fcntl(number, fcntl.F_GETFL)
+    if not stat.S_ISREG(kind) or flags & os.O_ACCMODE != os.O_RDONLY:
+        return
+    own = os.open(_OPEN / str(number), flags | os.O_CLOEXEC)
+    try:
+        os.lseek(own, os.lseek(number, 0, os.SEEK_CUR), os.SEEK_SET)
+        os.dup2(own, number, os.get_inheritable(number))
+    finally:
+        os.close(own)

@@ -108,8 +108,7 @@ class Watch:
     def init(self) -> Callable[[int], None]:
         """For DataLoader's `worker_init_fn`."""
         train = self.data.train
-        begin = None if train.begin is None else partial(begun, train.begin, own_dataset(train.dataset))
-        return partial(_answering, self._says, begin)
+        return partial(_answering, self._says, partial(begun, train.begin, own_dataset(train.dataset)))
 
     @contextmanager
     def over_started(self) -> Iterator[None]:
@@ -172,15 +171,14 @@ def fallen(error: BaseException) -> str:
     return next(filter(None, (watch.fallen() for watch in _watches)), "")
 
 
-def _answering(says: Connection, begin: Begin | None, worker: int) -> None:
+def _answering(says: Connection, begin: Begin, worker: int) -> None:
     _open.append(says)
     faulthandler.register(signal.SIGUSR1, file=says.fileno())
     # torch has put handlers of its own over those that this process began with. One thread fits into a pipe.
     faulthandler.disable()
     faulthandler.enable(file=says.fileno(), all_threads=False)
-    if begin is not None:
-        with _staying():
-            begin(worker)
+    with _staying():
+        begin(worker)
 
 
 @contextmanager
