@@ -57,7 +57,6 @@ _IMPORTS = (
     ("import copy", "copy"),
     ("import csv", "csv"),
     ("import ctypes", "ctypes"),
-    ("import fcntl", "fcntl"),
     ("import gc", "gc"),
     ("import importlib.util", "importlib"),
     ("import inspect", "inspect"),

@@ -155,6 +155,12 @@ def test_bf16_that_is_no_faster_in_its_trial_is_not_proposed_whatever_a_probe_sa
     assert "no faster" in found.reason
 
 
+def test_a_moment_with_another_larger_batch_is_not_told_under_the_first_s():
+    """In a slow moment half of the larger batch may be all that a second holds."""
+    found = batch_size(replace(SHARED, trained=(*passes(b32=60.0, b256=360.0), *passes(b32=62.0, b128=190.0))))
+    assert "61.0 ms for 32 samples and 360.0 ms for 256" in found.evidence[0]
+
+
 def test_the_threads_of_a_trial_are_the_command_s_and_the_optimizer_may_gain_as_much():
     trial = (ThreadsRecord(count=8, pass_ms=50.0), ThreadsRecord(count=2, pass_ms=30.0))
     found = fewer_threads(cpu(fewer_threads=trial))

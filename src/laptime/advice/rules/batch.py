@@ -89,7 +89,9 @@ def _tried(moments: Sequence[_Moment], batch: int, both: float, updates: float) 
     usual = [m for m in moments if not _slow(m[0], batch, both)] or moments
     shares = [_share(m, batch) for m in usual]
     share = fmean(shares)
-    (size, small_ms), (larger, large_ms) = ((usual[0][end][0], fmean(m[end][1] for m in usual)) for end in (0, 1))
+    (size, small_ms), (larger, large_ms) = (
+        (n, fmean(m[end][1] for m in usual if m[end][0] == n)) for end, (n, _) in enumerate(usual[0])
+    )
     low, high = (end * (updates + of * both) for end, of in zip(_TRIED, (min(shares), max(shares)), strict=True))
     words = (
         f"{ms(share * both)} ms of forward and backward, which by themselves take {ms(small_ms)} ms for {size} "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 from collections.abc import Callable
@@ -64,6 +63,8 @@ def read_apart(number: int) -> None:
     Processes that were forked share the place of each open file, so where a data set holds one (records, a ZIP), one
     worker's seek moves what another reads at that moment: other bytes, without any error.
     """
+    import fcntl  # not on Windows, where a printed script runs, too, and no process is forked
+
     kind, flags = os.fstat(number).st_mode, fcntl.fcntl(number, fcntl.F_GETFL)
     if not stat.S_ISREG(kind) or flags & os.O_ACCMODE != os.O_RDONLY:
         return
