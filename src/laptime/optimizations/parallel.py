@@ -138,37 +138,71 @@ def flat_reduce(recipe: Recipe, options: Options) -> Recipe:
 
 
 class FlatReduce:
-    """One all-reduce of all gradients: static memory, no wait for the device, so a CUDA graph can hold it."""
+    """One all-reduce of all gradients: static memory, no wait for the device, so a CUDA graph can hold it.
+
+    A weight may have a gradient on some ranks alone (an expert that none of a rank's samples goes to, a block that is
+    left out at random): it counts as zero on the others, as in one process. Behind the gradients stands which there
+    are; only a rank that lacks one reads that, and waits for the device.
+    """
 
     def __init__(self, ranks: int, dtype: torch.dtype) -> None:
         self.ranks, self.dtype = ranks, dtype
-        self.flat: Tensor | None = None
+        self.sent = self.flat = self.there = self.said = torch.empty(0)
         self.views: list[Tensor] = []
+        self.trained: list[nn.Parameter] = []
+        self.given: list[bool] = []
+        self.anywhere: list[bool] = []
 
     def __call__(self, model: nn.Module) -> None:
         """Replaces the gradients of a model by their mean over the ranks.  # all ranks"""
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        if self.flat is None or len(self.views) != len(gradients):
-            self._lay_out(gradients)
-        assert self.flat is not None
-        torch._foreach_copy_(self.views, gradients)
-        if self.flat.is_cuda:
-            dist.all_reduce(self.flat, op=dist.ReduceOp.AVG)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        if list(map(id, trained)) != list(map(id, self.trained)):
+            self._lay_out(trained)
+        given = [p.grad is not None for p in trained]
+        if given != self.given:
+            self.given, self.said = given, torch.tensor(given).to(self.sent)
+        gradients = [_real(p.grad) for p in trained if p.grad is not None]
+        views = [view for view, there in zip(self.views, given, strict=True) if there]
+        if len(views) < len(trained):
+            self.sent.zero_()
+        torch._foreach_copy_(views, gradients)
+        self.there.copy_(self.said)
+        if self.sent.is_cuda:
+            dist.all_reduce(self.sent, op=dist.ReduceOp.AVG)
         else:  # gloo has no average
-            dist.all_reduce(self.flat)
-            self.flat.div_(self.ranks)
-        torch._foreach_copy_(gradients, self.views)
+            dist.all_reduce(self.sent)
+            self.sent.div_(self.ranks)
+        torch._foreach_copy_(gradients, views)
+        if len(views) < len(trained):
+            self._take_others()
 
-    def _lay_out(self, gradients: list[Tensor]) -> None:
-        sizes = [g.numel() for g in gradients]
+    def _take_others(self) -> None:
+        """Gives weights the gradient that they have on other ranks alone."""
+        if not (self.sent.is_cuda and torch.cuda.is_current_stream_capturing()):  # which holds what the step before had
+            self.anywhere = (self.there > 0).tolist()  # waits for the device
+        for parameter, view, there in zip(self.trained, self.views, self.anywhere, strict=True):
+            if there and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+                _real(parameter.grad).copy_(view)
+
+    def _lay_out(self, trained: list[nn.Parameter]) -> None:
+        self.trained, self.given = trained, []
+        like = [_real(torch.empty_like(p) if p.grad is None else p.grad) for p in trained]
+        sizes = [g.numel() for g in like]
         # Gradients in float64, as tests of exactness have, stay so.
-        dtype = torch.float64 if gradients[0].dtype is torch.float64 else self.dtype
-        self.flat = torch.empty(sum(sizes), dtype=dtype, device=gradients[0].device)
+        dtype = torch.float64 if torch.float64 in [g.dtype for g in like] else self.dtype
+        self.sent = torch.empty(sum(sizes) + len(like), dtype=dtype, device=like[0].device)
+        self.flat, self.there = self.sent.split([sum(sizes), len(like)])
         # The strides of each gradient, so that NHWC weights are copied as they lie.
         self.views = [
             part.as_strided(g.size(), g.stride()) if _dense(g) else part.view(g.size())
-            for part, g in zip(self.flat.split(sizes), gradients, strict=True)
+            for part, g in zip(self.flat.split(sizes), like, strict=True)
         ]
+
+
+def _real(tensor: Tensor) -> Tensor:
+    """The same numbers, of which a complex one is two; in the same memory."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def _dense(tensor: Tensor) -> bool:

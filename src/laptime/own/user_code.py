@@ -45,6 +45,9 @@ _REMEDIES = {
     ),
     r"same dtype, but got (Double|Byte|Char|Short|Int|Long|Bool) and Float": _FLOATS,
     r"Input type \((double|unsigned char|signed char|short|int|long \w+|long|bool)\) and \w+ type \(float\)": _FLOATS,
+    "^Expected to have finished reduction in the prior": (
+        "leave ddp out, whose ranks all want a gradient for each weight in each step; flat-reduce takes nets without"
+    ),
     "EOF when reading a line": "nothing can be typed in here: leave input() out",
 }
 # Functions of a workload that may set what others read, with when they are called and what to do.
