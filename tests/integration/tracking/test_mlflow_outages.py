@@ -127,7 +127,8 @@ def test_what_an_outage_stops_arrives_later_and_once(
     monkeypatch: pytest.MonkeyPatch,
     outage: Callable[[Proxy], None],
 ) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    # A held line alone is a matter of time; of the others a busy machine's server may take longer than a second.
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1" if outage is held else "60")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     places = Places(tmp_path / "home")
     with a_proxy(running_server.uri) as (line, uri):
@@ -138,6 +139,7 @@ def test_what_an_outage_stops_arrives_later_and_once(
             sync(places, uri, quiet)
         assert len(waiting(places)) == 1
         line.reset()
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
         sync(places, uri, quiet)
     assert waiting(places) == []
     found = everything(running_server.uri, ladder)
@@ -150,19 +152,21 @@ def test_what_an_outage_stops_arrives_later_and_once(
 def test_a_file_may_take_a_server_longer_than_other_requests(
     tmp_path: Path, running_server: MlflowServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "_TIMEOUT_S", "1")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     file = tmp_path / "table.txt"
     file.write_text("rows")
     with a_proxy(running_server.uri) as (line, uri):
         tracker = MlflowTracker(uri, tmp_path)
         tracker.start_run(RunStart("slow/a", "slow", "slow", 1.0))
+        monkeypatch.setattr(patience, "_TIMEOUT_S", "1")
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
         line.block_s = 0.9  # on the way there and back
         with pytest.raises(TrackingError, match="tracking store"):
             tracker.set_tags("slow/a", {"tag": "value"})
         tracker.log_artifact("slow/a", file)
         line.reset()
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
         tracker.set_tags("slow/a", {"tag": "value"})
     client = client_of(running_server.uri)
     assert [f.path for f in client.list_artifacts(tracker.run_ids["slow/a"])] == ["table.txt"]
@@ -179,7 +183,7 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("ours")
 def test_a_server_that_holds_files_costs_its_patience_once_and_a_line_that_is_cut_another_try(
-    tmp_path: Path, running_server: MlflowServer
+    tmp_path: Path, running_server: MlflowServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places, said = Places(tmp_path / "home"), list[str]()
     with a_proxy(running_server.uri) as (line, uri):
@@ -190,6 +194,7 @@ def test_a_server_that_holds_files_costs_its_patience_once_and_a_line_that_is_cu
             sync(places, uri, said.append)
         assert (line.puts, len(waiting(places)), said) == (1, 2, [])
         line.reset()
+        monkeypatch.setattr(patience, "_FILE_TIMEOUT_S", "60")
         line.puts_lost = 2
         sync(places, uri, said.append)
     assert (waiting(places), said) == ([], [])
