@@ -19,7 +19,7 @@ from laptime.ladder.pairs import run_pair, worths
 from laptime.ladder.plan import Plan
 from laptime.ladder.process import Process, process_of, set_aside
 from laptime.ladder.request import LadderRequest, claim_out, fitted_preset, tracking_uri
-from laptime.ladder.turn import Kind, Turn
+from laptime.ladder.turn import Kind, Turn, in_round
 from laptime.launchers import launch
 from laptime.launchers.base import RECORD, Hooks, failed, ignore
 from laptime.places import Places
@@ -85,7 +85,7 @@ class Ladder:
         """Yields what to run next, one at a time; `run` must have been called before the next is asked for."""
         self.deliver()  # takes seconds, in which whoever interrupts interrupts a ladder
         yield from self.lead(self)
-        waiting = [(r, name) for r in range(1, self.preset.repeats) for name in self.variants]
+        waiting = [(r, name) for r in range(1, self.preset.repeats) for name in in_round(self.variants, r)]
         total = self.number + len(waiting)
         for repeat, name in waiting:
             if not self._failed(name):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 Kind = Literal["round", "trial", "search", "verify", "training"]
+_Side = TypeVar("_Side")
 
 
 @dataclass(frozen=True)
@@ -43,3 +45,12 @@ class Turn:
             return f"{self.variant}, a whole training for its quality{of}"
         what = "verification, " if self.kind == "verify" else ""
         return f"{self.variant}{together}, {what}round {self.repeat + 1} of {self.repeats}"
+
+
+def in_round(sides: Iterable[_Side], place: int) -> list[_Side]:
+    """What a round (from 0) takes one after the other: every other round from the end.
+
+    A machine that slows down all the while is then no more against the last than against the first.
+    """
+    order = list(sides)
+    return order if place % 2 == 0 else order[::-1]

@@ -18,12 +18,12 @@ from laptime.ladder.outcome import lacks_training, outcome
 from laptime.ladder.pairs import can_take_turns
 from laptime.ladder.process import SHORT
 from laptime.ladder.remedies import Group, Remedy, Rounds, alike, broken, group_of
+from laptime.ladder.turn import Turn, in_round
 from laptime.records import Advice, Measured
 from laptime.variants import Variant
 
 if TYPE_CHECKING:
     from laptime.ladder.run import Ladder
-    from laptime.ladder.turn import Turn
 
 # The fewest rounds from which a bootstrap over processes gives an interval that can be read.
 ROUNDS = 3
@@ -110,7 +110,7 @@ class Verification:
 
     def _round(self, group: Group, place: int, after: int) -> Iterator[Turn]:
         """One round of a group, before some more turns: pairs first, and in turn what can't be one of a pair."""
-        order = [r for r in _in_turn(group, place) if not (r and broken(r.rounds))]
+        order = [r for r in in_round([None, *group.remedies], place) if not (r and broken(r.rounds))]
         left = after + self._turns_a_round(group) + 1
         for remedy in order:
             if remedy and self._paired(group, remedy):
@@ -169,9 +169,3 @@ class Verification:
             for finding in remedy.findings
             if (remedy.pairs or remedy.rounds) and not broken(group.rounds)
         }
-
-
-def _in_turn(group: Group, place: int) -> list[Remedy | None]:
-    """One round: the advised variant (None) and its remedies, every other round from the end."""
-    order: list[Remedy | None] = [None, *group.remedies]
-    return order if place % 2 == 0 else order[::-1]

@@ -14,6 +14,7 @@ from laptime.ladder import run as ladder_module
 from laptime.ladder.plan import make_plan
 from laptime.ladder.request import LadderRequest
 from laptime.ladder.run import Ladder
+from laptime.ladder.turn import in_round
 from laptime.launchers.base import Hooks
 from laptime.places import Places
 from laptime.records import EpochRecord, LadderRecord, ProbeRecord, RunRecord, write_json
@@ -121,8 +122,15 @@ def test_a_ladder_without_rungs_counts_to_what_it_runs(tmp_path, monkeypatch):
         counted.append((turn.variant, turn.number, turn.total))
         ladder.run(turn, Hooks())
     ladder.journal.close()
-    names = ["cpu-baseline", "cpu-optimized"] * 2
+    names = ["cpu-baseline", "cpu-optimized", "cpu-optimized", "cpu-baseline"]
     assert counted == [(name, number, 4) for number, name in enumerate(names, 1)]
+
+
+def test_a_machine_that_slows_down_from_process_to_process_is_not_held_against_the_last():
+    names, took = ["a", "b", "c"], dict[str, float]()
+    for number, name in enumerate(name for place in range(4) for name in in_round(names, place)):
+        took[name] = took.get(name, 0.0) + 1 + 0.1 * number
+    assert took == pytest.approx(dict.fromkeys(names, 4 * 1.55))
 
 
 def test_each_part_is_left_out_in_turn_in_all_rounds(tmp_path, monkeypatch):

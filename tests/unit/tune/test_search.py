@@ -42,10 +42,10 @@ def test_a_search_finds_what_is_fastest_and_measures_it_again(tmp_path, monkeypa
     assert set(search.list.split("+")[1:]) == {*NEEDED, "large-batch:size=1024"}
     assert len(search.confirmed) == 5
     assert all(ratio == pytest.approx(1 / 1.25 / 1.3) for ratio in search.confirmed)
-    assert search.spent_s == sum(ladder.record.turns_s[: told.index("cpu-baseline, round 2 of 2")])
+    assert search.spent_s == sum(ladder.record.turns_s[: told.index("cpu-tuned, round 2 of 2")])
     # The comparison repeats what was found beside what it is compared with, and nothing else.
     assert [t for t in told if t.endswith("round 2 of 2")] == [
-        f"{name}, round 2 of 2" for name in ("cpu-baseline", "cpu-optimized", "cpu-tuned")
+        f"{name}, round 2 of 2" for name in ("cpu-tuned", "cpu-optimized", "cpu-baseline")
     ]
     rung = ladder.record.rungs[-1]
     assert (rung.variant, rung.on, rung.reason) == (
@@ -183,7 +183,7 @@ def test_without_anything_faster_it_says_so_and_compares_what_there_is(tmp_path,
     search = ladder.record.search
     assert (search.variant, search.list, search.confirmed) == ("", "", ())
     assert search.moves
-    assert told[-2:] == ["cpu-baseline, round 2 of 2", "cpu-optimized, round 2 of 2"]
+    assert told[-2:] == ["cpu-optimized, round 2 of 2", "cpu-baseline, round 2 of 2"]
 
 
 def test_where_the_optimized_list_fails_it_begins_with_the_baseline(tmp_path, monkeypatch):
