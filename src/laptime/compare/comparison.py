@@ -57,6 +57,7 @@ def compare(
         rules=rules_of(ladder, ran),
         quality=ladder.quality,
         ceilings=_ceilings(machine, ladder),
+        confirmed=ladder.confirmed,
     )
     rows = tuple(with_compilation(row_of(r, context), context) for r in runs.values())
     conditions = _conditions(ladder, machine, ran)

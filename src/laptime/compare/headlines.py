@@ -30,7 +30,7 @@ def headlines(rows: Sequence[VariantRow], baseline: str, conditions: Conditions)
     one is of those that are shown not to be.
     """
     base = next(r for r in rows if r.variant == baseline)
-    ours = [r for r in rows if r.variant != baseline and not r.variant.startswith("peer-")]
+    ours = _ours(rows, baseline)
     able = [r for r in ours if (r.speedup or 0.0) > 1 and r.verdict != "worse"]
     nothing = ""
     if not ours:
@@ -93,7 +93,7 @@ def _headline(
 def _sentence(title: str, base: VariantRow, best: VariantRow, conditions: Conditions) -> str:
     text = (
         f"{title}: {best.variant} trains {words.ratio(best.speedup)} as fast as {base.variant}{together(best)} "
-        f"({certainty(best)}), "
+        f"({certainty(best)}), {'in the rounds ' if best.by_turns else ''}"
         f"{words.seconds(best.epoch_s)} s an epoch instead of {words.seconds(base.epoch_s)} s"
     )
     broken = f"; not all of it ended: {best.error.rstrip('.')}" if best.error else ""
@@ -111,8 +111,21 @@ def certainty(row: VariantRow) -> str:
         certain = "n = 1, so no interval"
     else:
         span = words.span(row.speedup_low, row.speedup_high, words.bare_ratio)
-        certain = f"95 % interval {span.replace('–', ' to ')}, n = {row.speedup_n}"
+        pairs = " pairs by turns, since the rounds left it open" if row.by_turns else ""
+        certain = f"95 % interval {span.replace('–', ' to ')}, n = {row.speedup_n}{pairs}"
     return certain if (row.speedup_low or row.speedup or 0) > 1 else f"{certain}; a gain is not shown"
+
+
+def open_yet(rows: Sequence[VariantRow], baseline: str) -> VariantRow | None:
+    """The variant that looks fastest, where its interval leaves open whether it is faster than the baseline."""
+    best = max(_ours(rows, baseline), key=lambda r: r.speedup or 0.0, default=None)
+    if best is None or best.speedup_low is None or best.speedup_high is None:
+        return None
+    return best if best.speedup_low <= 1 < best.speedup_high and best.verdict != "worse" else None
+
+
+def _ours(rows: Sequence[VariantRow], baseline: str) -> list[VariantRow]:
+    return [r for r in rows if r.variant != baseline and not r.variant.startswith("peer-")]
 
 
 def quality_phrase(base: VariantRow, row: VariantRow, quality: str) -> str:

@@ -92,7 +92,7 @@ def to_html(
         gains=ladder.probe.gains if ladder else {},
         profiled=profiled or {},
         profiler_columns=COLUMNS,
-        conditions=words.conditions(comparison.conditions, _headline_n(comparison)),
+        conditions=words.conditions(comparison.conditions, comparison.processes),
         series=series_of(comparison),
         light=variables(comparison, dark=False),
         dark=variables(comparison, dark=True),
@@ -177,11 +177,6 @@ def _widths(comparison: Comparison, plot: Callable[[Comparison, float], str]) ->
     widths = (("wide", plots.WIDE_IN), ("phone", plots.PHONE_IN))
     drawn = [(name, inline(plot(comparison, inches), comparison, plot.__name__ + name)) for name, inches in widths]
     return [(name, svg) for name, svg in drawn if svg]
-
-
-def _headline_n(comparison: Comparison) -> int:
-    best = comparison.headline("fastest")
-    return best.n if best else 0
 
 
 def _phrase(comparison: Comparison, row: VariantRow) -> str:

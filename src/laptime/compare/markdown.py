@@ -25,14 +25,13 @@ HEADER = (
 def to_markdown(comparison: Comparison) -> str:
     """Renders headline sentences, conditions, the table, what has no time, and cautions."""
     given = comparison.conditions
-    best = comparison.headline("fastest")
     called = f" ({given.called})" if given.called else ""
     lines = [f"## Comparison: {escape(given.workload + called)} on {escape(given.device or 'one device')}", ""]
     if not given.real_data:
         notice = escape(given.data_notice or "The data is generated: quality is not judged.")
         lines += [f"> **Stand-in data.** {notice}", ""]
     lines += [f"- {escape(h.sentence)}" for h in comparison.told]
-    lines += ["", escape(words.conditions(given, best.n if best else 0)), ""]
+    lines += ["", escape(words.conditions(given, comparison.processes)), ""]
     header = [h.format(quality=f"test {escape(name_of(given.quality))}") for h in HEADER]
     lines += [_line(header), _line(["---", *["---:"] * 7, "---"])]
     lines += [_line(_cells(row, comparison)) for row in comparison.tried]

@@ -91,6 +91,7 @@ class VariantRow(Readable):
         n_epochs: kept epochs in them.
         epoch_s: seconds of an epoch.
         speedup: baseline's epoch seconds over this variant's, over `speedup_n` common rounds.
+        by_turns: whether the speed-up is of `speedup_n` pairs that trained by turns, since the rounds left it open.
         quality: final `test_<quality>` from 0 to 1, mean over processes.
         quality_strict: of a detector the mean over overlaps of 0.5 to 0.95, which stands beside that at 0.5.
         quality_diff_points: to the baseline, in percentage points.
@@ -123,6 +124,7 @@ class VariantRow(Readable):
     speedup_low: float | None = None
     speedup_high: float | None = None
     speedup_n: int = 0
+    by_turns: bool = False
     samples_per_s: float | None = None
     quality: float | None = None
     quality_strict: float | None = None
@@ -243,6 +245,13 @@ class Comparison(Readable):
         """The headlines that are shown: nothing of dead taps where no variant that ran crops any."""
         crops = any("dead-taps" in r.names for r in self.tried)
         return tuple(h for h in self.headlines if crops or h.kind != "without_dead_taps")
+
+    @property
+    def processes(self) -> int:
+        """What the first headline rests on; 0 where there is none, and where it names its pairs by turns itself."""
+        best = self.headline("fastest")
+        row = self.row(best.variant) if best and best.variant else None
+        return 0 if best is None or (row is not None and row.by_turns) else best.n
 
     def headline(self, kind: HeadlineKind) -> Headline | None:
         return next((h for h in self.headlines if h.kind == kind), None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from laptime.compare.curves import time_to_quality
@@ -12,7 +12,7 @@ from laptime.compare.differences import Scores
 from laptime.compare.model import VariantRow
 from laptime.compare.parts import parts_of
 from laptime.compare.quality import Judgement, Rules, has_learnt, judge, name_of, scores_of, without_quality
-from laptime.compare.statistics import Bootstrap, Laps
+from laptime.compare.statistics import Bootstrap, Estimate, Laps, mean_ratio
 from laptime.records import Ceilings, Rung, RunRecord, Status
 from laptime.records.rates import ceiling_share, counts, middle, rate
 
@@ -70,6 +70,7 @@ class Context:
     rules: Rules
     quality: str
     ceilings: Ceilings
+    confirmed: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def baseline_scores(self) -> Scores | None:
@@ -114,15 +115,27 @@ def _times(runs: Runs, context: Context) -> dict[str, Any]:
     if base is not None and runs is context.baseline:
         fields |= {"speedup": 1.0, "speedup_n": laps.n}
     elif base is not None and of_one_training(runs, context.baseline):
-        ratio = context.bootstrap.ratio(base, laps)
+        ratio = _faster(context.baseline, runs, context)
         fields |= {"speedup": ratio.point, "speedup_low": ratio.low, "speedup_high": ratio.high}
-        fields["speedup_n"] = ratio.n
+        fields |= {"speedup_n": ratio.n, "by_turns": _turned(context.baseline, runs, context) is not None}
     on = context.runs.get(runs.rung.on) if runs.rung.on else None
-    before = on.laps if on else None
-    if before is not None:
-        step = context.bootstrap.ratio(before, laps)
+    if on is not None and on.laps is not None:
+        step = _faster(on, runs, context)
         fields |= {"contribution": step.point, "contribution_low": step.low, "contribution_high": step.high}
     return fields
+
+
+def _faster(before: Runs, runs: Runs, context: Context) -> Estimate:
+    """How many times as fast a variant is as another one, both of which have been timed."""
+    assert before.laps is not None
+    assert runs.laps is not None
+    return _turned(before, runs, context) or context.bootstrap.ratio(before.laps, runs.laps)
+
+
+def _turned(before: Runs, runs: Runs, context: Context) -> Estimate | None:
+    """The same by pairs that trained by turns, which there are beside the baseline, where rounds left it open."""
+    ratios = context.confirmed.get(runs.rung.variant, ()) if before is context.baseline else ()
+    return mean_ratio([1 / ratio for ratio in ratios]) if len(ratios) > 1 else None
 
 
 def of_one_training(runs: Runs, baseline: Runs) -> bool:

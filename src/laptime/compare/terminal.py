@@ -86,8 +86,7 @@ def to_terminal(comparison: Comparison, width: int) -> RenderableType:
     told += [_text(text, "yellow") for text in comparison.cautions]
     parts += [*told, Text()] if told else []
     parts += [_text(h.sentence, "bold" if h.kind == "fastest" else "") for h in comparison.told]
-    best = comparison.headline("fastest")
-    parts.append(_text(words.conditions(given, best.n if best else 0), "dim"))
+    parts.append(_text(words.conditions(given, comparison.processes), "dim"))
     verified = advising.verified(comparison)
     parts += [Text(), _text("Verified advice", "bold"), *(_text(text, "") for text in verified)] if verified else []
     following = advising.next_step(comparison)

@@ -101,7 +101,8 @@ def time_span(row: VariantRow) -> str:
 
 
 def speedup_span(row: VariantRow) -> str:
-    return span(row.speedup_low, row.speedup_high, bare_ratio)
+    found = span(row.speedup_low, row.speedup_high, bare_ratio)
+    return f"{found} by turns" if row.by_turns else found
 
 
 def contribution_span(row: VariantRow) -> str:

@@ -12,7 +12,7 @@ from laptime.data.choices import SIDE, SIZE, split_choices
 from laptime.devices import device_count
 from laptime.errors import LaptimeError
 from laptime.ladder.climb import Climb, Standing
-from laptime.ladder.pairs import WORTHS
+from laptime.ladder.pairs import PAIRS
 from laptime.ladder.plan import make_plan, unfit
 from laptime.ladder.ranks import with_parallel
 from laptime.ladder.request import LadderRequest, profile_of, settled_preset
@@ -87,7 +87,7 @@ def expected(request: LadderRequest, device: str, places: Places, there: tuple[i
     warm = preset.warmup_epochs * (min(train, preset.warmup_steps * entry.batch_size) if preset.warmup_steps else train)
     # Evaluation has no backward pass: about three times the speed of training.
     samples = warm + preset.epochs * (train + test / 3)
-    paired = WORTHS * 2 if preset.ablation and device == "cpu" else 0  # both sides of a pair take about as long
+    paired = PAIRS * 2 if preset.ablation and device == "cpu" else 0  # both sides of a pair take about as long
     rows, before = [], None
     for name in names:
         # What nobody has measured is taken to be as fast as the rung before it, a part's absence as the whole, and what

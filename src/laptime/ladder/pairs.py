@@ -6,12 +6,15 @@ run one after the other, as they do everywhere else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from laptime.ladder.climb import Both, ratio_of
-from laptime.ladder.process import Process, process_of
+from laptime.compare.comparison import compare
+from laptime.compare.headlines import open_yet
+from laptime.ladder.climb import Both, fastest_s, ratio_of
+from laptime.ladder.process import SHORT, Process, process_of
 from laptime.ladder.ranks import ranks_of
 from laptime.launchers.base import Hooks
 from laptime.launchers.pair import launch_by_turns, room_for, sockets_here
@@ -22,11 +25,21 @@ if TYPE_CHECKING:
     from laptime.ladder.run import Ladder
     from laptime.ladder.turn import Turn
 
-# Pairs that tell what a part of the optimized variant is worth: with a scatter of 4 % between pairs an interval of
-# about 5 %.
-WORTHS = 5
+# Pairs that tell what a part of the optimized variant is worth, or what the fastest one brings: with a scatter of 4 %
+# between pairs an interval of about 5 %.
+PAIRS = 5
+_FEWEST_ROUNDS = 3
+# A process takes up to eight seconds to start: it trains for half as long, or for as many epochs.
+_TRAINS_S = 4.0
+_MOST_EPOCHS = 12
 # Loader workers prepare the next epoch's batches while the other side trains.
 _WORKS_ASIDE = "workers"
+
+
+def epochs_of(record: RunRecord) -> int:
+    """Counted epochs of a process that tells a time as well as seconds can, by what they take in a record."""
+    fastest = fastest_s(record)
+    return SHORT if fastest is None else min(_MOST_EPOCHS, max(SHORT, math.ceil(_TRAINS_S / fastest)))
 
 
 def trial(ladder: Ladder, best: Variant, variant: Variant) -> Iterator[Turn]:
@@ -39,7 +52,13 @@ def trial(ladder: Ladder, best: Variant, variant: Variant) -> Iterator[Turn]:
     yield ladder.trial(variant)
 
 
-def worths(ladder: Ladder) -> Iterator[Turn]:
+def left_open(ladder: Ladder) -> Iterator[Turn]:
+    """Yields pairs that tell, after the rounds, what those have left open."""
+    yield from _worths(ladder)
+    yield from _confirmed(ladder)
+
+
+def _worths(ladder: Ladder) -> Iterator[Turn]:
     """Yields pairs of the optimized variant with each of its parts left out, where the first round has not done so."""
     if not (ladder.preset.ablation and ladder.plan.adaptive):
         return
@@ -48,7 +67,7 @@ def worths(ladder: Ladder) -> Iterator[Turn]:
     open_ones = [part for part in parts if part.name not in ladder.record.worths]
     for number, part in enumerate(open_ones):
         assert whole is not None
-        yield from worth(ladder, whole, part, (len(open_ones) - number) * WORTHS)
+        yield from worth(ladder, whole, part, (len(open_ones) - number) * PAIRS)
 
 
 def worth(ladder: Ladder, whole: Variant, part: Variant, left: int | None = None) -> Iterator[Turn]:
@@ -60,15 +79,41 @@ def worth(ladder: Ladder, whole: Variant, part: Variant, left: int | None = None
         part: the variant without the part.
         left: pairs that are still to come, these with them; None where nobody knows.
     """
-    for number in range(WORTHS):
-        if not can_take_turns(ladder, whole, part):
+    yield from _pairs(ladder, (whole, part), "worths", left)
+
+
+def _confirmed(ladder: Ladder) -> Iterator[Turn]:
+    """Yields pairs of the baseline with what looks fastest, where three rounds and more leave open whether it is.
+
+    Rounds of a machine that slows down and recovers meanwhile scatter by tens of percent, which pairs by turns do not.
+    With fewer rounds nobody has asked for certainty. A search has pairs of its own, and its budget.
+    """
+    if ladder.preset.repeats < _FEWEST_ROUNDS or ladder.record.search is not None:
+        return
+    found = compare(ladder.record, ladder.runs)
+    row = open_yet(found.rows, found.baseline)
+    if row is not None:
+        sides = ladder.variants[found.baseline], ladder.variants[row.variant]
+        yield from _pairs(ladder, sides, "confirmed", PAIRS, epochs_of(ladder.runs[0]))
+
+
+def _pairs(
+    ladder: Ladder,
+    sides: tuple[Variant, Variant],
+    field: Literal["worths", "confirmed"],
+    left: int | None,
+    epochs: int = 0,
+) -> Iterator[Turn]:
+    """Yields pairs of two variants; the second's seconds over the first's go into a field of the record."""
+    for number in range(PAIRS):
+        if not can_take_turns(ladder, *sides):
             return
-        yield ladder.pair(whole, part, None if left is None else left - number)
+        yield ladder.pair(*sides, None if left is None else left - number, epochs)
         ratio = ratio_of((ladder.trials[-2], ladder.trials[-1]))
         if ratio is not None:
-            known = ladder.record.worths
-            found = {**known, part.name: (*known.get(part.name, ()), ratio)}
-            ladder.record = ladder.record.model_copy(update={"worths": found})
+            known, name = getattr(ladder.record, field), sides[1].name
+            found = {**known, name: (*known.get(name, ()), ratio)}
+            ladder.record = ladder.record.model_copy(update={field: found})
 
 
 def run_pair(ladder: Ladder, turn: Turn, pair: Sequence[Variant], hooks: Hooks) -> RunRecord:

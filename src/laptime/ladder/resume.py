@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,9 @@ LADDER = "ladder.json"
 _FREE = ("timeout", "out", "resume")
 # What a sync that replays the journal may hold it for, about.
 _PATIENCE_S, _LOOK_EVERY_S = 10.0, 0.2
+# What a ladder that is gone on with decides once more, out of the records of its turns.
+_DECIDED: dict[str, Any] = {"rungs": (), "dropped": (), "worths": {}, "confirmed": {}, "search": None, "retracted": {}}
+ANEW: Mapping[str, Any] = {**_DECIDED, "status": "running", "ended_at": None}
 _DECIDES_SPEED = ("cpu", "cores", "memory_gib", "gpus", "os", "python", "torch", "torchvision", "cuda")
 
 
@@ -215,17 +218,8 @@ def _opened(
     asked: LadderRequest, record: LadderRecord, places: Places, say: Say, journal: Journal, outage: Outage
 ) -> Ladder:
     plan = plan_of(asked, record.data, record.device, record.probe)
-    again: dict[str, Any] = {
-        "rungs": (),
-        "dropped": (),
-        "worths": {},
-        "left_out": plan.left_out,
-        "search": None,
-        "retracted": {},
-        "status": "running",
-        "ended_at": None,
-    }
-    ladder = Ladder(asked, record.model_copy(update=again), plan, places)
+    again = record.model_copy(update={**ANEW, "left_out": plan.left_out})
+    ladder = Ladder(asked, again, plan, places)
     ladder.before = record.turns
     say(f"Going on with the ladder {record.id} in {ladder.folder}: {record.turns} processes had ended.")
     ladder.start(journal)

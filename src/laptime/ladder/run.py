@@ -15,7 +15,7 @@ from laptime.compare.write import write_comparison
 from laptime.ladder.advising import Counsel, mine_of
 from laptime.ladder.ending import ended_in_journal, sent
 from laptime.ladder.first_round import first_round, what_failed
-from laptime.ladder.pairs import run_pair, worths
+from laptime.ladder.pairs import left_open, run_pair
 from laptime.ladder.plan import Plan
 from laptime.ladder.process import Process, process_of, set_aside
 from laptime.ladder.request import LadderRequest, claim_out, fitted_preset, tracking_uri
@@ -90,7 +90,7 @@ class Ladder:
         for repeat, name in waiting:
             if not self._failed(name):
                 yield self._turn(name, repeat, total)
-        yield from worths(self)
+        yield from left_open(self)
         yield from self.counsel.turns()
 
     def enter(self, variant: Variant, rung: Rung) -> Turn:
@@ -114,11 +114,11 @@ class Ladder:
         self._trying = (self._known(variant),)
         return self._turn(variant.name, 0, self._planned + 1, "trial")
 
-    def pair(self, best: Variant, variant: Variant, left: int | None = None) -> Turn:
+    def pair(self, best: Variant, variant: Variant, left: int | None = None, epochs: int = 0) -> Turn:
         """One process each of a variant and the best, by turns; after the rounds `left` pairs are still to come."""
         self._trying = (self._known(best), self._known(variant))
         total = self._planned + 1 if left is None else self.number + left
-        return replace(self._turn(variant.name, 0, total, "trial"), beside=best.name)
+        return replace(self._turn(variant.name, 0, total, "trial"), beside=best.name, epochs=epochs)
 
     def _known(self, variant: Variant) -> Variant:
         """A variant with what its first process chose by timing."""

@@ -21,7 +21,7 @@ class Turn:
             search adopts; `verify` tells what a finding's remedy brings, and `training` at what quality, by all epochs:
             a remedy's, a search's change, a rung's of another seed.
         beside: of two processes, the variant that this one is compared with and that trains by turns with it.
-        epochs: counted epochs of a process of a search; 0 for those that its kind has.
+        epochs: counted epochs of a process of a search, or of a pair that is to tell more; 0 for those of its kind.
     """
 
     variant: str

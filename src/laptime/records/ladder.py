@@ -179,6 +179,8 @@ class LadderRecord(Readable):
         search: the search within a budget that led it; None for a ladder of rungs.
         worths: seconds of an epoch of the optimized variant without a part over those with all, of each pair of
             processes that trained by turns, by the name of the variant without.
+        confirmed: seconds of an epoch of a variant over the baseline's, of each pair of processes that trained by turns
+            since the rounds left its gain open, by the variant's name.
         retracted: how often a variant was taken back, by its name: each time its run in the tracking store is another.
         retried: how often a process of a variant was tried again whose epochs were told already, by its name: each time
             the variant's run is another, too.
@@ -195,6 +197,7 @@ class LadderRecord(Readable):
     left_out: tuple[LeftOut, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     worths: dict[str, tuple[Positive, ...]] = Field(default_factory=dict)
+    confirmed: dict[str, tuple[Positive, ...]] = Field(default_factory=dict)
     epochs: int = 1
     repeats: int = 1
     limit_train: int | None = None

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
 from statistics import median
 
-from laptime.ladder.climb import Both, fastest_s, ratio_of
+from laptime.ladder.climb import Both, ratio_of
 from laptime.ladder.pairs import can_take_turns
-from laptime.ladder.process import SHORT
 from laptime.ladder.run import Ladder
 from laptime.ladder.turn import Turn
 from laptime.records import RunRecord
 from laptime.variants import Variant
-
-# A process takes about eight seconds to start: it trains for half as long, or for as many epochs.
-_TRAINS_S = 4.0
-_MOST_EPOCHS = 12
-
-
-def epochs_of(record: RunRecord) -> int:
-    """Counted epochs of a search's processes, by what one of the variant that it begins with takes."""
-    fastest = fastest_s(record)
-    return SHORT if fastest is None else min(_MOST_EPOCHS, max(SHORT, math.ceil(_TRAINS_S / fastest)))
 
 
 def beside(

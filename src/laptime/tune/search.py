@@ -11,6 +11,7 @@ from laptime.durations import in_time
 from laptime.errors import UsageError
 from laptime.ladder.climb import Both, Climb, standing_of
 from laptime.ladder.first_round import NOT_TRIED
+from laptime.ladder.pairs import epochs_of
 from laptime.ladder.plan import rung_of
 from laptime.ladder.process import SHORT
 from laptime.ladder.request import check_variant
@@ -19,7 +20,7 @@ from laptime.ladder.seeds import Found
 from laptime.ladder.turn import Turn
 from laptime.ladder.unchanged import no_change
 from laptime.records import Outcome, SearchMove, SearchRecord
-from laptime.tune.beside import beside, epochs_of, ratio_between, why_without
+from laptime.tune.beside import beside, ratio_between, why_without
 from laptime.tune.budget import Budget
 from laptime.tune.foresight import too_short
 from laptime.tune.moves import Around, Move, moves_from

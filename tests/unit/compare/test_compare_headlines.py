@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from compare_examples import compare_records, record
+from compare_examples import compare_records, ladder, record, records
 
-from laptime.compare.comparison import Comparison
+from laptime.compare.comparison import Comparison, compare
 from laptime.ladder.figures import headline_figures
 
 BASE, KEPT, OPEN = (0.66, 0.655, 0.664), (0.659, 0.657, 0.662), (0.70, 0.58, 0.65)
@@ -62,3 +62,12 @@ def test_a_fastest_of_which_processes_failed_says_so_in_the_same_sentence(error:
     assert first.sentence.endswith(f"; not all of it ended: 2 of 3 processes: {error.rstrip('.')}.")
     (whole, *_) = compare_records(runs[:4]).headlines
     assert "not all" not in whole.sentence
+
+
+def test_what_a_rung_brought_to_another_one_stays_of_the_rounds_where_pairs_tell_its_speed_up():
+    plan, runs = ladder(), records()
+    before = next(r for r in compare(plan, runs).rows if r.on not in (None, "cpu-baseline") and r.contribution)
+    plan = plan.model_copy(update={"confirmed": {before.variant: (0.5, 0.5)}})
+    after = compare(plan, runs).row(before.variant)
+    assert after.speedup == pytest.approx(2)
+    assert after.contribution == before.contribution

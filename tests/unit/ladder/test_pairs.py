@@ -89,16 +89,16 @@ def test_each_part_is_measured_beside_the_whole(tmp_path, monkeypatch):
     ladder = a_ladder(tmp_path)
     told = through(ladder)
     (dropped,) = ladder.record.dropped
-    assert dropped.n == pairs.WORTHS
+    assert dropped.n == pairs.PAIRS
     assert (dropped.name, dropped.without_s / dropped.with_s) == ("threads", pytest.approx(1 / (1.5 * 0.95)))
     for part, worth in (("bf16", 2.5), ("dead-taps", 1 / 0.6), ("resident", 2.0)):
         name = f"cpu-optimized-without-{part}"
-        assert told.count(f"{name} beside cpu-optimized, by turns") == pairs.WORTHS
-        assert ladder.record.worths[name] == pytest.approx((worth,) * pairs.WORTHS)
+        assert told.count(f"{name} beside cpu-optimized, by turns") == pairs.PAIRS
+        assert ladder.record.worths[name] == pytest.approx((worth,) * pairs.PAIRS)
     assert "by turns" not in told[-1]  # nothing is measured twice
     worths = {p.part: p for p in ladder.compare().parts}
     assert worths["resident"].by_turns
-    assert (worths["resident"].n, worths["resident"].worth) == (pairs.WORTHS, "earns its place")
+    assert (worths["resident"].n, worths["resident"].worth) == (pairs.PAIRS, "earns its place")
     assert worths["resident"].ratio_high == pytest.approx(2.0)
 
 
@@ -117,12 +117,12 @@ def test_a_part_stays_where_it_is_shown_to_bring_something(tmp_path, monkeypatch
     ladder = a_ladder(tmp_path)
     told = through(ladder)
     pair = "cpu-optimized-without-threads beside cpu-optimized, by turns"
-    assert told.count(pair) == sets * pairs.WORTHS
+    assert told.count(pair) == sets * pairs.PAIRS
     assert [d.name for d in ladder.record.dropped] == ([] if stays else ["threads"])
     assert ("threads" in {o.name for o in ladder.variants["cpu-optimized"].optimizations}) is stays
     found = {p.part: p for p in ladder.compare().parts}
     assert found["threads"].worth == ("earns its place" if stays else "left")
-    assert found["threads"].n == sets * pairs.WORTHS
+    assert found["threads"].n == sets * pairs.PAIRS
 
 
 def test_what_was_measured_beside_a_part_that_left_is_measured_again(tmp_path, monkeypatch):
@@ -131,9 +131,9 @@ def test_what_was_measured_beside_a_part_that_left_is_measured_again(tmp_path, m
     ladder = a_ladder(tmp_path)
     told = through(ladder)
     pair = "cpu-optimized-without-dead-taps beside cpu-optimized, by turns"
-    assert told.count(pair) == 2 * pairs.WORTHS
-    assert told[-pairs.WORTHS :] == [pair] * pairs.WORTHS
-    assert len(ladder.record.worths["cpu-optimized-without-dead-taps"]) == pairs.WORTHS
+    assert told.count(pair) == 2 * pairs.PAIRS
+    assert told[-pairs.PAIRS :] == [pair] * pairs.PAIRS
+    assert len(ladder.record.worths["cpu-optimized-without-dead-taps"]) == pairs.PAIRS
 
 
 def test_after_two_that_took_no_turns_all_trials_run_one_after_the_other(tmp_path, monkeypatch):
@@ -166,7 +166,7 @@ def test_wherever_a_ladder_with_pairs_is_cut_off_it_goes_on_to_the_same_end(tmp_
     whole = ran(monkeypatch, Timed())
     reference = a_ladder(tmp_path / "whole")
     told = through(reference)
-    assert len(whole.pairs) > pairs.WORTHS
+    assert len(whole.pairs) > pairs.PAIRS
     assert reference.record.turns == len(told) == len(whole.started)
     for cut in range(2, len(told), 5):
         place = tmp_path / str(cut)

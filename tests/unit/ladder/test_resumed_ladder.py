@@ -11,6 +11,7 @@ from laptime.catalogue import find_preset, find_workload
 from laptime.ladder import run as ladder_module
 from laptime.ladder.plan import make_plan
 from laptime.ladder.request import LadderRequest, kept_request
+from laptime.ladder.resume import ANEW
 from laptime.ladder.run import Ladder
 from laptime.launchers.base import Hooks
 from laptime.places import Places
@@ -78,8 +79,8 @@ def a_ladder(tmp_path, before: LadderRecord | None = None) -> Ladder:
         quality_floor=0.6,
         request=kept_request(REQUEST),
     )
-    again = {"rungs": (), "dropped": (), "worths": {}, "left_out": plan.left_out, "status": "running"}
-    ladder = Ladder(REQUEST, record.model_copy(update=again), plan, Places(tmp_path / "home"))
+    again = record.model_copy(update={**ANEW, "left_out": plan.left_out})
+    ladder = Ladder(REQUEST, again, plan, Places(tmp_path / "home"))
     ladder.folder = tmp_path / "ladder"
     if before is not None:
         ladder.before = before.turns
