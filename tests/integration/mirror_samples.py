@@ -18,6 +18,9 @@ import pytest
 from PIL import Image
 from s3_server import S3Server
 
+from laptime.data import mirror
+from laptime.data.net import Budget
+
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
@@ -47,6 +50,9 @@ def s3(s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> str
             monkeypatch.delenv(name)
     for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
+    # What a busy machine's server may take to answer; that nobody does, tests are told at once, by a closed port.
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (60.0,))
+    monkeypatch.setattr(mirror, "SHARE_S", 60.0)
     return f"s3://{bucket}/{uuid.uuid4().hex[:12]}/prefix"
 
 

@@ -99,13 +99,14 @@ class Proxy:
         return None
 
     def _join(self, client: socket.socket, server: socket.socket) -> None:
+        stays = threading.Event()
         with client, server:
-            up = threading.Thread(target=self._pump, args=(client, server, True), daemon=True)
+            up = threading.Thread(target=self._pump, args=(client, server, True, stays), daemon=True)
             up.start()
-            self._pump(server, client, False)
+            self._pump(server, client, False, stays)
             up.join()
 
-    def _pump(self, source: socket.socket, to: socket.socket, upwards: bool) -> None:
+    def _pump(self, source: socket.socket, to: socket.socket, upwards: bool, stays: threading.Event) -> None:
         with contextlib.suppress(OSError):
             whole = 0
             while block := source.recv(_BLOCK):
@@ -114,6 +115,7 @@ class Proxy:
                     self._turn_away(source, _TOO_LARGE)
                     break
                 if upwards and block.startswith(b"PUT ") and self._keeps(source):
+                    stays.set()
                     break
                 if not self._passes(len(block), upwards):
                     break
@@ -121,6 +123,8 @@ class Proxy:
                     time.sleep(self.block_s)
                 to.sendall(block)
             else:
+                while stays.is_set() and self.holding:  # the server has left: nothing has come for some seconds
+                    time.sleep(0.05)
                 to.shutdown(socket.SHUT_WR)
 
     def _keeps(self, client: socket.socket) -> bool:
@@ -172,4 +176,5 @@ def a_proxy(endpoint: str) -> Iterator[tuple[Proxy, str]]:
         finally:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
+            proxy.holding = False
             proxy.cut()

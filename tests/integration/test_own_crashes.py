@@ -1,8 +1,12 @@
 """A user's own training that crashes in C, as exceptions do, names the line where it stood."""
 
+import time
+from types import SimpleNamespace
+
 import pytest
 from tests.own_files import DICTIONARY, place, write
 
+from laptime import launchers
 from laptime.errors import DataError
 from laptime.ladder.data import fetch_data
 from laptime.launchers import launch
@@ -99,8 +103,17 @@ def test_a_crash_while_the_file_is_looked_at_is_told_with_its_line(tmp_path):
 
 
 @pytest.mark.parametrize("before", [LOSS, ITEM])
-def test_a_training_that_hangs_is_told_with_its_line_at_its_time_out(before, tmp_path):
+def test_a_training_that_hangs_is_told_with_its_line_at_its_time_out(before, tmp_path, monkeypatch):
     at = TRAINS if before == LOSS else f"i == 40 and {IN_WORKER}"
-    name, line = crashing(tmp_path / f"hanging{len(before)}.py", before, "threading.Event().wait()", at)
-    found = train(name, tmp_path / "run", "cpu-baseline" + "+workers:count=2" * (before == ITEM), timeout_s=12.0)
-    assert found.error.startswith(f"ran past its time-out of 12 s and was ended {line}: raise")
+    file = tmp_path / f"hanging{len(before)}.py"
+    hangs = 'open(__file__ + ".on", "w").close() or threading.Event().wait()'
+    name, line = crashing(file, before, hangs, at)
+    hung = file.with_name(f"{file.name}.on")
+
+    def clock():
+        """An hour later once it has hung for long enough for its trainer to have come to the wait for it."""
+        return time.monotonic() + 3600 * (hung.exists() and time.time() - hung.stat().st_mtime > 3)
+
+    monkeypatch.setattr(launchers.process, "time", SimpleNamespace(monotonic=clock))
+    found = train(name, tmp_path / "run", "cpu-baseline" + "+workers:count=2" * (before == ITEM), timeout_s=3000)
+    assert found.error.startswith(f"ran past its time-out of 3000 s and was ended {line}: raise")

@@ -44,8 +44,9 @@ def test_a_silent_file_is_told_with_its_line_and_waited_for(tmp_path):
     found = fetch_data(name, "auto", Places(tmp_path / "home"), silence=Silence(say, 2.0))
     assert found.train_count == 64
     told = f"silent.py has been silent for 2 s while it is looked at {line}: it is waited for, and Ctrl-C ends it"
-    assert said[-1] == told
+    # Before and after it all may be as silent on a busy machine, and is told, too.
     assert said.count(told) == 1
+    assert all(sentence.startswith("silent.py has been silent for 2 s ") for sentence in said)
 
 
 def test_ctrl_c_while_a_file_is_looked_at_leaves_no_process(tmp_path):
@@ -64,7 +65,7 @@ def test_ctrl_c_while_a_file_is_looked_at_leaves_no_process(tmp_path):
     orphan = psutil.Process(int(pids.read_text()))
     looker = orphan.parent()
     os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=120)[1]
     assert process.returncode == 130, said
     assert "Traceback" not in said
     _, left = psutil.wait_procs([orphan, looker], timeout=10)

@@ -36,7 +36,7 @@ def spec_of(data, variant="cpu-optimized", **changes) -> RunSpec:
         "optimizations": [o for o in chosen if o.name not in emulated],
         "data": data,
         "epochs": 2,
-        "timeout_s": 120,
+        "timeout_s": 300,
     }
     return RunSpec(**{**fields, **changes})
 
@@ -222,15 +222,15 @@ def test_a_spec_of_another_version_ends_with_2(data, tmp_path):
 
 
 def test_threads_of_a_launch_are_gone(data, tmp_path):
-    before = threading.active_count()
+    before = set(threading.enumerate())
     launch("process", spec_of(data, "cpu-resident", epochs=1, check=False), tmp_path / "run", Hooks())
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_worker_that_is_killed_in_its_profile_keeps_its_epochs(data, tmp_path):
     def kill(event):
         if event.get("phase") == "profile":
-            until = time.monotonic() + 30
+            until = time.monotonic() + 120
             while not (tmp_path / "run" / PARTIAL).is_file() and time.monotonic() < until:
                 time.sleep(0.01)
             mine = [p for p in psutil.Process().children(recursive=True) if str(tmp_path) in " ".join(p.cmdline())]

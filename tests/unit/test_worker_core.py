@@ -81,7 +81,7 @@ def test_a_child_is_ended_where_there_is_no_psutil(monkeypatch, deaf):
     child = subprocess.Popen([sys.executable, "-c", f"{heed}print('up', flush=True); input()"], **_PIPES)
     with child:
         assert child.stdout.readline() == "up\n"
-        end_tree(child.pid, grace_s=0.3)
+        end_tree(child.pid, grace_s=0.3 if deaf else 60.0)
         child.stdin.close()
     assert -child.returncode in (9, 15)
     assert (child.returncode == -9) == deaf

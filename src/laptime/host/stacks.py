@@ -10,7 +10,11 @@ from pathlib import Path
 
 # What asks a process of ours for its stacks; SIGUSR1 asks loader workers, who answer to their trainer.
 _WHERE = signal.SIGUSR2
-_ANSWER_S = 0.05
+_ANSWER_S, _LOOK_EVERY_S = 0.05, 0.01
+# It waits for its turn, or is blocked as by its own handler, which is writing.
+_UNANSWERED = ("SigPnd", "ShdPnd", "SigBlk")
+# A busy machine may leave a process without a turn for long; one that is stopped never answers.
+_PATIENCE_S = 5.0
 
 
 def tell_crashes() -> None:
@@ -25,23 +29,31 @@ def tell_crashes() -> None:
 
 
 def ask_where(pid: int) -> None:
-    """Has a process and all below it write where they stand, one after another; passes over what would die of it."""
+    """Has a process and all below it write where they stand, one after another, and waits until they have.
+
+    Passes over what would die of it.
+    """
     try:
         import psutil
     except ImportError:  # a machine with torch alone
         return
     with contextlib.suppress(psutil.NoSuchProcess):
-        root = psutil.Process(pid)
+        root, until = psutil.Process(pid), time.monotonic() + _PATIENCE_S
         for process in (root, *root.children(recursive=True)):
-            if _catches(process.pid, _WHERE):
+            if _has(process.pid, "SigCgt"):
+                # A main thread that holds the signal back, for another one to take, looks as if it were still writing.
+                waited_for = () if _has(process.pid, "SigBlk") else _UNANSWERED
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.send_signal(_WHERE)
-                    time.sleep(_ANSWER_S)  # their words would mingle
+                    while _has(process.pid, *waited_for) and time.monotonic() < until:
+                        time.sleep(_LOOK_EVERY_S)
+                    time.sleep(_ANSWER_S)  # whoever reads it needs a turn
 
 
-def _catches(pid: int, number: int) -> bool:
-    with contextlib.suppress(OSError, StopIteration, ValueError):
+def _has(pid: int, *masks: str) -> bool:
+    """Whether the signal is in one of a process's masks, by their names in Linux's /proc."""
+    with contextlib.suppress(OSError, ValueError):
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
-        caught = next(line.partition(":")[2] for line in lines if line.startswith("SigCgt:"))
-        return bool(int(caught, 16) >> (number - 1) & 1)
+        found = [int(line.partition(":")[2], 16) for line in lines if line.partition(":")[0] in masks]
+        return any(mask >> (_WHERE - 1) & 1 for mask in found)
     return False

@@ -64,7 +64,8 @@ def supervise(
                 sampler.look()
             if time.monotonic() > until:
                 ask_where(run.process.pid)
-                run.look()
+                end_tree(run.process.pid)
+                run.finish()
                 return None
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.process.wait(_LOOK_EVERY_S)

@@ -78,7 +78,7 @@ def test_a_script_that_is_asked_what_it_does_says_so_and_does_nothing(asked: str
     (tmp_path / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts" / name)
     command = [str(tmp_path / "scripts" / name), *more, "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
     assert done.returncode == 2
     assert len(done.stderr.split()) > 10
     assert "set -e" not in done.stderr

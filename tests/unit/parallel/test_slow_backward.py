@@ -15,6 +15,6 @@ def test_its_own_time_holds_what_it_does_in_backward(tmp_path):
     found = ProfileRecord.model_validate_json(result.read_text())
     assert found.notes == ()
     first, second = found.ranks_own_ms
-    assert second > 50.0
-    assert second - first >= 25.0
+    assert second > 250.0
+    assert second - first >= 125.0
     assert not list(scratch.glob("laptime-scratch-*"))

@@ -142,9 +142,9 @@ def test_a_server_that_sends_elsewhere_is_said_to() -> None:
         for code in (b"301 Moved Permanently", b"302 Found"):
             said = pytest.raises(TrackingError, match=f"it redirects to {end}, so give the address behind that")
             with answering(code + b"\r\nLocation: " + end.encode() + b"/health") as uri, said:
-                require_answer(uri)
+                require_answer(uri, 60.0)
         with answering(b"308 Permanent Redirect\r\nLocation: " + end.encode() + b"/health") as uri:
-            require_answer(uri)
+            require_answer(uri, 60.0)
 
 
 def test_the_reason_is_what_the_last_try_met() -> None:
