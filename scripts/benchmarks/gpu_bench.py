@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,6 +17,7 @@ from laptime.catalogue import find_workload
 from laptime.compare.floor import quality_floor
 from laptime.compare.quality import Rules
 from laptime.errors import DataError, UsageError
+from laptime.host.output import say
 from laptime.ladder.climb import Climb, fastest_s, standing_of
 from laptime.ladder.request import LadderRequest, make_request, make_spec, settled_preset
 from laptime.ladder.surroundings import commit
@@ -49,12 +49,6 @@ _SAME: dict[str, Callable[[LadderRecord], object]] = {
 _AROUND_S, _PROFILE_S = 8.0, 20.0
 # One epoch says nothing of quality, so rungs are judged by their times alone.
 _BY_TIME = Rules(floor=0.0, real_data=False, test_count=0)
-
-
-def say(text: str) -> None:
-    """Prints a line at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def request_of(asked: argparse.Namespace) -> LadderRequest:
