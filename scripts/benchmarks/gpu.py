@@ -11,9 +11,10 @@ left for is said to be not run.
 `ladder.json` and `<variant>/<repeat>/record.json` stand under the output folder after each process, for `laptime
 compare`. The same command again takes what stands there as it is and goes on with the rest, on the same machine and
 commit. What failed, or ran past its limit, comes last, and once more at the end where as much of the budget is left;
-until then nothing more of its variant is begun. Ctrl-C, SIGTERM and a closed terminal end it with what has been measured
-(exit codes 130, 143, 129), and so does the budget, 40 s after it is over, where something hangs. Needs torch (2.11 or
-newer), torchvision, numpy, pydantic; detection needs pycocotools, too.
+until then nothing more of its variant is begun. A rung comes in the order in which those before it ran: each is judged
+beside the best of its time. Ctrl-C, SIGTERM and a closed terminal end it with what has been measured (exit codes 130,
+143, 129), and so does the budget, 40 s after it is over, where something hangs. Needs torch (2.11 or newer),
+torchvision, numpy, pydantic; detection needs pycocotools, too.
 
 --data takes a store's folder (with meta.json), which is ready, or a folder of images (train/<class>, test/<class>), an
 archive of one, and what else `laptime optimize --data` takes (`synthetic` for the stand-in). On a machine that is lent
@@ -77,6 +78,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return asked
 
 
+def _require_writable(out: Path) -> None:
+    """Refuses a folder that takes no records, before any work; raises UsageError."""
+    there = next(place for place in (out, *out.parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise UsageError(f"--out {out} can't be written, since {there} is no folder that may be: give another one.")
+
+
 def _begun(asked: argparse.Namespace, begin: float) -> Bench | None:
     """A bench whose machine is probed and whose data stand ready; None where only these were asked for."""
     unknown = set(asked.phases) - set(PHASES)
@@ -86,10 +94,13 @@ def _begun(asked: argparse.Namespace, begin: float) -> Bench | None:
         resolve(f"{asked.device}-{rung}", workload=asked.workload)  # refuses what there is not
     if not asked.fetch_only:
         refuse_another(asked)
+        _require_writable(asked.out)
     places = find_places()
     places.home.mkdir(parents=True, exist_ok=True)
     # Before the data, which may take long where there is no such device.
-    probe = None if asked.fetch_only else run_probe((asked.workload, asked.device), places, say)
+    probe = (
+        None if asked.fetch_only else run_probe((asked.workload, asked.device), places, say, limit_s=asked.budget_s / 2)
+    )
     data = fetch_data(asked.workload, asked.data, places, in_words(say))
     if data.notice:
         say(data.notice)
