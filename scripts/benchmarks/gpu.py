@@ -23,7 +23,7 @@ for minutes let a first command make a store of it, since decoding 60,000 images
     export PYTHONPATH=src LAPTIME_HOME=$PWD/.laptime LAPTIME_COMMIT=<commit, where there is no checkout>
     python scripts/benchmarks/gpu.py --data cifar10.tar.xz --fetch-only
     python scripts/benchmarks/gpu.py --data .laptime/data/<digest> --out out/gpu --budget-s 500
-    tar -czf gpu.tgz --exclude='trace*.json.gz' out/gpu
+    tar -czf out/gpu.tgz --exclude='trace*.json.gz' out/gpu
 
 and, while time is left, the second and the third once more.
 """
@@ -50,6 +50,8 @@ from laptime.ladder.surroundings import run_probe
 from laptime.places import find_places
 from laptime.variants import resolve
 
+# What a probe may take of a small budget; a busy CPU's takes a minute.
+_PROBE_S = 120.0
 # For how long quality has to be kept, by workload; of others the full preset's epochs.
 _FINAL_EPOCHS = {"cifar": 8}
 

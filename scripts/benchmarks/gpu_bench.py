@@ -64,7 +64,8 @@ def request_of(asked: argparse.Namespace) -> LadderRequest:
 
 def commit_here() -> str | None:
     """What is timed: the commit, or what stands for it where there is no checkout."""
-    return os.environ.get("LAPTIME_COMMIT") or commit()
+    # A first go's own results, or an archive of them, must not make another commit of the second one's.
+    return os.environ.get("LAPTIME_COMMIT") or commit(untracked=False)
 
 
 def refuse_another(asked: argparse.Namespace) -> None:

@@ -72,14 +72,18 @@ def limited(limit: int | None) -> list[str]:
     return [] if limit is None else [f"--limit={limit}"]
 
 
-def commit() -> str | None:
+def commit(untracked: bool = True) -> str | None:
     """The commit of the working directory, with `+` when it is changed; outside version control LAPTIME_COMMIT or None.
 
     An image has no checkout, and the variable.
+
+    Args:
+        untracked: whether a file that git does not know is a change, as a new module is, and results are not.
     """
+    files = [] if untracked else ["--untracked-files=no"]
     try:
         head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True)
+        dirty = subprocess.run(["git", "status", "--porcelain", *files], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return os.environ.get("LAPTIME_COMMIT") or None
     return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
