@@ -11,8 +11,10 @@ left for is said to be not run.
 `ladder.json` and `<variant>/<repeat>/record.json` stand under the output folder after each process, for `laptime
 compare`. The same command again takes what stands there as it is and goes on with the rest, on the same machine and
 commit. What failed, or ran past its limit, comes last, and once more at the end where as much of the budget is left;
-until then nothing more of its variant is begun. Needs torch (2.11 or newer), torchvision, numpy, pydantic; detection
-needs pycocotools, too.
+until then nothing more of its variant is begun. A rung comes in the order in which those before it ran: each is judged
+beside the best of its time. Ctrl-C, SIGTERM and a closed terminal end it with what has been measured (exit codes 130,
+143, 129), and so does the budget, 40 s after it is over, where something hangs. Needs torch (2.11 or newer),
+torchvision, numpy, pydantic; detection needs pycocotools, too.
 
 --data takes a store's folder (with meta.json), which is ready, or a folder of images (train/<class>, test/<class>), an
 archive of one, and what else `laptime optimize --data` takes (`synthetic` for the stand-in). On a machine that is lent
@@ -21,7 +23,7 @@ for minutes let a first command make a store of it, since decoding 60,000 images
     export PYTHONPATH=src LAPTIME_HOME=$PWD/.laptime LAPTIME_COMMIT=<commit, where there is no checkout>
     python scripts/benchmarks/gpu.py --data cifar10.tar.xz --fetch-only
     python scripts/benchmarks/gpu.py --data .laptime/data/<digest> --out out/gpu --budget-s 500
-    tar -czf gpu.tgz --exclude='trace*.json.gz' out/gpu
+    tar -czf out/gpu.tgz --exclude='trace*.json.gz' out/gpu
 
 and, while time is left, the second and the third once more.
 """
@@ -30,29 +32,28 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 
-from gpu_bench import Bench, refuse_another, say
+from gpu_bench import Bench, refuse_another
+from gpu_ending import Stopped, hear_signals, limit, told
 from gpu_plan import PHASES
 from gpu_table import checks, headline, kernels, table
 
 from laptime.catalogue import LADDERS, WORKLOADS, find_preset, find_workload
 from laptime.errors import LaptimeError, UsageError
+from laptime.host.output import say, say_error, say_traceback
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.surroundings import run_probe
 from laptime.places import find_places
 from laptime.variants import resolve
 
+# What a probe may take of a small budget; a busy CPU's takes a minute.
+_PROBE_S = 120.0
 # For how long quality has to be kept, by workload; of others the full preset's epochs.
 _FINAL_EPOCHS = {"cifar": 8}
-
-
-def _on_sigterm(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -79,6 +80,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return asked
 
 
+def _require_writable(out: Path) -> None:
+    """Refuses a folder that takes no records, before any work; raises UsageError."""
+    there = next(place for place in (out, *out.parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise UsageError(f"--out {out} can't be written, since {there} is no folder that may be: give another one.")
+
+
 def _begun(asked: argparse.Namespace, begin: float) -> Bench | None:
     """A bench whose machine is probed and whose data stand ready; None where only these were asked for."""
     unknown = set(asked.phases) - set(PHASES)
@@ -88,10 +96,13 @@ def _begun(asked: argparse.Namespace, begin: float) -> Bench | None:
         resolve(f"{asked.device}-{rung}", workload=asked.workload)  # refuses what there is not
     if not asked.fetch_only:
         refuse_another(asked)
+        _require_writable(asked.out)
     places = find_places()
     places.home.mkdir(parents=True, exist_ok=True)
     # Before the data, which may take long where there is no such device.
-    probe = None if asked.fetch_only else run_probe((asked.workload, asked.device), places, say)
+    probe = (
+        None if asked.fetch_only else run_probe((asked.workload, asked.device), places, say, limit_s=asked.budget_s / 2)
+    )
     data = fetch_data(asked.workload, asked.data, places, in_words(say))
     if data.notice:
         say(data.notice)
@@ -101,39 +112,72 @@ def _begun(asked: argparse.Namespace, begin: float) -> Bench | None:
     return Bench(asked, data, probe, begin)
 
 
-def _report(bench: Bench) -> None:
-    for title, lines in (
-        ("Kernels by the device's time", list(kernels(bench.folder, bench.runs))),
-        ("Checks: errors over what is allowed", checks(bench.runs)),
-        ("Epochs", table(bench.record, bench.runs)),
-        ("", headline(bench.record, bench.runs)),
-    ):
+def _report(bench: Bench, whole: bool = True) -> None:
+    """Prints what has been measured; one part that can't be told takes none of the others away.
+
+    Args:
+        bench: what ran.
+        whole: False where time is short, since reading the traces of profiles takes seconds.
+    """
+    folder, runs = bench.folder, bench.runs
+    parts: tuple[tuple[str, Callable[[], Sequence[str]]], ...] = (
+        ("Kernels by the device's time", lambda: list(kernels(folder, runs)) if whole else []),
+        ("Checks: errors over what is allowed", lambda: checks(runs)),
+        ("Epochs", lambda: table(bench.record, runs)),
+        ("", lambda: headline(bench.record, runs)),
+    )
+    for title, lines_of in parts:
+        try:
+            lines = lines_of()
+        except Exception:  # the records stand, and a lent machine's time is over after this
+            say_traceback()
+            continue
         if lines:
             say("\n".join(["", *([title] if title else []), *lines]))
     say(f"\nRecords: {bench.folder} (read them with: laptime compare {bench.folder})")
 
 
-def main(arguments: list[str]) -> int:
-    """The command; 0 when the baseline and the optimized variant ran."""
-    signal.signal(signal.SIGTERM, _on_sigterm)
-    begin, asked, ending = time.monotonic(), parse(arguments), "done"
-    try:
-        bench = _begun(asked, begin)
-    except LaptimeError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+def _benched(asked: argparse.Namespace, begin: float) -> int:
+    bench = _begun(asked, begin)
     if bench is None:
         return 0
     os.environ["LAPTIME_COMMIT"] = bench.record.commit or ""
+    ending = "failed"
     try:
         bench.run()
-    except KeyboardInterrupt:
+        ending = "done"
+    except Stopped:
         ending = "interrupted"
-    bench.finish(ending)
-    _report(bench)
+        raise
+    finally:
+        bench.finish(ending)
+        _report(bench, whole=ending == "done")
     wanted = {f"{asked.device}-baseline", f"{asked.device}-optimized"}
-    whole = wanted <= {name for name, runs in bench.runs.items() if runs[0].status == "done"}
-    return 130 if ending == "interrupted" else 0 if whole else 1
+    return 0 if wanted <= {name for name, runs in bench.runs.items() if runs[0].status == "done"} else 1
+
+
+def main(arguments: list[str]) -> int:
+    """The command; 0 when the baseline and the optimized variant ran, that of a shell for the signal that ended it."""
+    begin, asked = time.monotonic(), None
+    try:
+        hear_signals()
+        asked = parse(arguments)
+        if not asked.fetch_only:
+            limit(asked.budget_s, begin)
+        return _benched(asked, begin)
+    except (LaptimeError, OSError) as error:
+        say_error(told(error))
+        return 1
+    except Stopped as stop:
+        say_error(stop.sentence(_kept(asked), asked.budget_s if asked else 0.0))
+        return stop.code
+
+
+def _kept(asked: argparse.Namespace | None) -> str:
+    """What is there still where this ends before its time."""
+    if asked is None or asked.fetch_only:
+        return "the same command begins anew"
+    return f"what has been measured stays in {asked.out}, and the same command with that --out goes on from there"
 
 
 if __name__ == "__main__":

@@ -5,24 +5,25 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gpu_plan import Step, plan_of, planned, rung_step
+from gpu_climb import Rungs
+from gpu_ending import told
+from gpu_plan import Step, further_try, plan_of, planned
 from peer_runs import run_peer
 
 from laptime.catalogue import find_workload
 from laptime.compare.floor import quality_floor
-from laptime.compare.quality import Rules
-from laptime.errors import DataError, UsageError
-from laptime.ladder.climb import Climb, fastest_s, standing_of
+from laptime.errors import DataError, LaptimeError, UsageError
+from laptime.host.output import say, say_traceback
+from laptime.ladder.climb import fastest_s
 from laptime.ladder.request import LadderRequest, make_request, make_spec, settled_preset
 from laptime.ladder.surroundings import commit
 from laptime.launchers import launch
-from laptime.launchers.base import LOG, RECORD, Hooks
+from laptime.launchers.base import LOG, RECORD, Hooks, failed
 from laptime.records import (
     LadderRecord,
     LeftOut,
@@ -35,7 +36,7 @@ from laptime.records import (
     write_record,
 )
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
-from laptime.variants import Variant, baseline_of
+from laptime.variants import Variant
 
 _LEAST_S = 5.0
 # What a folder's ladder has to be the same in: its words in a refusal, and where it stands.
@@ -47,14 +48,6 @@ _SAME: dict[str, Callable[[LadderRecord], object]] = {
 }
 # Seconds of imports, and of a profile.
 _AROUND_S, _PROFILE_S = 8.0, 20.0
-# One epoch says nothing of quality, so rungs are judged by their times alone.
-_BY_TIME = Rules(floor=0.0, real_data=False, test_count=0)
-
-
-def say(text: str) -> None:
-    """Prints a line at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def request_of(asked: argparse.Namespace) -> LadderRequest:
@@ -71,7 +64,8 @@ def request_of(asked: argparse.Namespace) -> LadderRequest:
 
 def commit_here() -> str | None:
     """What is timed: the commit, or what stands for it where there is no checkout."""
-    return os.environ.get("LAPTIME_COMMIT") or commit()
+    # A first go's own results, or an archive of them, must not make another commit of the second one's.
+    return os.environ.get("LAPTIME_COMMIT") or commit(untracked=False)
 
 
 def refuse_another(asked: argparse.Namespace) -> None:
@@ -107,6 +101,7 @@ class Bench:
         self.runs: dict[str, list[RunRecord]] = {}
         self.settled: dict[str, tuple[OptimizationSpec, ...]] = {}
         self.not_run: dict[str, str] = {}
+        self._full = False
         self.record = self._ladder_record()
         _refuse(self.folder, {what: of(self.record) for what, of in _SAME.items()})
         self._save()
@@ -130,14 +125,19 @@ class Bench:
         )
 
     def run(self) -> None:
-        """The planned steps, then rung by rung, then once more what failed."""
+        """The planned steps, then rung by rung, then once more what failed, for which by then nothing else waits."""
         steps = planned(self.asked, self.plan.refused)
-        failed = {step.variant.name for step in steps if self._failed_before(step)}
-        again = self._taken(sorted(steps, key=lambda step: step.variant.name in failed))  # may fail again: comes last
-        if "rungs" in self.asked.phases:
-            self._climb()
-        # A compiler finds in its cache what it made the first time. Nothing else waits for what is left by now.
-        self._taken([replace(step, needs_s=_tried_s(step), limit_s=math.inf) for step in again])
+        before = {step.variant.name for step in steps if self.failed_before(step)}
+        steps = [self._with_all(step) if step.variant.name in before else step for step in steps]
+        again = self._taken(sorted(steps, key=lambda step: step.variant.name in before))  # may fail again: comes last
+        rungs = Rungs(self)
+        failed_rungs = rungs.tried() if "rungs" in self.asked.phases else []
+        self._taken([further_try(step) for step in again])
+        rungs.again(failed_rungs)
+
+    def _with_all(self, step: Step) -> Step:
+        """What the headline needs has all that is left where it failed in an earlier go: its limit may be too low."""
+        return replace(step, limit_s=math.inf) if step.phase == "headline" else step
 
     def _taken(self, steps: list[Step]) -> list[Step]:
         """Takes steps; those of a variant wait from its first process on that fails, and are given back with it."""
@@ -153,23 +153,10 @@ class Bench:
         """Seconds of the budget that are left."""
         return float(self.asked.budget_s) - (time.monotonic() - self.begin)
 
-    def _climb(self) -> None:
-        baseline, quality = baseline_of(self.asked.device), self.record.quality
-        standing = standing_of(baseline, self.runs.get(baseline.name, []), quality)
-        climb = Climb(self.plan, standing, _BY_TIME, quality)
-        for group in self.plan.rungs:
-            variant, rung = climb.next_rung(group)
-            if variant.optimizations == climb.best.optimizations:
-                continue  # a second try of what joined at the first
-            record = self.take(rung_step(variant, rung))
-            if record is not None:
-                chosen = replace(variant, optimizations=record.settled or variant.optimizations)
-                self._put(climb.judge(chosen, rung, record))
-
     def take(self, step: Step) -> RunRecord | None:
         """The record of a step, from this go or an earlier one; None where no time is left for it."""
         name = step.variant.name
-        record = self._kept(step)
+        record = self.kept(step)
         if record is None:
             needed = self._needs_s(step)
             if self.left_s() < needed:
@@ -177,9 +164,9 @@ class Bench:
                 self.not_run[name] = why
                 say(f"{name} #{step.repeat}: {why}")
                 return None
-            record = self._started(step)
+            record = self._tried(step)
         if name not in self.runs:
-            self._put(step.rung)
+            self.put(step.rung)
         before = [r for r in self.runs.get(name, ()) if r.spec is None or r.spec.repeat != step.repeat]
         self.runs[name] = [*before, record]  # in the place of one that failed
         if record.settled:
@@ -198,13 +185,14 @@ class Bench:
         once = (before.startup_s or 0.0) + (before.warmup_s or 0.0) + _AROUND_S + _PROFILE_S * step.profile
         return once + step.epochs * epochs
 
-    def _kept(self, step: Step) -> RunRecord | None:
+    def kept(self, step: Step) -> RunRecord | None:
         """What an earlier go left of a step; what failed there is tried again."""
         before = self._before(step)
         return before if before is not None and before.status in ("done", "wrong") else None
 
-    def _failed_before(self, step: Step) -> bool:
-        return self._before(step) is not None and self._kept(step) is None
+    def failed_before(self, step: Step) -> bool:
+        """Whether an earlier go, or this one, began a step and has no result of it."""
+        return self._before(step) is not None and self.kept(step) is None
 
     def _before(self, step: Step) -> RunRecord | None:
         try:
@@ -214,6 +202,20 @@ class Bench:
 
     def _folder_of(self, step: Step) -> Path:
         return Path(self.folder, step.variant.name, str(step.repeat))
+
+    def _tried(self, step: Step) -> RunRecord:
+        """The record of a process; whatever goes wrong around it is its failure alone, and the others have their turn.
+
+        On a lent machine there is no second time.
+        """
+        try:
+            return self._started(step)
+        except Exception as error:
+            if not isinstance(error, (LaptimeError, OSError)):
+                say_traceback()
+            record = failed(self._spec(step), told(error))
+            self._written(self._folder_of(step) / RECORD, record)
+            return record
 
     def _started(self, step: Step) -> RunRecord:
         spec, folder = self._spec(step), self._folder_of(step)
@@ -246,7 +248,8 @@ class Bench:
             known.pop("products", None)  # chosen where kernels are cropped: whole ones can't be products everywhere
         return tuple(known.get(o.name, o) for o in variant.optimizations)
 
-    def _put(self, rung: Rung) -> None:
+    def put(self, rung: Rung) -> None:
+        """Notes a rung, in the place of what stood there of its variant."""
         others = [r for r in self.record.rungs if r.variant != rung.variant]
         place = next((i for i, r in enumerate(self.record.rungs) if r.variant == rung.variant), len(others))
         self.record = self.record.model_copy(update={"rungs": (*others[:place], rung, *others[place:])})
@@ -269,9 +272,13 @@ class Bench:
         not_run = (LeftOut(variant=name, reason=why) for name, why in self.not_run.items() if name not in self.runs)
         left_out = (*(o for o in self.plan.left_out if o.variant not in self.runs), *not_run)
         self.record = self.record.model_copy(update={"left_out": left_out})
-        write_json(self.folder / "ladder.json", self.record)
+        self._written(self.folder / "ladder.json", self.record)
 
-
-def _tried_s(step: Step) -> float:
-    """What has to be left for a further try of a step: as much as the first one had."""
-    return step.needs_s if math.isinf(step.limit_s) else step.limit_s
+    def _written(self, path: Path, record: RunRecord | LadderRecord) -> None:
+        """Writes a record; what finds no room is told once, and stands in the table at the end all the same."""
+        try:
+            write_json(path, record)
+        except OSError as error:
+            if not self._full:
+                say(f"{told(error)} What is measured from here on stands in this output alone.")
+            self._full = True

@@ -62,7 +62,9 @@ def planned(asked: argparse.Namespace, refused: tuple[str, ...]) -> list[Step]:
     baseline = baseline_of(asked.device)
     name = f"{asked.device}-optimized"
     whole = resolve(name, refused, asked.workload)
-    first = Step("headline", baseline, rung_of(baseline, on=None), asked.final_epochs, limit_s=math.inf)
+    # One that hangs leaves the optimized variant its time.
+    limit_s = max(asked.budget_s / 2, asked.budget_s - 2 * _LIMIT_S)
+    first = Step("headline", baseline, rung_of(baseline, on=None), asked.final_epochs, limit_s=limit_s)
     best = Step(
         "headline", whole, rung_of(whole, on=baseline.name), asked.final_epochs, check=True, limit_s=2 * _LIMIT_S
     )
@@ -102,6 +104,14 @@ def _peer(name: str, asked: argparse.Namespace) -> Step:
 def rung_step(variant: Variant, rung: Rung) -> Step:
     """A rung, tried on the best so far."""
     return Step("rungs", variant, rung, _LONG_EPOCHS, check=True)
+
+
+def further_try(step: Step) -> Step:
+    """A step that failed once more, for which as much has to be left as the first try had, with all that is left.
+
+    A compiler finds in its cache what it made the first time.
+    """
+    return replace(step, needs_s=step.needs_s if math.isinf(step.limit_s) else step.limit_s, limit_s=math.inf)
 
 
 def plan_of(asked: argparse.Namespace, probe: ProbeRecord) -> tuple[Plan, ProbeRecord]:

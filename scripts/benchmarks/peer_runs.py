@@ -12,14 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from peer_data import cut_store
-
 from laptime.devices import lock_name, missing_compiler
+from laptime.host.processes import child_environment, plain_path
 from laptime.launchers.lock import device_lock
 from laptime.records import EpochRecord
 from laptime.spec import RunSpec
 
 PEERS = Path(__file__).with_name("peers")
+# The kernel ends it with its parent, which a replaced program keeps; nothing of laptime runs beside the peer's own.
+_BOUND = (
+    "import os, sys; from laptime.host.processes import die_with_parent; die_with_parent(); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 _NAMES_AN_ERROR = re.compile(r"[\w.]*(Error|Exception|Failed)\w*(:|$)")
 
 
@@ -58,6 +62,8 @@ def _store_of(spec: RunSpec) -> Iterator[Path]:
     if spec.limit_train is None and spec.limit_test is None:
         yield Path(spec.data.path)
         return
+    from peer_data import cut_store  # imports torch, for seconds
+
     with tempfile.TemporaryDirectory() as scratch:
         yield cut_store(spec, Path(scratch) / "store")
 
@@ -69,7 +75,8 @@ def last_words(text: str) -> str:
 
 
 def peer_epochs(command: list[str], timeout_s: float | None = None) -> tuple[EpochRecord, ...]:
-    """The epochs that a peer's command prints; raises what subprocess.run does."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True)
+    """The epochs that a peer's command prints, which ends with this process; raises what subprocess.run does."""
+    bound, environment = [sys.executable, *plain_path(), "-c", _BOUND, *command], child_environment(ours=False)
+    done = subprocess.run(bound, capture_output=True, text=True, timeout=timeout_s, check=True, env=environment)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return tuple(EpochRecord(index=index, **row) for index, row in enumerate(rows))

@@ -16,7 +16,8 @@ SCRIPTS = ROOT / "scripts" / "benchmarks"
 H200 = ProbeRecord(machine=Machine(gpus=("NVIDIA H200",)))
 
 
-def run_script(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def start_script(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Starts the bench in a process group of its own, as a terminal does, without what a lent machine lacks."""
     # Read by every interpreter that starts, children too.
     (tmp_path / "sitecustomize.py").write_text(f"import sys\n{BLOCKED}")
     environment = os.environ | {
@@ -25,7 +26,18 @@ def run_script(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[s
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, str(SCRIPTS / "gpu.py"), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def run_script(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    with start_script(tmp_path, *arguments) as process:
+        try:
+            out, err = process.communicate(timeout=280)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def bench_of(gpu, folder, *arguments, spent=0.0, probe=H200):

@@ -1,12 +1,14 @@
 """What `scripts/bench gpu` tries once more, and which folder it refuses."""
 
 import importlib
+import subprocess
 
 import pytest
 from tests.unit.conftest import make_data_spec
 from tests.unit.gpu_examples import H200, bench_of, run_script, trained
 
 from laptime.errors import UsageError
+from laptime.ladder.surroundings import commit
 from laptime.records import write_record
 
 
@@ -47,6 +49,23 @@ def test_a_folder_of_another_commit_is_refused_before_the_machine_is_probed(gpu,
     done = run_script(tmp_path, "--data", str(tmp_path / "none"), "--out", str(tmp_path / "out"))
     assert done.returncode == 1
     assert done.stderr == f"--out {tmp_path / 'out'} holds a ladder of another commit: give another folder.\n"
+
+
+def test_what_a_go_leaves_makes_no_other_commit(gpu, tmp_path, monkeypatch):
+    bench = importlib.import_module("gpu_bench")
+    monkeypatch.delenv("LAPTIME_COMMIT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "code.py").write_text("")
+    who = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
+    for words in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "first")):
+        subprocess.run(["git", *words], check=True)
+    before = bench.commit_here()
+    (tmp_path / "gpu.tgz").write_text("")
+    assert before
+    assert bench.commit_here() == before
+    assert commit() == f"{before}+"
+    (tmp_path / "code.py").write_text("changed")
+    assert bench.commit_here() == f"{before}+"
 
 
 @pytest.mark.parametrize("other", [("--workload", "eurosat"), ("--device", "cpu"), ("--limit-train", "40")])

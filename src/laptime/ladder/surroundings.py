@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def run_probe(
     say: Callable[[str], None],
     wanted: Collection[str] | None = None,
     limit: int | None = None,
+    limit_s: float | None = None,
 ) -> ProbeRecord:
     """Probes the machine in a process of its own, since it needs torch, while no timed run holds the device.
 
@@ -34,6 +36,10 @@ def run_probe(
         say: takes sentences.
         wanted: optimizations whose gain is of interest; None for those of the device's whole ladder.
         limit: training samples of the ladder; None for all.
+        limit_s: seconds after which it is ended; None for as long as it takes.
+
+    Raises:
+        RunError: it left no result.
     """
     workload, device = what
     result = places.home / f"probe-{secrets.token_hex(4)}.json"
@@ -41,9 +47,10 @@ def run_probe(
     try:
         with device_lock(lock_name(device), say):
             only = [] if wanted is None else [f"--only={','.join(sorted(wanted))}"]
-            code = run_child(
-                "laptime.preflight.probe", [workload, device, str(result), *limited(limit), *only], lines.append
-            )
+            begin, words = time.monotonic(), [workload, device, str(result), *limited(limit), *only]
+            code = run_child("laptime.preflight.probe", words, lines.append, limit_s)
+        if code < 0 and limit_s is not None and time.monotonic() - begin >= limit_s:
+            raise RunError(f"probing this machine took more than {limit_s:.0f} s and was ended: try again.")
         if code or not result.is_file():
             raise RunError(_failed(code, lines, workload))
         return ProbeRecord.model_validate_json(result.read_text(encoding="utf-8"))
@@ -65,14 +72,18 @@ def limited(limit: int | None) -> list[str]:
     return [] if limit is None else [f"--limit={limit}"]
 
 
-def commit() -> str | None:
+def commit(untracked: bool = True) -> str | None:
     """The commit of the working directory, with `+` when it is changed; outside version control LAPTIME_COMMIT or None.
 
     An image has no checkout, and the variable.
+
+    Args:
+        untracked: whether a file that git does not know is a change, as a new module is, and results are not.
     """
+    files = [] if untracked else ["--untracked-files=no"]
     try:
         head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True)
+        dirty = subprocess.run(["git", "status", "--porcelain", *files], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return os.environ.get("LAPTIME_COMMIT") or None
     return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")

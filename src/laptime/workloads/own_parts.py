@@ -21,6 +21,9 @@ _NORM = "its BatchNorm normalizes by micro batches, and by other samples"
 _UNEVEN = "its loss of a batch is not the mean of its micro batches'"
 _WEIGHED = "Lightning's Trainer has all micro batches of a step count alike, and those of the last batch may be smaller"
 _BETWEEN = "its loss compares the samples of a batch with each other, and ranks see a part of them each"
+_OBSERVED = "its net observes ranges to quantize by, and ranks see a part of a batch each"
+# Of torch and of torchao, by name: a net that has none need not import either.
+_OBSERVERS = {"ObserverBase", "FakeQuantizeBase"}
 _EXCHANGING = ("ddp", "flat-reduce")
 
 
@@ -39,7 +42,8 @@ def looked_at(data: OwnData, model: nn.Module, losses: Losses, batch: Tree) -> t
     most, count = data.micro_batch, samples(batch)
     if most is None:
         between = undivided(batch, count) is None and not losses.summed and losses.apart(_SHARED)
-        return {"whole-batch": AT_ONCE, **dict.fromkeys(_EXCHANGING if between else (), _BETWEEN)}, ""
+        apart = _BETWEEN if between else _OBSERVED if _observes(model) else ""
+        return {"whole-batch": AT_ONCE, **dict.fromkeys(_EXCHANGING if apart else (), apart)}, ""
     line = loss_line(data)
     _check_divided(data, batch, f"{line} gives a sum over the samples of a batch" if losses.summed else "")
     refused = {"lightning": _WEIGHED}
@@ -75,6 +79,11 @@ def _check_divided(data: OwnData, batch: Tree, summed: str) -> None:
             f"{summed}, which the mean over its micro batches is not: divide it by their number, or leave "
             "micro_batch_size out."
         )
+
+
+def _observes(model: nn.Module) -> bool:
+    """Whether what a net computes depends on all that it has seen, as in quantization-aware training."""
+    return any(not _OBSERVERS.isdisjoint(c.__name__ for c in type(m).__mro__) for m in model.modules())
 
 
 def _normalizes(model: nn.Module) -> bool:

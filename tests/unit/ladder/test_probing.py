@@ -140,7 +140,7 @@ def test_a_child_past_its_limit_is_ended(tmp_path, monkeypatch):
 def test_a_quick_probe_is_told_which_optimizations_are_of_interest(monkeypatch, tmp_path):
     started = []
 
-    def child(module, arguments, on_line):
+    def child(module, arguments, on_line, limit_s):
         started.append(arguments[3:])
         Path(arguments[2]).write_text("{}")
         return 0

@@ -29,3 +29,10 @@ def test_ranks_are_left_out_where_samples_are_compared_with_each_other(file, los
     told = {name for name, reason in refused.items() if "with each other, and ranks see a part" in reason}
     assert told == ({"ddp", "flat-reduce"} if between else set())
     assert "large-batch" not in refused or "sum" in refused["large-batch"]
+
+
+@pytest.mark.parametrize(("layer", "observes"), [("torch.ao.quantization.FakeQuantize()", True), ("nn.ReLU()", False)])
+def test_ranks_are_left_out_where_a_net_observes_ranges_to_quantize_by(file, layer, observes):
+    refused = inspect(write(file, TUPLE, ("nn.Flatten(), ", f"nn.Flatten(), {layer}, "))).own.refused
+    told = {name for name, reason in refused.items() if "observes ranges to quantize by" in reason}
+    assert told == ({"ddp", "flat-reduce"} if observes else set())
