@@ -72,7 +72,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
         loss, accuracy = answered(user, model, Batch(mapped(batch, torch.clone)), file)
         value = loss.item()
     line = loss_line(data)
-    check_loss(loss, line)
+    check_loss(loss, line, data, samples(batch))
     check_share(accuracy, line, data)
     leaves = leaves_of(loss)
     _backward(data, model, batch, loss)
