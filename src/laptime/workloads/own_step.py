@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own import refused as own_refused
 from laptime.data.own.importing import told_with_line
 from laptime.data.own.opened import OwnData
@@ -22,8 +21,9 @@ from laptime.values.trees import Tree, cut, mapped, samples
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
 from laptime.workloads.own_backward import forward_behind
-from laptime.workloads.own_carried import Carried, Counting, Judging, Start, carried, moved_by_tests
+from laptime.workloads.own_carried import Carried, Counting, Start, carried
 from laptime.workloads.own_checked import check_loss, check_model, check_share, check_trained, loss_line
+from laptime.workloads.own_judged import judged_by
 from laptime.workloads.own_leaves import leaves_of, left_untrained, untrained
 from laptime.workloads.own_stepping import refuse_seldom_stepped, refuse_stepped, steps_noted
 
@@ -87,19 +87,14 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
     carries = _carried(data, batch, start, (value, counting.moved(), moved))
     refuse_seldom_stepped(line, user, model, lambda: _asked(data, model, batch))
-    judging = Judging(user, model.eval())
-    with told_with_line("loss() on the test data", file, user.loss), _asking_none():
-        _, judged = answered(user, model, Batch(test_batch), file)
-    check_share(judged, f"{line} on the test data", data)
+    judged, tests = judged_by(data, model, test_batch)
     counted = tuple(name for name in found if name not in getattr(user, "unread", ()))
-    # A LightningModule's steps put back what they change, and what its validation changes it does under a Trainer, too.
-    tests = () if isinstance(user, LightningWorkload) else judging.moved()
-    told = (own_refused.moving(moved), carries.told, moved_by_tests(line, tests), left_untrained(foreign, line))
+    told = (own_refused.moving(moved), carries.told, tests, left_untrained(foreign, line))
     return Stepped(
         model=model.train(),
         copied=_copyable(data, model),
         outputs=outputs,
-        judged=judged is not None,
+        judged=judged,
         uncopied=uncopied,
         counted=(*counted, *carries.names),
         told=tuple(filter(None, told)),
@@ -189,20 +184,6 @@ def _copyable(data: OwnData, model: nn.Module) -> nn.Module:
 def has_hooks(parameter: Tensor) -> bool:
     """Whether a weight's gradient goes through a function of the user's, which bounds it say."""
     return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
-
-
-@contextmanager
-def _asking_none() -> Iterator[None]:
-    """Within it nothing has gradients, as in evaluation; what asks for one all the same is told what helps."""
-    with torch.no_grad():
-        try:
-            yield
-        except RuntimeError as error:
-            if "does not require grad" in str(error):
-                error.args = (
-                    f"{error}; test data go through it without gradients: torch.enable_grad() lets them be asked for",
-                )
-            raise
 
 
 def _noted(model: nn.Module, outputs: list[Tree]) -> AbstractContextManager[object]:
