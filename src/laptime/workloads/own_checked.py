@@ -33,6 +33,19 @@ def check_model(model: object, data: OwnData, made: str) -> None:
             f"model() of {file.name} gave layers without a size yet ({shorten(', '.join(lazy))}){made}: call the net "
             f"once on a sample in {where}, or say what they take."
         )
+    tensors = dict((*model.named_parameters(), *model.named_buffers()))
+    if empty := [name for name, tensor in tensors.items() if tensor.is_meta]:
+        raise RunError(
+            f"model() of {file.name} gave tensors on the device meta, which hold no numbers "
+            f"({shorten(', '.join(empty))}){made}: make the net on the CPU in {where}, or bring it there by to_empty() "
+            "and set its weights."
+        )
+    if inferred := [name for name, tensor in tensors.items() if tensor.is_inference()]:
+        raise RunError(
+            f"model() of {file.name} gave tensors of torch.inference_mode(), to which nothing can be written "
+            f"({shorten(', '.join(inferred))}){made}: make the net without it; torch.no_grad() is for weights that "
+            "are set by hand."
+        )
 
 
 def check_trained(model: nn.Module, line: str) -> None:
