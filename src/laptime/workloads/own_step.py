@@ -17,7 +17,7 @@ from laptime.errors import RunError, shorten
 from laptime.own.user_code import complaint, place_in
 from laptime.values.copies import copy_of
 from laptime.values.tallies import changed, numbers_of
-from laptime.values.trees import Tree, cut, mapped, samples
+from laptime.values.trees import Tree, cut, mapped, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
 from laptime.workloads.own_backward import forward_behind
@@ -42,6 +42,7 @@ class Stepped:
         judged: whether the loss gives an accuracy in evaluation.
         uncopied: why the net can't be copied, as optimizations do that change it; empty where it can.
         counted: attributes of the net and of the user's object that each step changes by Python code.
+        twice: whether the loss differentiates gradients that go through what the net gives, as a penalty on them does.
         told: what a user must know of the steps: what they carry along, and weights that they do not train.
     """
 
@@ -51,6 +52,7 @@ class Stepped:
     judged: bool
     uncopied: str
     counted: tuple[str, ...]
+    twice: bool
     told: tuple[str, ...]
 
 
@@ -63,11 +65,11 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     user, file = data.workload, data.file
     model = _new_net(data)
     uncopied = _uncopied(model)
-    outputs: list[Tree] = []
+    outputs, graphed = list[Tree](), list[bool]()
     with told_with_line("train() of the net", file, user.model):
         model.train()  # which may leave frozen parts in evaluation
     kept, start = _versions(user, model), Start(user, model)
-    with told_with_line("loss()", file, user.loss), _noted(model, outputs), steps_noted() as steps:
+    with told_with_line("loss()", file, user.loss), _noted(model, outputs, graphed), steps_noted() as steps:
         # A loss may change its batch in place.
         loss, accuracy = answered(user, model, Batch(mapped(batch, torch.clone)), file)
         value = loss.item()
@@ -97,6 +99,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
         judged=judged,
         uncopied=uncopied,
         counted=(*counted, *carries.names),
+        twice=bool(graphed),
         told=tuple(filter(None, told)),
     )
 
@@ -186,11 +189,25 @@ def has_hooks(parameter: Tensor) -> bool:
     return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
 
 
-def _noted(model: nn.Module, outputs: list[Tree]) -> AbstractContextManager[object]:
-    """Within it, what a net gives is noted; not of a scripted one, which takes no hooks."""
+def _noted(model: nn.Module, outputs: list[Tree], graphed: list[bool]) -> AbstractContextManager[object]:
+    """Within it, what a net gives is noted, and gradients of that which have a graph themselves.
+
+    Not of a scripted one, which takes no hooks.
+    """
     if isinstance(model, torch.jit.ScriptModule):
         return nullcontext()
-    return model.register_forward_hook(lambda _net, _given, output: outputs.append(output))
+
+    def passed(gradient: Tensor) -> None:
+        if torch.is_grad_enabled():  # as by create_graph=True alone
+            graphed.append(True)
+
+    def note(_net: nn.Module, _given: object, output: Tree) -> None:
+        outputs.append(output)
+        for tensor in tensors(output):
+            if tensor.requires_grad:
+                tensor.register_hook(passed)
+
+    return model.register_forward_hook(note)
 
 
 def _backward(data: OwnData, model: nn.Module, batch: Tree, loss: Tensor) -> None:
