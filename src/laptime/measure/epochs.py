@@ -19,6 +19,7 @@ from laptime.errors import RunError
 from laptime.measure.breakdown import Ending, break_down, middle_step_ms
 from laptime.measure.compiling import CompileWatch
 from laptime.measure.device_marks import device_marks
+from laptime.measure.diverged import diverged
 from laptime.measure.loader_workers import cpu_s_by_worker, spent_s
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
@@ -27,7 +28,7 @@ from laptime.measure.syncs import count_syncs
 from laptime.optimizations.base import Parts, Recipe, batches, shares
 from laptime.optimizations.data import settle
 from laptime.optimizations.samples import read
-from laptime.records import DIVERGED, EpochRecord
+from laptime.records import EpochRecord
 from laptime.values.draws import draw_apart
 from laptime.values.trees import cut, undivided
 from laptime.workloads.base import Batch, Counts
@@ -119,11 +120,7 @@ class Session:
         self.train_s += epoch_s
         train_loss, train_accuracy, samples = totals(lap.counts, world)
         if not math.isfinite(train_loss):
-            raise RunError(
-                f"{DIVERGED} {train_loss} in epoch {index}: begin with pretrained weights where the "
-                "workload has some (--weights), lower the learning rate of a training of your own, or leave out the "
-                "optimization that this variant adds."
-            )
+            raise RunError(diverged(train_loss, index, lap.counts, self.recipe))
         begin = time.perf_counter()
         for module in dict.fromkeys((parts.model, parts.evaluated)):
             world.same(module, parameters=False)  # each rank has BatchNorm statistics of its own; rank 0's are saved

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from laptime.catalogue import in_stage_order, options_of
 from laptime.optimizations.augment import crop, flip, progressive_resizing
 from laptime.optimizations.average import ema
@@ -77,4 +79,5 @@ def apply(recipe: Recipe, optimizations: tuple[OptimizationSpec, ...]) -> Recipe
     transforms = dict(OPTIMIZATIONS)
     for chosen in in_stage_order(optimizations):
         recipe = transforms[chosen.name](recipe, options_of(chosen))
+        recipe = replace(recipe, applied=(*recipe.applied, chosen))
     return recipe

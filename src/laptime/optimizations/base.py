@@ -16,7 +16,7 @@ from laptime.data.own.opened import OwnData
 from laptime.data.tensors import ImageData
 from laptime.optimizations.modes import AS_TORCH, Modes
 from laptime.optimizations.passes import one_pass
-from laptime.spec import Option
+from laptime.spec import OptimizationSpec, Option
 from laptime.values.tallies import Numbers
 from laptime.workloads.base import Batch, Counts, Output, Workload
 from laptime.world import ALONE, World
@@ -190,6 +190,7 @@ class Recipe:
         driver: a trainer whose own loop walks through the epochs; None for laptime's.
         warmup_calls: steps that the warm-up runs at least in each shape; more than 1 where a later one is recorded.
         notes: what the user should know, shown with the variant.
+        applied: the optimizations that have made it what it is.
     """
 
     workload: Workload
@@ -231,6 +232,7 @@ class Recipe:
     driver: Driver | None = None
     warmup_calls: int = 1
     notes: tuple[str, ...] = ()
+    applied: tuple[OptimizationSpec, ...] = ()
 
     @property
     def channels(self) -> int:

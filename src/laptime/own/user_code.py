@@ -214,8 +214,13 @@ def _behind(path: Path, error: BaseException) -> list[tuple[Path, int]]:
 
 
 def _begins(makers: Iterable[object]) -> list[tuple[Path, int]]:
-    codes = [getattr(maker, "__code__", None) for maker in makers]
+    codes = [getattr(_undecorated(maker), "__code__", None) for maker in makers]
     return [(Path(code.co_filename), code.co_firstlineno) for code in codes if code is not None]
+
+
+def _undecorated(maker: Any) -> object:
+    """What a decorator is put around, torch.enable_grad() say, whose own line is torch's."""
+    return inspect.unwrap(maker) if inspect.isroutine(maker) else maker
 
 
 def _what(error: BaseException) -> tuple[str, str]:

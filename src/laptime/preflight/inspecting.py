@@ -91,7 +91,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
         **layout_refusals(data, step.copied, batch),
         **own_refused.shapes(batch, others),
         **own_refused.gathering(step.outputs, samples(batch)),
-        **own_refused.of_step(step.uncopied, losses.summed, step.counted),
+        **own_refused.of_step(step.uncopied, losses.summed, step.counted, step.twice),
         **updated,
         **unrounded,
         **refused_workers(data),

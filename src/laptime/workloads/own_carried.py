@@ -22,6 +22,7 @@ _ALIKE = 1e-5
 _FEW = 1000
 _MOST_NAMED = 5
 _MODE = "training"
+LEFT_OUT = "leave train() out, since laptime calls it before it trains"
 _CONTAINERS = (list, tuple, dict, set, deque)
 _OF_MODULES = frozenset(vars(nn.Module()))
 
@@ -151,12 +152,18 @@ def _alike(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=_ALIKE, abs_tol=_ALIKE**2)
 
 
-def moved_by_tests(line: str, names: tuple[str, ...]) -> str:
-    """What to say of what test data change; empty where they change nothing."""
-    if any(name.rpartition(".")[2] == _MODE for name in names):
+def moved_by_tests(line: str, names: tuple[str, ...], remedy: str = "") -> str:
+    """What to say of what test data change; empty where they change nothing.
+
+    Args:
+        line: what gives the loss, with its line.
+        names: of what is changed.
+        remedy: what helps where they go through the net in training mode; empty where they don't.
+    """
+    if remedy or any(name.rpartition(".")[2] == _MODE for name in names):
         return (
             f"{line} puts the net into training mode with test data, too, which are judged under dropout then, and "
-            "teach BatchNorm: leave train() out, since laptime calls it before it trains."
+            f"teach BatchNorm: {remedy or LEFT_OUT}."
         )
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     named = ", ".join(names[:_MOST_NAMED]) + more

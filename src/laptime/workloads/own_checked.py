@@ -8,9 +8,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from laptime.data.lightning.module import LightningWorkload
+from laptime.data.own.finite import unfinite
 from laptime.data.own.opened import OwnData
 from laptime.errors import RunError, shorten
 from laptime.own.user_code import place_in
+
+# What gives no number of numbers.
+AT_ZERO = "a logarithm, a root or a division at 0"
 
 
 def check_model(model: object, data: OwnData, made: str) -> None:
@@ -28,6 +32,19 @@ def check_model(model: object, data: OwnData, made: str) -> None:
         raise RunError(
             f"model() of {file.name} gave layers without a size yet ({shorten(', '.join(lazy))}){made}: call the net "
             f"once on a sample in {where}, or say what they take."
+        )
+    tensors = dict((*model.named_parameters(), *model.named_buffers()))
+    if empty := [name for name, tensor in tensors.items() if tensor.is_meta]:
+        raise RunError(
+            f"model() of {file.name} gave tensors on the device meta, which hold no numbers "
+            f"({shorten(', '.join(empty))}){made}: make the net on the CPU in {where}, or bring it there by to_empty() "
+            "and set its weights."
+        )
+    if inferred := [name for name, tensor in tensors.items() if tensor.is_inference()]:
+        raise RunError(
+            f"model() of {file.name} gave tensors of torch.inference_mode(), to which nothing can be written "
+            f"({shorten(', '.join(inferred))}){made}: make the net without it; torch.no_grad() is for weights that "
+            "are set by hand."
         )
 
 
@@ -48,10 +65,14 @@ def loss_line(data: OwnData) -> str:
     return f"{name}() of {file.name}{place_in(file, (), (function,))}"
 
 
-def check_loss(loss: Tensor, line: str) -> None:
-    """Raises RunError for a loss that is no number, or has no graph."""
+def check_loss(loss: Tensor, line: str, data: OwnData, count: int) -> None:
+    """Raises RunError for a loss of the first `count` samples that is no number, or has no graph."""
     if not math.isfinite(loss.item()):
-        raise RunError(f"{line} gave {loss.item()} on the first batch: look at its inputs and at the loss.")
+        held = unfinite(data.train, range(count), known=False)
+        said = f"{line} gave {loss.item()} on the first batch"
+        if held.values:
+            raise RunError(f"{said}, which holds {held.told}: {held.remedy(data)}.")
+        raise RunError(f"{said}: look for {AT_ZERO} in it, and at its inputs.")
     if not loss.requires_grad:
         raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
 

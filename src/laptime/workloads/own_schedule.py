@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CyclicLR, LRScheduler, StepLR
+from torch.optim.lr_scheduler import CyclicLR, ExponentialLR, LRScheduler, MultiStepLR, StepLR
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.lightning.schedule import FollowedSchedule
@@ -27,6 +27,9 @@ _FEWEST_STEPS = 4
 # Sizes of a StepLR up to a hundred are those of recipes in epochs; in steps none brings a training that is half done
 # to a thousandth by three of them.
 _MOST_DROPS, _SPENT = 300, 0.00101
+_FIXED = (StepLR, MultiStepLR, ExponentialLR)
+# Milestones in steps bring none to a hundredth within two epochs; in epochs there are two of them in many recipes.
+_DROPPED_TWICE = 0.0101
 
 
 def walked(data: OwnData, model: nn.Module, rate: float, steps: int) -> dict[str, str]:
@@ -89,8 +92,11 @@ def _judged(data: OwnData, model: nn.Module, rate: float, steps: int) -> Iterato
     if steps >= _FEWEST_STEPS and rates[:few] == longer[:few] and rates[:few] != more[:few]:
         yield rates[:few], _FALLEN  # it goes by epochs, and not by their steps
     many = min(_MOST_DROPS, steps * _EPOCHS // 2) + 1
-    if isinstance(made, StepLR) and rates[:many] == longer[:many]:
+    if isinstance(made, _FIXED) and rates[:many] == longer[:many]:
         yield rates[:many], _SPENT
+    early = 2 * steps + 1
+    if isinstance(made, MultiStepLR) and steps >= _FEWEST_STEPS and rates[:early] == longer[:early]:
+        yield rates[:early], _DROPPED_TWICE
 
 
 def _walk(data: OwnData, model: nn.Module, rate: float, asked: tuple[int, int]) -> tuple[object, list[float]]:

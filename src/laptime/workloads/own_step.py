@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own import refused as own_refused
 from laptime.data.own.importing import told_with_line
 from laptime.data.own.opened import OwnData
@@ -18,12 +17,13 @@ from laptime.errors import RunError, shorten
 from laptime.own.user_code import complaint, place_in
 from laptime.values.copies import copy_of
 from laptime.values.tallies import changed, numbers_of
-from laptime.values.trees import Tree, cut, mapped, samples
+from laptime.values.trees import Tree, cut, mapped, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
 from laptime.workloads.own_backward import forward_behind
-from laptime.workloads.own_carried import Carried, Counting, Judging, Start, carried, moved_by_tests
+from laptime.workloads.own_carried import Carried, Counting, Start, carried
 from laptime.workloads.own_checked import check_loss, check_model, check_share, check_trained, loss_line
+from laptime.workloads.own_judged import judged_by
 from laptime.workloads.own_leaves import leaves_of, left_untrained, untrained
 from laptime.workloads.own_stepping import refuse_seldom_stepped, refuse_stepped, steps_noted
 
@@ -42,6 +42,7 @@ class Stepped:
         judged: whether the loss gives an accuracy in evaluation.
         uncopied: why the net can't be copied, as optimizations do that change it; empty where it can.
         counted: attributes of the net and of the user's object that each step changes by Python code.
+        twice: whether the loss differentiates gradients that go through what the net gives, as a penalty on them does.
         told: what a user must know of the steps: what they carry along, and weights that they do not train.
     """
 
@@ -51,6 +52,7 @@ class Stepped:
     judged: bool
     uncopied: str
     counted: tuple[str, ...]
+    twice: bool
     told: tuple[str, ...]
 
 
@@ -63,16 +65,16 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     user, file = data.workload, data.file
     model = _new_net(data)
     uncopied = _uncopied(model)
-    outputs: list[Tree] = []
+    outputs, graphed = list[Tree](), list[bool]()
     with told_with_line("train() of the net", file, user.model):
         model.train()  # which may leave frozen parts in evaluation
     kept, start = _versions(user, model), Start(user, model)
-    with told_with_line("loss()", file, user.loss), _noted(model, outputs), steps_noted() as steps:
+    with told_with_line("loss()", file, user.loss), _noted(model, outputs, graphed), steps_noted() as steps:
         # A loss may change its batch in place.
         loss, accuracy = answered(user, model, Batch(mapped(batch, torch.clone)), file)
         value = loss.item()
     line = loss_line(data)
-    check_loss(loss, line)
+    check_loss(loss, line, data, samples(batch))
     check_share(accuracy, line, data)
     leaves = leaves_of(loss)
     _backward(data, model, batch, loss)
@@ -87,21 +89,17 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     moved = tuple(name for name, was in kept.items() if _versions(user, model).get(name, was) != was)
     carries = _carried(data, batch, start, (value, counting.moved(), moved))
     refuse_seldom_stepped(line, user, model, lambda: _asked(data, model, batch))
-    judging = Judging(user, model.eval())
-    with told_with_line("loss() on the test data", file, user.loss), _asking_none():
-        _, judged = answered(user, model, Batch(test_batch), file)
-    check_share(judged, f"{line} on the test data", data)
+    judged, tests = judged_by(data, model, test_batch)
     counted = tuple(name for name in found if name not in getattr(user, "unread", ()))
-    # A LightningModule's steps put back what they change, and what its validation changes it does under a Trainer, too.
-    tests = () if isinstance(user, LightningWorkload) else judging.moved()
-    told = (own_refused.moving(moved), carries.told, moved_by_tests(line, tests), left_untrained(foreign, line))
+    told = (own_refused.moving(moved), carries.told, tests, left_untrained(foreign, line))
     return Stepped(
         model=model.train(),
         copied=_copyable(data, model),
         outputs=outputs,
-        judged=judged is not None,
+        judged=judged,
         uncopied=uncopied,
         counted=(*counted, *carries.names),
+        twice=bool(graphed),
         told=tuple(filter(None, told)),
     )
 
@@ -191,25 +189,25 @@ def has_hooks(parameter: Tensor) -> bool:
     return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
 
 
-@contextmanager
-def _asking_none() -> Iterator[None]:
-    """Within it nothing has gradients, as in evaluation; what asks for one all the same is told what helps."""
-    with torch.no_grad():
-        try:
-            yield
-        except RuntimeError as error:
-            if "does not require grad" in str(error):
-                error.args = (
-                    f"{error}; test data go through it without gradients: torch.enable_grad() lets them be asked for",
-                )
-            raise
+def _noted(model: nn.Module, outputs: list[Tree], graphed: list[bool]) -> AbstractContextManager[object]:
+    """Within it, what a net gives is noted, and gradients of that which have a graph themselves.
 
-
-def _noted(model: nn.Module, outputs: list[Tree]) -> AbstractContextManager[object]:
-    """Within it, what a net gives is noted; not of a scripted one, which takes no hooks."""
+    Not of a scripted one, which takes no hooks.
+    """
     if isinstance(model, torch.jit.ScriptModule):
         return nullcontext()
-    return model.register_forward_hook(lambda _net, _given, output: outputs.append(output))
+
+    def passed(gradient: Tensor) -> None:
+        if torch.is_grad_enabled():  # as by create_graph=True alone
+            graphed.append(True)
+
+    def note(_net: nn.Module, _given: object, output: Tree) -> None:
+        outputs.append(output)
+        for tensor in tensors(output):
+            if tensor.requires_grad:
+                tensor.register_hook(passed)
+
+    return model.register_forward_hook(note)
 
 
 def _backward(data: OwnData, model: nn.Module, batch: Tree, loss: Tensor) -> None:

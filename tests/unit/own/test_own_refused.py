@@ -42,6 +42,13 @@ _LOSS = "scores = model(x)"
 _SIGNATURE = "def loss(self, model, batch):"
 _MADE = "return nn.Sequential("
 _FORWARD = "scores = model(x."
+_ANCHORS = """\
+def anchored(net):
+            with torch.inference_mode():
+                net.register_buffer("anchors", torch.ones(4))
+            return net
+
+        """
 
 
 @pytest.mark.parametrize(
@@ -71,6 +78,24 @@ _FORWARD = "scores = model(x."
             "a loss that does not come from the net that it is given",
         ),
         (TUPLE, [("nn.Linear(256, 2)", "nn.LazyLinear(2)")], "def model", "(4.weight, 4.bias)"),
+        (
+            TUPLE,
+            [("nn.Linear(256, 2)", "nn.Linear(256, 2, device='meta')")],
+            "def model",
+            "tensors on the device meta, which hold no numbers (4.weight, 4.bias)",
+        ),
+        (
+            TUPLE,
+            [("    def model", "    @torch.inference_mode()\n    def model")],
+            "@torch.inference_mode()",
+            "tensors of torch.inference_mode(), to which nothing can be written (0.weight, 0.bias, 4.weight, 4.bias)",
+        ),
+        (
+            TUPLE,
+            [(_MADE, f"{_ANCHORS}{_MADE[:7]}anchored(nn.Sequential("), ("Linear(256, 2))", "Linear(256, 2)))")],
+            "def model",
+            "to which nothing can be written (anchors)",
+        ),
         (
             f"import argparse\nPARSER = argparse.ArgumentParser()\nPARSER.add_argument('--data', required=True)\n"
             f"PARSER.parse_args()\n{TUPLE}",

@@ -22,6 +22,10 @@ _READINGS, _PATIENCE_S = 60, 1.0
 _DIFFER = "its items differ when they are read twice (a random augmentation, perhaps)"
 # What takes larger batches, or the mean of what ranks find.
 _SHARING = ("large-batch", "ddp", "flat-reduce")
+_COMPILING = ("compile", "compile-graphed")
+_TWICE = (
+    "its loss() differentiates gradients of what the net gives (create_graph=True), which the compiler has no graph for"
+)
 
 
 def not_kept(split: OwnSplit, batch: Tree, others: Sequence[Tree]) -> dict[str, str]:
@@ -238,16 +242,17 @@ def gathering(outputs: Sequence[Tree], count: int) -> dict[str, str]:
     return {"dp": f"its model gives {given}, and DataParallel joins what its GPUs give by the first dimension"}
 
 
-def of_step(uncopied: str, summed: bool, counted: Sequence[str] = ()) -> dict[str, str]:
+def of_step(uncopied: str, summed: bool, counted: Sequence[str] = (), twice: bool = False) -> dict[str, str]:
     """What works on a copy of the net, where there can be none for a reason; on other parts of a batch as if each
     loss were a mean, where it is a sum: a batch twice as large would have a gradient twice as large; and what runs none
-    of the user's code in most steps, which counts in it.
+    of the user's code in most steps, which counts in it; and what compiles the net, whose gradients have no gradients.
     """
     held = f"a replayed step runs none of your code, which changes {', '.join(counted)} in each step"
     why = f"its net can't be copied ({uncopied})"
     sums = "its loss is a sum over the samples of a batch: divide it by their number"
     copying = dict.fromkeys(_COPYING if uncopied else (), why)
-    return dict.fromkeys(_SHARING if summed else (), sums) | copying | ({"graph": held} if counted else {})
+    compiling = dict.fromkeys(_COMPILING if twice else (), _TWICE)
+    return dict.fromkeys(_SHARING if summed else (), sums) | copying | compiling | ({"graph": held} if counted else {})
 
 
 def moving(names: Sequence[str]) -> str:
