@@ -1,8 +1,12 @@
 """Training items that a step changes: a loss that writes into its data set, for the next epoch to read."""
 
 import pytest
+import torch
 from tests.own_files import IMPORTS, write
+from torch.utils.data import Dataset, default_collate
 
+from laptime.data.own.fed_back import Reread
+from laptime.data.own.opened import OwnSplit
 from laptime.preflight.inspecting import inspect
 
 # Labels that go on from what the net has found (temporal ensembling, self-adaptive training).
@@ -57,3 +61,22 @@ def test_random_items_alone_are_none_that_a_step_changes(file):
     data = inspect(write(file, _SOFT, _NOISY, ("if model.training:", "if False:")))
     assert not {"workers", "pinned", "ddp", "flat-reduce"} & data.own.refused.keys()
     assert "goes on from the warm-up" not in data.notice
+
+
+class InTurn(Dataset):
+    """One item that is what is given, reading after reading."""
+
+    def __init__(self, *given):
+        self.given = list(given)
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return torch.tensor(self.given.pop(0))
+
+
+@pytest.mark.parametrize(("readings", "changed"), [((0, 0, 1, 1), True), ((0, 0, 1, 0), False), ((0, 1, 1, 1), False)])
+def test_what_is_seldom_another_by_itself_is_not_what_a_step_changes(readings, changed):
+    """As by a generator of its own, in one of thirty readings."""
+    assert Reread(OwnSplit(InTurn(*readings), default_collate), 1).changed() is changed

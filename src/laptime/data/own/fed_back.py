@@ -30,9 +30,10 @@ class Reread:
             self.before = first if same(self._read(), first) else None
 
     def changed(self) -> bool:
-        """Whether they are others now."""
+        """Whether they are others now, and stay so: a rare augmentation by a generator of its own does not."""
         with suppress(Exception):  # as above
-            return self.before is not None and not same(self._read(), self.before)
+            now = self._read()
+            return self.before is not None and not same(now, self.before) and same(self._read(), now)
         return False
 
     def _read(self) -> Tree:
