@@ -29,18 +29,19 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
     So it does with the numbers that a user's own net or workload counts in attributes, and with what is frozen.
 
     In place, since captured graphs and views hold the tensors. An optimizer whose zeroed state may not be
-    a fresh one is made anew: no graph holds it.
+    a fresh one is made anew, as is one that a user's code gives moments of its own to begin with: no graph holds it.
     """
     put_back_numbers(p.numbers)
     with torch.no_grad():
         copy_known(tensors(p), saved)
         if p.average is not None:
             p.average.restart(p.model)
-    if starts_from_zeros(p.optimizer):
+    fresh = build_optimizer(recipe, p.model)
+    if starts_from_zeros(p.optimizer) and not fresh.state:
         _zero(p.optimizer)
-        _reset_rates(p.optimizer, build_optimizer(recipe, p.model))
+        _reset_rates(p.optimizer, fresh)
     else:
-        p.optimizer = build_optimizer(recipe, p.model)
+        p.optimizer = fresh
     if p.scaler.is_enabled():
         p.scaler.load_state_dict(GradScaler(p.device.type).state_dict())  # fills its tensors, replaces none
     p.schedule = recipe.make_schedule(p.optimizer, recipe.epochs * len(p.loader))

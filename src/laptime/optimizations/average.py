@@ -34,6 +34,16 @@ class Average:
     def __init__(self, model: nn.Module, decay: float, every: int) -> None:
         self.model = copy_of(model).requires_grad_(False)
         self.decay, self.every, self.steps = decay, every, 0
+        both = zip(self.model.modules(), model.modules(), strict=True)
+        self._counting = [pair for pair in both if not type(pair[1]).__module__.startswith("torch.nn.")]
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The averaged model, with the numbers that the other's code counts in attributes by now (a temperature)."""
+        for own, found in self._counting:
+            counted = {name: n for name, n in vars(found).items() if isinstance(n, int | float) and name != "training"}
+            vars(own).update(counted)
+        return self.model
 
     def update(self, model: nn.Module) -> None:
         """Takes a step of the model in, every so many steps; does not wait for the device."""

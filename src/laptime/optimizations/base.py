@@ -126,7 +126,7 @@ class Parts:
     @property
     def evaluated(self) -> nn.Module:
         """The module that evaluation and saving use."""
-        return self.model if self.average is None else self.average.model
+        return self.model if self.average is None else self.average.evaluated
 
 
 def adam(model: nn.Module, learning_rate: float | Tensor, **options: Any) -> Optimizer:

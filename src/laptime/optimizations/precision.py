@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -38,7 +39,18 @@ def under_autocast(forward: Forward, device: str, precision: str) -> Forward:
     """The forward pass with convolutions and products in a format of `AUTOCAST`, backward as that then has it."""
 
     def cast(model: nn.Module, batch: Batch) -> Output:
-        with torch.autocast(device, AUTOCAST[precision]):
+        with torch.autocast(device, AUTOCAST[precision]), rounding_anew(model):
             return forward(model, batch)
 
     return cast
+
+
+def rounding_anew(net: nn.Module) -> AbstractContextManager[object]:
+    """Has each call of a net round its weights anew, within it, or from here on where nobody leaves it.
+
+    Autocast rounds a weight once and keeps that until it ends: where a loss changes weights between two calls of the
+    net (SAM's, noise on weights), the second would be that of the weights before.
+    """
+    if isinstance(net, torch.jit.ScriptModule):  # which takes no hooks
+        return nullcontext()
+    return net.register_forward_pre_hook(lambda *_: torch.clear_autocast_cache())

@@ -7,7 +7,6 @@ code prints goes to this process's own output.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sys
@@ -24,6 +23,8 @@ from laptime.catalogue.own import place_of
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own import refused as own_refused
 from laptime.data.own.counted import moved_by_reading
+from laptime.data.own.digest import digest_of_data
+from laptime.data.own.fed_back import Reread, fed_back
 from laptime.data.own.importing import digest_of, interrupt_told, modules_beside, told_with_line
 from laptime.data.own.opened import OwnData, OwnSplit, open_own
 from laptime.data.own.tests import varying
@@ -43,9 +44,10 @@ from laptime.values.draws import fetched
 from laptime.values.trees import Tree, samples, sent, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_optimizer, rates_of, takes, takes_model
+from laptime.workloads.own_checked import loss_line
 from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_losses import losses_of
-from laptime.workloads.own_optimizer import left_out, scattered, stepped_by_others, unfused
+from laptime.workloads.own_optimizer import begun_with, left_out, scattered, stepped_by_others, unfused
 from laptime.workloads.own_parts import looked_at
 from laptime.workloads.own_schedule import falling, walked
 from laptime.workloads.own_step import fails_in_bf16, stepped
@@ -75,7 +77,9 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
     again = _batch(data, data.train, list(reversed(indices)))
     judged_on = _batch(data, data.test, range(min(_ITEMS, len(data.test))))
     micro_batch = None if data.micro_batch is None else _number(data, "micro_batch_size", 1, int)
+    reread = Reread(data.train, samples(batch))
     step = stepped(data, batch, judged_on)
+    read_before, changing = fed_back(reread.changed(), loss_line(data))
     others = [again, *_others(data, data.train, samples(batch))]
     tests = [judged_on, *_others(data, data.test, samples(judged_on))]
     kind, unrounded = tried(data, step.model)
@@ -97,18 +101,18 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
         **refused_workers(data),
     }
     in_parts, parts_told = looked_at(data, step.model, losses, batch)
-    refused = {**copy_refusals(data, batch), **refused, **in_parts}
+    refused = {**copy_refusals(data, batch), **refused, **in_parts, **read_before}
     beside = modules_beside(file, known)
     own = data.workload
     warned = own.warnings if isinstance(own, LightningWorkload) else unused(own, file)
     unread = left_out(own, step.model, rate), varying(data, samples(judged_on)), moved_by_reading(data)
-    told = (*warned, *step.told, parts_told, *unread, falling(data, step.model, rate, steps))
+    told = (*warned, *step.told, changing, parts_told, *unread, falling(data, step.model, rate, steps))
     if halved_on:  # the last, since it moves what the net holds
         refused |= fails_in_bf16(data, step.model, batch, halved_on)
     return DataSpec(
         asked="auto",
         kind="own",
-        digest=_digest(data, batch, again),
+        digest=digest_of_data(data, batch, again),
         path=str(file),
         classes=(),
         train_count=len(data.train),
@@ -201,19 +205,6 @@ def _others(data: OwnData, split: OwnSplit, count: int) -> Iterator[Tree]:
     return (_batch(data, split, range(begin, begin + count)) for begin in ((whole - count) // 2, whole - count))
 
 
-def _digest(data: OwnData, batch: Tree, again: Tree) -> str:
-    """SHA-256 of counts, shapes and weights, and of some values where two readings agree: the file is no data."""
-    found = [(len(data.train), len(data.test)), *((tuple(t.shape), str(t.dtype)) for t in tensors(batch))]
-    alike = own_refused.same(own_refused.turned(again, samples(batch)), batch)
-    values = _bytes(batch) + _bytes(data.train.few(len(data.train) - 1)) if alike else b""
-    weights = b"" if data.train.weights is None else data.train.weights.numpy().tobytes()
-    return hashlib.sha256(repr(found).encode() + values + weights).hexdigest()
-
-
-def _bytes(batch: Tree) -> bytes:
-    return b"".join(t.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for t in tensors(batch))
-
-
 def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
     """What the user's optimizer has no kernels for; raises what `_tried_optimizer` does."""
     made, refused = _tried_optimizer(data, model, rate)
@@ -247,7 +238,7 @@ def _tried_optimizer(data: OwnData, model: nn.Module, rate: float) -> tuple[Opti
         made = probe_optimizer(data.workload, model, rate)
         check_stepped(made, "configure_optimizers" if lightning else "optimizer", f"{data.file.name}{place}")
         rates, doubled = (rates_of(o) for o in (made, probe_optimizer(data.workload, model, 2 * rate)))
-        refused = unfused(made)  # before it counts steps
+        refused = unfused(made) | begun_with(made)  # before it counts steps
         made.step()
     if rates == doubled:  # some groups may have a rate of their own
         asked = 2 * rate if math.isclose(rates[0], rate) else rate

@@ -73,7 +73,7 @@ _IMPORTS = (
     ("from collections import {}", "Counter", "deque"),
     ("from collections.abc import {}", "Callable", "Iterable", "Iterator", "Mapping", "Sequence"),
     ("from concurrent.futures import {}", "ThreadPoolExecutor"),
-    ("from contextlib import {}", "ExitStack", "contextmanager", "nullcontext"),
+    ("from contextlib import {}", "AbstractContextManager", "ExitStack", "contextmanager", "nullcontext"),
     ("from dataclasses import {}", "dataclass", "fields", "is_dataclass"),
     ("from functools import {}", "cache", "cached_property", "partial"),
     ("from pathlib import {}", "Path"),

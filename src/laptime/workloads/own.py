@@ -217,7 +217,10 @@ def remade(made: Optimizer, **options: Any) -> Optimizer:
         wanted["foreach"] = None  # the user's own choice of kernels, beside which torch allows no fused one
     known = {k: v for k, v in made.defaults.items() if takes(type(made), k)}
     # Each group names all that it was made with, which would win over an argument for all.
-    return type(made)([{**g, **wanted} for g in made.param_groups], **{**known, **wanted})
+    anew = type(made)([{**g, **wanted} for g in made.param_groups], **{**known, **wanted})
+    if made.state:  # a checkpoint's moments, which the user's code has loaded
+        anew.load_state_dict({**anew.state_dict(), "state": made.state_dict()["state"]})
+    return anew
 
 
 def check_stepped(made: object, function: str, told: str) -> None:

@@ -47,6 +47,19 @@ def unfused(made: Optimizer) -> dict[str, str]:
     return dict.fromkeys(("fused-optimizer", "fp16", "graph"), told) if told else {}
 
 
+def begun_with(made: Optimizer) -> dict[str, str]:
+    """What cuts or lays out the weights anew, or zeroes moments in place, where a user's code has loaded moments.
+
+    Args:
+        made: before its first step; torch's own have no state by then, but for Adagrad.
+    """
+    torchs = type(made).__module__.startswith("torch.optim.") and not isinstance(made, torch.optim.Adagrad)
+    if not (made.state and torchs):
+        return {}
+    told = f"its {type(made).__name__} begins with moments that were loaded, of weights as model() gives them"
+    return dict.fromkeys(("channels-last", "dead-taps", "graph"), told)
+
+
 def scattered(made: Optimizer) -> dict[str, str]:
     """What copies all gradients into one tensor, where some of them are sparse."""
     gradients = (p.grad for group in made.param_groups for p in group["params"] if p.grad is not None)

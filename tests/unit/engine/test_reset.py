@@ -14,6 +14,9 @@ from laptime.engine.reset import reset, snapshot
 from laptime.optimizations.base import constant
 from laptime.optimizations.schedule import one_cycle
 
+# Of the weight and the bias of a layer from 192 values to 3.
+SIZES = ((0, (3, 192)), (1, (3,)))
+
 
 class Counting(torch.optim.SGD):
     """As third parties write them: what it counts stands in its groups, and its state is there from the start."""
@@ -59,6 +62,28 @@ def test_no_trace_of_the_warm_up_is_left(make):
     for _ in range(2):
         reset(parts, recipe, saved)
         assert [float(c.loss_sum) for c in train_epoch(parts, 0)] == pytest.approx(first, rel=1e-6)
+
+
+def test_loaded_moments_are_there_again():
+    """A user's optimizer() may load those of a checkpoint; without a warm-up, too, zeroes had stood in their place."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+
+    def loaded(model, rate, **_):
+        made = torch.optim.Adam(model.parameters(), lr=rate)
+        one = {n: {"exp_avg": torch.ones(size), "exp_avg_sq": torch.ones(size)} for n, size in SIZES}
+        moments = {n: {"step": torch.tensor(9.0), **both} for n, both in one.items()}
+        made.load_state_dict({**made.state_dict(), "state": moments})
+        return made
+
+    recipe = replace(make_recipe(make_spec(), make_data(size=8), ()), model=net, make_optimizer=loaded)
+    parts = build(recipe, mark=lambda _: None)
+    saved = snapshot(parts)
+    reset(parts, recipe, saved)
+    first = [float(c.loss_sum) for c in train_epoch(parts, 0)]
+    assert parts.optimizer.state[net[1].bias]["step"] == 9 + len(first)
+    reset(parts, recipe, saved)
+    assert parts.optimizer.state[net[1].bias]["exp_avg"].tolist() == [1, 1, 1]
+    assert [float(c.loss_sum) for c in train_epoch(parts, 0)] == pytest.approx(first, rel=1e-6)
 
 
 @pytest.mark.parametrize("on_device", [False, True])

@@ -191,6 +191,28 @@ def test_complex_weights_are_averaged_too():
     assert moved.imag.abs().max() < 1e-6
 
 
+class Tempered(nn.Linear):
+    """Its scores go by a temperature that falls with each step, as that of a Gumbel softmax."""
+
+    temperature = 4.0
+
+    def forward(self, x):
+        if self.training:
+            self.temperature = self.temperature / 2
+        return super().forward(x) / self.temperature
+
+
+def test_what_a_net_counts_in_attributes_holds_for_its_average_too():
+    net, x = nn.Sequential(Tempered(3, 2)), torch.ones(1, 3)
+    average = Average(net, 0.0, 1)
+    net(x), net(x)
+    average.update(net)
+    assert average.evaluated.eval()(x).equal(net.eval()(x))
+    assert average.evaluated is average.model
+    net.train()
+    assert not average.evaluated.training, "the mode is its own"
+
+
 def test_the_average_changes_no_step_and_is_reset_in_place():
     plain, parts = started(small_recipe()), started(recipe := small_recipe("ema"))
     saved = snapshot(parts)

@@ -1,9 +1,15 @@
 """A data set that holds an open file is read right by loader workers, which forks alone would have share its place."""
 
+import fcntl
 import os
+import socket
+import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
+import urllib3
 from tests.own_files import TUPLE, write
 from tests.unit.conftest import make_spec
 
@@ -85,3 +91,52 @@ def test_a_file_is_opened_anew_at_its_place_where_it_is_read_alone(tmp_path):
         written.write(b"still open")
     os.close(kept)
     assert (tmp_path / "written").read_bytes() == b"still open"
+
+
+def test_a_file_that_is_written_too_is_opened_anew_unless_it_is_locked(tmp_path):
+    """What a data set unpacks into a file without a name; a lock that this process holds through one stays."""
+    with tempfile.TemporaryFile(buffering=0) as unpacked, (tmp_path / "lock").open("w+b", buffering=0) as lock:
+        for file in (unpacked, lock):
+            file.write(bytes(range(100)))
+            file.seek(30)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = [os.dup(file.fileno()) for file in (unpacked, lock)]
+        read_apart(unpacked.fileno())
+        with pytest.raises(BlockingIOError):
+            read_apart(lock.fileno())
+        assert unpacked.read(2) == lock.read(2) == bytes((30, 31))
+        assert [os.lseek(number, 0, os.SEEK_CUR) for number in kept] == [30, 32]
+    for number in kept:
+        os.close(number)
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers with the number that stands in the path, and goes on listening on the same connection."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        text = self.path[1:].encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_connection_that_a_fork_has_a_copy_of_is_made_anew(tmp_path):
+    """Two workers that ask through one are answered what the other has asked for."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with urllib3.HTTPConnectionPool("127.0.0.1", server.server_port) as pool:
+            assert pool.request("GET", "/1").data == b"1"
+            used = pool.pool.queue[-1].sock
+            with socket.socket(fileno=os.dup(used.fileno())) as kept:
+                read_apart(used.fileno())
+                assert pool.request("GET", "/2").data == b"2"
+                assert pool.pool.queue[-1].sock.getsockname() != kept.getsockname()
+                kept.sendall(b"GET /3 HTTP/1.1\r\n\r\n")  # the other process's goes on
+                assert kept.recv(1000).startswith(b"HTTP/1.1 200")
+        server.shutdown()

@@ -181,3 +181,36 @@ def test_a_fused_kernel_is_not_for_an_optimizer_with_options_that_no_group_holds
     made = (f"torch.optim.{_MADE}", "Every(parameters, lr, every=3)")
     found = inspect(write(file, DICTIONARY, ("class Workload", f"{kind}class Workload"), made)).own.refused
     assert found["fused-optimizer"] == "its Every, made anew with a fused kernel, has another every"
+
+
+_LOADED = """made = torch.optim.AdamW(parameters, lr=lr)
+        moments = {n: dict(step=torch.tensor(9.0), exp_avg=p.detach().abs().clone(), exp_avg_sq=p.detach().square() + 1)
+                   for n, p in enumerate(parameters)}
+        made.load_state_dict({**made.state_dict(), "state": moments})
+        return made"""
+
+
+def test_moments_that_are_loaded_begin_every_variant(file, tmp_path):
+    """As a training goes on from a checkpoint: one that is made anew with a fused kernel had forgotten them, and what
+    cuts or lays out weights anew would pair them with others.
+    """
+    name = write(file, TUPLE, (_BEFORE, f"    def optimizer(self, parameters, lr):\n        {_LOADED}\n\n{_BEFORE}"))
+    data = inspect(name)
+    for left_out in ("channels-last", "dead-taps", "graph"):
+        assert "moments that were loaded" in data.own.refused[left_out]
+    assert "fused-optimizer" not in data.own.refused
+    few = {"batch_size": 16, "epochs": 1, "warmup_epochs": 1, "profile": "none"}
+    found = [
+        worker.run(
+            RunSpec(
+                variant=variant,
+                workload=data.own.name,
+                optimizations=resolve(variant).optimizations,
+                data=data,
+                **few,
+            ),
+            tmp_path / str(number),
+        )
+        for number, variant in enumerate(("cpu-baseline", "cpu-baseline+fused-optimizer"))
+    ]
+    assert found[1].epochs[0].train_loss == pytest.approx(found[0].epochs[0].train_loss, rel=1e-5)

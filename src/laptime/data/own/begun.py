@@ -18,6 +18,8 @@ from laptime.own.protocol import Workload
 Begin = Callable[[int], Any]
 # A process's open files on Linux; where there is no such folder, workers are not forked by themselves.
 _OPEN = Path("/proc/self/fd")
+# Where all processes write to the end of the same file.
+_STANDARD = (0, 1, 2)
 
 
 class Limited(Subset[Any]):
@@ -62,15 +64,46 @@ def read_apart(number: int) -> None:
 
     Processes that were forked share the place of each open file, so where a data set holds one (records, a ZIP), one
     worker's seek moves what another reads at that moment: other bytes, without any error.
+
+    Raises:
+        OSError: it can't be opened again, or is locked by what has opened it, and stays as it is.
     """
     import fcntl  # not on Windows, where a printed script runs, too, and no process is forked
 
     kind, flags = os.fstat(number).st_mode, fcntl.fcntl(number, fcntl.F_GETFL)
-    if not stat.S_ISREG(kind) or flags & os.O_ACCMODE != os.O_RDONLY:
+    if stat.S_ISSOCK(kind):
+        end_connection(number)
+    written = flags & os.O_ACCMODE != os.O_RDONLY
+    if not stat.S_ISREG(kind) or flags & os.O_ACCMODE == os.O_WRONLY or (written and number in _STANDARD):
         return
-    own = os.open(_OPEN / str(number), flags | os.O_CLOEXEC)
+    # Its number is a link, and a file that has had no name is opened as any other.
+    own = os.open(_OPEN / str(number), flags & ~(os.O_TMPFILE | os.O_NOFOLLOW) | os.O_CLOEXEC)
     try:
+        if written:
+            fcntl.flock(own, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(own, fcntl.LOCK_UN)
         os.lseek(own, os.lseek(number, 0, os.SEEK_CUR), os.SEEK_SET)
         os.dup2(own, number, os.get_inheritable(number))
     finally:
         os.close(own)
+
+
+def end_connection(number: int) -> None:
+    """Puts a connection that has ended in the place of one to a server, of which this process has a fork's copy.
+
+    What one worker asks there another may be answered, without any error: a pool of connections makes a new one, and
+    all else fails with the line where it stands.
+
+    Raises:
+        OSError: it is connected to nothing.
+    """
+    import socket
+
+    with socket.socket(fileno=os.dup(number)) as shared:
+        if shared.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        shared.getpeername()
+    ended, other = socket.socketpair()
+    with ended, other:
+        ended.setblocking(os.get_blocking(number))
+        os.dup2(ended.fileno(), number, os.get_inheritable(number))

@@ -40,6 +40,8 @@ _LOST = re.compile(r"DataLoader worker \(pid.*\) (is killed by signal|exited une
 _SCHEDULE = str(Path("torch", "optim", "lr_scheduler"))
 # A worker that is asked where it stands writes it within so long, or not at all.
 _ANSWER_S = 0.5
+# See `end_connection`.
+_CUT_OFF = "; a worker is cut off from what was connected before it began, so let its first item connect"
 # What a worker answers through, open for as long as it lives.
 _open: list[Connection] = []
 
@@ -68,6 +70,7 @@ def refused_workers(data: OwnData) -> dict[str, str]:
             reason = f"it {how}"
         else:
             reason = complaint(error, file, (_unsent(batch), split.collate, *makers))
+            reason += _CUT_OFF if isinstance(error, ConnectionError) else ""
         return {"workers": f"a worker process can't fetch its items: {reason}"}
     return {}
 
