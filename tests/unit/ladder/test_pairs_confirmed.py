@@ -61,6 +61,9 @@ def test_five_pairs_tell_what_the_rounds_leave_open(tmp_path, monkeypatch):
     assert found.processes == 0  # the sentence has them
     assert speedup_span(row).endswith(" by turns")
     assert headline_figures(found)["speedup"] == row.speedup
+    page = (ladder.folder / "comparison.html").read_text(encoding="utf-8")
+    assert "In the rounds <b>" in page
+    assert "pairs of processes took turns" in page
 
 
 @pytest.mark.parametrize(
