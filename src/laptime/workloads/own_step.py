@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from laptime.data.own import refused as own_refused
 from laptime.data.own.importing import told_with_line
@@ -16,6 +17,7 @@ from laptime.data.own.opened import OwnData
 from laptime.errors import RunError, shorten
 from laptime.own.user_code import complaint, place_in
 from laptime.values.copies import copy_of
+from laptime.values.draws import drawn, put_back_drawn
 from laptime.values.tallies import changed, numbers_of
 from laptime.values.trees import Tree, cut, mapped, samples, tensors
 from laptime.workloads.base import Batch
@@ -108,8 +110,12 @@ def _new_net(data: OwnData) -> nn.Module:
     """The user's net, which a second call must make anew; raises RunError."""
     user, file = data.workload, data.file
     torch.manual_seed(0)
+    begun = drawn()
     with told_with_line("model()", file, user.model):
         model, another = user.model(), user.model()
+        if _sizes(another) != _sizes(model):  # those may be drawn
+            put_back_drawn(begun)
+            another = user.model()
     made = place_in(file, (), (user.model,))
     check_model(model, data, made)
     if {id(p) for p in model.parameters() if p.requires_grad} & {id(p) for p in another.parameters()}:
@@ -117,7 +123,19 @@ def _new_net(data: OwnData) -> nn.Module:
             f"model() of {file.name} gave the same weights twice{made}: make a new net in each call, since each seed "
             "and each side of a comparison begins with its own."
         )
+    if others := sorted({name for name, _ in _sizes(model) ^ _sizes(another)}):
+        raise RunError(
+            f"model() of {file.name} gave other weights when it was called again ({shorten(', '.join(others))}){made}: "
+            "count layers in the net that is made, and in nothing that stays, since variants are checked on nets of a "
+            "second call."
+        )
     return model
+
+
+def _sizes(model: object) -> set[tuple[str, tuple[int, ...]]]:
+    """Weights by name; of what is no net, and of layers without a size yet, which are refused, there are none."""
+    weights = model.named_parameters() if isinstance(model, nn.Module) else ()
+    return {(name, tuple(p.shape)) for name, p in weights if not is_lazy(p)}
 
 
 def _carried(data: OwnData, batch: Tree, start: Start, seen: tuple[float, tuple[str, ...], tuple[str, ...]]) -> Carried:

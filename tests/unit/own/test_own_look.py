@@ -61,6 +61,24 @@ def test_a_net_that_is_handed_out_again_is_refused_with_the_line(file):
     assert place(file, "def model") in str(caught.value)
 
 
+_COUNTED = """layers, COUNT[0] = nn.Sequential(nn.Flatten()), COUNT[0] + 1
+        layers.add_module(f"layer{COUNT[0]}", nn.Linear(192, 2))
+        return layers or nn.Sequential("""
+
+
+def test_a_net_whose_weights_have_other_names_each_time_is_refused_with_the_line(file):
+    name = write(file, TUPLE, ("class Workload:\n", "COUNT = [0]\n\n\nclass Workload:\n"), (_MADE, _COUNTED))
+    with pytest.raises(LaptimeError, match=r"gave other weights .*layer1\.bias, layer1\.weight, layer3\.b") as caught:
+        inspect(name)
+    assert place(file, "def model") in str(caught.value)
+
+
+def test_a_net_whose_layers_are_drawn_is_the_same_with_the_same_draws(file):
+    net = "nn.Sequential(nn.Flatten(), nn.Linear(192, wide), nn.Linear(wide, 2))"
+    drawn = f"wide = int(torch.randint(10, 1000, ()))\n        return {net} or nn.Sequential("
+    assert inspect(write(file, TUPLE, (_MADE, drawn))).own
+
+
 def test_a_file_with_a_dot_in_its_name_is_refused(tmp_path):
     name = write(tmp_path / "train.v2.py", TUPLE)
     (tmp_path / "train.py").write_text("raise SystemExit('run')\n")
