@@ -39,6 +39,6 @@ def left_untrained(count: int, line: str) -> str:
     return (
         f"{line} goes through {count} tensor{'s' * (not one)} with gradient{'s' * (not one)} that "
         f"{'is' if one else 'are'} not in the net, so {'it is' if one else 'they are'} not trained: let the net of "
-        "model() hold what is meant to learn (nn.Parameter), a loss's own weights say, and give the rest "
-        "requires_grad=False."
+        "model() hold what is meant to learn (nn.Parameter), a loss's own weights say, take the model that is given "
+        "and none that was kept, and give the rest requires_grad=False."
     )
