@@ -104,6 +104,13 @@ def test_a_plan_has_its_figures_below_each_other_however_long_a_name():
     assert any(len(row.split()[0]) > 36 for row in rows)
 
 
+def test_a_plan_says_what_may_come_to_it():
+    both = "cpu-baseline,cpu-resident"
+    for repeats, variants, told in (("3", both, True), ("2", both, False), ("3", "cpu-baseline", False)):
+        said = typed("optimize", "cifar", "--device", "cpu", "--variants", variants, "--repeats", repeats, "--dry-run")
+        assert ("Not counted: 5 pairs, where the rounds leave open" in said) is told
+
+
 def test_a_search_s_plan_names_where_it_begins_and_what_it_would_try():
     rows, said = typed("tune", "cifar", "--device", "cpu", "--budget", "90m", "--dry-run").split("Expected duration")
     assert [row.split()[0] for row in rows.splitlines()[1:] if row] == ["cpu-baseline", "cpu-optimized"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import typer
 
 from laptime.catalogue import find_workload
@@ -12,6 +14,7 @@ from laptime.durations import in_time
 from laptime.ladder import LadderRequest, check_plan, settled_preset
 from laptime.ladder.data import look_at_data
 from laptime.ladder.estimate import Expected, expected
+from laptime.ladder.pairs import FEWEST_ROUNDS, PAIRS
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.places import Places, find_places
 from laptime.tune import foreseen, too_short
@@ -39,8 +42,8 @@ def plan_only(request: LadderRequest, as_json: bool) -> None:
     typer.echo(_expectation(found))
     if is_own(request.workload) and not request.variants:
         typer.echo("What is not for your training is found when the ladder begins, and left out with its reason.")
-    if request.verifies:
-        typer.echo(_uncounted(request))
+    for text in _uncounted(request, device, several=len(found.rows) > 1):
+        typer.echo(text)
     if request.budget is not None:
         typer.echo(_searched(request.budget, found))
 
@@ -71,15 +74,21 @@ def _searched(budget_s: float, found: Expected) -> str:
     )
 
 
-def _uncounted(request: LadderRequest) -> str:
-    """What verifying the advice adds: how much is known only once there is advice, and told then."""
-    most = MOST if request.verify_most is None else request.verify_most
-    which = "all remedies" if most == "all" else f"the first {most} remedies"
-    where = "of the baseline and of the fastest" if request.verify_most is None else "of every variant"
-    return (
-        f"Not counted: {ROUNDS} short turns, of one process or two, for each of {which} {where}; how many turns and "
-        "minutes that makes is said before they begin."
-    )
+def _uncounted(request: LadderRequest, device: str, several: bool) -> Iterator[str]:
+    """What may come to the turns that are counted: of how much nobody knows before some of them have run.
+
+    Verified advice says how many turns it adds once there is advice.
+    """
+    if several and request.budget is None and device == "cpu" and settled_preset(request).repeats >= FEWEST_ROUNDS:
+        yield f"Not counted: {PAIRS} pairs, where the rounds leave open whether what looks fastest is faster."
+    if request.verifies:
+        most = MOST if request.verify_most is None else request.verify_most
+        which = "all remedies" if most == "all" else f"the first {most} remedies"
+        where = "of the baseline and of the fastest" if request.verify_most is None else "of every variant"
+        yield (
+            f"Not counted: {ROUNDS} short turns, of one process or two, for each of {which} {where}; how many turns "
+            "and minutes that makes is said before they begin."
+        )
 
 
 def _expectation(found: Expected) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Pairs that tell what a part of the optimized variant is worth, or what the fastest one brings: with a scatter of 4 %
 # between pairs an interval of about 5 %.
 PAIRS = 5
-_FEWEST_ROUNDS = 3
+FEWEST_ROUNDS = 3
 # A process takes up to eight seconds to start: it trains for half as long, or for as many epochs.
 _TRAINS_S = 4.0
 _MOST_EPOCHS = 12
@@ -88,7 +88,7 @@ def _confirmed(ladder: Ladder) -> Iterator[Turn]:
     Rounds of a machine that slows down and recovers meanwhile scatter by tens of percent, which pairs by turns do not.
     With fewer rounds nobody has asked for certainty. A search has pairs of its own, and its budget.
     """
-    if ladder.preset.repeats < _FEWEST_ROUNDS or ladder.record.search is not None:
+    if ladder.preset.repeats < FEWEST_ROUNDS or ladder.record.search is not None:
         return
     found = compare(ladder.record, ladder.runs)
     row = open_yet(found.rows, found.baseline)
