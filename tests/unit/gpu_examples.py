@@ -16,10 +16,19 @@ SCRIPTS = ROOT / "scripts" / "benchmarks"
 H200 = ProbeRecord(machine=Machine(gpus=("NVIDIA H200",)))
 
 
+# What runs the tests may ignore them (nohup, a shell's background jobs), which a process hands on to what it starts.
+HEARD = """
+import signal
+for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, handler)
+"""
+
+
 def start_script(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     """Starts the bench in a process group of its own, as a terminal does, without what a lent machine lacks."""
     # Read by every interpreter that starts, children too.
-    (tmp_path / "sitecustomize.py").write_text(f"import sys\n{BLOCKED}")
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\n{BLOCKED}{HEARD}")
     environment = os.environ | {
         "PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}",
         "LAPTIME_HOME": str(tmp_path / "home"),
