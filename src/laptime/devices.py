@@ -16,6 +16,7 @@ from laptime.catalogue import LADDERS
 from laptime.errors import UsageError, shorten, unknown
 from laptime.host.gpus import chosen, empty_gpus, gpus_by_files, visible_gpus
 from laptime.host.processes import allowed_cores
+from laptime.host.variables import variables_here
 from laptime.records import Machine
 
 _INTERESTING = ("avx2", "avx_ne_convert", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd", "bf16", "sve")
@@ -135,12 +136,15 @@ def host() -> Machine:
         gpus=cuda_devices(),
         os=f"{platform.system()} {platform.release().split('.')[0]}",
         instruction_sets=_instruction_sets(),
+        variables=variables_here(),
     )
 
 
 def fingerprinted(machine: Machine) -> Machine:
     """The machine with the digest of its fields that decide speed."""
     body = machine.model_dump(mode="json", exclude={"fingerprint", "ceilings", "load_before", "image"})
+    if not machine.variables:  # so that it stays that of versions which did not look at them
+        del body["variables"]
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
     return machine.model_copy(update={"fingerprint": digest})
 

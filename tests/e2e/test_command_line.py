@@ -158,6 +158,7 @@ def test_doctor_says_what_is_there_and_why_not(home):
     # Measured, or left out with the reason where this CPU would only emulate it.
     assert ("in a probe" in rows["bf16"]["detail"]) == ("bf16" not in hopeless_here("", ["bf16"], "cpu"))
     assert "not probed" not in rows["bf16"]["detail"]
+    assert rows["variables"]["ok"] == ("is set in the environment" not in rows["variables"]["detail"])
 
 
 _MISTAKES = (

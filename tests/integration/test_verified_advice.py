@@ -18,6 +18,7 @@ from laptime.records import Advice, Finding
 @pytest.mark.long
 def test_a_ladder_verifies_its_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("MALLOC_PERTURB_", "1")
     finding = Finding(
         id="resident",
         what="Images come one by one.",
@@ -41,6 +42,7 @@ def test_a_ladder_verifies_its_advice(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     places, said = Places(tmp_path / "home"), list[str]()
     ladder = open_ladder(request, prepare_data(request, places, said.append), places, said.append)
+    assert sum("NOTICE: MALLOC_PERTURB_=1 is set in the environment" in text for text in said) == 1
     ladder.counsel.rules = Rules(advise, lambda advice: advice.verdict)
     turns = []
     try:

@@ -17,6 +17,7 @@ def doctor(as_json: JSON = False) -> None:
     """Looks at this machine; measures its ceilings and whether bf16 gains (a few seconds)."""
     from laptime.devices import cuda_devices
     from laptime.host.gpus import empty_gpus
+    from laptime.host.variables import slowing
     from laptime.ladder.surroundings import run_probe
     from laptime.places import find_places, lock_folder
     from laptime.records import LEAST_GAIN
@@ -27,7 +28,7 @@ def doctor(as_json: JSON = False) -> None:
     probe = run_probe(("cifar", "cpu"), places, lambda text: typer.echo(text, err=True))
     machine, gpus = probe.machine, cuda_devices()
     free = shutil.disk_usage(places.home).free / 2**30
-    locks = lock_folder()
+    locks, slow = lock_folder(), slowing(machine.variables, machine.cores)
     found = [
         (
             "python",
@@ -50,6 +51,7 @@ def doctor(as_json: JSON = False) -> None:
             (machine.load_before or 0) < machine.cores / 2,
             _load(machine.load_before),
         ),
+        ("variables", not slow, " ".join(slow) or told_of_variables(machine.variables)),
     ]
     if as_json:
         typer.echo(json.dumps([{"what": w, "ok": ok, "detail": d} for w, ok, d in found], indent=1))
@@ -69,6 +71,13 @@ def told_of_cuda(gpus: Sequence[str], version: str | None, empty: Sequence[str] 
         return of_empty(empty) if empty else "no NVIDIA driver answers: CPU variants only"
     names = ", ".join(gpus)
     return names if version else f"torch can't use {names}: install a torch and a driver that fit together"
+
+
+def told_of_variables(variables: Sequence[str]) -> str:
+    """What to say of the environment where nothing in it makes trainings slow."""
+    if not variables:
+        return "none is set that decides speed"
+    return f"set, and none of them known to make trainings slow: {', '.join(variables)}"
 
 
 def compilers(on_gpus: bool) -> tuple[bool, str]:

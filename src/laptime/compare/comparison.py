@@ -8,6 +8,7 @@ from laptime.catalogue import WORKLOADS, classes_of
 from laptime.compare.ablation import ablation
 from laptime.compare.floor import quality_floor
 from laptime.compare.headlines import headlines
+from laptime.compare.mixed import differences
 from laptime.compare.model import Comparison, Conditions, VariantRow
 from laptime.compare.operators import with_operators
 from laptime.compare.payback import with_compilation
@@ -19,6 +20,7 @@ from laptime.compare.steps import inference_rows, roof_rows, step_rows
 from laptime.compare.words import by_reason
 from laptime.data.choices import called
 from laptime.errors import LaptimeError, UsageError
+from laptime.host.variables import slowing
 from laptime.records import Advice, Ceilings, LadderRecord, Machine, Rung, RunRecord, TraceSummary
 from laptime.spec import DataSpec, OptimizationSpec, RunSpec
 
@@ -68,7 +70,7 @@ def compare(
         rows=rows,
         headlines=headlines(rows, baseline.rung.variant, conditions),
         scaling=scalings(runs, rows),
-        cautions=(*_broken_off(ladder), *_noticed(ladder, ran), *_cautions(context, rows, records)),
+        cautions=(*_broken_off(ladder), *_noticed(ladder, ran), *_cautions(context, rows, records, machine)),
         parts=ablation(context, ladder.dropped, ladder.worths),
         steps=step_rows(runs.values()),
         inference=inference_rows(runs.values()),
@@ -228,7 +230,9 @@ def _noticed(ladder: LadderRecord, ran: Sequence[RunRecord]) -> list[str]:
     return [f"The {'training' if own else 'data'}: {notice}" for own, notice in dict.fromkeys(said)]
 
 
-def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[RunRecord]) -> list[str]:
+def _cautions(
+    context: Context, rows: Sequence[VariantRow], records: Sequence[RunRecord], machine: Machine
+) -> list[str]:
     """What a reader must know before believing a figure."""
     done = [r for r in records if r.spec is not None and r.status == "done"]
     base = next(r for r in rows if r.variant == context.baseline.rung.variant)
@@ -242,10 +246,10 @@ def _cautions(context: Context, rows: Sequence[VariantRow], records: Sequence[Ru
     ):
         reached, floor = (f"{v * 100:.1f} %" for v in (base.quality, context.rules.floor))
         found.append(f"Quality is not judged: the baseline reached {reached}, below the floor of {floor}.")
+    found += slowing(machine.variables, machine.cores)
     # A baseline is built of nothing, so what its processes note holds for all variants: a batch that was halved.
     found += [f"All variants: {note}." for note in base.notes]
-    for what, several in _differences(done):
-        found.append(f"The records come from {several} different {what}: their times can't be compared as they stand.")
+    found += differences(done)
     unnamed = sum(r.spec is None for r in records)
     if unnamed:
         found.append(f"Records without a spec were passed over: {unnamed}.")
@@ -270,15 +274,3 @@ def _numberless(context: Context) -> list[str]:
             what = f"{lost} of {len(runs.done)} trainings ended with a {name_of(quality)}"
             found.append(f"{name}: {what} that is no number.")
     return found
-
-
-def _differences(records: Sequence[RunRecord]) -> list[tuple[str, int]]:
-    seen: dict[str, set[str | int | None]] = {
-        "machines": {r.machine.fingerprint for r in records if r.machine.fingerprint},
-        "workloads": {r.spec.workload for r in records if r.spec},
-        "devices": {r.spec.device for r in records if r.spec},
-        "data sets": {r.spec.data.digest for r in records if r.spec and r.spec.data.digest},
-        "amounts of training data": {r.spec.limit_train for r in records if r.spec},
-        "commits": {r.commit for r in records if r.commit},
-    }
-    return [(what, len(values)) for what, values in seen.items() if len(values) > 1]

@@ -23,7 +23,7 @@ from laptime.records import CompileRecord, EpochRecord, Machine, Readable
 from laptime.records.files import RECORD_FILE
 from laptime.spec import read_versioned
 
-# Variables that both sides inherit.
+# Variables that both sides inherit; those of each process are told of by its machine, where its `laptime` knows them.
 _DECIDE_SPEED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "CUDA_VISIBLE_DEVICES")
 _LOG_BYTES = 1 << 16
 # A command's own hand may have written it.

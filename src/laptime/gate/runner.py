@@ -18,6 +18,7 @@ from laptime.gate.process import Trained
 from laptime.gate.records import GATE_SCHEMA, TURNS_SCHEMA, GateRecord, PairRecord, Side, Trouble
 from laptime.gate.sides import SideError
 from laptime.host.memory import allowed_memory
+from laptime.host.variables import slowing
 from laptime.launchers.base import ignore
 from laptime.launchers.pair import MOST_MEMORY
 from laptime.launchers.turns import TurnsError
@@ -105,6 +106,8 @@ class Gate:
         if different:
             self._stop("invalid", different.replace("in pair 0", "before the first pair"))
             return
+        for text in slowing(base.machine.variables, base.machine.cores):
+            self._notice(text)
         self._note_short(base)
         self._weigh_budget()
 

@@ -12,6 +12,7 @@ from laptime.catalogue.own import with_findings
 from laptime.compare.floor import quality_floor
 from laptime.devices import choose_device, device_count
 from laptime.errors import TrackingError, UsageError
+from laptime.host.variables import slowing
 from laptime.ladder.plan import Plan, make_plan, unfit, with_refusals
 from laptime.ladder.probing import probe_slow_rungs
 from laptime.ladder.ranks import with_parallel
@@ -48,6 +49,8 @@ def open_ladder(request: LadderRequest, data: DataSpec, places: Places, say: Say
     wanted = None if advised else {o.name for v in planned.fixed for o in v.optimizations}
     probe = with_refusals(run_probe((what, device), places, say, wanted, preset.limit_train), data)
     probe = probe.model_copy(update={"refusals": probe.refusals | no_use})
+    for text in slowing(probe.machine.variables, probe.machine.cores):
+        say(f"NOTICE: {text}")
     if not request.variants:
         probe = probe_slow_rungs(probe, (what, device, preset), places, say, request.budget)
     plan = plan_of(request, data, device, probe)

@@ -40,7 +40,7 @@ _PATIENCE_S, _LOOK_EVERY_S = 10.0, 0.2
 # What a ladder that is gone on with decides once more, out of the records of its turns.
 _DECIDED: dict[str, Any] = {"rungs": (), "dropped": (), "worths": {}, "confirmed": {}, "search": None, "retracted": {}}
 ANEW: Mapping[str, Any] = {**_DECIDED, "status": "running", "ended_at": None}
-_DECIDES_SPEED = ("cpu", "cores", "memory_gib", "gpus", "os", "python", "torch", "torchvision", "cuda")
+_DECIDES_SPEED = ("cpu", "cores", "memory_gib", "gpus", "os", "python", "torch", "torchvision", "cuda", "variables")
 
 
 def resume_ladder(
@@ -173,8 +173,8 @@ def _check_machine(record: LadderRecord, data: DataSpec, places: Places, say: Sa
     found = differences(record.probe.machine, run_probe((what, record.device), places, say, ()).machine)
     if found:
         raise RunError(
-            f"the ladder {record.id} began on another machine or another torch ({'; '.join(found)}), so its times "
-            "would not compare: go on there, or start a new ladder here."
+            f"the ladder {record.id} began on another machine, with another torch or in another environment "
+            f"({'; '.join(found)}), so its times would not compare: go on there, or start a new ladder here."
         )
 
 

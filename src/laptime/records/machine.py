@@ -46,6 +46,7 @@ class Machine(Readable):
     Attributes:
         fingerprint: digest of the fields below that decide speed, never of a host name.
         cores, image: those allowed by affinity and quota; that of the container, by LAPTIME_IMAGE.
+        variables: of the environment, that decide speed and are set, as `NAME=value`.
     """
 
     fingerprint: str = ""
@@ -62,6 +63,7 @@ class Machine(Readable):
     ceilings: Ceilings = Ceilings()
     load_before: float | None = None
     image: str | None = None
+    variables: tuple[str, ...] = ()
 
     @property
     def gpu_names(self) -> str:

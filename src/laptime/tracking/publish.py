@@ -55,6 +55,7 @@ def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None =
     tags = {
         "laptime.kind": "ladder",
         "laptime.machine": ladder.probe.machine.fingerprint,
+        "laptime.variables": " ".join(ladder.probe.machine.variables) or None,
         "laptime.folder": str(folder or ""),
         **_common_tags(ladder),
     }
@@ -222,6 +223,7 @@ def _record_tags(records: Sequence[RunRecord]) -> dict[str, str | None]:
     return {
         "laptime.spec": first.spec.digest() if first.spec else None,
         "laptime.machine": first.machine.fingerprint,
+        "laptime.variables": " ".join(first.machine.variables) or None,
         # A pod's may be another one than that of who asked for it.
         **({"laptime.image": first.machine.image} if first.machine.image else {}),
         "laptime.status": "done" if done == len(records) else f"{done} of {len(records)} done",

@@ -6,6 +6,7 @@ import pytest
 from compare_examples import MACHINE, compare_records, data, ladder, record, records, spec
 
 from laptime.compare.comparison import compare
+from laptime.devices import fingerprinted
 from laptime.records import EpochRecord, RunRecord
 
 
@@ -13,6 +14,15 @@ def test_records_of_several_machines_are_cautioned() -> None:
     other = MACHINE.model_copy(update={"fingerprint": "other"})
     moved = record("cpu-x", 40).model_copy(update={"machine": other})
     assert any("2 different machines" in c for c in compare_records([record("cpu-baseline", 85), moved]).cautions)
+    settings = MACHINE.model_copy(update={"variables": ("OMP_WAIT_POLICY=passive", "OMP_PROC_BIND=close")})
+    passive = record("cpu-x", 40).model_copy(update={"machine": fingerprinted(settings)})
+    active = record("cpu-baseline", 85).model_copy(update={"machine": fingerprinted(MACHINE)})
+    told = compare_records([active, passive]).cautions
+    assert any("2 different settings of the environment (OMP_PROC_BIND, OMP_WAIT_POLICY)" in c for c in told)
+    assert not any("machines" in c for c in told)
+    told = compare_records([passive, passive.model_copy(update={"spec": spec("cpu-baseline")})]).cautions
+    assert any(c.startswith("OMP_WAIT_POLICY=passive is set in the environment") for c in told)
+    assert not any("different settings" in c for c in told)
     elsewhere = moved.model_copy(
         update={"spec": spec("cpu-x").model_copy(update={"workload": "mnist", "device": "cuda"})}
     )

@@ -190,6 +190,13 @@ def test_short_epochs_are_told():
     assert "0.4" in gate.run().notices[0]
 
 
+def test_a_variable_that_makes_trainings_slow_is_told():
+    gate = Machinery(lambda _: 0.0).gate()
+    slow = Machine(cores=2, variables=("CUDA_LAUNCH_BLOCKING=1", "OMP_NUM_THREADS=2"))
+    gate.train = lambda side, seed: Trained(process=process(side, seed, 4.0), machine=slow)
+    assert [text.partition(" ")[0] for text in gate.run().notices] == ["CUDA_LAUNCH_BLOCKING=1"]
+
+
 @pytest.mark.parametrize(("steps", "told"), [(49, True), (50, False), (0, False)])
 def test_epochs_of_few_steps_are_told(steps, told):
     machine = Machinery(lambda _: 0.0)

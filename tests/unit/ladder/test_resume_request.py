@@ -176,6 +176,8 @@ def test_another_machine_is_named_by_what_differs():
     assert differences(Machine(), before) == []
     now = Machine(fingerprint="b", torch="2.15", cores=2)
     assert differences(before, now) == ["gpus H100 then and nothing now", "torch 2.14 then and 2.15 now"]
+    passive = before.model_copy(update={"fingerprint": "c", "variables": ("OMP_WAIT_POLICY=passive",)})
+    assert differences(before, passive) == ["variables nothing then and OMP_WAIT_POLICY=passive now"]
 
 
 def test_a_file_that_is_gone_or_has_changed_is_refused(tmp_path):

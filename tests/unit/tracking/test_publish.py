@@ -148,6 +148,7 @@ def test_names_are_those_of_the_contract(tmp_path: Path, monkeypatch: pytest.Mon
         "laptime.workload": "cifar",
         "laptime.variant": "cpu-a",
         "laptime.machine": "m1",
+        "laptime.variables": "OMP_PROC_BIND=close OMP_WAIT_POLICY=passive",
         "laptime.commit": "abc123",
         "laptime.image": "laptime:1",
         "laptime.data": "synthetic " + "d" * 16,

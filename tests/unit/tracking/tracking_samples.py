@@ -36,7 +36,7 @@ def a_record(variant: str, repeat: int = 0, epochs: int = 2, status: str = "done
         status=status,
         error=None if status == "done" else "it broke",
         spec=spec,
-        machine=Machine(fingerprint="m1", cores=2),
+        machine=Machine(fingerprint="m1", cores=2, variables=("OMP_PROC_BIND=close", "OMP_WAIT_POLICY=passive")),
         warmup_s=1.0 + repeat,
         started_at=1000.0 + 100 * repeat,
         ended_at=1090.0 + 100 * repeat,
