@@ -69,7 +69,8 @@ def kill_after(process, epochs, progress):
         process.wait()
 
 
-def test_a_killed_ladder_goes_on(tmp_path):
+def test_a_killed_ladder_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("MALLOC_PERTURB_", "1")
     images, home, out = write_folder(tmp_path / "images", train=12, test=4), tmp_path / "home", tmp_path / "ladder"
     options = ["--data", images, "--out", out, "--epochs", "4", "--repeats", "1", "--no-profile"]
     process = started(home, "optimize", "cifar", *options, "--variants", "cpu-resident")
@@ -81,9 +82,15 @@ def test_a_killed_ladder_goes_on(tmp_path):
     refused = laptime(home, "optimize", "cifar", "--resume", out, "--epochs", "2")
     assert refused.returncode == 2
     assert "--epochs 2 contradicts" in refused.stderr
+    monkeypatch.delenv("MALLOC_PERTURB_")
+    refused = laptime(home, "optimize", "cifar", "--resume", out)
+    assert refused.returncode == 1
+    assert "in another environment (variables MALLOC_PERTURB_=1" in refused.stderr
+    monkeypatch.setenv("MALLOC_PERTURB_", "1")
     done = laptime(home, "optimize", "cifar", "--resume", out)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "cpu-baseline, round 1 of 1: taken from its record." in done.stderr
+    assert "MALLOC_PERTURB_=1 is set in the environment" in done.stdout
     assert (out / "cpu-baseline-0" / "record.json").read_bytes() == before
     record = json.loads((out / "cpu-resident-0" / "record.json").read_text())
     assert [e["index"] for e in record["epochs"]] == [0, 1, 2, 3]
