@@ -14,7 +14,7 @@ from laptime.durations import in_time
 from laptime.ladder import LadderRequest, check_plan, settled_preset
 from laptime.ladder.data import look_at_data
 from laptime.ladder.estimate import Expected, expected
-from laptime.ladder.pairs import FEWEST_ROUNDS, PAIRS
+from laptime.ladder.pairs import FEWEST_ROUNDS, MOST_CONFIRMED, PAIRS
 from laptime.ladder.verify import MOST, ROUNDS
 from laptime.places import Places, find_places
 from laptime.tune import foreseen, too_short
@@ -80,7 +80,10 @@ def _uncounted(request: LadderRequest, device: str, several: bool) -> Iterator[s
     Verified advice says how many turns it adds once there is advice.
     """
     if several and request.budget is None and device == "cpu" and settled_preset(request).repeats >= FEWEST_ROUNDS:
-        yield f"Not counted: {PAIRS} pairs, where the rounds leave open whether what looks fastest is faster."
+        yield (
+            f"Not counted: {PAIRS} pairs for each variant that a headline names (up to {MOST_CONFIRMED}), where the "
+            "rounds leave open whether it is faster."
+        )
     if request.verifies:
         most = MOST if request.verify_most is None else request.verify_most
         which = "all remedies" if most == "all" else f"the first {most} remedies"

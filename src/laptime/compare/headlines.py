@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from laptime.compare import words
-from laptime.compare.model import Conditions, Headline, HeadlineKind, VariantRow
+from laptime.compare.model import Comparison, Conditions, Headline, HeadlineKind, VariantRow
 from laptime.compare.quality import name_of, shown
 from laptime.compare.rows import OTHER
 
@@ -116,12 +116,20 @@ def certainty(row: VariantRow) -> str:
     return certain if (row.speedup_low or row.speedup or 0) > 1 else f"{certain}; a gain is not shown"
 
 
-def open_yet(rows: Sequence[VariantRow], baseline: str) -> VariantRow | None:
-    """The variant that looks fastest, where its interval leaves open whether it is faster than the baseline."""
-    best = max(_ours(rows, baseline), key=lambda r: r.speedup or 0.0, default=None)
-    if best is None or best.speedup_low is None or best.speedup_high is None:
-        return None
-    return best if best.speedup_low <= 1 < best.speedup_high and best.verdict != "worse" else None
+def open_yet(found: Comparison) -> tuple[str, ...]:
+    """The variants that headlines name, whose intervals leave open whether they are faster than the baseline.
+
+    Where none looks faster, what comes nearest to it.
+    """
+    rows = {row.variant: row for row in found.rows}
+    named = dict.fromkeys(h.variant for h in found.headlines if h.variant)
+    able = [r for r in _ours(found.rows, found.baseline) if r.verdict != "worse"]
+    nearest = sorted(able, key=lambda r: r.speedup or 0.0)[-1:]
+    return tuple(r.variant for r in ([rows[v] for v in named] or nearest) if _is_open(r))
+
+
+def _is_open(row: VariantRow) -> bool:
+    return row.speedup_low is not None and row.speedup_high is not None and row.speedup_low <= 1 < row.speedup_high
 
 
 def _ours(rows: Sequence[VariantRow], baseline: str) -> list[VariantRow]:

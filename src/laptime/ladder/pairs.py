@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # between pairs an interval of about 5 %.
 PAIRS = 5
 FEWEST_ROUNDS = 3
+# Variants that headlines name and that get pairs: a ladder must come to its end.
+MOST_CONFIRMED = 3
 # A process takes up to eight seconds to start: it trains for half as long, or for as many epochs.
 _TRAINS_S = 4.0
 _MOST_EPOCHS = 12
@@ -83,17 +85,22 @@ def worth(ladder: Ladder, whole: Variant, part: Variant, left: int | None = None
 
 
 def _confirmed(ladder: Ladder) -> Iterator[Turn]:
-    """Yields pairs of the baseline with what looks fastest, where three rounds and more leave open whether it is.
+    """Yields pairs of the baseline with what headlines name, where three rounds and more leave its gain open.
 
     Rounds of a machine that slows down and recovers meanwhile scatter by tens of percent, which pairs by turns do not.
-    With fewer rounds nobody has asked for certainty. A search has pairs of its own, and its budget.
+    They may take a headline from one variant and give it to another. With fewer rounds nobody has asked for certainty.
+    A search has pairs of its own, and its budget.
     """
     if ladder.preset.repeats < FEWEST_ROUNDS or ladder.record.search is not None:
         return
-    found = compare(ladder.record, ladder.runs)
-    row = open_yet(found.rows, found.baseline)
-    if row is not None:
-        sides = ladder.variants[found.baseline], ladder.variants[row.variant]
+    had: list[str] = []
+    while len(had) < MOST_CONFIRMED:
+        found = compare(ladder.record, ladder.runs)
+        left = [name for name in open_yet(found) if name not in had]
+        if not left:
+            return
+        had.append(left[0])
+        sides = ladder.variants[found.baseline], ladder.variants[left[0]]
         yield from _pairs(ladder, sides, "confirmed", PAIRS, epochs_of(ladder.runs[0]))
 
 

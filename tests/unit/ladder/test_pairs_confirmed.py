@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.ladder.test_pairs import Timed, ran
-from tests.unit.ladder.test_resumed_ladder import Cut, a_ladder, seconds_of
+from tests.unit.ladder.test_resumed_ladder import FULL, Cut, a_ladder, seconds_of
 from tests.unit.ladder.turning import through
 
 from laptime.compare.words import speedup_span
 from laptime.ladder import pairs
 from laptime.ladder.figures import headline_figures
-from laptime.records import read_ladder
+from laptime.ladder.plan import make_plan
+from laptime.records import ProbeRecord, read_ladder
 
 PAIR = "cpu-optimized beside cpu-baseline, by turns"
 OPEN, CLEAR = (0.5, 4.0, 1.0), (1.0, 1.01, 0.99)
@@ -32,6 +33,23 @@ class Rounds(Timed):
     def side(self, job, other, off=1.0):
         own = seconds_of(frozenset(o.name for o in job[0].optimizations))
         return super().side(job, other, off * (100.0 / own * self.true if other.variant == "cpu-baseline" else 1.0))
+
+
+class Named(Timed):
+    """What each variant takes in each round is the baseline's time times these, and in pairs times the true ones."""
+
+    def __init__(self, rounds, true) -> None:
+        super().__init__()
+        self.rounds, self.true = rounds, true
+
+    def __call__(self, launcher, spec, folder, hooks):
+        own = seconds_of(frozenset(o.name for o in spec.optimizations))
+        self.drift = {spec.variant: 100.0 / own * self.rounds.get(spec.variant, CLEAR)[spec.repeat]}
+        return super().__call__(launcher, spec, folder, hooks)
+
+    def side(self, job, other, off=1.0):
+        own = seconds_of(frozenset(o.name for o in job[0].optimizations))
+        return super().side(job, other, off * 100.0 / own * self.true.get(job[0].variant, 1.0))
 
 
 def two(tmp_path, before=None, repeats=3):
@@ -93,6 +111,29 @@ def test_pairs_show_a_gain_of_what_the_rounds_had_made_slower_and_take_one_away(
     found = ladder.compare()
     assert found.row("cpu-optimized").speedup == pytest.approx(1 / 1.1)
     assert found.headline("fastest").sentence == "Fastest: no variant is faster than cpu-baseline and not worse."
+
+
+A, B, C, D = (f"cpu-baseline+{name}" for name in ("dead-taps", "resident", "threads", "channels-last"))
+
+
+@pytest.mark.parametrize(
+    ("true", "paired", "fastest"),
+    [
+        ({A: 0.5, B: 0.8}, [A, B], A),  # the second headline's, without dead taps, was as open
+        ({A: 1.1, B: 0.8}, [A, B], B),  # pairs take the headline from one and give it to the next
+        ({A: 1.1, B: 1.2, C: 1.3}, [A, B, C], D),  # and so on, up to three
+    ],
+)
+def test_what_other_headlines_name_gets_pairs_too(tmp_path, monkeypatch, true, paired, fastest):
+    at = {A: (0.5, 4.0, 0.7), B: (0.5, 4.0, 0.8), C: (0.5, 4.0, 0.9), D: (0.5, 4.0, 0.95)}
+    ran(monkeypatch, Named(at, true))
+    ladder = two(tmp_path)
+    ladder.plan = make_plan("cpu", FULL, (A, B, C, D), ProbeRecord())
+    told = through(ladder)
+    pair = [f"{name} beside cpu-baseline, by turns" for name in paired for _ in range(pairs.PAIRS)]
+    assert [text for text in told if text.endswith("by turns")] == pair
+    assert list(ladder.record.confirmed) == paired
+    assert ladder.compare().headline("fastest").variant == fastest
 
 
 def test_one_pair_has_no_interval_so_the_rounds_stay_what_is_told(tmp_path, monkeypatch):
