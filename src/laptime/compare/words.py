@@ -130,9 +130,14 @@ def _place(row: VariantRow, comparison: Comparison) -> str:
         return "fastest"
     # A rung is slower than what it was built on, a variant of no ladder than the baseline; what is decided by no trial
     # (the optimized one, say) is slower where the baseline is faster, whatever it was built on.
-    if (row.contribution or row.speedup or 1.0) < 1 or (row.joined is None and (row.speedup or 1.0) < 1):
+    beside_baseline = (row.speedup, row.speedup_high)
+    sides = [(row.contribution, row.contribution_high) if row.contribution else beside_baseline]
+    sides += [beside_baseline] if row.joined is None else []
+    looks_slower = [high for point, high in sides if point and point < 1]
+    if any(high is None or high < 1 for high in looks_slower):
         return "slower"
-    return {True: "joined", False: "not joined", None: "done"}[row.joined]
+    undecided = "unclear" if looks_slower else "done"
+    return {True: "joined", False: "not joined", None: undecided}[row.joined]
 
 
 def quality_cell(row: VariantRow, comparison: Comparison) -> tuple[str, str]:

@@ -47,6 +47,24 @@ def test_what_no_trial_decides_is_slower_where_the_baseline_is_faster() -> None:
     found = compare(ladder(), records())
     optimized = found.row("cpu-optimized")
     assert optimized is not None
-    changed = optimized.model_copy(update={"speedup": 0.9, "contribution": 1.2, "variant": "cpu-other"})
+    figures = {"speedup": 0.9, "speedup_high": 0.95, "contribution": 1.2, "variant": "cpu-other"}
+    changed = optimized.model_copy(update=figures)
     assert words.standing(changed.model_copy(update={"joined": None}), found) == "slower"
     assert words.standing(changed.model_copy(update={"joined": True}), found) == "joined"
+
+
+@pytest.mark.parametrize(
+    ("high", "joined", "said"),
+    [
+        (0.99, None, "slower"),
+        (None, None, "slower"),  # of one process
+        (1.0, None, "unclear"),
+        (1.2, True, "joined"),
+        (1.2, False, "not joined"),
+    ],
+)
+def test_a_variant_whose_interval_leaves_it_open_is_not_called_slower(high, joined, said) -> None:
+    found = compare(ladder(), records())
+    figures = {"speedup": 0.9, "speedup_high": high, "contribution": 0.9, "contribution_high": high}
+    row = found.row("cpu-optimized").model_copy(update={**figures, "variant": "cpu-other", "joined": joined})
+    assert words.standing(row, found) == said
