@@ -136,7 +136,7 @@ def host() -> Machine:
         gpus=cuda_devices(),
         os=f"{platform.system()} {platform.release().split('.')[0]}",
         instruction_sets=_instruction_sets(),
-        variables=variables_here(),
+        variables=variables_here(allowed_cores()),
     )
 
 

@@ -43,9 +43,13 @@ _DECIDE = (
 _AT_START = MappingProxyType(dict(os.environ))
 
 
-def variables_here(environment: Mapping[str, str] = _AT_START) -> tuple[str, ...]:
-    """Those that this process began with and that decide speed, as `NAME=value`; of preloaded libraries names alone."""
+def variables_here(cores: int, environment: Mapping[str, str] = _AT_START) -> tuple[str, ...]:
+    """Those that this process began with and that decide speed, as `NAME=value`; of preloaded libraries names alone.
+
+    As many threads as there are cores are what torch takes of itself, and decide nothing.
+    """
     found = {name: environment[name].strip() for name in (*_SLOW, *_DECIDE) if environment.get(name, "").strip()}
+    found = {name: value for name, value in found.items() if name not in _COUNTS or value != str(cores)}
     if "LD_PRELOAD" in found:  # where they lie is a matter of this machine
         places = found["LD_PRELOAD"].replace(":", " ").split()
         found["LD_PRELOAD"] = ":".join(Path(place).name for place in places)

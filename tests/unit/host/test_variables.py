@@ -14,11 +14,17 @@ from laptime.records import Machine
 
 def test_those_that_decide_speed_are_taken_by_name_and_no_other():
     given = {"OMP_WAIT_POLICY": " passive ", "HOME": "/root", "GOMP_SPINCOUNT": "0", "MKL_VERBOSE": ""}
-    assert variables_here(given) == ("GOMP_SPINCOUNT=0", "OMP_WAIT_POLICY=passive")
+    assert variables_here(4, given) == ("GOMP_SPINCOUNT=0", "OMP_WAIT_POLICY=passive")
+
+
+def test_as_many_threads_as_cores_are_nothing_that_was_set():
+    given = {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4"}
+    assert variables_here(4, given) == ()
+    assert variables_here(8, given) == ("MKL_NUM_THREADS=4", "OMP_NUM_THREADS=4")
 
 
 def test_of_preloaded_libraries_only_names_are_kept():
-    assert variables_here({"LD_PRELOAD": "/home/me/libjemalloc.so.2:/opt/x.so libz.so"}) == (
+    assert variables_here(2, {"LD_PRELOAD": "/home/me/libjemalloc.so.2:/opt/x.so libz.so"}) == (
         "LD_PRELOAD=libjemalloc.so.2:x.so:libz.so",
     )
 
