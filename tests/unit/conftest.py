@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from laptime.data.tensors import ImageData, Split
+from laptime.records import LadderRecord
 from laptime.spec import DataSpec, RunSpec
 
 CLASSES = ("red", "green", "blue")
@@ -51,6 +52,11 @@ def make_data_spec(path: str = "", train: int = 48, test: int = 12) -> DataSpec:
 def make_spec(**changes) -> RunSpec:
     fields = {"workload": "cifar", "variant": "cpu-baseline", "data": make_data_spec(), "batch_size": 16}
     return RunSpec(**{**fields, **changes})
+
+
+def make_ladder_record(**changes) -> LadderRecord:
+    fields = {"id": "l", "workload": "cifar", "preset": "full", "device": "cpu", "data": make_data_spec()}
+    return LadderRecord(**{**fields, **changes})
 
 
 @pytest.fixture
