@@ -12,7 +12,8 @@ import psutil
 import pytest
 from tests.samples import write_folder
 from tests.serving import Quiet, serving
-from tests.unit.gpu_examples import ROOT, SCRIPTS, start_script
+from tests.unit.conftest import BENCHMARKS
+from tests.unit.gpu_examples import ROOT, start_script
 
 from laptime.compare.load import load
 
@@ -110,7 +111,7 @@ def test_a_peer_ends_with_what_started_it_however_that_ends(tmp_path):
     script = tmp_path / "sleeping.py"
     script.write_text("import time; time.sleep(99)")
     code = f"import sys, peer_runs; peer_runs.peer_epochs([sys.executable, {str(script)!r}])"
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{SCRIPTS}"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{BENCHMARKS}"}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) as process:
         children = seen(process, "sleeping.py")
         while any("execv" in " ".join(child.cmdline()) for child in children):  # it is about to become the peer
