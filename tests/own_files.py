@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from laptime.spec import DataSpec, RunSpec
+from laptime.variants import resolve
+
 IMPORTS = """\
 import torch
 from torch import nn
@@ -222,6 +225,13 @@ def write(path: Path, text: str, *changes: tuple[str, str]) -> str:
         text = text.replace(before, after)
     path.write_text(text, encoding="utf-8")
     return f"{path}:Workload"
+
+
+def own_spec(data: DataSpec, variant: str = "cpu-baseline", **changes: object) -> RunSpec:
+    """A short run with what a variant has and the file does not refuse; `+name` brings that, too."""
+    chosen = resolve(variant, tuple(data.own.refused)).optimizations
+    fields = {"workload": data.own.name, "variant": variant, "optimizations": chosen, "data": data}
+    return RunSpec(**fields, **{"batch_size": 16, "warmup_epochs": 0, **changes})
 
 
 def place(file: Path, code: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.commands import laptime
 
 # Trains nothing: writes a record with the epoch that the file `epoch_s` of its checkout says.
 TRAINER = """
@@ -51,32 +52,17 @@ def commit(folder: Path, **files: str) -> str:
 
 
 def gate(project: Path, *arguments: str, command: str = COMMAND) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "LAPTIME_HOME": str(project.parent / "home")}
-    environment["GITHUB_STEP_SUMMARY"] = str(project.parent / "summary.md")
     # No device, so no lock: another test's training on this machine is none of these gates' business.
     with_command = ("--command", command, "--device", "none") if command else ()
-    return subprocess.run(
-        [sys.executable, "-m", "laptime", "gate", "tiny", *with_command, "--no-track", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        env=environment,
-        timeout=120,
-        check=False,
-    )
+    told = {"GITHUB_STEP_SUMMARY": str(project.parent / "summary.md")}
+    words = ("gate", "tiny", *with_command, "--no-track", *arguments)
+    return laptime(project.parent / "home", *words, folder=project, patience_s=120, **told)
 
 
 def own_laptime(project: Path) -> subprocess.CompletedProcess[str]:
     """A gate whose sides train with their own `laptime run`."""
-    return subprocess.run(
-        [sys.executable, "-m", "laptime", "gate", "cifar", "--variant", "cpu-baseline", "--device", "cpu"],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        env={**os.environ, "LAPTIME_HOME": str(project.parent / "home")},
-        timeout=120,
-        check=False,
-    )
+    words = ("gate", "cifar", "--variant", "cpu-baseline", "--device", "cpu")
+    return laptime(project.parent / "home", *words, folder=project, patience_s=120)
 
 
 def told(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:

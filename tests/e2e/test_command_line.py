@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.commands import laptime, surroundings
 from tests.e2e.stored import run_of
 from tests.forked import run_each
 from tests.integration.ports import free_port
@@ -25,23 +24,6 @@ def home(tmp_path_factory):
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     return write_folder(tmp_path_factory.mktemp("images"), train=24, test=8)
-
-
-def surroundings(home: Path) -> dict[str, str]:
-    others = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_TRACKING_URI", "LAPTIME_DATA_MIRROR")}
-    return {**others, "LAPTIME_HOME": str(home)}
-
-
-def laptime(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "laptime", *arguments],
-        capture_output=True,
-        text=True,
-        env=surroundings(home),
-        cwd=home,
-        timeout=240,
-        check=False,
-    )
 
 
 def refused(done: subprocess.CompletedProcess[str], code: int, *named: str) -> None:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.commands import laptime
 from tests.e2e.gate_project import COMMAND, LOOP, TRAINER, commit, gate, git, own_laptime, told
 from tests.integration.ports import free_port
 from tests.samples import write_folder
@@ -267,15 +268,8 @@ def test_both_sides_run_their_own_laptime(tmp_path):
     arguments = ["--base-dir", here, "--head-dir", here, "--variant", "cpu-resident", "--device", "cpu"]
     more = ["--data", str(images), "--limit-train", "32", "--epochs", "1", "--max-pairs", "4", "--budget", "1h"]
     report = tmp_path / "g.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "laptime", "gate", "cifar", *arguments, *more, "--json", str(report)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
-        timeout=580,
-        check=False,
-    )
+    words = ("gate", "cifar", *arguments, *more, "--json", report)
+    done = laptime(tmp_path / "home", *words, patience_s=580)
     # What the clock said of so short epochs is nobody's business; that it was a whole gate is.
     assert done.returncode in (0, 1, 3), done.stdout + done.stderr
     found = json.loads(report.read_text())

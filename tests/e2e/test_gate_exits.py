@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import commands
 from tests.e2e.gate_project import COMMAND
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,9 +27,8 @@ def broken(folder: Path, **added: str) -> Path:
 
 
 def laptime(source: Path, where: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(source), "LAPTIME_HOME": str(where.parent / "home")}
-    command = [sys.executable, "-m", "laptime", *arguments]
-    return subprocess.run(command, env=environment, cwd=where, capture_output=True, text=True, timeout=120, check=False)
+    home = where.parent / "home"
+    return commands.laptime(home, *arguments, folder=where, patience_s=120, PYTHONPATH=str(source))
 
 
 @pytest.mark.parametrize("debug", [(), ("--debug",)])

@@ -12,6 +12,7 @@ import time
 
 import psutil
 import pytest
+from tests.commands import laptime
 from tests.e2e.stored import statuses
 from tests.e2e.test_interrupt import workers
 from tests.samples import write_folder
@@ -19,12 +20,6 @@ from tests.samples import write_folder
 _PATIENCE_S = 120
 # Promised are 5 s; a busy machine of two cores may leave a process for seconds without a turn.
 _GONE_S = 10.0
-
-
-def laptime(home, *arguments, patience_s: float = _PATIENCE_S) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "laptime", *map(str, arguments)]
-    environment = {**os.environ, "LAPTIME_HOME": str(home)}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=patience_s, check=False)
 
 
 def epochs_of(path) -> int:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ import pytest
 import torch
 from mlflow.tracking import MlflowClient
 from PIL import Image
+from tests.commands import laptime
 from torchvision.models import resnet18
 
 COUNT, SIDE = 10_000, 8
@@ -47,17 +45,8 @@ def images(tmp_path_factory) -> Path:
     return root
 
 
-def laptime(home: Path, *arguments: str) -> str:
-    environment = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_TRACKING_URI", "LAPTIME_DATA_MIRROR")}
-    done = subprocess.run(
-        [sys.executable, "-m", "laptime", *arguments],
-        capture_output=True,
-        text=True,
-        env={**environment, "LAPTIME_HOME": str(home)},
-        cwd=home,
-        timeout=270,
-        check=False,
-    )
+def said(home: Path, *arguments: object) -> str:
+    done = laptime(home, *arguments, patience_s=270)
     assert done.returncode == 0, done.stderr
     assert named(done.stderr) <= _LISTED
     return done.stdout
@@ -94,7 +83,7 @@ def likeliest(run: Path, meta: dict, image: Path) -> int:
 def test_ten_thousand_classes_from_the_split_to_a_prediction(images, tmp_path):
     out = tmp_path / "ladder"
     asked = ("--variants", "cpu-resident", "--epochs", "1", "--repeats", "1", "--no-profile", "--out", str(out))
-    rows = json.loads(laptime(tmp_path, "optimize", "cifar", "--data", str(images), *asked, "--json"))["rows"]
+    rows = json.loads(said(tmp_path, "optimize", "cifar", "--data", str(images), *asked, "--json"))["rows"]
     assert {row["variant"] for row in rows} == {"cpu-baseline", "cpu-resident"}
     data = json.loads((out / "ladder.json").read_text(encoding="utf-8"))["data"]
     names = stored(Path(data["path"]))
@@ -108,13 +97,13 @@ def test_ten_thousand_classes_from_the_split_to_a_prediction(images, tmp_path):
         assert 0 <= epoch["test_accuracy"] < 0.5
     for report in ("comparison.md", "comparison.html", "comparison.json"):
         assert named((out / report).read_text(encoding="utf-8")) <= _LISTED, report
-    assert named(laptime(tmp_path, "compare", str(out))) <= _LISTED
+    assert named(said(tmp_path, "compare", str(out))) <= _LISTED
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     runs = [r for e in client.search_experiments() for r in client.search_runs([e.experiment_id])]
     assert len(runs) == 3
     assert all(named(json.dumps([r.data.tags, r.data.params])) <= _LISTED for r in runs)
     chosen = [images / f"kind {number}" / "b.png" for number in (0, 10, 2, 9999)]
-    found = json.loads(laptime(tmp_path, "predict", str(out / "cpu-resident-0"), *map(str, chosen), "--json"))
+    found = json.loads(said(tmp_path, "predict", str(out / "cpu-resident-0"), *map(str, chosen), "--json"))
     meta = json.loads((Path(data["path"]) / "meta.json").read_text(encoding="utf-8"))
     for image, prediction in zip(chosen, found["predictions"], strict=True):
         assert prediction["guesses"][0]["name"] == names[likeliest(out / "cpu-resident-0", meta, image)]

@@ -7,8 +7,9 @@ import signal
 import time
 
 import pytest
+from tests.commands import laptime
 from tests.e2e.stored import statuses
-from tests.e2e.test_killed import laptime, none_left, started
+from tests.e2e.test_killed import none_left, started
 from tests.own_files import TUPLE, write
 
 _PATIENCE_S = 180

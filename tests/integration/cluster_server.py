@@ -9,14 +9,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from ports import free_port
+from tests.serving import Quiet, serving
 
 
 class Cluster:
@@ -122,40 +121,28 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
     """Serves a cluster and writes the kubeconfig that leads to it, `folder/kubeconfig`."""
     cluster = Cluster(folder)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def _reply(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             text = self.rfile.read(length)
             parts = urlsplit(self.path)
             assert parse_qs(parts.query) is not None
             code, body = cluster.answer(self.command, parts.path, json.loads(text) if text else None)
-            answer = json.dumps(body).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            self.give(json.dumps(body).encode(), code, kind="application/json")
 
-        do_GET = do_POST = do_DELETE = _reply  # noqa: N815 - the names that http.server looks for
+        do_GET = do_POST = do_DELETE = _reply
 
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    where = {"name": "test", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "test",
-        "clusters": [where],
-        "users": [{"name": "test", "user": {"token": "none"}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-    }
-    (folder / "kubeconfig").write_text(json.dumps(config))
-    try:
-        yield cluster
-    finally:
-        cluster.close()
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as address:
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": address}}],
+            "users": [{"name": "test", "user": {"token": "none"}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        }
+        (folder / "kubeconfig").write_text(json.dumps(config))
+        try:
+            yield cluster
+        finally:
+            cluster.close()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import http.server
 import os
-import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 
 import boto3
 import numpy as np
 import pytest
 from PIL import Image
 from s3_server import S3Server
+from tests.serving import Quiet, serving
 
 from laptime.data import mirror
 from laptime.data.net import Budget
@@ -56,21 +54,12 @@ def s3(s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> str
     return f"s3://{bucket}/{uuid.uuid4().hex[:12]}/prefix"
 
 
-class Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args: Any) -> None:
-        pass
+class Silent(Quiet, SimpleHTTPRequestHandler):
+    """Serves a folder."""
 
 
-@contextmanager
-def web(folder: Path, handler: type[Silent] = Silent) -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+def web(folder: Path, handler: type[Silent] = Silent) -> AbstractContextManager[str]:
+    return serving(partial(handler, directory=str(folder)))
 
 
 def objects(url: str) -> dict[str, bytes]:

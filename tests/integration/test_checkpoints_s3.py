@@ -22,9 +22,8 @@ from laptime.launchers import launch
 from laptime.launchers.base import Hooks
 from laptime.preflight.inspecting import inspect
 from laptime.spec import DataSpec, RunSpec
-from laptime.variants import resolve
 from laptime.world import ALONE
-from own_files import TUPLE, write
+from own_files import TUPLE, own_spec, write
 
 Files = dict[str, DataSpec]
 
@@ -51,17 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 def spec_of(place: S3Place, data: DataSpec, epochs: int) -> RunSpec:
-    assert data.own is not None
-    return RunSpec(
-        workload=data.own.name,
-        variant="cpu-baseline",
-        optimizations=resolve("cpu-baseline", tuple(data.own.refused)).optimizations,
-        data=data,
-        batch_size=16,
-        epochs=epochs,
-        check=False,
-        checkpoints=place.url,
-    )
+    return own_spec(data, epochs=epochs, warmup_epochs=1, check=False, checkpoints=place.url)
 
 
 def pointer(place: S3Place) -> list[int]:

@@ -8,14 +8,13 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.serving import Quiet, serving
 
 pytestmark = pytest.mark.skipif(shutil.which("gh") is None, reason="GitHub's gh is not installed")
 
@@ -26,15 +25,12 @@ MARKER = "<!-- laptime gate -->\n"
 HOST = "api.github.localhost"
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(Quiet):
     """One artifact, two open pull requests, comments."""
 
     artifact: bytes | None = None
     pulls: tuple[dict[str, Any], ...] = ()
     comments: list[dict[str, Any]] = []  # noqa: RUF012 - of the one server
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
 
     def do_GET(self) -> None:
         place = self.path.removeprefix(f"http://{HOST}").partition("?")[0]
@@ -67,22 +63,14 @@ class Hub(BaseHTTPRequestHandler):
         return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
 
     def answer(self, value: Any) -> None:
-        data = value if isinstance(value, bytes) else json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.give(value if isinstance(value, bytes) else json.dumps(value).encode())
 
 
 @pytest.fixture
 def hub():
     Hub.comments, Hub.pulls = [], ({"number": 8, "headRefOid": "b" * 40}, {"number": 7, "headRefOid": HEAD})
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    with serving(Hub) as address:
+        yield address
 
 
 def zipped(files: dict[str, str | bytes], link: str = "") -> bytes:
@@ -97,15 +85,14 @@ def zipped(files: dict[str, str | bytes], link: str = "") -> bytes:
     return out.getvalue()
 
 
-def posted(hub: ThreadingHTTPServer, tmp_path: Path, artifact: bytes | None) -> str:
+def posted(hub: str, tmp_path: Path, artifact: bytes | None) -> str:
     """Runs the workflow's script as a runner's shell does; what it printed."""
     Hub.artifact = artifact
     room = tmp_path / "room" / "work"
     shutil.rmtree(room.parent, ignore_errors=True)
     room.mkdir(parents=True)
-    proxy = f"http://127.0.0.1:{hub.server_port}"
     own = {"GH_TOKEN": "t", "GH_HOST": "github.localhost", "REPOSITORY": "o/r", "RUN": "9", "HEAD": HEAD}
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HTTP_PROXY": proxy, **own}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HTTP_PROXY": hub, **own}
     (step,) = yaml.safe_load(WORKFLOW.read_text())["jobs"]["comment"]["steps"]
     done = subprocess.run(
         ["bash", "-e", "-c", step["run"]], cwd=room, env=environment, capture_output=True, text=True, check=False

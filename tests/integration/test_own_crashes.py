@@ -4,7 +4,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from tests.own_files import DICTIONARY, place, write
+from tests.own_files import DICTIONARY, own_spec, place, write
 
 from laptime import launchers
 from laptime.errors import DataError
@@ -13,8 +13,6 @@ from laptime.launchers import launch
 from laptime.launchers.base import Hooks
 from laptime.places import Places
 from laptime.preflight.inspecting import inspect
-from laptime.spec import RunSpec
-from laptime.variants import resolve
 
 ITEM, LOSS, DATA = "        return {", "        return model(**batch).loss", "        return Rows(X[:64]"
 SEGV, ABORT, LEFT = "ctypes.string_at(0)", "os.abort()", "os._exit(3)"
@@ -30,20 +28,8 @@ def crashing(file, before, code, when):
 
 
 def train(name, folder, variant="cpu-baseline", ranks=1, **changes):
-    data = inspect(name)
-    spec = RunSpec(
-        workload=data.own.name,
-        variant=variant,
-        optimizations=resolve(variant, tuple(data.own.refused)).optimizations,
-        data=data,
-        batch_size=8,
-        ranks=ranks,
-        limit_train=60,
-        limit_test=30,
-        profile="none",
-        check=False,
-        **changes,
-    )
+    few = {"batch_size": 8, "warmup_epochs": 1, "limit_train": 60, "limit_test": 30, "check": False}
+    spec = own_spec(inspect(name), variant, ranks=ranks, **few, **changes)
     return launch("torchrun" if ranks > 1 else "process", spec, folder, Hooks(samples=False))
 
 

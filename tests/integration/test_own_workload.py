@@ -1,18 +1,14 @@
 """Users' own workloads, trained for real: every generic optimization beside the plain loop."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import DICTIONARY, ENCODED, TUPLE, WIDE, write
+from tests.commands import laptime
+from tests.own_files import DICTIONARY, ENCODED, TUPLE, WIDE, own_spec, write
 
 from laptime import worker
 from laptime.preflight.inspecting import inspect
-from laptime.spec import RunSpec
-from laptime.variants import resolve
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "char_transformer.py"
 EXACT = "+no-reads+resident+threads:count=1+keep-pages+fused-optimizer"
@@ -27,19 +23,9 @@ def specs(tmp_path_factory):
 
 
 def train(data, variant, folder, **changes):
-    spec = RunSpec(
-        workload=data.own.name,
-        variant=variant,
-        optimizations=resolve(variant, tuple(data.own.refused)).optimizations,
-        data=data,
-        batch_size=min(data.own.batch_size, 16),
-        learning_rate=data.own.learning_rate,
-        limit_train=60,
-        limit_test=30,
-        save_model=True,
-        **changes,
-    )
-    return worker.run(spec, folder)
+    few = {"batch_size": min(data.own.batch_size, 16), "limit_train": 60, "limit_test": 30, "warmup_epochs": 1}
+    given = {"learning_rate": data.own.learning_rate, "save_model": True, **changes}
+    return worker.run(own_spec(data, variant, **few, **given), folder)
 
 
 @pytest.mark.parametrize("kind", ["tuple", "dictionary", "encoded", "characters"])
@@ -98,29 +84,15 @@ def test_a_file_that_was_changed_is_not_trained(tmp_path):
     assert "was changed after this run was planned" in train(data, "cpu-baseline", tmp_path / "run").error
 
 
-def laptime(folder, *arguments):
-    environment = {k: v for k, v in os.environ.items() if k != "MLFLOW_TRACKING_URI"}
-    return subprocess.run(
-        [sys.executable, "-m", "laptime", *arguments],
-        capture_output=True,
-        text=True,
-        env={**environment, "LAPTIME_HOME": str(folder / "home")},
-        cwd=folder,
-        timeout=240,
-        check=False,
-    )
-
-
 def test_the_template_is_written_once_and_runs_as_a_ladder(tmp_path):
-    made = laptime(tmp_path, "new", "my_train.py")
+    made = laptime(tmp_path / "home", "new", "my_train.py")
     assert made.returncode == 0, made.stderr
-    again = laptime(tmp_path, "new", "my_train.py")
+    again = laptime(tmp_path / "home", "new", "my_train.py")
     assert again.returncode == 2
     assert "exists already" in again.stderr
     limits = ("--limit-train", "256", "--limit-test", "64", "--epochs", "1", "--repeats", "1", "--no-profile", "--json")
-    done = laptime(
-        tmp_path, "optimize", "my_train.py:workload", "--variants", "cpu-baseline,cpu-resident,cpu-flip", *limits
-    )
+    asked = ("optimize", "my_train.py:workload", "--variants", "cpu-baseline,cpu-resident,cpu-flip", *limits)
+    done = laptime(tmp_path / "home", *asked)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     rows = {row["variant"]: row for row in found["rows"]}
@@ -128,5 +100,5 @@ def test_the_template_is_written_once_and_runs_as_a_ladder(tmp_path):
     assert rows["cpu-resident"]["epoch_s"] > 0
     assert rows["cpu-baseline"]["quality"] is not None
     assert "needs an image classifier" in rows["cpu-flip"]["reason"]
-    lost = laptime(tmp_path, "optimize", "nowhere.py:workload")
+    lost = laptime(tmp_path / "home", "optimize", "nowhere.py:workload")
     assert (lost.returncode, "there is no file" in lost.stderr) == (2, True)

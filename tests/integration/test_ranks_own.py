@@ -2,14 +2,13 @@
 
 import pytest
 from tests.integration.test_ranks_script import of_run, of_script
-from tests.own_files import TUPLE, write
+from tests.own_files import TUPLE, own_spec, write
 from tests.unit.script.script_runs import assert_equal
 
 from laptime.launchers import launch
 from laptime.launchers.base import Hooks
 from laptime.preflight.inspecting import inspect
 from laptime.script import print_script
-from laptime.spec import RunSpec
 from laptime.variants import resolve
 
 PLAIN, TUNED = "cpu-baseline+ddp", "cpu-baseline+ddp:tuned=true"
@@ -53,17 +52,8 @@ def test_a_script_of_a_loss_that_asks_more_of_the_net(variant, name, tmp_path):
 @pytest.mark.parametrize(("changes", "name"), [(ASKS, "asking_checked"), ((NOISY,), "noisy_checked")])
 def test_the_step_of_ranks_is_that_of_one_process(changes, name, tmp_path):
     data = inspect(write(tmp_path / f"{name}.py", TUPLE, *changes))
-    spec = RunSpec(
-        workload=data.own.name,
-        variant="cpu-ddp-tuned",
-        optimizations=resolve(TUNED).optimizations,
-        data=data,
-        batch_size=15,  # which two ranks share unequally
-        epochs=1,
-        warmup_epochs=0,
-        ranks=2,
-        timeout_s=300,
-    )
+    # Two ranks share 15 samples unequally.
+    spec = own_spec(data, TUNED, batch_size=15, ranks=2, timeout_s=300)
     record = launch("auto", spec, tmp_path / "run", Hooks())
     assert record.status == "done", record.error
     assert record.check.passed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import os
 import signal
 import subprocess
@@ -23,6 +22,7 @@ import pytest
 from mirror_samples import bucket
 from proxy import Proxy, a_proxy
 from s3_server import S3Server
+from tests.serving import Quiet, serving
 
 from laptime.data.s3 import S3Place
 from laptime.data.s3.parts import THREAD_NAME
@@ -253,7 +253,7 @@ def test_a_key_that_may_only_read(
         reader.swap(b"x", "latest.json", None)
 
 
-class Expired(http.server.BaseHTTPRequestHandler):
+class Expired(Quiet):
     """Answers as S3 does when a session token is over."""
 
     def do_GET(self) -> None:
@@ -261,25 +261,12 @@ class Expired(http.server.BaseHTTPRequestHandler):
             b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ExpiredToken</Code><Message>The provided token has '
             b"expired.</Message><RequestId>1</RequestId><HostId>1</HostId></Error>"
         )
-        self.send_response(400)
-        self.send_header("Content-Type", "application/xml")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: Any) -> None:
-        pass
+        self.give(body, 400, kind="application/xml")
 
 
 def test_an_expired_token(line: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Expired) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
-            monkeypatch.setenv("AWS_SESSION_TOKEN", "old")
-            with pytest.raises(DataError, match="the session token for s3://bucket/x has expired: get a new one"):
-                S3Place("s3://bucket/x").check()
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Expired) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        monkeypatch.setenv("AWS_SESSION_TOKEN", "old")
+        with pytest.raises(DataError, match="the session token for s3://bucket/x has expired: get a new one"):
+            S3Place("s3://bucket/x").check()

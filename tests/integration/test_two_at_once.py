@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tests.own_files import TUPLE, write
 from tests.samples import write_folder
+from tests.warned import BY_MLFLOW
 
 from laptime.records import read_record
 
@@ -22,11 +22,7 @@ from laptime.places import Places
 from laptime.tracking.journal import state_path
 from laptime.tracking.sync import waiting
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 
 
 def at_once(*commands: tuple[Path, list[str]]) -> list[subprocess.CompletedProcess[str]]:

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from laptime.data.tensors import ImageData, Split
+from laptime.records import LadderRecord
 from laptime.spec import DataSpec, RunSpec
 
+BENCHMARKS = Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"
 CLASSES = ("red", "green", "blue")
 # Source that takes away what a machine with only torch, torchvision, numpy and pydantic does not have.
 _NOT_THERE = (
@@ -53,6 +55,11 @@ def make_spec(**changes) -> RunSpec:
     return RunSpec(**{**fields, **changes})
 
 
+def make_ladder_record(**changes) -> LadderRecord:
+    fields = {"id": "l", "workload": "cifar", "preset": "full", "device": "cpu", "data": make_data_spec()}
+    return LadderRecord(**{**fields, **changes})
+
+
 @pytest.fixture
 def image_data() -> ImageData:
     return make_data()
@@ -66,9 +73,14 @@ def recipe(image_data):
 
 
 @pytest.fixture
-def gpu(monkeypatch):
+def script(monkeypatch):
+    """Imports a module of `scripts/benchmarks` by its name."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+@pytest.fixture
+def gpu(monkeypatch, script):
     """The module of `scripts/bench gpu`."""
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"))
-    plan = importlib.import_module("gpu_plan")
-    monkeypatch.setattr(plan, "probe_slow_rungs", lambda probe, *_: probe)
-    return importlib.import_module("gpu")
+    monkeypatch.setattr(script("gpu_plan"), "probe_slow_rungs", lambda probe, *_: probe)
+    return script("gpu")

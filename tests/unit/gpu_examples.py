@@ -6,13 +6,12 @@ import sys
 import time
 from pathlib import Path
 
-from tests.unit.conftest import BLOCKED, make_data_spec
+from tests.unit.conftest import BENCHMARKS, BLOCKED, make_data_spec
 
 from laptime.records import EpochRecord, Machine, ProbeRecord, RunRecord
 from laptime.spec import OptimizationSpec
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "scripts" / "benchmarks"
 H200 = ProbeRecord(machine=Machine(gpus=("NVIDIA H200",)))
 
 
@@ -34,7 +33,7 @@ def start_script(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
         "LAPTIME_HOME": str(tmp_path / "home"),
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, str(SCRIPTS / "gpu.py"), *arguments]
+    command = [sys.executable, str(BENCHMARKS / "gpu.py"), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 

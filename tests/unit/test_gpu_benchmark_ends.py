@@ -1,19 +1,19 @@
 """`scripts/bench gpu` ends by a signal with a sentence, what it has measured and no process left."""
 
 import contextlib
-import http.server
 import importlib
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import psutil
 import pytest
 from tests.samples import write_folder
-from tests.unit.gpu_examples import ROOT, SCRIPTS, start_script
+from tests.serving import Quiet, serving
+from tests.unit.conftest import BENCHMARKS
+from tests.unit.gpu_examples import ROOT, start_script
 
 from laptime.compare.load import load
 
@@ -65,28 +65,21 @@ def test_while_it_probes_the_machine(tmp_path, send, number):
     assert not list((tmp_path / "home").glob("probe-*"))
 
 
-class Slow(http.server.BaseHTTPRequestHandler):
+class Slow(Quiet):
     """An archive that arrives for ever."""
 
     def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", str(10**9))
-        self.end_headers()
+        self.give(b"", length=10**9)
         with contextlib.suppress(OSError):
             while True:
                 self.wfile.write(bytes(1000))
                 time.sleep(0.05)
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
 def archive():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/images.tar.gz"
-        server.shutdown()
+    with serving(Slow) as address:
+        yield f"{address}/images.tar.gz"
 
 
 @pytest.mark.parametrize(("send", "number"), HOW[:2])
@@ -118,7 +111,7 @@ def test_a_peer_ends_with_what_started_it_however_that_ends(tmp_path):
     script = tmp_path / "sleeping.py"
     script.write_text("import time; time.sleep(99)")
     code = f"import sys, peer_runs; peer_runs.peer_epochs([sys.executable, {str(script)!r}])"
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{SCRIPTS}"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{BENCHMARKS}"}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) as process:
         children = seen(process, "sleeping.py")
         while any("execv" in " ".join(child.cmdline()) for child in children):  # it is about to become the peer

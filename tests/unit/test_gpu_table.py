@@ -1,15 +1,9 @@
 """What the GPU benchmark's table says of a check that took a step apart."""
 
-import importlib
-from pathlib import Path
-
 from laptime.records import CheckRecord, PiecesCheck, RunRecord
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"
 
-
-def test_a_step_that_was_taken_apart_has_its_errors_by_pieces_in_the_table(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
+def test_a_step_that_was_taken_apart_has_its_errors_by_pieces_in_the_table(script):
     pieces = PiecesCheck(
         loss_error=0.001,
         loss_tolerance=0.01,
@@ -30,6 +24,6 @@ def test_a_step_that_was_taken_apart_has_its_errors_by_pieces_in_the_table(monke
         pieces=pieces,
         passed=False,
     )
-    (said,) = importlib.import_module("gpu_table").checks({"cuda-optimized": [RunRecord(status="wrong", check=check)]})
+    (said,) = script("gpu_table").checks({"cuda-optimized": [RunRecord(status="wrong", check=check)]})
     assert "REFUSED loss 4.3e-02/3.0e-02, gradient 2.0e-01/4.8e-01, in pieces loss 1.0e-03/1.0e-02" in said
     assert said.endswith("gradient 3.0e-02/2.0e-02, layer3.1.conv2.weight 3.0e-01/2.5e-01")

@@ -1,9 +1,9 @@
 """The ledger holds where each variant last ran; shortened epochs never replace whole ones."""
 
-from tests.unit.conftest import make_data_spec, make_spec
+from tests.unit.conftest import make_ladder_record, make_spec
 
 from laptime.ledger import Ledger, read_ledger, with_ladder
-from laptime.records import EpochRecord, LadderRecord, Machine, RunRecord
+from laptime.records import EpochRecord, Machine, RunRecord
 
 
 def records(samples: int, times: tuple[float, ...], variant: str = "cpu-bf16") -> list[RunRecord]:
@@ -19,9 +19,7 @@ def records(samples: int, times: tuple[float, ...], variant: str = "cpu-bf16") -
     ]
 
 
-LADDER = LadderRecord(
-    id="x", workload="cifar", preset="full", device="cpu", data=make_data_spec(), commit="abc", epochs=8
-)
+LADDER = make_ladder_record(id="x", commit="abc", epochs=8)
 
 
 def test_medians_and_where_it_ran():

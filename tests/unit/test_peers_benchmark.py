@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.samples import write_folder
-from tests.unit.conftest import make_spec
+from tests.unit.conftest import BENCHMARKS, make_spec
 from tests.unit.data.box_samples import write_photographs
 
 from laptime.compare.statistics import Estimate
@@ -22,23 +22,21 @@ from laptime.places import Places
 from laptime.records import EpochRecord, Machine, RunRecord
 
 ROOT = Path(__file__).resolve().parents[2]
-BENCHMARKS = ROOT / "scripts" / "benchmarks"
 
 
 @pytest.fixture
-def peers(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("peers")
+def peers(script):
+    return script("peers")
 
 
 @pytest.fixture
-def goals(peers):
-    return importlib.import_module("goals")
+def goals(script):
+    return script("goals")
 
 
 @pytest.fixture
-def peer_data(peers):
-    return importlib.import_module("peer_data")
+def peer_data(script):
+    return script("peer_data")
 
 
 def run_bench(name, options, folder):

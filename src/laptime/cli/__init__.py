@@ -52,7 +52,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def begin(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[

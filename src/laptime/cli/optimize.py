@@ -7,39 +7,24 @@ from typing import Annotated
 
 import typer
 
-from laptime.cli.options import (
-    DATA,
-    DEVICE,
-    JSON,
-    LAUNCHER,
-    LIMIT_TEST,
-    LIMIT_TRAIN,
-    NO_PROFILE,
-    PROFILE,
-    PROFILE_SCHEDULE,
-    SEED,
-    TIMEOUT,
-    TRACKING,
-    WEIGHTS,
-    WORKLOAD,
-)
+from laptime.cli import options
 
 
 def optimize(
     context: typer.Context,
-    workload: WORKLOAD,
+    workload: options.WORKLOAD,
     preset: Annotated[str, typer.Option(help="quick (a few variants, little data) or full (all of both).")] = "quick",
-    device: DEVICE = "auto",
+    device: options.DEVICE = "auto",
     variants: Annotated[str, typer.Option(help="Names, separated by commas, instead of the ladder.")] = "",
     epochs: Annotated[int | None, typer.Option(help="Counted epochs of each process.")] = None,
     warmup_epochs: Annotated[int | None, typer.Option(help="Epochs before them that don't count.")] = None,
     repeats: Annotated[int | None, typer.Option(help="Rounds: each takes every variant once.")] = None,
-    limit_train: LIMIT_TRAIN = None,
-    limit_test: LIMIT_TEST = None,
-    data: DATA = "auto",
-    weights: WEIGHTS = "none",
-    seed: SEED = 0,
-    timeout: TIMEOUT = 3600.0,
+    limit_train: options.LIMIT_TRAIN = None,
+    limit_test: options.LIMIT_TEST = None,
+    data: options.DATA = "auto",
+    weights: options.WEIGHTS = "none",
+    seed: options.SEED = 0,
+    timeout: options.TIMEOUT = 3600.0,
     ablation: Annotated[
         bool | None,
         typer.Option(
@@ -47,9 +32,9 @@ def optimize(
             help="Leave each part of the optimized variant out in turn; default: the preset's.",
         ),
     ] = None,
-    profile: PROFILE = None,
-    no_profile: NO_PROFILE = False,
-    profile_schedule: PROFILE_SCHEDULE = "1,2,5,1",
+    profile: options.PROFILE = None,
+    no_profile: options.NO_PROFILE = False,
+    profile_schedule: options.PROFILE_SCHEDULE = "1,2,5,1",
     verify_advice: Annotated[
         bool,
         typer.Option(
@@ -61,8 +46,8 @@ def optimize(
         str | None,
         typer.Option(metavar="N|all", help="The same on every variant: so many remedies each, or all of them."),
     ] = None,
-    launcher: LAUNCHER = "auto",
-    tracking_uri: TRACKING = None,
+    launcher: options.LAUNCHER = "auto",
+    tracking_uri: options.TRACKING = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the ladder; default: <home>/runs/<id>.")] = None,
     resume: Annotated[
         str | None,
@@ -72,7 +57,7 @@ def optimize(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and how long it should take.")] = False,
-    as_json: JSON = False,
+    as_json: options.JSON = False,
 ) -> None:
     """Trains the ladder of variants, compares them and publishes the runs."""
     from laptime.cli.ladder_view import planned_or_run

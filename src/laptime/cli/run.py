@@ -7,22 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from laptime.cli.options import (
-    DATA,
-    JSON,
-    LAUNCHER,
-    LIMIT_TEST,
-    LIMIT_TRAIN,
-    NO_PROFILE,
-    PROFILE,
-    PROFILE_SCHEDULE,
-    SEED,
-    TIMEOUT,
-    TRACKING,
-    WEIGHTS,
-    WORKLOAD,
-    chosen_profile,
-)
+from laptime.cli import options
 from laptime.cli.words import command
 from laptime.errors import UsageError, printable
 
@@ -38,24 +23,24 @@ if TYPE_CHECKING:
 
 
 def run(
-    workload: WORKLOAD,
+    workload: options.WORKLOAD,
     variant: Annotated[str, typer.Option(help="A variant: see laptime list variants.")],
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="optimization.option=value; may be repeated.")
     ] = None,
     epochs: Annotated[int, typer.Option(help="Counted epochs.")] = 1,
     warmup_epochs: Annotated[int, typer.Option(help="Epochs before them that don't count.")] = 1,
-    limit_train: LIMIT_TRAIN = None,
-    limit_test: LIMIT_TEST = None,
-    data: DATA = "auto",
-    weights: WEIGHTS = "none",
-    seed: SEED = 0,
-    timeout: TIMEOUT = 3600.0,
-    profile: PROFILE = None,
-    no_profile: NO_PROFILE = False,
-    profile_schedule: PROFILE_SCHEDULE = "1,2,5,1",
-    launcher: LAUNCHER = "auto",
-    tracking_uri: TRACKING = None,
+    limit_train: options.LIMIT_TRAIN = None,
+    limit_test: options.LIMIT_TEST = None,
+    data: options.DATA = "auto",
+    weights: options.WEIGHTS = "none",
+    seed: options.SEED = 0,
+    timeout: options.TIMEOUT = 3600.0,
+    profile: options.PROFILE = None,
+    no_profile: options.NO_PROFILE = False,
+    profile_schedule: options.PROFILE_SCHEDULE = "1,2,5,1",
+    launcher: options.LAUNCHER = "auto",
+    tracking_uri: options.TRACKING = None,
     out: Annotated[Path | None, typer.Option(help="Folder of spec, record and log; default: <home>/runs/<id>.")] = None,
     checkpoints: Annotated[
         str | None,
@@ -64,7 +49,7 @@ def run(
     bare: Annotated[
         bool, typer.Option("--bare", help="Times alone: no check, no model, no profile, no advice, nothing in MLflow.")
     ] = False,
-    as_json: JSON = False,
+    as_json: options.JSON = False,
 ) -> None:
     """Trains one variant, publishes the run and says what to change next; nothing is compared."""
     from laptime.ladder import make_request
@@ -81,7 +66,7 @@ def run(
         weights=weights,
         seed=seed,
         timeout=timeout,
-        profile=chosen_profile(profile, no_profile),
+        profile=options.chosen_profile(profile, no_profile),
         profile_schedule=profile_schedule,
         launcher=launcher,
         tracking_uri=tracking_uri,

@@ -7,44 +7,29 @@ from typing import Annotated
 
 import typer
 
-from laptime.cli.options import (
-    DATA,
-    DEVICE,
-    JSON,
-    LAUNCHER,
-    LIMIT_TEST,
-    LIMIT_TRAIN,
-    NO_PROFILE,
-    PROFILE,
-    PROFILE_SCHEDULE,
-    SEED,
-    TIMEOUT,
-    TRACKING,
-    WEIGHTS,
-    WORKLOAD,
-)
+from laptime.cli import options
 
 
 def tune(
     context: typer.Context,
-    workload: WORKLOAD,
+    workload: options.WORKLOAD,
     budget: Annotated[str, typer.Option(help="Time for all of it, from the first process on: 1200s, 20m, 1h.")] = "20m",
     preset: Annotated[str, typer.Option(help="How much data and how many epochs: quick or full.")] = "quick",
-    device: DEVICE = "auto",
+    device: options.DEVICE = "auto",
     epochs: Annotated[int | None, typer.Option(help="Counted epochs of a whole training.")] = None,
     warmup_epochs: Annotated[int | None, typer.Option(help="Epochs before them that don't count.")] = None,
     repeats: Annotated[int | None, typer.Option(help="Rounds of the comparison at the end.")] = None,
-    limit_train: LIMIT_TRAIN = None,
-    limit_test: LIMIT_TEST = None,
-    data: DATA = "auto",
-    weights: WEIGHTS = "none",
-    seed: SEED = 0,
-    timeout: TIMEOUT = 3600.0,
-    profile: PROFILE = None,
-    no_profile: NO_PROFILE = False,
-    profile_schedule: PROFILE_SCHEDULE = "1,2,5,1",
-    launcher: LAUNCHER = "auto",
-    tracking_uri: TRACKING = None,
+    limit_train: options.LIMIT_TRAIN = None,
+    limit_test: options.LIMIT_TEST = None,
+    data: options.DATA = "auto",
+    weights: options.WEIGHTS = "none",
+    seed: options.SEED = 0,
+    timeout: options.TIMEOUT = 3600.0,
+    profile: options.PROFILE = None,
+    no_profile: options.NO_PROFILE = False,
+    profile_schedule: options.PROFILE_SCHEDULE = "1,2,5,1",
+    launcher: options.LAUNCHER = "auto",
+    tracking_uri: options.TRACKING = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the search; default: <home>/runs/<id>.")] = None,
     resume: Annotated[
         str | None,
@@ -54,7 +39,7 @@ def tune(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show where it begins and what it would try.")] = False,
-    as_json: JSON = False,
+    as_json: options.JSON = False,
 ) -> None:
     """Searches for the fastest variant that keeps quality, from the optimized one on, and compares what it finds."""
     from laptime.cli.ladder_view import planned_or_run

@@ -9,7 +9,7 @@ from laptime.compare import words
 from laptime.compare.anatomy import InferenceRow, RankStep, RoofRow, StepRow
 from laptime.compare.parts import mean_shares, ordered
 from laptime.compare.rows import Runs
-from laptime.records import EpochRecord, Quartiles, RunRecord
+from laptime.records import EpochRecord, Quartiles
 from laptime.records.rates import middle
 
 TITLE = "Where a step goes"
@@ -132,7 +132,7 @@ def roof_rows(runs: Iterable[Runs]) -> tuple[RoofRow, ...]:
         found.append(
             RoofRow(
                 variant=mine.rung.variant,
-                step_ms=middle(_counted_step(r) for r, _ in profiled),
+                step_ms=middle(middle(e.middle_step_ms for e in r.kept) for r, _ in profiled),
                 floor_ms=middle(p.floor_ms for p in profiles),
                 floor_share=middle(p.floor_share for p in profiles),
                 mfu=middle(p.mfu for p in profiles),
@@ -143,10 +143,6 @@ def roof_rows(runs: Iterable[Runs]) -> tuple[RoofRow, ...]:
             )
         )
     return tuple(found)
-
-
-def _counted_step(record: RunRecord) -> float | None:
-    return middle(e.breakdown.step_ms.median if e.breakdown else e.step_ms_median for e in record.kept)
 
 
 def middle_quartiles(found: Sequence[Quartiles]) -> Quartiles:

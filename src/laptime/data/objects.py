@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 from laptime.errors import DataError, UnreachableError, UsageError, in_words, shorten
 from laptime.places import expanded
+from laptime.records.files import written_whole
 
 T = TypeVar("T")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
@@ -62,17 +63,12 @@ class Folder:
     def write(self, body: bytes, name: str) -> None:
         """See Objects; beside and renamed, and on the disk before that, so that no name ever has half a file."""
         path = self._root / name
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
         with _explained():
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with part.open("wb") as file:
-                    file.write(body)
-                    file.flush()
-                    os.fsync(file.fileno())
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with written_whole(path) as part, part.open("wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
 
     def seen(self, name: str) -> tuple[bytes | None, str | None]:
         """See Objects."""

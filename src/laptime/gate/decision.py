@@ -21,7 +21,7 @@ from laptime.gate.student import quantile
 Kind = Literal["regressed", "improved", "not_regressed", "inconclusive"]
 
 # The median absolute deviation of a normal distribution times this is its standard deviation.
-MAD_TO_SD = 1.4826
+_MAD_TO_SD = 1.4826
 DEFAULT = Policy()
 _PRIOR = 4
 _CLIP = 2.0
@@ -134,12 +134,18 @@ def decide(log_ratios: Sequence[float], noise: float | None = None, policy: Poli
     )
 
 
+def robust(values: Sequence[float]) -> tuple[float, float]:
+    """Centre and standard deviation that a few spikes do not move: by the median, and the median distance from it."""
+    centre = median(values)
+    return centre, _MAD_TO_SD * median([abs(value - centre) for value in values])
+
+
 def spread_of(values: Sequence[float], noise: float | None) -> Spread:
     """Mean and variance by the rule; outliers are drawn in only where the noise is known. Needs two values."""
     n = len(values)
     if noise is not None:
-        centre = median(values)
-        width = _CLIP * max(MAD_TO_SD * median([abs(d - centre) for d in values]), noise)
+        centre, sd = robust(values)
+        width = _CLIP * max(sd, noise)
         values = [min(max(d, centre - width), centre + width) for d in values]
     mean = fmean(values)
     own = math.fsum((d - mean) ** 2 for d in values) / (n - 1)

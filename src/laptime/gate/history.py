@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from laptime.errors import LaptimeError
-from laptime.gate.decision import MAD_TO_SD, decide
+from laptime.gate.decision import decide, robust
 from laptime.gate.noise import FEWEST, OLDEST_S, known_noise
 from laptime.gate.policy import Policy
 from laptime.gate.records import GateRecord, read_gate
@@ -74,8 +74,7 @@ class History:
         if len(past) < _FEWEST_GATES or not today:
             return ""
         before = [median(math.log(seconds) for seconds in g.base_epoch_s) for g in past]
-        centre = median(before)
-        spread = MAD_TO_SD * median([abs(z - centre) for z in before])
+        centre, spread = robust(before)
         shift = median(today) - centre
         if abs(shift) < max(_WORTH_A_NOTICE, _TOO_FAR * spread):
             return ""

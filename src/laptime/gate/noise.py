@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist, median
+from statistics import NormalDist
 
-from laptime.gate.decision import MAD_TO_SD
+from laptime.gate.decision import robust
 from laptime.gate.policy import Policy
 
 FEWEST = 20
@@ -20,9 +20,8 @@ def known_noise(log_ratios: Sequence[float]) -> float | None:
     """
     if len(log_ratios) < FEWEST:
         return None
-    centre = median(log_ratios)
-    found = MAD_TO_SD * median([abs(d - centre) for d in log_ratios])
-    return found if found > 0 else None
+    _, sd = robust(log_ratios)
+    return sd if sd > 0 else None
 
 
 def pairs_needed(sd: float, policy: Policy) -> tuple[int, int]:

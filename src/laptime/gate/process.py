@@ -21,6 +21,7 @@ from laptime.gate.sides import SideError, last_lines
 from laptime.host.gpus import gpu_limits
 from laptime.records import CompileRecord, EpochRecord, Machine, Readable
 from laptime.records.files import RECORD_FILE
+from laptime.records.rates import middle
 from laptime.spec import read_versioned
 
 # Variables that both sides inherit; those of each process are told of by its machine, where its `laptime` knows them.
@@ -151,8 +152,8 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
         startup_s=found.startup_s,
         compile_s=found.compile_s,
         recompiles=found.compilation.recompiles if found.compilation else None,
-        step_ms=_median([e.step_ms_median for e in kept]),
-        step_p99_ms=_median([e.breakdown.step_p99_ms if e.breakdown else None for e in kept]),
+        step_ms=middle(e.step_ms_median for e in kept),
+        step_p99_ms=middle(e.breakdown.step_p99_ms if e.breakdown else None for e in kept),
         syncs_per_step=found.syncs_per_step,
         peak_memory_mib=found.peak_memory_mib,
         test_accuracy=kept[-1].test_accuracy,
@@ -160,7 +161,7 @@ def cut_down(side: Side, seed: int, path: Path, run: tuple[float, float, Path]) 
         test_score=kept[-1].test_score,
         test_error=kept[-1].test_error,
         test_loss=kept[-1].test_loss,
-        parts_s={name: _median([e.parts_s.get(name, 0.0) for e in kept]) or 0.0 for name in kept[0].parts_s},
+        parts_s={name: median(e.parts_s.get(name, 0.0) for e in kept) for name in kept[0].parts_s},
     )
     return Trained(process=process, machine=machine)
 
@@ -211,8 +212,3 @@ def _hardware(machine: Machine) -> str:
 
 def _digest(fields: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def _median(values: list[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return median(known) if known else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from laptime.compare.advising import verdict_of, worth
@@ -16,6 +15,7 @@ from laptime.ladder.request import tracking_uri
 from laptime.ladder.shown import with_shown
 from laptime.ladder.verify import MOST, Verification
 from laptime.records import Advice, Finding, Measured, RunRecord, TraceSummary, write_json, write_text
+from laptime.records.rates import middle
 from laptime.records.trace import TRACE_SCHEMA
 from laptime.spec import Versioned, read_versioned
 from laptime.tracking.outage import Outage
@@ -196,20 +196,13 @@ def over_rounds(first: RunRecord, runs: Sequence[RunRecord]) -> RunRecord:
     """
     done = [r for r in runs if r.status == "done"]
     whole = first.model_copy(update={"epochs": tuple(e for r in done for e in r.epochs)})
-    loads = [r.machine.load_before for r in done if r.machine.load_before is not None]
-    machine = first.machine.model_copy(update={"load_before": median(loads) if loads else None})
-    profile, before, now = first.profile, _step_ms(first), _step_ms(whole)
+    machine = first.machine.model_copy(update={"load_before": middle(r.machine.load_before for r in done)})
+    # As the rules take the step.
+    profile, before, now = first.profile, *(middle(e.middle_step_ms for e in r.kept) for r in (first, whole))
     if profile is not None and before and now:
         known = {name: getattr(profile, name) for name in _OVER_THE_STEP if getattr(profile, name) is not None}
         profile = profile.model_copy(update={name: value * before / now for name, value in known.items()})
     return whole.model_copy(update={"machine": machine, "profile": profile})
-
-
-def _step_ms(record: RunRecord) -> float | None:
-    """The median over kept epochs, as the rules take it."""
-    steps = [e.breakdown.step_ms.median if e.breakdown else e.step_ms_median for e in record.kept]
-    known = [s for s in steps if s is not None]
-    return median(known) if known else None
 
 
 def with_measured(advice: Advice, measured: Mapping[str, Measured]) -> Advice:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from laptime.compare import words
 from laptime.compare.differences import Scores
 from laptime.compare.quality import Judgement, Rules, judge, name_of, rules_of, scores_of, shown
-from laptime.compare.statistics import Bootstrap, Laps, epoch_seconds, mean_ratio
+from laptime.compare.statistics import Bootstrap, Estimate, Laps, epoch_seconds, mean_ratio
 from laptime.ladder.climb import Both, ratio_of
 from laptime.ladder.process import SHORT
 from laptime.ladder.remedies import Group, Remedy, alike, broken
@@ -67,17 +67,8 @@ def trained(ladder: Ladder, variant: Variant) -> list[RunRecord]:
 
 def _by_turns(pairs: Sequence[Both]) -> Measured:
     """What the remedy brings by the ratios of epochs in turn."""
-    ratio = mean_ratio([ratio for pair in pairs if (ratio := ratio_of(pair)) is not None])
-    before = median([lap for advised, _ in pairs for lap in advised.laps])
-    steps = pairs[0][0].epochs[0].steps
-    return Measured(
-        step_ms=before * ratio.point / steps * 1000 if steps else None,
-        step_ms_before=before / steps * 1000 if steps else None,
-        gain=1 - ratio.point,
-        gain_low=None if ratio.high is None else 1 - ratio.high,
-        gain_high=None if ratio.low is None else 1 - ratio.low,
-        n=ratio.n,
-    )
+    took = mean_ratio([ratio for pair in pairs if (ratio := ratio_of(pair)) is not None])
+    return _measured(took, median([lap for advised, _ in pairs for lap in advised.laps]), pairs[0][0])
 
 
 def _in_rounds(timed: Mapping[int, tuple[RunRecord, RunRecord]], seed: int) -> Measured:
@@ -86,16 +77,19 @@ def _in_rounds(timed: Mapping[int, tuple[RunRecord, RunRecord]], seed: int) -> M
         Laps(name, tuple(timed), tuple(pair[side].laps for pair in timed.values()))
         for side, name in enumerate(("advised", "remedy"))
     )
-    ratio = Bootstrap(seed=seed).ratio(before, after)
-    # Both by the advised variant's steps: a remedy may have another batch.
-    steps = next(iter(timed.values()))[0].epochs[0].steps
+    return _measured(Bootstrap(seed=seed).ratio(after, before), epoch_seconds(before), next(iter(timed.values()))[0])
+
+
+def _measured(took: Estimate, before_s: float, advised: RunRecord) -> Measured:
+    """By the remedy's epoch over the advised variant's, in the steps of that: a remedy may have another batch."""
+    steps = advised.epochs[0].steps
     return Measured(
-        step_ms=epoch_seconds(after) / steps * 1000 if steps else None,
-        step_ms_before=epoch_seconds(before) / steps * 1000 if steps else None,
-        gain=1 - 1 / ratio.point,
-        gain_low=None if ratio.low is None else 1 - 1 / ratio.low,
-        gain_high=None if ratio.high is None else 1 - 1 / ratio.high,
-        n=ratio.n,
+        step_ms=before_s * took.point / steps * 1000 if steps else None,
+        step_ms_before=before_s / steps * 1000 if steps else None,
+        gain=1 - took.point,
+        gain_low=None if took.high is None else 1 - took.high,
+        gain_high=None if took.low is None else 1 - took.low,
+        n=took.n,
     )
 
 

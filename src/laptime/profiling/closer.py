@@ -9,7 +9,6 @@ import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import TypeVar
 
 import torch
@@ -36,6 +35,7 @@ from laptime.records import (
     UpdateRecord,
     write_text,
 )
+from laptime.records.rates import middle
 from laptime.spec import RunSpec, read_schedule
 
 FOLDER = "profile"
@@ -168,9 +168,7 @@ def counted_ms(epochs: Sequence[EpochRecord]) -> float | None:
     last = epochs[-1]
     alike = [e for e in epochs if (e.image_side, e.trained_share) == (last.image_side, last.trained_share)]
     kept = [e for e in alike if e.kept] or alike
-    steps = [e.breakdown.step_ms.median if e.breakdown else e.step_ms_median for e in kept]
-    known = [step for step in steps if step]
-    return median(known) if known else None
+    return middle(e.middle_step_ms or None for e in kept)
 
 
 def own_ceilings(device: torch.device) -> Ceilings:

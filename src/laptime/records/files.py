@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,21 @@ PARTIAL = "record.partial.json"
 """What a run knows once its epochs are counted, while work goes on that may take its process down."""
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes beside and renames, so that a reader never sees half a file."""
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """The file beside a path that is renamed to it at the end, so that a reader never sees half of one."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, encoding="utf-8")
+        yield part
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file whole."""
+    with written_whole(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, model: BaseModel | dict[str, Any]) -> None:

@@ -77,6 +77,11 @@ class EpochRecord(Readable):
     interrupted: bool = False
     checkpoint_s: float | None = None
 
+    @property
+    def middle_step_ms(self) -> float | None:
+        """The median step, on a GPU by the device's clock where there is a breakdown."""
+        return self.breakdown.step_ms.median if self.breakdown else self.step_ms_median
+
 
 class CompileRecord(Readable):
     """What the compiler did from the first warm-up step to the end of the last counted epoch.

@@ -14,6 +14,7 @@ import boto3
 import psutil
 import pytest
 from services_stack import DEPLOYMENT, ROOT, Services
+from tests.warned import BY_MLFLOW
 
 from laptime.launchers.lock import device_lock
 from laptime.records import read_record
@@ -21,9 +22,7 @@ from laptime.records import read_record
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    *BY_MLFLOW,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 MIRROR = "s3://laptime/data"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from mlflow_helpers import everything, quiet
+from tests.warned import BY_MLFLOW
 from tracking_samples import a_ladder, a_record, write_run
 
 from laptime.records import Rung
@@ -17,12 +18,7 @@ from laptime.tracking.journal import read_state
 from laptime.tracking.mlflow import MlflowTracker
 from laptime.tracking.publish import ladder_started, process_recorded, variant_key
 
-pytestmark = [
-    # MLflow and what it imports (SQLAlchemy, alembic) warn of their own use of older interfaces.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 
 
 class Clock:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from mlflow_helpers import quiet, write_ladder
+from tests.warned import BY_MLFLOW
 
 from laptime.errors import TrackingError
 from laptime.places import Places
@@ -18,11 +19,7 @@ from laptime.tracking.base import RunStart
 from laptime.tracking.mlflow import MlflowTracker
 from laptime.tracking.sync import sync, waiting
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 
 
 def test_a_disk_that_gets_full_in_between_leaves_nothing_in_the_store_s_place(tmp_path: Path) -> None:

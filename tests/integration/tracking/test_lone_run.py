@@ -15,17 +15,13 @@ import pytest
 from mlflow_helpers import client_of
 from ports import free_port
 from tests.own_files import TUPLE, write
+from tests.warned import BY_MLFLOW
 
 from laptime.places import Places
 from laptime.records import read_record
 from laptime.tracking.sync import waiting
 
-pytestmark = [
-    # MLflow and what it imports (SQLAlchemy, alembic) warn of their own use of older interfaces.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 _PATIENCE_S = 240
 
 

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "gate"))
 
 from gate_examples import WORKED, gate
 from mlflow_helpers import client_of
+from tests.warned import BY_MLFLOW
 
 from laptime.gate.history import History, past_of
 from laptime.gate.track import stored_gates, track
@@ -19,11 +20,7 @@ from laptime.tracking import gates
 from laptime.tracking.mlflow import past_gates
 from laptime.tracking.whereabouts import all_experiments
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 
 
 def run_of(uri: str, gate_id: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from mlflow_helpers import client_of, everything, quiet, write_ladder
 from mlflow_server import MlflowServer
 from proxy import Proxy, a_proxy
+from tests.warned import BY_MLFLOW
 
 from laptime.errors import RefusedError, TrackingError
 from laptime.places import Places
@@ -21,11 +22,7 @@ from laptime.tracking.journal import read_state
 from laptime.tracking.mlflow import MlflowTracker, log_pytorch_model
 from laptime.tracking.sync import sync, target_of, waiting
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 
 
 def away(line: Proxy) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import mlflow_helpers
 import pytest
 from mlflow_helpers import client_of, quiet, write_ladder
+from tests.warned import BY_MLFLOW
 
 from laptime.compare.load import load
 from laptime.places import Places
@@ -17,11 +18,7 @@ from laptime.tracking.owner import HOST
 from laptime.tracking.rule_history import KIND, MACHINE, MEASURED, OWN, PREDICTED, RULE, rule_history
 from laptime.tracking.sync import sync
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 
 
 @pytest.fixture(autouse=True)

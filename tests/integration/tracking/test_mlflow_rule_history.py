@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from mlflow_helpers import VARIANTS, client_of, quiet
+from tests.warned import BY_MLFLOW
 from tracking_samples import a_ladder, a_record, write_run
 
 from laptime.compare.load import load
@@ -18,12 +19,7 @@ from laptime.tracking.publish import ladder_finished, ladder_started, variant_re
 from laptime.tracking.rule_history import advice_verified, below_ladder, rule_history
 from laptime.tracking.sync import sync
 
-pytestmark = [
-    # MLflow and what it imports (SQLAlchemy, alembic, tensorboard) warn of their own use of older interfaces.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 
 
 def a_finding(name: str, gain: float, measured: Measured, own: float | None = None) -> Finding:

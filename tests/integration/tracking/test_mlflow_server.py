@@ -14,6 +14,7 @@ from mlflow_helpers import everything, quiet, write_ladder
 from mlflow_server import MlflowServer
 from proxy import a_proxy
 from tests.samples import write_folder
+from tests.warned import BY_MLFLOW
 
 from laptime.compare.load import load
 from laptime.errors import TrackingError
@@ -25,11 +26,7 @@ from laptime.tracking.journal import read_state, replay
 from laptime.tracking.mlflow import MlflowTracker, fetch_runs
 from laptime.tracking.sync import sync, target_of, waiting
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 
 
 class Outage(MlflowTracker):

@@ -10,6 +10,7 @@ import mlflow_helpers
 import pytest
 import tracking_samples
 from mlflow_helpers import VARIANTS, client_of, everything, quiet, write_ladder
+from tests.warned import BY_MLFLOW
 from tracking_samples import a_ladder
 
 from laptime.cli.advise import read_subject
@@ -27,12 +28,7 @@ from laptime.tracking.owner import this_process
 from laptime.tracking.publish import variant_key
 from laptime.tracking.sync import SyncResult, sync, target_of, waiting
 
-pytestmark = [
-    # MLflow and what it imports (SQLAlchemy, alembic, tensorboard) warn of their own use of older interfaces.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 
 WORSE = Comparison(
     id="fetched",

@@ -9,6 +9,7 @@ import pytest
 from mlflow_helpers import everything, quiet, write_ladder
 from mlflow_server import MlflowServer
 from proxy import a_proxy
+from tests.warned import BY_MLFLOW
 
 from laptime.cli import sweeping
 from laptime.cli.sweeping import sweep_first
@@ -18,12 +19,7 @@ from laptime.tracking.journal import held, is_settled, read_state
 from laptime.tracking.owner import this_process
 from laptime.tracking.sync import left_open, sync
 
-pytestmark = [
-    # MLflow and what it imports (SQLAlchemy, alembic, tensorboard) warn of their own use of older interfaces.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = BY_MLFLOW
 
 
 @pytest.fixture

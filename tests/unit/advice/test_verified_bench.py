@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def verified(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "benchmarks"))
-    return importlib.import_module("verified")
+def verified(script):
+    return script("verified")
 
 
 def found(name: str, gain: tuple[float, float], measured: Measured | None) -> Finding:

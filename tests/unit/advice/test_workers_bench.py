@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -17,9 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def bench(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "benchmarks"))
-    return importlib.import_module("advice")
+def bench(script):
+    return script("advice")
 
 
 def a_record(step_ms: float, data_ms: float = 0.1, busy: bool = False, noise: float = 0.02, cpu_ms: float = 80.0):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import http.server
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tifffile
 from PIL import Image
+from tests.serving import Quiet, serving
 
 SIDE = 8  # of tiles with bands
 MakeFolder = Callable[..., Path]
@@ -35,11 +35,10 @@ def stores(home: Path) -> list[Path]:
     return [p for p in root.iterdir() if len(p.name) == 64] if root.is_dir() else []
 
 
-@contextmanager
-def web(folder: Path, status: int = 0, length: str = "", port: int = 0) -> Iterator[str]:
+def web(folder: Path, status: int = 0, length: str = "", port: int = 0) -> AbstractContextManager[str]:
     """A web server of a folder on loopback; with a status it answers everything with that; HEAD may tell a length."""
 
-    class Handler(http.server.SimpleHTTPRequestHandler):
+    class Handler(Quiet, SimpleHTTPRequestHandler):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args, directory=str(folder))
 
@@ -53,23 +52,11 @@ def web(folder: Path, status: int = 0, length: str = "", port: int = 0) -> Itera
             if status:
                 self.send_error(status)
             elif length:
-                self.send_response(200)
-                self.send_header("Content-Length", length)
-                self.end_headers()
+                self.give(b"", length=length)
             else:
                 super().do_HEAD()
 
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    return serving(Handler, port)
 
 
 def nobody() -> str:

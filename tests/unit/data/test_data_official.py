@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import io
 import pickle
 import socket
 import struct
 import tarfile
-import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from data_samples import left_over, nobody, stores, web
+from tests.serving import Quiet, serving
 
 from laptime.catalogue import find_workload
 from laptime.data.fetch import fetch, verify
@@ -155,29 +154,18 @@ def test_arrays_of_python_3_are_read_too() -> None:
 def test_a_download_that_breaks_off(home: Path, tmp_path: Path) -> None:
     archive = make_archive()
 
-    class Half(http.server.BaseHTTPRequestHandler):
+    class Half(Quiet):
         def do_HEAD(self) -> None:
             self.send_response(200)
             self.end_headers()
 
         def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(archive.body)))
-            self.end_headers()
-            self.wfile.write(archive.body[: len(archive.body) // 2])
+            self.give(archive.body[: len(archive.body) // 2], length=len(archive.body))
 
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Half) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/a.tar.gz"
+    with serving(Half) as address:
         job = Job(find_workload("cifar"), "official", Store(home / "data"), quiet)
         with pytest.raises(UnreachableError, match="broke off"):
-            Official(replace(archive.description, url=url)).fetch(job)
-        server.shutdown()
-        thread.join()
+            Official(replace(archive.description, url=f"{address}/a.tar.gz")).fetch(job)
     assert stores(home) == left_over(home) == []
 
 

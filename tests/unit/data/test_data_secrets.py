@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
 import zipfile
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from data_samples import MakeFolder
+from tests.serving import Quiet, serving
 
 from laptime.data.boxes.fetch import draw_shapes
 from laptime.data.fetch import fetch, push, verify
@@ -18,7 +17,7 @@ from laptime.errors import LaptimeError, UsageError
 SECRET = "hunter2-and-more"
 
 
-class _Guarded(http.server.SimpleHTTPRequestHandler):
+class _Guarded(Quiet):
     """Wants a user, a password and a signature, and says how long its answer is in words."""
 
     asked: ClassVar[list[tuple[str | None, str]]] = []
@@ -32,13 +31,7 @@ class _Guarded(http.server.SimpleHTTPRequestHandler):
 
     def _answer(self, body: bytes) -> None:
         self.asked.append((self.headers.get("Authorization"), self.path))
-        self.send_response(200)
-        self.send_header("Content-Length", "nonsense")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
+        self.give(body, length="nonsense")
 
 
 @pytest.fixture
@@ -50,12 +43,8 @@ def guarded(tmp_path: Path, make_folder: MakeFolder) -> object:
     with zipfile.ZipFile(_Guarded.folder / "a.zip", "w") as packed:
         for path in sorted(root.rglob("*.png")):
             packed.write(path, path.relative_to(root))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Guarded) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with serving(_Guarded) as address:
+        yield address.removeprefix("http://")
 
 
 def test_a_password_and_a_signature_open_the_door_and_are_written_nowhere(guarded: str, home: Path) -> None:

@@ -8,11 +8,11 @@ import json
 import socketserver
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.serving import Quiet
 
 from laptime.cli import containers
 from laptime.cli.up import check_docker, check_pool
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 IMAGE = {"Id": "sha256:" + "1" * 64, "RepoTags": ["laptime-trainer:dev"], "RepoDigests": []}
 
 
-class Answers(BaseHTTPRequestHandler):
+class Answers(Quiet):
     """Docker's answers by path, without the API's version in front; what was asked is kept."""
 
     protocol_version = "HTTP/1.1"
@@ -34,21 +34,13 @@ class Answers(BaseHTTPRequestHandler):
         path = path[path.index("/", 1) :] if path.startswith("/v1.") else path
         server.asked.append((self.command, path, self.path.partition("?")[2]))
         status, body = server.answers.get((self.command, path), (404, {"message": f"No such thing: {path}"}))
-        content = json.dumps(body).encode() if body is not None else b""
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        self.give(json.dumps(body).encode() if body is not None else b"", status, kind="application/json")
 
-    do_GET = do_POST = do_DELETE = _answer  # noqa: N815
+    do_GET = do_POST = do_DELETE = _answer
 
     def address_string(self) -> str:
         """A Unix socket's client has no address."""
         return "socket"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Nothing."""
 
 
 class Engine(socketserver.ThreadingUnixStreamServer):

@@ -1,6 +1,5 @@
 """`scripts/bench gate`: what is kept of a batch reads back, and its page draws gates by machine."""
 
-import importlib
 import json
 import random
 from pathlib import Path
@@ -15,9 +14,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def report(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "benchmarks"))
-    found = importlib.import_module("gate_report")
+def report(monkeypatch, script):
+    found = script("gate_report")
     monkeypatch.setattr(found, "_GATES", 200)
     monkeypatch.setattr(found, "_CALLS", 3)
     return found

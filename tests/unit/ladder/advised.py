@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.unit.conftest import make_data_spec
+from tests.unit.conftest import make_data_spec, make_ladder_record
 from tests.unit.ladder.turning import turned
 
 from laptime.catalogue import find_preset, find_workload
@@ -12,7 +12,7 @@ from laptime.ladder.plan import make_plan
 from laptime.ladder.request import LadderRequest
 from laptime.ladder.run import Ladder
 from laptime.places import Places
-from laptime.records import Advice, EpochRecord, Finding, LadderRecord, ProbeRecord, RunRecord, write_json
+from laptime.records import Advice, EpochRecord, Finding, ProbeRecord, RunRecord, write_json
 
 STEPS = 10
 # What each optimization multiplies an epoch's seconds by; those not named lose.
@@ -83,16 +83,7 @@ def make_ladder(tmp_path, monkeypatch, rules: Rules | None, run=a_run, report=Fa
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     request = LadderRequest(**{"preset": "full", "epochs": 3, "repeats": 1, "verify_advice": True, **options})
     plan = make_plan("cpu", find_preset(find_workload("cifar"), "full"), ["cpu-resident"], ProbeRecord())
-    record = LadderRecord(
-        id="l",
-        workload="cifar",
-        preset="full",
-        device="cpu",
-        data=make_data_spec(train=1000, test=10_000),
-        epochs=3,
-        repeats=1,
-        quality_floor=0.6,
-    )
+    record = make_ladder_record(data=make_data_spec(train=1000, test=10_000), epochs=3, quality_floor=0.6)
     # The plan's cpu-resident stands for all rungs before it as well; here it is the one thing more.
     resident = next(v for v in plan.fixed if v.name == "cpu-resident")
     only = tuple(o for o in resident.optimizations if o.name == "resident")

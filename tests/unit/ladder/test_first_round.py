@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.conftest import make_data_spec
+from tests.unit.conftest import make_data_spec, make_ladder_record
 from tests.unit.ladder.turning import through
 
 from laptime.catalogue import LADDERS, find_preset, find_workload
@@ -17,7 +17,7 @@ from laptime.ladder.run import Ladder
 from laptime.ladder.turn import in_round
 from laptime.launchers.base import Hooks
 from laptime.places import Places
-from laptime.records import EpochRecord, LadderRecord, ProbeRecord, RunRecord, write_json
+from laptime.records import EpochRecord, ProbeRecord, RunRecord, write_json
 from laptime.variants import resolve
 
 FULL = find_preset(find_workload("cifar"), "full")
@@ -48,9 +48,7 @@ def make_ladder(
     request = LadderRequest(**{"preset": "full", "epochs": 3, "repeats": 2, **options})
     data = make_data_spec(train=1000, test=500)
     plan = make_plan("cpu", FULL, None, ProbeRecord(gains={"bf16": 1.5}))
-    record = LadderRecord(
-        id="l", workload="cifar", preset="full", device="cpu", data=data, epochs=3, repeats=2, quality_floor=0.6
-    )
+    record = make_ladder_record(data=data, epochs=3, repeats=2, quality_floor=0.6)
     ladder = Ladder(request, record, plan, Places(tmp_path / "home"))
     ladder.folder, ladder.before = tmp_path / "ladder", before
     ladder.start()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.conftest import make_data_spec, make_spec
+from tests.unit.conftest import make_data_spec, make_ladder_record, make_spec
 
 from laptime.catalogue import COMPILE_RUNGS, find_preset, find_workload
 from laptime.errors import RunError
@@ -15,7 +15,7 @@ from laptime.ladder.plan import make_plan
 from laptime.launchers.process import run_child
 from laptime.places import Places
 from laptime.preflight.probe import exact_before
-from laptime.records import LadderRecord, Machine, ProbeRecord, RunRecord, write_json
+from laptime.records import Machine, ProbeRecord, RunRecord, write_json
 from laptime.spec import OwnSpec
 
 FULL = find_preset(find_workload("cifar"), "full")
@@ -154,9 +154,7 @@ def test_a_quick_probe_is_told_which_optimizations_are_of_interest(monkeypatch, 
 
 
 def ladder_left(places, name, probe, **changes):
-    data = make_data_spec()
-    fields = {"id": name, "workload": "cifar", "preset": "quick", "device": "cpu", "data": data, "probe": probe}
-    write_json(places.runs / name / "ladder.json", LadderRecord(**{**fields, **changes}))
+    write_json(places.runs / name / "ladder.json", make_ladder_record(id=name, probe=probe, **changes))
 
 
 def a_run_alone(fingerprint="f1", **changes):

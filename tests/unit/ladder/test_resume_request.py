@@ -8,7 +8,7 @@ import subprocess
 from importlib.metadata import version
 
 import pytest
-from tests.unit.conftest import make_data_spec
+from tests.unit.conftest import make_ladder_record
 
 from laptime.data.own.importing import digest_of
 from laptime.errors import DataError, RunError, UsageError
@@ -24,8 +24,7 @@ REQUEST = LadderRequest(preset="full", epochs=3, repeats=2)
 
 
 def a_record(**changes) -> LadderRecord:
-    fields = {"id": "l", "workload": "cifar", "preset": "full", "device": "cpu", "data": make_data_spec()}
-    return LadderRecord(**{**fields, "request": kept_request(REQUEST), **changes})
+    return make_ladder_record(**{"request": kept_request(REQUEST), **changes})
 
 
 def test_options_beside_resume_must_be_those_of_the_ladder(tmp_path):

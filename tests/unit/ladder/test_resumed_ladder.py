@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.conftest import make_data_spec
+from tests.unit.conftest import make_data_spec, make_ladder_record
 from tests.unit.ladder.turning import through
 from tests.unit.tracking.tracking_samples import MemoryStore
 
@@ -68,16 +68,9 @@ class Runs:
 
 def a_ladder(tmp_path, before: LadderRecord | None = None) -> Ladder:
     plan = make_plan("cpu", FULL, None, ProbeRecord(gains={"bf16": 1.5}))
-    record = before or LadderRecord(
-        id="l",
-        workload="cifar",
-        preset="full",
-        device="cpu",
+    record = before or make_ladder_record(
         data=make_data_spec(train=1000, test=500),
-        epochs=3,
-        repeats=2,
-        quality_floor=0.6,
-        request=kept_request(REQUEST),
+        **{"epochs": 3, "repeats": 2, "quality_floor": 0.6, "request": kept_request(REQUEST)},
     )
     again = record.model_copy(update={**ANEW, "left_out": plan.left_out})
     ladder = Ladder(REQUEST, again, plan, Places(tmp_path / "home"))

@@ -18,8 +18,8 @@ def alone(spec) -> RunRecord:
 class Pairs:
     """Pairs by turns; those of a variant may fail, be wrong, or not hold to their turns."""
 
-    def __init__(self, monkeypatch, trouble=None) -> None:
-        self.trouble, self.ran = trouble or {}, []
+    def __init__(self, monkeypatch, trouble=None, seconds=seconds_of) -> None:
+        self.trouble, self.seconds, self.ran = trouble or {}, seconds, []
         monkeypatch.setattr(pairs, "launch_by_turns", self)
 
     def __call__(self, first, second, _hooks):
@@ -29,7 +29,7 @@ class Pairs:
         for (spec, folder), other in ((first, second), (second, first)):
             slow = MINUTES[spec.repeat] / (1 + 0.5 * spec.repeat)
             epochs = tuple(
-                EpochRecord(index=i, epoch_s=seconds_of(spec) * slow * (1 + i), samples=100, steps=STEPS)
+                EpochRecord(index=i, epoch_s=self.seconds(spec) * slow * (1 + i), samples=100, steps=STEPS)
                 for i in range(spec.epochs)
             )
             mine = status if spec is second[0] and status != "apart" else "done"
@@ -89,3 +89,25 @@ def test_where_they_take_no_turns_the_rounds_go_on_one_after_the_other(tmp_path,
     ]
     assert (measured["taps"].n, measured["slow"].n) == (3, 3)
     assert measured["taps"].gain == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("memory_mib", [500.0, None])
+def test_a_gain_lies_between_its_ends_by_turns_and_in_rounds(tmp_path, monkeypatch, memory_mib):
+    """Where no peak of memory is known, nothing takes turns."""
+
+    def scattered(spec):
+        return seconds_of(spec) * (0.9, 1.0, 1.1)[spec.repeat] ** (spec.variant == TAPS)
+
+    def run(spec):
+        record = a_run(spec)
+        epochs = tuple(epoch.model_copy(update={"epoch_s": scattered(spec)}) for epoch in record.epochs)
+        return record.model_copy(update={"epochs": epochs, "peak_memory_mib": memory_mib})
+
+    ran = Pairs(monkeypatch, seconds=scattered)
+    ladder = make_ladder(tmp_path, monkeypatch, the_advice({BASELINE: (a_finding("taps", TAPS),)}), run)
+    through(ladder)
+    assert bool(ran.ran) == bool(memory_mib)
+    (measured,) = (f.measured for f in ladder.counsel.advice[BASELINE].findings)
+    assert measured.gain == pytest.approx(0.2, abs=0.01)
+    assert measured.gain_low < 0.1
+    assert measured.gain_high > 0.25

@@ -1,11 +1,8 @@
 """The one-step check, of trainings in users' own files."""
 
-import itertools
-import sys
-
 import pytest
 import torch
-from tests.own_files import DICTIONARY, TUPLE, write
+from tests.own_files import DICTIONARY, TUPLE, own_spec, write
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
@@ -14,25 +11,14 @@ from laptime.engine.check import check_one_step
 from laptime.engine.one_step import Steps
 from laptime.engine.still import silence, still
 from laptime.preflight.inspecting import inspect
-from laptime.spec import RunSpec
-from laptime.variants import resolve
 from laptime.world import World
-
-_NUMBER = itertools.count()
 
 
 @pytest.mark.parametrize("drawn", ["random.random()", "torch.rand(())"])
-def test_both_sides_see_one_reading_of_items_that_are_random(tmp_path, monkeypatch, drawn):
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_both_sides_see_one_reading_of_items_that_are_random(file, drawn):
     changed = ("self.x[i].flatten()", f"self.x[i].flatten() * {drawn}")
-    data = inspect(write(tmp_path / f"checked_{next(_NUMBER)}.py", "import random\n" + DICTIONARY, changed))
-    spec = RunSpec(
-        workload=data.own.name,
-        variant="tried",
-        optimizations=resolve("cpu-baseline+workers:count=1+fused-optimizer").optimizations,
-        data=data,
-        limit_train=40,
-    )
+    data = inspect(write(file, "import random\n" + DICTIONARY, changed))
+    spec = own_spec(data, "cpu-baseline+workers:count=1+fused-optimizer", limit_train=40)
     found = check_one_step(spec, open_data(spec), 16)
     assert found.passed, found
     assert found.loss_error < 1e-6
@@ -53,13 +39,11 @@ _CARRIES = (
 )
 
 
-def test_both_sides_begin_with_the_state_that_the_users_object_has_and_leave_it_so(tmp_path, monkeypatch):
+def test_both_sides_begin_with_the_state_that_the_users_object_has_and_leave_it_so(file):
     """As the hidden state of a recurrent net goes on from batch to batch; it had made an exact variant wrong."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    name = write(tmp_path / f"checked_{next(_NUMBER)}.py", TUPLE.replace("nn.Dropout(), ", ""), _STATE, _CARRIES)
+    name = write(file, TUPLE.replace("nn.Dropout(), ", ""), _STATE, _CARRIES)
     data = inspect(name)
-    chosen = resolve("cpu-baseline+fused-optimizer").optimizations
-    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+    spec = own_spec(data, "cpu-baseline+fused-optimizer")
     opened = open_data(spec)
     weight = opened.workload.teacher.weight.clone()
     found = check_one_step(spec, opened, 16)
@@ -83,18 +67,15 @@ class Workload:
 """
 
 
-def test_ranks_take_parts_of_a_batch_that_its_own_collate_makes(tmp_path, monkeypatch):
+def test_ranks_take_parts_of_a_batch_that_its_own_collate_makes(file):
     """Targets one behind the other can't be cut by samples; one rank would get all of them."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
     reads = (
         "x, y = batch",
         "y, x, sizes = batch\n        x = nn.utils.rnn.pad_sequence(x.split(sizes.tolist()), True)",
     )
     nets = ("scores = model(x)", "scores = model(F.pad(x, (0, 192 - x.shape[1])).view(-1, 3, 8, 8))")
-    data = inspect(
-        write(tmp_path / f"checked_{next(_NUMBER)}.py", TUPLE, ("\nclass Workload:\n", _JOINED), reads, nets)
-    )
-    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=(), data=data, batch_size=16, limit_train=40)
+    data = inspect(write(file, TUPLE, ("\nclass Workload:\n", _JOINED), reads, nets))
+    spec = own_spec(data, limit_train=40)
     held = Steps(spec, open_data(spec), World(size=2)).data
     assert [len(labels) for labels, _, _ in held.parts] == [8, 8]
     assert torch.cat([lines for _, lines, _ in held.parts]).equal(held.batch[1])
@@ -137,33 +118,27 @@ def test_functions_that_drop_are_still(drop, compiled):
     torch._dynamo.reset()
 
 
-def test_what_is_computed_again_for_the_gradient_is_still_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_what_is_computed_again_for_the_gradient_is_still_too(file):
     again = ("model(x)", "checkpoint(lambda t: model(F.dropout(t, 0.5, True)), x, use_reentrant=False)")
     text = "from torch.utils.checkpoint import checkpoint\n" + TUPLE
-    data = inspect(write(tmp_path / f"again_{next(_NUMBER)}.py", text, again))
-    chosen = resolve("cpu-baseline+channels-last").optimizations
-    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+    data = inspect(write(file, text, again))
+    spec = own_spec(data, "cpu-baseline+channels-last")
     found = check_one_step(spec, open_data(spec), 16)
     assert found.passed, found
 
 
-def test_a_loss_that_drops_by_a_function_is_compared_in_another_layout(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_a_loss_that_drops_by_a_function_is_compared_in_another_layout(file):
     dropping = ("model(x)", "model(F.dropout(x, 0.5, model.training))")
-    data = inspect(write(tmp_path / f"dropping_{next(_NUMBER)}.py", TUPLE, dropping))
-    chosen = resolve("cpu-baseline+channels-last+bf16").optimizations
-    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+    data = inspect(write(file, TUPLE, dropping))
+    spec = own_spec(data, "cpu-baseline+channels-last+bf16")
     found = check_one_step(spec, open_data(spec), 16)
     assert found.passed, found
 
 
 @pytest.mark.parametrize(("scores", "judged"), [("model(x)", True), ("1e-6 * model(x)", False)])
-def test_layers_are_compared_where_a_gradient_is_more_than_rounding(tmp_path, monkeypatch, scores, judged):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    data = inspect(write(tmp_path / f"small_{next(_NUMBER)}.py", TUPLE, ("model(x)", scores)))
-    chosen = resolve("cpu-baseline+channels-last").optimizations
-    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+def test_layers_are_compared_where_a_gradient_is_more_than_rounding(file, scores, judged):
+    data = inspect(write(file, TUPLE, ("model(x)", scores)))
+    spec = own_spec(data, "cpu-baseline+channels-last")
     found = check_one_step(spec, open_data(spec), 16)
     assert found.passed
     assert (found.layer is not None) == judged

@@ -1,11 +1,8 @@
 """The one-step check of nets in which something begins at zero, so that no gradient reaches what lies before it."""
 
-import itertools
-import sys
-
 import pytest
 import torch
-from tests.own_files import TUPLE, write
+from tests.own_files import TUPLE, own_spec, write
 from torch import nn
 
 import laptime.optimizations
@@ -14,10 +11,7 @@ from laptime.engine.build import as_made, make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.optimizations.layout import channels_last
 from laptime.preflight.inspecting import inspect
-from laptime.spec import RunSpec
-from laptime.variants import resolve
 
-_NUMBER = itertools.count()
 _NET = "nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(256, 2))"
 
 _NETS = """
@@ -50,11 +44,10 @@ class Workload:
 """
 
 
-def training(tmp_path, made):
+def training(file, made):
     changes = (_NET, f"{made}()"), ("\n\nclass Workload:\n", _NETS)
-    data = inspect(write(tmp_path / f"asleep_{next(_NUMBER)}.py", TUPLE, *changes))
-    chosen = resolve("cpu-baseline+channels-last").optimizations
-    return RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+    data = inspect(write(file, TUPLE, *changes))
+    return own_spec(data, "cpu-baseline+channels-last")
 
 
 def spoil(monkeypatch):
@@ -72,17 +65,15 @@ def spoil(monkeypatch):
 
 
 @pytest.mark.parametrize("made", ["head", "layers_scale", "one_scale"])
-def test_a_wrong_gradient_before_what_begins_at_zero_is_seen(tmp_path, monkeypatch, made):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    spec = training(tmp_path, made)
+def test_a_wrong_gradient_before_what_begins_at_zero_is_seen(file, monkeypatch, made):
+    spec = training(file, made)
     assert check_one_step(spec, open_data(spec), 16).passed
     spoil(monkeypatch)
     assert not check_one_step(spec, open_data(spec), 16).passed
 
 
-def test_a_run_trains_the_weights_as_they_were_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    spec = training(tmp_path, "head")
+def test_a_run_trains_the_weights_as_they_were_made(file):
+    spec = training(file, "head")
     assert not make_recipe(spec, open_data(spec), spec.optimizations).model[-1].weight.any()
 
 

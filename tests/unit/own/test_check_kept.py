@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import sys
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
 import torch
-from tests.own_files import TUPLE, write
+from tests.own_files import TUPLE, own_spec, write
 from torch import nn
 
 from laptime.engine import kept, one_step
@@ -18,10 +16,7 @@ from laptime.engine.build import open_data
 from laptime.engine.check import check_one_step
 from laptime.engine.kept import Kept
 from laptime.preflight.inspecting import inspect
-from laptime.spec import RunSpec
-from laptime.variants import resolve
 
-_NUMBER = itertools.count()
 _STILL = TUPLE.replace("nn.Dropout(), ", "")
 _QUEUE = (
     "\n\nclass Queue:\n    def __init__(self):\n        self.rows, self.count, self.last = torch.ones(2), 1, None\n"
@@ -52,30 +47,25 @@ WAYS = {
 }
 
 
-def checked(tmp_path, begin: str, step: str):
+def checked(file, begin: str, step: str):
     scores = (_SCORES, f"{_SCORES}\n        {step.replace('scores *=', 'scores = scores *')}")
     text = _STILL.replace("\n\nclass Workload", f"{_QUEUE}\n\nclass Workload")
-    data = inspect(write(tmp_path / f"kept_{next(_NUMBER)}.py", text, (_BATCH, f"{_INIT}{begin}\n"), scores))
-    chosen = resolve("cpu-baseline+fused-optimizer").optimizations
-    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+    data = inspect(write(file, text, (_BATCH, f"{_INIT}{begin}\n"), scores))
+    spec = own_spec(data, "cpu-baseline+fused-optimizer")
     return check_one_step(spec, open_data(spec), 16)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_exact_variant_is_right_whatever_holds_the_state_of_a_step(way, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    found = checked(tmp_path, *WAYS[way])
+def test_an_exact_variant_is_right_whatever_holds_the_state_of_a_step(way, file):
+    found = checked(file, *WAYS[way])
     assert found.passed, found
     assert found.loss_error < 1e-6
     assert not found.lost
 
 
-def test_what_is_too_large_to_be_put_back_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_what_is_too_large_to_be_put_back_is_named(file, monkeypatch):
     monkeypatch.setattr(kept, "_SMALL", 4)
-    found = checked(
-        tmp_path, "large, untouched = torch.ones(2), torch.ones(2)", "self.large *= 2; scores *= self.large"
-    )
+    found = checked(file, "large, untouched = torch.ones(2), torch.ones(2)", "self.large *= 2; scores *= self.large")
     assert found.lost == ("large",)
     assert "loss() writes to what the workload holds as large, which is too large" in found.findings()
 
@@ -125,12 +115,11 @@ def test_containers_nets_and_objects_have_the_very_parts_that_they_had():
     assert both.lost() == ()
 
 
-def test_what_no_step_touches_is_not_written_to_and_copied_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_what_no_step_touches_is_not_written_to_and_copied_once(file, monkeypatch):
     made = []
     monkeypatch.setattr(one_step, "Kept", lambda owner: made.append(Kept(owner)) or made[-1])
     begin, step = "samples = torch.ones(64)", "scores *= self.samples[0]"
-    assert checked(tmp_path, begin, step).passed
+    assert checked(file, begin, step).passed
     (both,) = made
     ((samples, _),) = both._copies
     assert samples._version == 0

@@ -1,11 +1,8 @@
 """The one-step check of steps that draw: noise, time steps, an order of samples."""
 
-import itertools
-import sys
-
 import pytest
 import torch
-from tests.own_files import TUPLE, write
+from tests.own_files import TUPLE, own_spec, write
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 
 from laptime.engine.build import open_data
@@ -13,10 +10,7 @@ from laptime.engine.check import check_one_step
 from laptime.engine.same_draws import Draws, Part
 from laptime.engine.still import still
 from laptime.preflight.inspecting import inspect
-from laptime.spec import RunSpec
-from laptime.variants import resolve
 
-_NUMBER = itertools.count()
 _IMPORTED, _ORDER = torch.randn_like, torch.randperm
 _D = torch.distributions
 
@@ -120,12 +114,10 @@ class Workload:
 
 
 @pytest.mark.parametrize("rungs", ["compile", "channels-last+bf16"])
-def test_a_net_that_draws_noise_is_not_called_wrong(tmp_path, monkeypatch, rungs):
+def test_a_net_that_draws_noise_is_not_called_wrong(file, rungs):
     """Inductor's kernels would draw numbers of their own."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    data = inspect(write(tmp_path / f"noisy_{next(_NUMBER)}.py", TUPLE, ("\nclass Workload:\n", NOISE), NOISY))
-    chosen = resolve(f"cpu-baseline+{rungs}").optimizations
-    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data)
+    data = inspect(write(file, TUPLE, ("\nclass Workload:\n", NOISE), NOISY))
+    spec = own_spec(data, f"cpu-baseline+{rungs}")
     found = check_one_step(spec, open_data(spec), 16)
     assert found.passed, found
     if rungs == "compile":

@@ -45,9 +45,8 @@ def trained(name, *optimizations, **changes):
     return [totals(list(train_epoch(parts, e)))[0] for e in range(2)], parts, recipe, spec
 
 
-def test_the_documentations_module_trains_as_it_does_by_hand(file):
-    found, parts, recipe, _ = trained(lit(file), seed=3)
-    module = sys.modules[file.stem]
+def by_hand(module, batches):
+    """The same two epochs by the module's own steps on `batches(points, epoch)`: losses, the module and its points."""
     points = module.Points()
     points.setup("fit")
     torch.manual_seed(3)
@@ -56,13 +55,24 @@ def test_the_documentations_module_trains_as_it_does_by_hand(file):
     optimizer, losses = own.configure_optimizers(), []
     for epoch in range(2):
         total = 0.0
-        for chosen in permutation(256, 3, epoch).split(32):
-            loss = own.training_step(tuple(t[chosen] for t in points.train.tensors), 0)
+        for batch in batches(points, epoch):
+            loss = own.training_step(batch, 0)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             total += loss.item() * 32
         losses.append(total / 256)
+    return losses, own, points
+
+
+def test_the_documentations_module_trains_as_it_does_by_hand(file):
+    found, parts, recipe, _ = trained(lit(file), seed=3)
+
+    def batches(points, epoch):
+        chosen = permutation(256, 3, epoch).split(32)
+        return (tuple(t[some] for t in points.train.tensors) for some in chosen)
+
+    losses, *_ = by_hand(sys.modules[file.stem], batches)
     assert found == pytest.approx(losses, rel=1e-5)
     assert type(parts.optimizer) is torch.optim.AdamW
     assert recipe.notes == ()

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from tests.unit.own.test_lightning_module import LOADER, lit, opened, trained
+from tests.unit.own.test_lightning_module import LOADER, by_hand, lit, opened, trained
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from laptime.catalogue.own import place_of
@@ -23,25 +23,14 @@ WEIGHED = loading("WeightedRandomSampler(1 + 9 * self.train.tensors[1], 256)")
 @pytest.mark.parametrize("named", ["resident", "no-reads"])
 def test_it_trains_as_by_hand_with_its_own_sampler(file, named):
     found, _, recipe, _ = trained(lit(file, WEIGHED), named, seed=3)
-    module = sys.modules[file.stem]
-    points = module.Points()
-    points.setup("fit")
-    torch.manual_seed(3)
-    own = module.Lit()
-    own.log = lambda *_, **__: None
-    optimizer, losses = own.configure_optimizers(), []
-    for epoch in range(2):
+
+    def batches(points, epoch):
         sampler = points.train_dataloader().sampler
         assert type(sampler) is WeightedRandomSampler
         sampler.generator = torch.Generator().manual_seed(3 * 1_000_003 + epoch)
-        total = 0.0
-        for batch in DataLoader(points.train, batch_size=32, sampler=sampler):
-            loss = own.training_step(batch, 0)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            total += loss.item() * 32
-        losses.append(total / 256)
+        return DataLoader(points.train, batch_size=32, sampler=sampler)
+
+    losses, *_ = by_hand(sys.modules[file.stem], batches)
     assert found == pytest.approx(losses, rel=1e-5)
     assert recipe.notes == ()
 

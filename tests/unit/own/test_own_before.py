@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.own_files import JUDGED, TUPLE, write
+from tests.own_files import JUDGED, TUPLE, own_spec, write
 from tests.unit.compare.compare_examples import ladder, records
 
 from laptime import worker
@@ -11,7 +11,7 @@ from laptime.compare.quality import has_learnt, rules_of
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.measure.marks import StepMarks
 from laptime.preflight.inspecting import inspect
-from laptime.spec import OptimizationSpec, OwnSpec, RunSpec
+from laptime.spec import OwnSpec
 
 # An evaluation that counts its calls, two of which the look into its file makes, and fails at the one that it names.
 FAILS = JUDGED.replace("    def evaluate(", "    calls = 0\n\n    def evaluate(").replace(
@@ -22,10 +22,8 @@ FAILS = JUDGED.replace("    def evaluate(", "    calls = 0\n\n    def evaluate("
 
 
 def run(name: str, tmp_path, *chosen: str, **changes):
-    data = inspect(name)
-    optimizations = tuple(OptimizationSpec(name=n) for n in chosen)
-    few = {"batch_size": 16, "epochs": 2, "warmup_epochs": 1, "profile": "none", **changes}
-    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=optimizations, data=data, **few)
+    variant = "+".join(("cpu-baseline", *chosen))
+    spec = own_spec(inspect(name), variant, **{"epochs": 2, "warmup_epochs": 1, **changes})
     return worker.run(spec, tmp_path / f"run-{len(list(tmp_path.glob('run-*')))}")
 
 

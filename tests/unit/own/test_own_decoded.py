@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.own_files import FOLDER, TUPLE, write
+from tests.own_files import FOLDER, TUPLE, own_spec, write
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import Compose, RandomCrop, RandomHorizontalFlip, ToTensor
@@ -20,7 +20,7 @@ from laptime.engine.build import make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.optimizations import decoded as optimization
 from laptime.preflight.inspecting import inspect
-from laptime.spec import OptimizationSpec, RunSpec
+from laptime.spec import OptimizationSpec
 from laptime.worker import run
 
 RANDOM = Compose([RandomCrop(8, 2), RandomHorizontalFlip(), ToTensor()])
@@ -178,16 +178,8 @@ def spec(file):
     data = inspect(write(file, FOLDER))
     assert "decoded" not in data.own.refused
     assert "random augmentation" in data.own.refused["resident"]
-    return RunSpec(
-        workload=data.own.name,
-        variant="tried",
-        data=data,
-        batch_size=8,
-        learning_rate=1e-2,
-        epochs=2,
-        limit_train=20,
-        limit_test=4,
-    )
+    few = {"limit_train": 20, "limit_test": 4, "warmup_epochs": 1}
+    return own_spec(data, batch_size=8, learning_rate=1e-2, epochs=2, **few)
 
 
 DECODED = (OptimizationSpec(name="decoded"),)

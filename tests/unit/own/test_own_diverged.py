@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.own_files import TUPLE, write
+from tests.own_files import TUPLE, own_spec, write
 
 from laptime import worker
 from laptime.compare.quality import without_quality
@@ -11,7 +11,6 @@ from laptime.data.own.opened import open_own
 from laptime.errors import LaptimeError
 from laptime.optimizations.base import permutation
 from laptime.preflight.inspecting import inspect
-from laptime.spec import OptimizationSpec, RunSpec
 
 MAKES = "return TensorDataset(X[:64], Y[:64]), TensorDataset(X[64:], Y[64:])"
 LOSES = "return F.cross_entropy(scores, y), "
@@ -33,10 +32,7 @@ BOUNDED = ("    batch_size = 16\n", "    batch_size = 16\n    clip_norm = 1.0\n"
 
 
 def failed(name: str, tmp_path, *chosen: str, **changes) -> str:
-    data = inspect(name)
-    optimizations = tuple(OptimizationSpec(name=n) for n in chosen)
-    few = {"batch_size": 16, "epochs": 2, "warmup_epochs": 0, "check": False, "profile": "none", **changes}
-    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=optimizations, data=data, **few)
+    spec = own_spec(inspect(name), "+".join(("cpu-baseline", *chosen)), epochs=2, check=False, **changes)
     record = worker.run(spec, tmp_path / "run")
     assert record.status == "failed"
     assert without_quality(record, "loss")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.own_files import ARGUMENTS, DICTIONARY, write
+from tests.own_files import ARGUMENTS, DICTIONARY, own_spec, write
 
 from laptime import worker
 from laptime.host.processes import Terminated
@@ -17,7 +17,6 @@ from laptime.optimizations import data as loading
 from laptime.preflight.inspecting import inspect
 from laptime.records import write_json
 from laptime.spec import RunSpec
-from laptime.variants import resolve
 
 _NUMBER = itertools.count()
 
@@ -32,10 +31,7 @@ def file(tmp_path, monkeypatch):
 
 
 def spec_of(name: str, variant: str = "cpu-baseline") -> RunSpec:
-    data = inspect(name)
-    chosen = resolve(variant, tuple(data.own.refused)).optimizations
-    few = {"batch_size": 8, "epochs": 1, "warmup_epochs": 0, "check": False}
-    return RunSpec(workload=data.own.name, variant=variant, optimizations=chosen, data=data, profile="none", **few)
+    return own_spec(inspect(name), variant, batch_size=8, check=False)
 
 
 def at(file, code: str) -> str:

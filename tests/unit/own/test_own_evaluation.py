@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tests.own_files import ATTACKED, JUDGED, TUPLE, place, write
+from tests.own_files import ATTACKED, JUDGED, TUPLE, own_spec, place, write
 from tests.unit.compare.compare_examples import ladder, records
 
 from laptime import worker
@@ -23,7 +23,7 @@ from laptime.errors import LaptimeError
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.preflight.inspecting import inspect
-from laptime.spec import OptimizationSpec, RunSpec
+from laptime.spec import RunSpec
 from laptime.tracking.rows import curves
 from laptime.workloads.own import evaluated
 
@@ -47,10 +47,7 @@ ERROR = ("    batch_size = 16\n", "    batch_size = 16\n    higher_is_better = F
 
 
 def spec_of(name: str, *chosen: str) -> RunSpec:
-    data = inspect(name)
-    optimizations = tuple(OptimizationSpec(name=n) for n in chosen)
-    few = {"batch_size": 16, "epochs": 2, "warmup_epochs": 0, "check": False, "profile": "none"}
-    return RunSpec(workload=data.own.name, variant="tried", optimizations=optimizations, data=data, **few)
+    return own_spec(inspect(name), "+".join(("cpu-baseline", *chosen)), epochs=2, check=False)
 
 
 def judged_by(name: str, *chosen: str):

@@ -4,13 +4,12 @@ import fcntl
 import os
 import socket
 import tempfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
 import urllib3
 from tests.own_files import TUPLE, write
+from tests.serving import Quiet, serving
 from tests.unit.conftest import make_spec
 
 from laptime.data.own.begun import read_apart
@@ -110,33 +109,23 @@ def test_a_file_that_is_written_too_is_opened_anew_unless_it_is_locked(tmp_path)
         os.close(number)
 
 
-class Answering(BaseHTTPRequestHandler):
+class Answering(Quiet):
     """Answers with the number that stands in the path, and goes on listening on the same connection."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        text = self.path[1:].encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_):
-        pass
+        self.give(self.path[1:].encode())
 
 
 def test_a_connection_that_a_fork_has_a_copy_of_is_made_anew(tmp_path):
     """Two workers that ask through one are answered what the other has asked for."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with urllib3.HTTPConnectionPool("127.0.0.1", server.server_port) as pool:
-            assert pool.request("GET", "/1").data == b"1"
-            used = pool.pool.queue[-1].sock
-            with socket.socket(fileno=os.dup(used.fileno())) as kept:
-                read_apart(used.fileno())
-                assert pool.request("GET", "/2").data == b"2"
-                assert pool.pool.queue[-1].sock.getsockname() != kept.getsockname()
-                kept.sendall(b"GET /3 HTTP/1.1\r\n\r\n")  # the other process's goes on
-                assert kept.recv(1000).startswith(b"HTTP/1.1 200")
-        server.shutdown()
+    with serving(Answering) as address, urllib3.connection_from_url(address) as pool:
+        assert pool.request("GET", "/1").data == b"1"
+        used = pool.pool.queue[-1].sock
+        with socket.socket(fileno=os.dup(used.fileno())) as kept:
+            read_apart(used.fileno())
+            assert pool.request("GET", "/2").data == b"2"
+            assert pool.pool.queue[-1].sock.getsockname() != kept.getsockname()
+            kept.sendall(b"GET /3 HTTP/1.1\r\n\r\n")  # the other process's goes on
+            assert kept.recv(1000).startswith(b"HTTP/1.1 200")

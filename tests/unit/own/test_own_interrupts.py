@@ -4,12 +4,10 @@ import json
 import sys
 
 import pytest
-from tests.own_files import DICTIONARY, place, write
+from tests.own_files import DICTIONARY, own_spec, place, write
 
 from laptime import worker
 from laptime.preflight import inspecting
-from laptime.spec import RunSpec
-from laptime.variants import resolve
 
 _LOSS, _ITEM = "        return model(**batch).loss", "        return {"
 _BY_HAND = "raise KeyboardInterrupt('enough')"
@@ -42,10 +40,7 @@ def trained(file, folder, code: str, before: str, variant: str):
     data = inspecting.inspect(stopping(file, 10**6, code, before))
     stopping(file, 3, code, before)
     data = data.model_copy(update={"own": data.own.model_copy(update={"file": ""})})
-    chosen = resolve(variant, tuple(data.own.refused)).optimizations
-    few = {"batch_size": 8, "epochs": 1, "warmup_epochs": 0, "check": False, "profile": "none"}
-    spec = RunSpec(workload=data.own.name, variant=variant, optimizations=chosen, data=data, **few)
-    return worker.run(spec, folder / "run")
+    return worker.run(own_spec(data, variant, batch_size=8, check=False), folder / "run")
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,10 @@
 
 import json
 import multiprocessing
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
+from tests.commands import laptime
 from tests.own_files import DICTIONARY, LINE_OF_SPARSE, SPARSE, TUPLE, place, write
 from tests.unit.own.test_own_before import run
 
@@ -125,14 +123,7 @@ def test_what_a_file_prints_does_not_mix_with_json(tmp_path):
     ]
     name = write(tmp_path / "says.py", TUPLE, *says)
     small = ["--epochs", "1", "--profile", "none", "--limit-train", "32", "--limit-test", "16"]
-    done = subprocess.run(
-        [sys.executable, "-m", "laptime", "run", name, "--variant", "cpu-baseline", "--json", *small],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "LAPTIME_HOME": str(tmp_path / "home")},
-    )
+    done = laptime(tmp_path / "home", "run", name, "--variant", "cpu-baseline", "--json", *small, patience_s=300)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
 

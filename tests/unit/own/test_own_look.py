@@ -4,31 +4,22 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.own_files import DICTIONARY, TUPLE, place, write
+from tests.commands import laptime
+from tests.own_files import DICTIONARY, TUPLE, own_spec, place, write
 
 from laptime import worker
 from laptime.errors import LaptimeError, UsageError
 from laptime.preflight.inspecting import inspect
-from laptime.spec import RunSpec
-from laptime.variants import resolve
 
 _MADE = "return nn.Sequential("
 
 
 def looked_at(name: str, home: Path) -> subprocess.CompletedProcess[str]:
     """The look at a file by the command, which prints the baseline's script."""
-    return subprocess.run(
-        [sys.executable, "-m", "laptime", "explain", "cpu-baseline", "--code", "--workload", name],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "LAPTIME_HOME": str(home)},
-    )
+    return laptime(home, "explain", "cpu-baseline", "--code", "--workload", name, patience_s=120)
 
 
 def test_bytes_that_are_no_text_a_thread_and_a_process_that_stay_are_no_matter(file, tmp_path):
@@ -95,17 +86,11 @@ _PAIRS = """
 """
 
 
-def spec_of(data, variant: str) -> RunSpec:
-    chosen = resolve(variant, tuple(data.own.refused)).optimizations
-    few = {"batch_size": 16, "epochs": 1, "warmup_epochs": 0}
-    return RunSpec(workload=data.own.name, variant=variant, optimizations=chosen, data=data, profile="none", **few)
-
-
 def test_a_collate_that_makes_no_batch_of_one_item_trains(file, tmp_path):
     name = write(file, TUPLE + _PAIRS[1:])
     data = inspect(name)
     assert data.own.refused["resident"] == "its collate_fn makes no batch of one item"
-    record = worker.run(spec_of(data, "cpu-baseline"), tmp_path / "run")
+    record = worker.run(own_spec(data, "cpu-baseline"), tmp_path / "run")
     assert record.status == "done", record.error
 
 
@@ -121,7 +106,7 @@ class Odd(Dataset):
         return (X[i, :, :7] if i == 21 else X[i]), Y[i]
 """
     name = write(file, TUPLE + odd, ("TensorDataset(X[:64], Y[:64])", "Odd()"))
-    record = worker.run(spec_of(inspect(name), variant), tmp_path / "run")
+    record = worker.run(own_spec(inspect(name), variant), tmp_path / "run")
     assert record.status == "failed"
     assert place(file, "def __getitem__") in record.error
 
@@ -144,7 +129,7 @@ def test_what_a_net_makes_in_evaluation_serves_its_training(file, tmp_path):
     """Batches of the test are larger here than those of the counted epochs."""
     name = write(file, TUPLE + _GROWING, (_MADE, "return Masked() or nn.Sequential("), ("[64:]", "[16:]"))
     data = inspect(name)
-    spec = spec_of(data, "cpu-baseline").model_copy(update={"batch_size": 8, "epochs": 2})
+    spec = own_spec(data, "cpu-baseline").model_copy(update={"batch_size": 8, "epochs": 2})
     record = worker.run(spec, tmp_path / "run")
     assert record.status == "done", record.error
 

@@ -1,13 +1,11 @@
 """A user's own optimizer, tried on the net's own parameters before a ladder; nets that few optimizers take."""
 
 import pytest
-from tests.own_files import DICTIONARY, TUPLE, place, write
+from tests.own_files import DICTIONARY, TUPLE, own_spec, place, write
 
 from laptime import worker
 from laptime.errors import UsageError
 from laptime.preflight.inspecting import inspect
-from laptime.spec import RunSpec
-from laptime.variants import resolve
 
 _MADE = "SGD(parameters, lr=lr, momentum=0.9)"
 _BODY_AND_HEAD = 'SGD([{"params": body, "lr": lr / 10}, {"params": [w, b]}], lr=lr, momentum=0.9)'
@@ -67,10 +65,7 @@ _CALLED = "return nn.Sequential("
 
 def ran(name: str, folder) -> object:
     data = inspect(name)
-    chosen = resolve("cpu-optimized", tuple(data.own.refused)).optimizations
-    few = {"batch_size": 16, "epochs": 1, "warmup_epochs": 0, "profile": "none"}
-    given = {"workload": data.own.name, "optimizations": chosen, "data": data, **few}
-    return data.own.refused, worker.run(RunSpec(variant="cpu-optimized", **given), folder / "run")
+    return data.own.refused, worker.run(own_spec(data, "cpu-optimized"), folder / "run")
 
 
 def test_groups_of_the_nets_own_parameters_may_begin_with_another_rate(file):
@@ -199,18 +194,8 @@ def test_moments_that_are_loaded_begin_every_variant(file, tmp_path):
     for left_out in ("channels-last", "dead-taps", "graph"):
         assert "moments that were loaded" in data.own.refused[left_out]
     assert "fused-optimizer" not in data.own.refused
-    few = {"batch_size": 16, "epochs": 1, "warmup_epochs": 1, "profile": "none"}
     found = [
-        worker.run(
-            RunSpec(
-                variant=variant,
-                workload=data.own.name,
-                optimizations=resolve(variant).optimizations,
-                data=data,
-                **few,
-            ),
-            tmp_path / str(number),
-        )
+        worker.run(own_spec(data, variant, warmup_epochs=1), tmp_path / str(number))
         for number, variant in enumerate(("cpu-baseline", "cpu-baseline+fused-optimizer"))
     ]
     assert found[1].epochs[0].train_loss == pytest.approx(found[0].epochs[0].train_loss, rel=1e-5)

@@ -3,14 +3,13 @@
 import sys
 
 import pytest
-from tests.own_files import write
+from tests.own_files import own_spec, write
 from tests.unit.own.test_own_lists import DETECTOR
 
 from laptime.engine.build import build, make_recipe, open_data
 from laptime.measure.epochs import Plan, Session
 from laptime.measure.marks import StepMarks
 from laptime.preflight.inspecting import inspect
-from laptime.spec import OptimizationSpec, RunSpec
 
 # Recordings of any length, frames first, and texts in a row, as CTC takes them; the loss notes what comes.
 SPEECH = """
@@ -77,11 +76,9 @@ IMAGES = (
 
 def warmed_up(file, module, size: int, *chosen: str) -> list[tuple[int, bool]]:
     """What each step of a warm-up has seen that is cut to one step: samples, and whether what belongs to them came."""
-    data = inspect(file)
-    optimizations = tuple(OptimizationSpec(name=name) for name in chosen)
-    few = {"batch_size": size, "epochs": 1, "warmup_epochs": 1, "check": False, "profile": "none"}
-    spec = RunSpec(workload=data.own.name, variant="tried", optimizations=optimizations, data=data, **few)
-    recipe, marks = make_recipe(spec, open_data(spec), optimizations), StepMarks()
+    variant = "+".join(("cpu-baseline", *chosen))
+    spec = own_spec(inspect(file), variant, batch_size=size, warmup_epochs=1, check=False)
+    recipe, marks = make_recipe(spec, open_data(spec), spec.optimizations), StepMarks()
     session = Session(build(recipe, marks), recipe, marks, lambda *_: None)
     seen = sys.modules[module].SEEN
     seen.clear()

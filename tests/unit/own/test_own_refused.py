@@ -3,13 +3,11 @@
 import io
 
 import pytest
-from tests.own_files import DICTIONARY, JUDGED, PIECES, TUPLE, place, write
+from tests.own_files import DICTIONARY, JUDGED, PIECES, TUPLE, own_spec, place, write
 
 from laptime import worker
 from laptime.errors import LaptimeError
 from laptime.preflight.inspecting import inspect
-from laptime.spec import RunSpec
-from laptime.variants import resolve
 
 _SPLIT = "TensorDataset(X[:64], Y[:64]), TensorDataset(X[64:], Y[64:])"
 _STREAM = """
@@ -177,19 +175,12 @@ def test_an_item_of_another_signature_is_told_with_its_line(file):
     assert place(file, "def __getitem__") in str(caught.value)
 
 
-def spec_of(name: str, variant: str) -> RunSpec:
-    data = inspect(name)
-    chosen = resolve(variant, tuple(data.own.refused)).optimizations
-    few = {"batch_size": 16, "epochs": 1, "warmup_epochs": 0}
-    return RunSpec(workload=data.own.name, variant=variant, optimizations=chosen, data=data, profile="none", **few)
-
-
 def test_a_share_above_one_that_shows_late_ends_the_run_with_the_line(file, tmp_path):
     """The first samples of the test data are all wrong, so a percentage looks like a share."""
     late = "torch.where(x.mean() > 5, 80.0, 0.0)"
     moved = "X[90:] += 50.0\n\n\nclass Workload:"
     name = write(file, TUPLE, ("(scores.argmax(1) == y).float().mean()", late), ("\nclass Workload:", moved))
-    record = worker.run(spec_of(name, "cpu-baseline"), tmp_path / "run")
+    record = worker.run(own_spec(inspect(name), "cpu-baseline"), tmp_path / "run")
     assert record.status == "failed"
     assert "as accuracy on the test data: return a share from 0 to 1" in record.error
     assert place(file, "def loss") in record.error
@@ -212,7 +203,7 @@ def test_a_net_that_can_not_be_copied_trains_without_what_copies_it(file, tmp_pa
     refused = inspect(name).own.refused
     why = "its net can't be copied (TypeError: cannot pickle '_thread.lock' object)"
     assert {refused[name] for name in ("channels-last", "dead-taps", "products", "ema", "ddp")} == {why}
-    spec = spec_of(name, "cpu-optimized")
+    spec = own_spec(inspect(name), "cpu-optimized")
     assert "channels-last" not in {o.name for o in spec.optimizations}
     record = worker.run(spec, tmp_path / "run")
     assert (record.status, record.error) == ("done", None)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from tests.breaking_off import broken_off, figures
-from tests.own_files import TUPLE, write
+from tests.own_files import TUPLE, own_spec, write
 
 from laptime import worker
 from laptime.catalogue.own import place_of
 from laptime.data.own.opened import open_own
 from laptime.preflight.inspecting import inspect
-from laptime.spec import OptimizationSpec, RunSpec
+from laptime.spec import RunSpec
 from laptime.values.draws import seed_all
 from laptime.values.tallies import numbers_of, put_back_numbers
 from laptime.values.trees import sent
@@ -66,9 +66,7 @@ _BY_NET = [("\nclass Workload:\n", _NET), ("return nn.Sequential(", "return Warm
 
 
 def spec_of(data, **changes) -> RunSpec:
-    chosen = (OptimizationSpec(name="no-reads"), OptimizationSpec(name="channels-last"))
-    few = {"batch_size": 16, "epochs": 1, "warmup_epochs": 1, "profile": "none"}
-    return RunSpec(workload=data.own.name, variant="tried", optimizations=chosen, data=data, **{**few, **changes})
+    return own_spec(data, "cpu-baseline+no-reads+channels-last", **{"warmup_epochs": 1, **changes})
 
 
 @pytest.mark.parametrize("changes", [_BY_WORKLOAD, _BY_NET, BY_FIRST, _FROZEN])
@@ -113,8 +111,7 @@ def test_what_the_loss_keeps_has_values_behind_a_pass_on_shapes(kept, file, tmp_
     made = "    mean = torch.zeros(())\n\n    def __init__(self):\n        self.seen = []\n"
     begun = ("    batch_size = 16\n", f"    batch_size = 16\n{made}")
     data = inspect(write(file, TUPLE, begun, (_LOSS, kept + _LOSS)))
-    few = {"batch_size": 16, "warmup_epochs": 0, "check": False, "profile": "none"}
-    record = worker.run(RunSpec(workload=data.own.name, variant="cpu-baseline", data=data, **few), tmp_path)
+    record = worker.run(own_spec(data, check=False), tmp_path)
     assert record.status == "done", record.error
     assert record.flops_per_sample
 

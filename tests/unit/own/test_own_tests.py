@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 from tests.own_files import TUPLE, write
-from tests.unit.own.test_lightning_module import lit, trained
+from tests.unit.own.test_lightning_module import by_hand, lit, trained
 
 from laptime.data.own.opened import open_own
 from laptime.engine.evaluate import evaluate
@@ -129,21 +129,12 @@ def test_the_loaders_of_a_lightning_module_collate_each_in_its_own_way(file):
     found, parts, recipe, spec = trained(name, seed=3)
     assert "read again" not in spec.data.notice
     module = sys.modules[file.stem]
-    points = module.Points()
-    points.setup("fit")
-    torch.manual_seed(3)
-    net = module.Lit()
-    net.log = lambda *_, **__: None
-    optimizer, losses = net.configure_optimizers(), []
-    for epoch in range(2):
-        total = 0.0
-        for chosen in permutation(256, 3, epoch).split(32):
-            optimizer.zero_grad()
-            loss = net.training_step(module.mixed([points.train[i] for i in chosen.tolist()]), 0)
-            loss.backward()
-            optimizer.step()
-            total += loss.item() * 32
-        losses.append(total / 256)
+
+    def batches(points, epoch):
+        chosen = permutation(256, 3, epoch).split(32)
+        return (module.mixed([points.train[i] for i in some.tolist()]) for some in chosen)
+
+    losses, net, points = by_hand(module, batches)
     assert found == pytest.approx(losses, rel=1e-5)
     inputs, labels = points.test.tensors
     tested = evaluate(parts, recipe, recipe.data.test)

@@ -1,8 +1,6 @@
 """`scripts/bench ddp`: a world of one step by step, and by whole processes what the machine holds."""
 
 import argparse
-import importlib
-from pathlib import Path
 
 import pytest
 import torch.distributed as dist
@@ -11,19 +9,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from laptime.catalogue import parse_optimization
 
-SCRIPTS = Path(__file__).resolve().parents[3] / "scripts" / "benchmarks"
+
+@pytest.fixture
+def bench(script):
+    return script("ddp")
 
 
 @pytest.fixture
-def bench(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    return importlib.import_module("ddp")
-
-
-@pytest.fixture
-def steps(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    return importlib.import_module("ddp_steps")
+def steps(script):
+    return script("ddp_steps")
 
 
 @pytest.mark.parametrize(("there", "ranks"), [(1, [1]), (2, [1, 2])])

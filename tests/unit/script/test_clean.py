@@ -2,24 +2,22 @@
 
 import json
 
-from tests.unit.conftest import make_data_spec
+from tests.unit.conftest import make_data_spec, make_ladder_record
 
 from laptime.cli.clean import clean
-from laptime.records import LadderRecord, write_json
+from laptime.records import write_json
 
 
 def test_what_can_be_gone_on_with_is_kept_and_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LAPTIME_HOME", str(tmp_path))
-    fields = {"workload": "cifar", "preset": "quick", "device": "cpu", "data": make_data_spec()}
     for name, status, request in (
         ("finished", "done", {}),
         ("broken-off", "interrupted", {}),
         ("failed", "failed", {}),
         ("old", "running", None),
     ):
-        write_json(
-            tmp_path / "runs" / name / "ladder.json", LadderRecord(id=name, status=status, request=request, **fields)
-        )
+        ladder = make_ladder_record(id=name, status=status, request=request)
+        write_json(tmp_path / "runs" / name / "ladder.json", ladder)
         journal = tmp_path / "journal" / f"{name}.jsonl"
         write_json(journal, {})
         write_json(journal.with_suffix(".state.json"), {"size": journal.stat().st_size})
@@ -38,8 +36,8 @@ def test_data_that_a_run_still_needs_is_kept(tmp_path, monkeypatch):
     digests = {name: name[0] * 64 for name in ("going", "unsent", "published", "nobody")}
     for name, status in (("going", "interrupted"), ("unsent", "done"), ("published", "done")):
         data = make_data_spec().model_copy(update={"digest": digests[name]})
-        fields = {"workload": "cifar", "preset": "quick", "device": "cpu", "data": data, "request": {}}
-        write_json(tmp_path / "runs" / name / "ladder.json", LadderRecord(id=name, status=status, **fields))
+        ladder = make_ladder_record(id=name, status=status, data=data, request={})
+        write_json(tmp_path / "runs" / name / "ladder.json", ladder)
         journal = tmp_path / "journal" / f"{name}.jsonl"
         write_json(journal, {})
         if name != "unsent":

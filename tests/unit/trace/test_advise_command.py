@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from tests.unit.conftest import make_spec
+from tests.unit.conftest import make_ladder_record, make_spec
 from tests.unit.trace.trace_builder import training
 from typer.testing import CliRunner
 
@@ -14,7 +14,7 @@ from laptime.cli.advise import read_subject
 from laptime.compare.model import Comparison, Conditions, VariantRow
 from laptime.console import main
 from laptime.errors import DataError, RunError, UsageError
-from laptime.records import LadderRecord, Machine, ProbeRecord, RunRecord, write_json
+from laptime.records import Machine, ProbeRecord, RunRecord, write_json
 from laptime.trace import summarize
 
 has_advice = pytest.mark.skipif(not hasattr(laptime.advice, "advise"), reason="no advice to print")
@@ -85,7 +85,7 @@ def test_a_run_alone_comes_with_what_an_earlier_ladder_probed(tmp_path, monkeypa
     write_json(tmp_path / "alone" / "record.json", record)
     assert read_subject(str(tmp_path / "alone"))[2] is None
     probe = ProbeRecord(machine=machine, gains={"bf16": 1.5})
-    ladder = LadderRecord(id="1", workload="cifar", preset="quick", device="cpu", data=make_spec().data, probe=probe)
+    ladder = make_ladder_record(id="1", probe=probe)
     write_json(tmp_path / "home" / "runs" / "1" / "ladder.json", ladder)
     assert read_subject(str(tmp_path / "alone"))[2] == probe
     write_json(tmp_path / "ladder.json", ladder.model_copy(update={"probe": ProbeRecord(gains={"bf16": 1.1})}))
@@ -93,7 +93,7 @@ def test_a_run_alone_comes_with_what_an_earlier_ladder_probed(tmp_path, monkeypa
 
 
 def test_what_a_ladder_has_shown_to_cost_quality_is_not_advised_on_its_runs_later(tmp_path):
-    ladder = LadderRecord(id="1", workload="cifar", preset="quick", device="cpu", data=make_spec().data)
+    ladder = make_ladder_record(id="1")
     write_json(tmp_path / "ladder.json", ladder)
     _write_run(tmp_path / "cpu-baseline-0")
     rows = [

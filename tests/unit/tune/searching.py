@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.unit.conftest import make_data_spec
+from tests.unit.conftest import make_data_spec, make_ladder_record
 
 from laptime.catalogue import options_of
 from laptime.ladder import pairs
@@ -100,11 +100,8 @@ def a_search(
     probe = ProbeRecord(machine=Machine(cores=2), gains={"bf16": 1.5}, refusals=dict.fromkeys(refused, "refused"))
     preset = settled_preset(request)
     plan = make_plan("cpu", preset, None, probe, "cifar")
-    record = before or LadderRecord(
-        id="l",
-        workload="cifar",
+    record = before or make_ladder_record(
         preset=request.preset,
-        device="cpu",
         data=make_data_spec(train=5000, test=tests),
         probe=probe,
         epochs=3,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import http.server
 import re
-import threading
+from http.server import SimpleHTTPRequestHandler
 
 import pytest
 import torch
+from tests.serving import Quiet, serving
 from torch import nn
 from torchvision.models import (
     EfficientNet_B5_Weights,
@@ -95,9 +95,8 @@ def test_imagenet_weights_are_a_start_for_other_classes(workload, entry, tmp_pat
     assert {k for k in found if not torch.equal(found[k], whole[k])} == {f"{last}.weight", f"{last}.bias"}
 
 
-class _Served(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *words):
-        """Not to the test's output."""
+class _Served(Quiet, SimpleHTTPRequestHandler):
+    """Serves a folder."""
 
 
 def test_named_weights_come_over_the_network_with_their_checksum(tmp_path, monkeypatch):
@@ -108,10 +107,8 @@ def test_named_weights_come_over_the_network_with_their_checksum(tmp_path, monke
     body = (served / "net.pth").read_bytes()
     (served / f"net-{hashlib.sha256(body).hexdigest()[:8]}.pth").write_bytes(body)
     (served / "net-01234567.pth").write_bytes(body)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Served, directory=served))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        start = f"http://127.0.0.1:{server.server_port}/net-"
+    with serving(functools.partial(_Served, directory=served)) as address:
+        start = f"{address}/net-"
 
         class Mine(WeightsEnum):
             GOOD = Weights(url=f"{start}{hashlib.sha256(body).hexdigest()[:8]}.pth", transforms=None, meta={})
@@ -126,9 +123,6 @@ def test_named_weights_come_over_the_network_with_their_checksum(tmp_path, monke
                 DataError, match=rf"the weights '{name}' can't be downloaded from {entry.url} .*--weights"
             ):
                 load_weights(net, name, {name: entry}, ("none", "none"))
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.mark.parametrize(
