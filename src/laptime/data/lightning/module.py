@@ -175,6 +175,8 @@ class LightningWorkload:
     def model(self) -> nn.Module:
         """See `laptime.Workload`: a fresh module, its steps behind `forward`."""
         module = self._set_up(self._made(), again=True)
+        with attached(module, self._trainer(module)):  # as under a Trainer: it may freeze parts, fill weights, count
+            module.configure_optimizers()
         for part in module.modules():  # what a module holds of others is told the same
             if is_lightning(part, MODULE):
                 part.__class__ = following(type(part), self._asked)
