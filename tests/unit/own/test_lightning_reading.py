@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-import torch
 from tests.unit.own.test_lightning_module import LIT, LOADER, STEP, opened
 
 from laptime.catalogue.own import place_of
@@ -64,19 +63,11 @@ def test_a_batch_sampler_of_torchs_says_how_large_batches_are(file, sampler):
     assert ("does not shuffle" in said, "which drop_last leaves out" in said) == (sampler == "SequentialSampler", True)
 
 
-@pytest.mark.parametrize(
-    ("change", "noted"),
-    [
-        (("return loss\n", "return loss * (batch_idx + 1)\n"), True),
-        (("return loss\n", "return self.helped(loss, batch_idx)\n"), False),
-        (("self.log_dict", "self.print('a step')\n        self.log_dict"), False),
-    ],
-)
-def test_a_step_that_reads_its_number_is_noted(file, change, noted):
-    helped = "    def helped(self, loss, index):\n        return 1 * loss\n\n"
-    data = opened(file, change, (STEP, helped + STEP))
-    assert torch.isfinite(data.workload.loss(data.workload.model(), data.train.batch([0]))[0])
-    assert [n.startswith("batch_idx is always 0 in training_step()") for n in data.notes] == [True] * noted
+@pytest.mark.parametrize("given", ["loss.reshape(1)", "UserDict(loss=loss)", "{'loss': loss[None, None]}"])
+def test_a_loss_may_be_given_as_lightnings_trainer_takes_it(file, given):
+    imports = ("import torch\n", "import torch\nfrom collections import UserDict\n")
+    loss, _ = answer(file, ("return loss\n", f"return {given}\n"), imports)
+    assert (loss.shape, loss.requires_grad) == ((), True)
 
 
 def test_callbacks_of_the_modules_own_are_noted(file):

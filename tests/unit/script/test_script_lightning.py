@@ -98,8 +98,9 @@ ASKED = (
     .replace("loss = F.cross_entropy(scores, labels)", "loss = ramp(self) * F.cross_entropy(scores, labels)")
     + "\n\ndef ramp(module):\n    return 1 / (1 + module.current_epoch)\n"
 )
-# Begins with moments of a checkpoint, and notes how long it trains where its optimizer is made.
-BEGUN = LIT.replace("loss = F.cross_entropy(scores, labels)", "loss = F.cross_entropy(scores, labels) / self.whole")
+# Begins with moments of a checkpoint, notes how long it trains where its optimizer is made, and counts its batches.
+WHOLE = "loss = F.cross_entropy(scores, labels)"
+BEGUN = LIT.replace(WHOLE, f"{WHOLE} * (1 + batch_idx) / self.whole")
 BEGUN = BEGUN.replace(
     f"return {ADAMW}",
     f"""made = {ADAMW}

@@ -18,6 +18,7 @@ _TRAINER = "outside of Lightning's Trainer there is none"
 # Attributes of a module that only a Trainer fills, each with what is told of it.
 _TOUCHED = {
     "trainer": _TRAINER,
+    "_trainer": _TRAINER,
     "fabric": _TRAINER,
     "all_gather": _TRAINER,
     "optimizers": _OPTIMIZERS,
@@ -30,7 +31,7 @@ _TOUCHED = {
 _OWNER = "trainer"
 STEPS = ("training_step", "validation_step", "forward")
 # What is as often logged as it is needed.
-_ONLY_TOLD = ("optimizers", "lr_schedulers", "trainer")
+_ONLY_TOLD = ("optimizers", "lr_schedulers", "trainer", "_trainer")
 # None without a Trainer, for which a step may ask before it writes there.
 _LOGGER = "logger"
 # Hooks that change a step or a batch, each with what does their work here; those at other places are left out with a
@@ -97,25 +98,6 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
         raise UsageError(f"{name} uses self.{attribute} ({place}), but {_TOUCHED.get(attribute, _TRAINER)}: {remedy}.")
     if not getattr(value, "automatic_optimization", True):
         raise UsageError(f"{name} of {file.name} switches automatic optimization off, so {_MANUAL}: laptime steps one.")
-
-
-def index_notes(value: object) -> tuple[str, ...]:
-    """Notes on a number that a step reads and that never changes."""
-    said = []
-    for file, method in methods_of(value):
-        name = _index_read(method) if method.name == "training_step" else ""
-        if name:
-            said.append(f"{name} is always 0 in training_step() ({file.name}, line {method.lineno}), which reads it")
-    return tuple(said)
-
-
-def _index_read(step: ast.FunctionDef) -> str:
-    """The name of a step's second argument, the batch's number, where it reads it and does not only hand it on."""
-    index = [a.arg for a in step.args.args][2:3]
-    calls = [n for n in ast.walk(step) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
-    handed = {id(a) for c in calls if ast.unparse(c.func).startswith(("self.", "super().")) for a in c.args}
-    read = any(isinstance(n, ast.Name) and n.id in index and id(n) not in handed for n in ast.walk(step))
-    return index[0] if read else ""
 
 
 def _touched(value: object) -> Iterator[tuple[str, str]]:
