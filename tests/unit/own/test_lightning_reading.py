@@ -117,6 +117,27 @@ def test_a_module_by_another_name_is_the_module(file, said, wrong):
 
 
 @pytest.mark.parametrize(
+    ("caller", "said"),
+    [
+        ("on_train_epoch_end(self)", ""),
+        ("teardown(self, stage)", ""),
+        ("export(self)", ""),  # which nothing calls
+        ("setup(self, stage)", r"Lit uses self\.logger \("),
+        ("train(self, mode=True)", r"Lit uses self\.logger \("),
+        ("validation_step(self, batch, batch_idx)", r"Lit uses self\.logger \("),
+    ],
+)
+def test_what_only_hooks_call_may_ask_for_the_trainer(file, caller, said):
+    shown = "    def shown(self):\n        self.logger.experiment.add_scalar('a', self.trainer.callback_metrics)\n\n"
+    changes = (STEP, f"    def {caller}:\n        self.shown()\n\n{shown}{STEP}")
+    if not said:
+        assert answer(file, changes)[0].requires_grad
+        return
+    with pytest.raises(UsageError, match=said):
+        answer(file, changes)
+
+
+@pytest.mark.parametrize(
     "asked", ["if self.logger:\n            self.logger.watch(self)", "self.logger and self.logger.watch(self)"]
 )
 def test_a_logger_may_be_asked_for_first(file, asked):

@@ -53,6 +53,8 @@ _STEP_HOOKS = {
     **dict.fromkeys(("on_before_backward", "on_after_backward", "on_before_optimizer_step"), _LOGGED),
     "configure_sharded_model": "make the net in __init__() or configure_model()",
 }
+# What laptime reads of a module besides.
+_READ = ("clip_norm", "micro_batch_size")
 _NEVER_CALLED = ("test_step", "predict_step", "predict_dataloader", "teardown", "configure_callbacks", "on_")
 
 
@@ -103,8 +105,9 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
 def _touched(value: object) -> Iterator[tuple[str, str]]:
     """Attributes that a Trainer fills, in methods that are called, with their places."""
     methods = list(methods_of(value))
-    stepping = reached([method for _, method in methods], STEPS)
-    for file, method in methods:
+    bodies = [method for _, method in methods]
+    stepping, called = reached(bodies, STEPS), reached(bodies, _asked_for(value, bodies))
+    for file, method in (pair for pair in methods if pair[1].name in called):
         own = names_of_self(method)
         asked = {of_self(n, own) for test in _tests(method) for n in ast.walk(test)}
         nodes = [n for n in ast.walk(method) if isinstance(n, ast.Attribute)]
@@ -113,6 +116,12 @@ def _touched(value: object) -> Iterator[tuple[str, str]]:
             name, through = of_self(node, own), of_self(node.value, own)
             if (name in _TOUCHED and id(node) not in there) or (through == _LOGGER and _LOGGER not in asked):
                 yield name if name in _TOUCHED else _LOGGER, f"{file.name}, line {node.lineno}"
+
+
+def _asked_for(value: object, methods: Sequence[ast.FunctionDef]) -> set[str]:
+    """The names of methods that Lightning's and torch's classes have, too: others are called by these alone."""
+    theirs = {name for kind in _kind(value).__mro__ if _theirs(kind) for name in dir(kind)}
+    return {method.name for method in methods if method.name in theirs or method.name in _READ}
 
 
 def reached(methods: Sequence[ast.FunctionDef], start: Iterable[str]) -> set[str]:
