@@ -12,6 +12,7 @@ from laptime.catalogue.own import place_of
 from laptime.data.own.opened import open_own
 from laptime.errors import LaptimeError, UsageError
 from laptime.optimizations.base import permutation
+from laptime.preflight.inspecting import inspect
 
 _LOOKAHEAD = """\
 class Lookahead(torch.optim.Optimizer):
@@ -199,3 +200,28 @@ def test_a_rate_without_a_schedule_is_the_optimizers_whatever_a_checkpoint_has_l
     """A schedule that was in use when the checkpoint was written notes where it began."""
     made = "made = torch.optim.SGD(self.parameters(), lr=1e-3)\n        made.param_groups[0]['initial_lr'] = 0.5"
     assert open_own(*place_of(lit(file, (ADAMW, f"{made}\n        return made")))).workload.learning_rate == 1e-3
+
+
+@pytest.mark.parametrize("optimization", [(), ("resident",), ("lightning",)])
+def test_the_bound_is_of_what_the_optimizer_steps_as_under_lightnings_trainer(file, optimization):
+    """Gradients of what is in no group are never zeroed, so they would outgrow all others."""
+    own = f"{ADAMW.replace('self.', 'self.net[2].').replace('AdamW', 'SGD')}".replace("1e-3", "0.5")
+    bound = ("class Lit(LightningModule):\n", "class Lit(LightningModule):\n    clip_norm = 0.05\n\n")
+    lap, *_ = trained(lit(file, (ADAMW, own), bound), *optimization)
+    module = sys.modules[file.stem]
+    points = module.Points()
+    points.setup("fit")
+    torch.manual_seed(0)
+    net, losses = module.Lit().net, []
+    optimizer = torch.optim.SGD(net[2].parameters(), lr=0.5)
+    for epoch in range(2):
+        for chosen in permutation(256, 0, epoch).split(32):
+            inputs, labels = (t[chosen] for t in points.train.tensors)
+            loss = torch.nn.functional.cross_entropy(net(inputs), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(net[2].parameters(), 0.05)
+            optimizer.step()
+            losses.append(loss.item())
+    assert lap.losses == pytest.approx(losses, rel=1e-5)
+    assert "freeze them in __init__()" in inspect(f"{file}:Lit").notice

@@ -98,13 +98,16 @@ ASKED = (
     .replace("loss = F.cross_entropy(scores, labels)", "loss = ramp(self) * F.cross_entropy(scores, labels)")
     + "\n\ndef ramp(module):\n    return 1 / (1 + module.current_epoch)\n"
 )
-# Begins with moments of a checkpoint, notes how long it trains where its optimizer is made, and counts its batches.
+# Trains a part alone, which the bound is of; begins with moments of a checkpoint, notes how long it trains where its
+# optimizer is made, and counts its batches.
 WHOLE = "loss = F.cross_entropy(scores, labels)"
-BEGUN = LIT.replace(WHOLE, f"{WHOLE} * (1 + batch_idx) / self.whole")
+BEGUN = LIT.replace(WHOLE, f"{WHOLE} * (1 + batch_idx) / self.whole").replace(
+    "class Lit(LightningModule):\n", "class Lit(LightningModule):\n    clip_norm = 0.01\n\n"
+)
 BEGUN = BEGUN.replace(
     f"return {ADAMW}",
-    f"""made = {ADAMW}
-        ones = [(torch.tensor(9.0), torch.ones_like(p), torch.ones_like(p)) for p in self.parameters()]
+    f"""made = {ADAMW.replace("self.", "self.net[2].")}
+        ones = [(torch.tensor(9.0), torch.ones_like(p), torch.ones_like(p)) for p in self.net[2].parameters()]
         state = {{i: dict(zip(("step", "exp_avg", "exp_avg_sq"), one)) for i, one in enumerate(ones)}}
         made.load_state_dict({{**made.state_dict(), "state": state}})
         self.whole = self.trainer.estimated_stepping_batches
