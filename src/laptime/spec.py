@@ -46,10 +46,9 @@ class OwnSpec(Frozen):
         quality: `score` or `error` (less is better) of an evaluation of its own, else `accuracy` or `loss` of its loss.
         refused: optimizations that are not for it, each with the reason.
         file, beside: SHA-256 of the file and of the user's modules that it imports (paths from its folder, or whole).
-        lightning, schedule: whether it is a LightningModule; whether it has a schedule of its own.
+        lightning, numbered, schedule: it is a LightningModule; whose steps read their batch's number; has a schedule.
         clip_norm, micro_batch: the largest norm of its gradient, and samples that go through its net at once, if any.
-        by_name: whether its optimizer(model, lr) takes the net, not a list of parameters.
-        weighted, begun: whether it draws samples by weights of its own; has a `worker_init_fn` for loader workers.
+        by_name, weighted, begun: its optimizer(model, lr) takes the net; it draws by weights; has a `worker_init_fn`.
         least_limit: of the training data, that keeps a sample with a weight above 0.
     """
 
@@ -64,6 +63,7 @@ class OwnSpec(Frozen):
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     micro_batch: Annotated[int, Field(ge=1)] | None = None
     schedule: bool = False
+    numbered: bool = False
     by_name: bool = False
     weighted: bool = False
     begun: bool = False

@@ -208,9 +208,13 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         scaler=GradScaler(recipe.device.type, enabled=recipe.loss_scaling),
         driver=recipe.driver,
         passes=one_pass if recipe.micro_batch is None else partial(in_parts, recipe.micro_batch, recipe.relaunched),
-        clip=unclipped if recipe.clip_norm is None else clipping(recipe.clip_norm),
+        clip=unclipped if recipe.clip_norm is None else clipping(recipe.clip_norm, _is_lightning(recipe)),
         numbers=_numbers(recipe, model),
     )
+
+
+def _is_lightning(recipe: Recipe) -> bool:
+    return isinstance(recipe.workload, OwnWorkload) and recipe.workload.is_lightning
 
 
 def _numbers(recipe: Recipe, model: nn.Module) -> Numbers:

@@ -42,15 +42,20 @@ def plain_step(p: Parts, batch: Batch) -> Counts:
     return output.detached()
 
 
-def clipping(norm: float) -> Callable[[Parts], None]:
+def clipping(norm: float, trained_alone: bool) -> Callable[[Parts], None]:
     """Bounds the whole gradient's norm (L2), of all ranks' mean; does not wait for the device.
 
     Source: Pascanu et al. 2013 (arXiv:1211.5063).
+
+    Args:
+        norm: the largest one.
+        trained_alone: whether only what the optimizer steps counts, as under Lightning's Trainer, not all of the net.
     """
 
     def clip(p: Parts) -> None:
         p.scaler.unscale_(p.optimizer)  # of fp16; elsewhere nothing
-        nn.utils.clip_grad_norm_(p.model.parameters(), norm)
+        stepped = (parameter for group in p.optimizer.param_groups for parameter in group["params"])
+        nn.utils.clip_grad_norm_(stepped if trained_alone else p.model.parameters(), norm)
 
     return clip
 

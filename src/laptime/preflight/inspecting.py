@@ -128,6 +128,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
             file=digest_of(file, beside),
             beside=beside,
             lightning=isinstance(data.workload, LightningWorkload),
+            numbered=isinstance(data.workload, LightningWorkload) and data.workload.numbered,
             micro_batch=micro_batch,
             clip_norm=None if clip_norm(data.workload) is None else _number(data, "clip_norm", 1.0, float),
             schedule=getattr(data.workload, "schedule", None) is not None,

@@ -39,7 +39,7 @@ class Base:
         micro_batch: samples of the user's own that go through the net at once, at most; None for all of a batch.
         weighted: whether the user's own draws its samples by weights.
         judged: what the user's own evaluation gives, `score` or `error`; empty without one.
-        lightning: whether the user's own is a LightningModule.
+        lightning, numbered: whether the user's own is a LightningModule; whether its steps read their batch's number.
         by_name: whether the user's own optimizer takes the net, not a list of parameters.
         begun: whether the user's own has its loader workers begin with a function.
     """
@@ -55,6 +55,7 @@ class Base:
     weighted: bool = False
     judged: str = ""
     lightning: bool = False
+    numbered: bool = False
     by_name: bool = False
     begun: bool = False
     sgd: Mapping[str, float] = field(default_factory=dict)

@@ -53,7 +53,7 @@ class _Subject:
             base = lines.Base(own.batch_size, own.learning_rate, device, own=True)
             base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule, weighted=own.weighted)
             base = replace(base, lightning=own.lightning, by_name=own.by_name, begun=own.begun)
-            base = replace(base, micro_batch=own.micro_batch)
+            base = replace(base, micro_batch=own.micro_batch, numbered=own.numbered)
             return replace(base, judged=own.quality if own.quality in ("score", "error") else "")
         entry = find_workload(self.workload)
         size = self.fit.batch_size if self.fit else entry.batch_size
@@ -124,6 +124,7 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "rate": lines.learning_rate(o, base),
         "own": _own(subject.data),
         "lightning": base.lightning,
+        "numbered": base.numbered,
         "followed": base.schedule,
         "weighted": base.weighted,
         "judged": base.judged,

@@ -37,6 +37,7 @@ class OwnWorkload:
     def __init__(self, name: str, data: OwnData) -> None:
         self.name, self.user, self.file = name, data.workload, data.file
         self.numbers = data.numbers
+        self.is_lightning = isinstance(data.workload, LightningWorkload)
 
     def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
         """See `Workload.make_model`; the user's model() loads weights itself."""

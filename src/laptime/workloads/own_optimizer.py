@@ -108,10 +108,12 @@ def left_out(user: Protocol, model: nn.Module, rate: float) -> str:
     lost = [name for name in wanted if groups[name] is None]
     if not lost:
         return ""
-    function = "configure_optimizers" if isinstance(user, LightningWorkload) else "optimizer"
+    lightning = isinstance(user, LightningWorkload)
+    function, maker = ("configure_optimizers", "__init__") if lightning else ("optimizer", "model")
     return (
         f"{function}() leaves {len(lost)} of {len(wanted)} parameters out ({shorten(', '.join(lost))}), which stay as "
-        "they are: give them a group, or freeze them in model() (requires_grad_(False)), which saves their gradients."
+        f"they are: give them a group, or freeze them in {maker}() (requires_grad_(False)), which saves their "
+        "gradients."
     )
 
 

@@ -1,13 +1,18 @@
 """What a LightningModule configures: optimizers of its own, and what it asks a Trainer for while it does so."""
 
+import math
 import sys
 
 import pytest
+import torch
 from tests.unit.own.test_lightning_module import ADAMW, STEP, lit
+from tests.unit.own.test_own_pieces import trained
 
 from laptime.catalogue.own import place_of
 from laptime.data.own.opened import open_own
 from laptime.errors import LaptimeError, UsageError
+from laptime.optimizations.base import permutation
+from laptime.preflight.inspecting import inspect
 
 _LOOKAHEAD = """\
 class Lookahead(torch.optim.Optimizer):
@@ -115,3 +120,108 @@ def test_a_trainer_is_there_while_a_training_is_set_up_and_for_its_numbers_alone
         return
     with pytest.raises(LaptimeError, match=said):
         open_own(*place_of(name))
+
+
+LOSS = "loss = F.cross_entropy(scores, labels)"
+
+
+@pytest.mark.parametrize(
+    ("configured", "step", "first", "trained_parts"),
+    [
+        ("torch.nn.init.zeros_(self.net[2].weight), torch.nn.init.zeros_(self.net[2].bias)", LOSS, math.log(2), 4),
+        ("self.share = 0 * self.trainer.estimated_stepping_batches", f"{LOSS} * self.share", 0.0, 4),
+        ("self.net[0].requires_grad_(False)", LOSS, None, 2),
+    ],
+)
+def test_what_is_configured_is_the_module_that_trains(file, configured, step, first, trained_parts):
+    lap, *_, recipe = trained(lit(file, (LOSS, step), (ADAMW, f"{configured}\n        {ADAMW}")))
+    assert sum(p.requires_grad for p in recipe.model.parameters()) == trained_parts
+    assert first is None or lap.losses[0] == pytest.approx(first)
+
+
+# Moments as a checkpoint of the optimizer has them.
+MOMENTS = """\
+made = torch.optim.AdamW(self.parameters(), lr=1e-3)
+        state = {i: {"step": torch.tensor(50.0), "exp_avg": p.detach() / 9, "exp_avg_sq": p.detach() ** 2}
+                 for i, p in enumerate(Lit.drawn().parameters())}
+        made.load_state_dict({**made.state_dict(), "state": state})
+        return made
+
+    @staticmethod
+    def drawn():
+        with torch.random.fork_rng():
+            torch.manual_seed(7)
+            return Lit()
+"""
+
+
+@pytest.mark.parametrize("optimization", [(), ("fused-optimizer",), ("lightning",)])
+def test_it_begins_with_moments_that_were_loaded(file, optimization):
+    lap, *_ = trained(lit(file, (ADAMW, MOMENTS)), *optimization)
+    module = sys.modules[file.stem]
+    points = module.Points()
+    points.setup("fit")
+    torch.manual_seed(0)
+    own, losses = module.Lit(), []
+    own.log = lambda *_, **__: None
+    optimizer = own.configure_optimizers()
+    for epoch in range(2):
+        for chosen in permutation(256, 0, epoch).split(32):
+            loss = own.training_step(tuple(t[chosen] for t in points.train.tensors), 0)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    assert lap.losses == pytest.approx(losses, rel=1e-5)
+    sys.modules.pop(file.stem)
+    plain, *_ = trained(lit(file))
+    assert plain.losses != pytest.approx(losses, rel=1e-3)
+
+
+def test_state_that_a_class_begins_with_is_not_another_modules(file):
+    """A copy of the weights say, of which each run's own has others."""
+    slow = """\
+class Slow(torch.optim.SGD):
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, lr=lr)
+        for p in self.param_groups[0]["params"]:
+            self.state[p]["slow"] = p.detach().clone()
+
+
+"""
+    name = lit(file, (ADAMW, "return Slow(self.parameters())"), (_MODULE, slow + _MODULE))
+    workload = open_own(*place_of(name)).workload
+    weights = list(workload.model().parameters())
+    made = workload.optimizer(weights, 0.1)
+    assert all(torch.equal(made.state[p]["slow"], p) for p in weights)
+
+
+def test_a_rate_without_a_schedule_is_the_optimizers_whatever_a_checkpoint_has_left(file):
+    """A schedule that was in use when the checkpoint was written notes where it began."""
+    made = "made = torch.optim.SGD(self.parameters(), lr=1e-3)\n        made.param_groups[0]['initial_lr'] = 0.5"
+    assert open_own(*place_of(lit(file, (ADAMW, f"{made}\n        return made")))).workload.learning_rate == 1e-3
+
+
+@pytest.mark.parametrize("optimization", [(), ("resident",), ("lightning",)])
+def test_the_bound_is_of_what_the_optimizer_steps_as_under_lightnings_trainer(file, optimization):
+    """Gradients of what is in no group are never zeroed, so they would outgrow all others."""
+    own = f"{ADAMW.replace('self.', 'self.net[2].').replace('AdamW', 'SGD')}".replace("1e-3", "0.5")
+    bound = ("class Lit(LightningModule):\n", "class Lit(LightningModule):\n    clip_norm = 0.05\n\n")
+    lap, *_ = trained(lit(file, (ADAMW, own), bound), *optimization)
+    module = sys.modules[file.stem]
+    points = module.Points()
+    points.setup("fit")
+    torch.manual_seed(0)
+    net, losses = module.Lit().net, []
+    optimizer = torch.optim.SGD(net[2].parameters(), lr=0.5)
+    for epoch in range(2):
+        for chosen in permutation(256, 0, epoch).split(32):
+            inputs, labels = (t[chosen] for t in points.train.tensors)
+            loss = torch.nn.functional.cross_entropy(net(inputs), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(net[2].parameters(), 0.05)
+            optimizer.step()
+            losses.append(loss.item())
+    assert lap.losses == pytest.approx(losses, rel=1e-5)
+    assert "freeze them in __init__()" in inspect(f"{file}:Lit").notice

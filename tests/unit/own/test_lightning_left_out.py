@@ -10,6 +10,8 @@ from laptime.preflight.inspecting import inspect
 _LOSS = "loss = F.cross_entropy(scores, labels)"
 _WARMED = (_LOSS, f"{_LOSS} * self.warmth")
 _MADE = ("super().__init__()\n", "super().__init__()\n        self.warmth, self.seen = 1.0, []\n")
+_RATES = "for group in self.trainer.optimizers[0].param_groups"
+_PAIRS = "for p, q in zip(self.net[0].parameters(), self.net[2].parameters())"
 
 
 def hooked(file, body, *changes, hook="on_train_epoch_start"):
@@ -28,6 +30,22 @@ def hooked(file, body, *changes, hook="on_train_epoch_start"):
         ("on_train_start", "for p in self.net[0].parameters():\n            p.requires_grad = False", "requires_grad"),
         ("on_fit_start", "self.net[0].requires_grad_(False)", "self.net[0].requires_grad_()"),
         ("on_train_epoch_start", "self.net.eval()", "self.net.eval()"),
+        ("on_train_epoch_start", "self.net[0].weight.data.mul_(0.9)", "self.net[0].weight.data.mul_()"),
+        ("on_train_start", "torch.nn.init.zeros_(self.net[2].weight)", "torch.nn.init.zeros_()"),
+        ("on_fit_start", "self.apply(print)", "self.apply()"),
+        ("on_train_epoch_start", f"{_RATES}:\n            group['lr'] *= 0.5", "group['lr']"),
+        ("on_train_epoch_start", "for part in self.modules():\n            part.p = 0.5", "part.p"),
+        (
+            "on_train_epoch_end",
+            f"{_PAIRS}:\n            q.data.mul_(0.9).add_(p)",
+            "q.data.mul_(0.9).add_(), q.data.mul_()",
+        ),
+        ("on_train_epoch_end", "rates = self.lr_schedulers()\n        rates.step()", "rates.step()"),
+        ("on_train_epoch_start", "setattr(self.net[0], 'scale', 0.5)", "setattr()"),
+        ("on_train_epoch_end", "self.shown.zero_()", ""),  # which no step reads
+        ("on_train_epoch_end", "trainer = self.trainer\n        trainer.should_stop = True", ""),
+        ("on_train_epoch_end", "figure = plot(self.shown)\n        figure.title, figure.x['lr'] = 'a', 2", ""),
+        ("on_train_epoch_end", "self.profiler.step()", ""),
         ("on_train_epoch_start", "self.epoch_begun = 1", ""),  # which no step reads
         ("on_train_epoch_end", "self.log('warmth', self.warmth)", ""),
         ("on_save_checkpoint", "self.warmth = 0.5", ""),
@@ -59,6 +77,11 @@ def test_a_list_that_only_a_hook_empties_is_noted(file, emptied):
         ("LightningCLI(Lit, trainer_defaults={'precision': '16-mixed'})", "precision='16-mixed' of the Trainer"),
         ("Trainer(gradient_clip_val=None, accumulate_grad_batches=1, precision='32-true', devices=2)", ""),
         ("Sampler(gradient_clip_val=1.0)", ""),
+        ("Trainer(**{'max_epochs': 3, 'gradient_clip_val': 1.0})", "gradient_clip_val=1.0 of the Trainer"),
+        ("some = dict(max_epochs=3, gradient_clip_val=0.5); Trainer(**some)", "gradient_clip_val=0.5 of the Trainer"),
+        ("trainer.fit(Lit(), ckpt_path='last.ckpt')", "ckpt_path='last.ckpt' of the Trainer"),
+        ("trainer.fit(Lit(), ckpt_path=None)", ""),
+        ("trainer.validate(Lit(), ckpt_path='best')", ""),
         ("Trainer(callbacks=[ModelCheckpoint(), LearningRateMonitor('step'), RichProgressBar(), watching])", ""),
     ],
 )
@@ -78,6 +101,28 @@ def test_a_callback_that_may_change_steps_is_noted(file):
     first, second = open_own(*place_of(f"{file}:Lit")).notes
     assert first.startswith(f"callbacks.StochasticWeightAveraging(0.01) {place}")
     assert second.startswith(f"Follow(0.9) {place}")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "swa = Follow(0.9)\n    Trainer(callbacks=[swa])",
+        "many = [EarlyStopping('loss')]\n    many.append(Follow(0.9))\n    Trainer(**{'callbacks': many})",
+        "many = [Follow(0.9)]\n    Trainer(callbacks=many + [ModelCheckpoint()])",
+        "many = []\n    many += [Follow(0.9)]\n    Trainer(callbacks=many)",
+    ],
+)
+def test_callbacks_are_followed_through_names(file, said):
+    lit(file)
+    file.write_text(f"{LIT}\n\ndef main():\n    {said}\n", encoding="utf-8")
+    (note,) = open_own(*place_of(f"{file}:Lit")).notes
+    assert note.startswith("Follow(0.9) of the Trainer")
+
+
+def test_a_callback_of_the_modules_own_that_may_change_steps_is_noted(file):
+    method = "    def configure_callbacks(self):\n        return [EarlyStopping('loss'), Follow(0.9)]\n\n"
+    notes = open_own(*place_of(lit(file, (STEP, method + STEP)))).notes
+    assert notes[1].startswith(f"Follow(0.9) of the Trainer ({file.name}, line 34) is not seen: do such a callback")
 
 
 def test_a_bound_that_the_module_has_itself_is_no_matter(file):

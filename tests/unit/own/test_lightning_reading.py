@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-import torch
 from tests.unit.own.test_lightning_module import LIT, LOADER, STEP, opened
 
 from laptime.catalogue.own import place_of
@@ -64,19 +63,11 @@ def test_a_batch_sampler_of_torchs_says_how_large_batches_are(file, sampler):
     assert ("does not shuffle" in said, "which drop_last leaves out" in said) == (sampler == "SequentialSampler", True)
 
 
-@pytest.mark.parametrize(
-    ("change", "noted"),
-    [
-        (("return loss\n", "return loss * (batch_idx + 1)\n"), True),
-        (("return loss\n", "return self.helped(loss, batch_idx)\n"), False),
-        (("self.log_dict", "self.print('a step')\n        self.log_dict"), False),
-    ],
-)
-def test_a_step_that_reads_its_number_is_noted(file, change, noted):
-    helped = "    def helped(self, loss, index):\n        return 1 * loss\n\n"
-    data = opened(file, change, (STEP, helped + STEP))
-    assert torch.isfinite(data.workload.loss(data.workload.model(), data.train.batch([0]))[0])
-    assert [n.startswith("batch_idx is always 0 in training_step()") for n in data.notes] == [True] * noted
+@pytest.mark.parametrize("given", ["loss.reshape(1)", "UserDict(loss=loss)", "{'loss': loss[None, None]}"])
+def test_a_loss_may_be_given_as_lightnings_trainer_takes_it(file, given):
+    imports = ("import torch\n", "import torch\nfrom collections import UserDict\n")
+    loss, _ = answer(file, ("return loss\n", f"return {given}\n"), imports)
+    assert (loss.shape, loss.requires_grad) == ((), True)
 
 
 def test_callbacks_of_the_modules_own_are_noted(file):
@@ -123,6 +114,27 @@ def test_a_module_by_another_name_is_the_module(file, said, wrong):
             answer(file, changes)
     else:
         assert answer(file, changes)[0].requires_grad
+
+
+@pytest.mark.parametrize(
+    ("caller", "said"),
+    [
+        ("on_train_epoch_end(self)", ""),
+        ("teardown(self, stage)", ""),
+        ("export(self)", ""),  # which nothing calls
+        ("setup(self, stage)", r"Lit uses self\.logger \("),
+        ("train(self, mode=True)", r"Lit uses self\.logger \("),
+        ("validation_step(self, batch, batch_idx)", r"Lit uses self\.logger \("),
+    ],
+)
+def test_what_only_hooks_call_may_ask_for_the_trainer(file, caller, said):
+    shown = "    def shown(self):\n        self.logger.experiment.add_scalar('a', self.trainer.callback_metrics)\n\n"
+    changes = (STEP, f"    def {caller}:\n        self.shown()\n\n{shown}{STEP}")
+    if not said:
+        assert answer(file, changes)[0].requires_grad
+        return
+    with pytest.raises(UsageError, match=said):
+        answer(file, changes)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,21 @@ ASKED = (
     .replace("loss = F.cross_entropy(scores, labels)", "loss = ramp(self) * F.cross_entropy(scores, labels)")
     + "\n\ndef ramp(module):\n    return 1 / (1 + module.current_epoch)\n"
 )
+# Trains a part alone, which the bound is of; begins with moments of a checkpoint, notes how long it trains where its
+# optimizer is made, and counts its batches.
+WHOLE = "loss = F.cross_entropy(scores, labels)"
+BEGUN = LIT.replace(WHOLE, f"{WHOLE} * (1 + batch_idx) / self.whole").replace(
+    "class Lit(LightningModule):\n", "class Lit(LightningModule):\n    clip_norm = 0.01\n\n"
+)
+BEGUN = BEGUN.replace(
+    f"return {ADAMW}",
+    f"""made = {ADAMW.replace("self.", "self.net[2].")}
+        ones = [(torch.tensor(9.0), torch.ones_like(p), torch.ones_like(p)) for p in self.net[2].parameters()]
+        state = {{i: dict(zip(("step", "exp_avg", "exp_avg_sq"), one)) for i, one in enumerate(ones)}}
+        made.load_state_dict({{**made.state_dict(), "state": state}})
+        self.whole = self.trainer.estimated_stepping_batches
+        return made""",
+)
 # Mixes samples to train on alone.
 MIXED = LIT.replace(
     "\nclass Points(",
@@ -112,6 +127,7 @@ FILES = {
     "cycle": (CYCLE, "Lit", ("cpu-baseline", "cpu-baseline+large-batch:size=64")),
     "asked": (ASKED, "Lit", ("cpu-baseline",)),
     "objects": (IMAGES, "ready", ("cpu-baseline",)),
+    "begun": (BEGUN, "Lit", ("cpu-baseline",)),
     "mixed": (MIXED, "Lit", ("cpu-baseline",)),
 }
 CASES = [(kind, name) for kind, (*_, names) in FILES.items() for name in names]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from laptime.data.lightning.arguments import arguments_of, made_in
 from laptime.data.lightning.refused import (
     STEPS,
     line_of,
@@ -24,6 +25,12 @@ from laptime.data.lightning.refused import (
 _BEHIND = ("on_test", "on_predict", "on_save", "on_load", "on_fit_end", "on_train_end", "on_exception")
 # What freezes, or tells a data set where its training is, whatever it is called on.
 _SETTING = ("freeze", "unfreeze", "requires_grad_", "eval", "train", "set_epoch")
+# What writes weights, or moves on what follows them, of the object's own.
+_WRITING = ("apply", "load_state_dict", "update_parameters", "copy_to", "step")
+# What gives parts of a net or its optimizers.
+_HOLDING = {"modules", "named_modules", "children", "parameters", "named_parameters", "optimizers", "lr_schedulers"}
+# What an optimizer's groups hold.
+_OF_GROUPS = ("lr", "momentum", "betas", "weight_decay")
 _FROZEN = "requires_grad"
 # Arguments of a Trainer that make it another training, each with what changes nothing, and what does their work here.
 _ARGUMENTS: dict[str, tuple[tuple[object, ...], str]] = {
@@ -35,6 +42,7 @@ _ARGUMENTS: dict[str, tuple[tuple[object, ...], str]] = {
     ),
     "limit_train_batches": ((None,), "give --limit-train, in samples"),
     "overfit_batches": ((None, 0), "give --limit-train, in samples"),
+    "ckpt_path": ((None,), "load weights in __init__(), and moments in configure_optimizers()"),
     "precision": ((None, 32, "32", "32-true"), "the baseline trains in fp32, and rungs try bf16 and fp16"),
 }
 
@@ -96,28 +104,18 @@ def trainer_arguments(file: Path, given: Sequence[str] = ()) -> list[str]:
         file: the user's.
         given: arguments whose work is done.
     """
-    arguments = list(_arguments(ast.parse(file.read_bytes())))
+    tree = ast.parse(file.read_bytes())
+    arguments = list(arguments_of(tree))
     seen = [(n, v) for n, v in arguments if n in _ARGUMENTS and n not in given and not _is_default(n, v)]
     notes = [
         _argument_note(f"{n}={ast.unparse(v)}", f"{file.name}, line {v.lineno}", _ARGUMENTS[n][1]) for n, v in seen
     ]
-    called = [c for name, v in arguments if name == "callbacks" for c in getattr(v, "elts", [v]) if _changes_steps(c)]
+    called = [c for name, value in arguments if name == "callbacks" for c in made_in(tree, value) if _changes_steps(c)]
     return notes + [_argument_note(ast.unparse(c), f"{file.name}, line {c.lineno}", _CALLED) for c in called]
 
 
 def _argument_note(what: str, place: str, remedy: str) -> str:
     return f"{what} of the Trainer ({place}) is not seen: {remedy}"
-
-
-def _arguments(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """What calls of Trainer, and a command line's defaults for it, say by name."""
-    for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in ("Trainer", "LightningCLI"):
-            for keyword in call.keywords:
-                yield keyword.arg or "", keyword.value
-                if keyword.arg == "trainer_defaults" and isinstance(keyword.value, ast.Dict):
-                    pairs = zip(keyword.value.keys, keyword.value.values, strict=True)
-                    yield from ((str(key.value), v) for key, v in pairs if isinstance(key, ast.Constant))
 
 
 def _changes_steps(callback: ast.expr) -> bool:
@@ -137,7 +135,7 @@ def _looked_at(name: str, hook: Any, bodies: Sequence[ast.FunctionDef]) -> Uncal
     own = [*mine, *(method for method in bodies if method.name in helping)]
     training = not name.startswith(_BEHIND)
     changed = [n for method in own for n in _assigned(method) if n in read and training]
-    changed += [n for method in own for n in _settings(method) if training]
+    changed += [n for method in own for n in (*_settings(method), *_written(method, read)) if training]
     emptied = [n for method in own for n in _emptied(method) if n in read]
     return Uncalled(name, line_of(hook), tuple(dict.fromkeys(changed)), tuple(dict.fromkeys(emptied)))
 
@@ -153,7 +151,8 @@ def _body(function: Any) -> list[ast.FunctionDef]:
 
 def _read(method: ast.FunctionDef) -> set[str]:
     own = names_of_self(method)
-    return {of_self(n, own) for n in ast.walk(method) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
+    loaded = (n for n in ast.walk(method) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
+    return {of_self(n, own) for n in loaded} - {""}
 
 
 def _assigned(method: ast.FunctionDef) -> Iterator[str]:
@@ -174,6 +173,48 @@ def _settings(method: ast.FunctionDef) -> Iterator[str]:
     for node in ast.walk(method):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SETTING:
             yield f"{ast.unparse(node.func)}()"
+
+
+def _written(method: ast.FunctionDef, read: set[str]) -> Iterator[str]:
+    """What a method writes in place to what steps read: weights, options of layers, rates of the optimizer."""
+    own, parts = names_of_self(method), _parts(method, read)
+    for target, _ in _assignments(method):
+        index = target.slice if isinstance(target, ast.Subscript) else None
+        rate = isinstance(index, ast.Constant) and index.value in _OF_GROUPS
+        option = isinstance(target, ast.Attribute) and target.attr != _FROZEN
+        if (rate or option) and _root(target) in parts:
+            yield ast.unparse(target)
+    for call in (node for node in ast.walk(method) if isinstance(node, ast.Call)):
+        name = ast.unparse(call.func).rpartition(".")[2]
+        in_place = name.endswith("_") and not name.startswith("_") and name not in _SETTING
+        written = [*([call.func] if in_place or name in _WRITING else []), *(call.args if in_place else [])]
+        whole = of_self(call.func, own) in _WRITING or (name == "setattr" and _root(call.args[0]) in {*own, *parts})
+        if whole or any(_root(node) in parts or _first(node, own) in read | _HOLDING for node in written):
+            yield f"{ast.unparse(call.func)}()"
+
+
+def _parts(method: ast.FunctionDef, read: set[str]) -> set[str]:
+    """The names that a method gives to parts of what steps read: `for layer in self.modules()`."""
+    own, found = names_of_self(method), set[str]()
+    for node in ast.walk(method):
+        if isinstance(node, ast.For | ast.Assign):
+            targets, value = ([node.target], node.iter) if isinstance(node, ast.For) else (node.targets, node.value)
+            held = {of_self(n, own) or getattr(n, "attr", "") for n in ast.walk(value)} & (read | _HOLDING)
+            if held or any(isinstance(n, ast.Name) and n.id in found for n in ast.walk(value)):
+                found |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)} - own
+    return found
+
+
+def _root(node: ast.AST) -> str:
+    """The name that a chain of attributes, indices and calls begins with; empty for anything else."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _first(node: ast.AST, own: set[str]) -> str:
+    """The object's own attribute that a chain goes through first."""
+    return next((name for n in ast.walk(node) if (name := of_self(n, own))), "")
 
 
 def _emptied(method: ast.FunctionDef) -> Iterator[str]:

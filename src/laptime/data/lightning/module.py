@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader
 from laptime.data.lightning.hooks import notes_on, trainer_arguments, warning_of
 from laptime.data.lightning.loaders import batches_of, drawn_by, loader_of, not_taken
 from laptime.data.lightning.made import made_of
+from laptime.data.lightning.numbered import number_notes, reads_number
 from laptime.data.lightning.optimizer import made_like, optimizer_of
 from laptime.data.lightning.refused import (
-    index_notes,
     is_lightning,
     line_of,
     overridden,
@@ -47,6 +47,7 @@ class LightningWorkload:
         self._epochs, self._limit, self._is_set_up = 1, 0, False
         # What a step reads of its Trainer: numbers of a workload, so they begin anew and stand in checkpoints.
         self.global_step, self.current_epoch, self._pace = 0, 0, (0, 1)
+        self.batch_idx, self.begun = 0, -1  # in the epoch that has begun
         self._asked = Asked(self)
         self._before: dict[str, Any] = {}
         with torch.random.fork_rng(devices=[]):  # the weights of the run are drawn from its seed alone
@@ -74,7 +75,12 @@ class LightningWorkload:
     @property
     def unread(self) -> tuple[str, ...]:
         """Numbers that are counted though no step has read one."""
-        return () if self._asked.names else ("global_step", "current_epoch")
+        return () if self._asked.names else ("global_step", "current_epoch", "batch_idx", "begun")
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the module's training_step() reads the number of its batch."""
+        return bool(reads_number(self._first, "training_step"))
 
     def configure(self) -> None:
         """Has the module make its optimizer; raises UsageError for one that can't be followed."""
@@ -103,7 +109,7 @@ class LightningWorkload:
     @property
     def notes(self) -> tuple[str, ...]:
         """What of the user's is left out."""
-        said = [note for owner in self._owners for note in (*notes_on(owner), *index_notes(owner))]
+        said = [note for owner in self._owners for note in (*notes_on(owner), *number_notes(owner))]
         in_parts = self.micro_batch_size is not None and self.micro_batch_size < self.batch_size
         done = {"gradient_clip_val": self.clip_norm is not None, "accumulate_grad_batches": in_parts}
         said += trainer_arguments(self.file, [name for name, own in done.items() if own])
@@ -175,16 +181,21 @@ class LightningWorkload:
     def model(self) -> nn.Module:
         """See `laptime.Workload`: a fresh module, its steps behind `forward`."""
         module = self._set_up(self._made(), again=True)
+        with attached(module, self._trainer(module)):  # as under a Trainer: it may freeze parts, fill weights, count
+            module.configure_optimizers()
         for part in module.modules():  # what a module holds of others is told the same
             if is_lightning(part, MODULE):
                 part.__class__ = following(type(part), self._asked)
-        return Steps(module)
+        asked = self._asked  # a function's own, which copies of the net share
+        return Steps(module, (lambda: int(asked.batch_idx)) if self.numbered else None)
 
     def loss(self, model: nn.Module, batch: Any) -> Any:
         """See `laptime.Workload`; raises RunError where the step gives no loss."""
         steps, epochs = self._pace
         if model.training and steps:  # behind the last counted epoch a profile repeats its steps
-            self.current_epoch = min(self.global_step // steps, epochs - 1)
+            epoch = self.global_step // steps
+            self.batch_idx, self.begun = self.batch_idx + 1 if epoch == self.begun else 0, epoch
+            self.current_epoch = min(epoch, epochs - 1)
         loss, accuracy = model(batch)
         self.global_step += model.training
         if loss is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -34,7 +36,8 @@ def optimizer_of(module: Any) -> tuple[Optimizer, list[dict[str, Any]]]:
         )
     for schedule in schedules:
         _refuse_other_times(schedule, line_of(function))
-    _undo_schedule(given)
+    if schedules:  # else the rate is the user's own, beside what a checkpoint's schedule has left in the groups
+        _undo_schedule(given)
     _refuse_what_is_not_made_again(given, module, line_of(function))
     return given, schedules
 
@@ -92,10 +95,33 @@ def again(own: Optimizer, groups: list[dict[str, Any]]) -> Optimizer:
 
 
 def made_like(own: Optimizer, plain: Sequence[Tensor], given: Sequence[Tensor], rate: float | Tensor) -> Optimizer:
-    """An optimizer of the parameters that are given, in groups as those of the plain net are, place by place."""
+    """An optimizer of the parameters that are given, in groups as those of the plain net are, place by place.
+
+    It begins with the moments that the user's code has loaded, out of a checkpoint say.
+    """
     place = {id(parameter): number for number, parameter in enumerate(plain)}
     pairs = zip(own.param_groups, rated(own, rate), strict=True)
-    return again(own, [{**o, "params": [given[place[id(p)]] for p in group["params"]]} for group, o in pairs])
+    made = again(own, [{**o, "params": [given[place[id(p)]] for p in group["params"]]} for group, o in pairs])
+    if state := loaded(own):
+        made.load_state_dict({**made.state_dict(), "state": state})
+    return made
+
+
+def loaded(own: Optimizer) -> dict[Any, Any]:
+    """A copy of an optimizer's state by places in its groups; empty where its class itself begins with that."""
+    if not own.state:
+        return {}
+    state, fresh = (made.state_dict()["state"] for made in (own, again(own, [{**g} for g in own.param_groups])))
+    return {} if alike(state, fresh) else copy.deepcopy(state)
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two states hold the same keys and values."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(value, other[name]) for name, value in one.items())
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return type(one) is type(other) and not isinstance(one, Tensor) and bool(one == other)
 
 
 def _refuse_other_times(schedule: dict[str, Any], line: str) -> None:

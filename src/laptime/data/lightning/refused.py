@@ -18,6 +18,7 @@ _TRAINER = "outside of Lightning's Trainer there is none"
 # Attributes of a module that only a Trainer fills, each with what is told of it.
 _TOUCHED = {
     "trainer": _TRAINER,
+    "_trainer": _TRAINER,
     "fabric": _TRAINER,
     "all_gather": _TRAINER,
     "optimizers": _OPTIMIZERS,
@@ -30,7 +31,7 @@ _TOUCHED = {
 _OWNER = "trainer"
 STEPS = ("training_step", "validation_step", "forward")
 # What is as often logged as it is needed.
-_ONLY_TOLD = ("optimizers", "lr_schedulers", "trainer")
+_ONLY_TOLD = ("optimizers", "lr_schedulers", "trainer", "_trainer")
 # None without a Trainer, for which a step may ask before it writes there.
 _LOGGER = "logger"
 # Hooks that change a step or a batch, each with what does their work here; those at other places are left out with a
@@ -52,6 +53,8 @@ _STEP_HOOKS = {
     **dict.fromkeys(("on_before_backward", "on_after_backward", "on_before_optimizer_step"), _LOGGED),
     "configure_sharded_model": "make the net in __init__() or configure_model()",
 }
+# What laptime reads of a module besides.
+_READ = ("clip_norm", "micro_batch_size")
 _NEVER_CALLED = ("test_step", "predict_step", "predict_dataloader", "teardown", "configure_callbacks", "on_")
 
 
@@ -99,30 +102,12 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
         raise UsageError(f"{name} of {file.name} switches automatic optimization off, so {_MANUAL}: laptime steps one.")
 
 
-def index_notes(value: object) -> tuple[str, ...]:
-    """Notes on a number that a step reads and that never changes."""
-    said = []
-    for file, method in methods_of(value):
-        name = _index_read(method) if method.name == "training_step" else ""
-        if name:
-            said.append(f"{name} is always 0 in training_step() ({file.name}, line {method.lineno}), which reads it")
-    return tuple(said)
-
-
-def _index_read(step: ast.FunctionDef) -> str:
-    """The name of a step's second argument, the batch's number, where it reads it and does not only hand it on."""
-    index = [a.arg for a in step.args.args][2:3]
-    calls = [n for n in ast.walk(step) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
-    handed = {id(a) for c in calls if ast.unparse(c.func).startswith(("self.", "super().")) for a in c.args}
-    read = any(isinstance(n, ast.Name) and n.id in index and id(n) not in handed for n in ast.walk(step))
-    return index[0] if read else ""
-
-
 def _touched(value: object) -> Iterator[tuple[str, str]]:
     """Attributes that a Trainer fills, in methods that are called, with their places."""
     methods = list(methods_of(value))
-    stepping = reached([method for _, method in methods], STEPS)
-    for file, method in methods:
+    bodies = [method for _, method in methods]
+    stepping, called = reached(bodies, STEPS), reached(bodies, _asked_for(value, bodies))
+    for file, method in (pair for pair in methods if pair[1].name in called):
         own = names_of_self(method)
         asked = {of_self(n, own) for test in _tests(method) for n in ast.walk(test)}
         nodes = [n for n in ast.walk(method) if isinstance(n, ast.Attribute)]
@@ -131,6 +116,12 @@ def _touched(value: object) -> Iterator[tuple[str, str]]:
             name, through = of_self(node, own), of_self(node.value, own)
             if (name in _TOUCHED and id(node) not in there) or (through == _LOGGER and _LOGGER not in asked):
                 yield name if name in _TOUCHED else _LOGGER, f"{file.name}, line {node.lineno}"
+
+
+def _asked_for(value: object, methods: Sequence[ast.FunctionDef]) -> set[str]:
+    """The names of methods that Lightning's and torch's classes have, too: others are called by these alone."""
+    theirs = {name for kind in _kind(value).__mro__ if _theirs(kind) for name in dir(kind)}
+    return {method.name for method in methods if method.name in theirs or method.name in _READ}
 
 
 def reached(methods: Sequence[ast.FunctionDef], start: Iterable[str]) -> set[str]:

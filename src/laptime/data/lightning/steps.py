@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -23,11 +23,15 @@ class Steps(nn.Module):
     """A LightningModule whose `forward` is its step: what wraps a net (a compiler, DDP) then wraps the step.
 
     In training it is training_step(); in evaluation validation_step() where that has a loss, else training_step().
+
+    Args:
+        module: the user's.
+        number: gives the number of a training batch in its epoch; None where no step reads it.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, number: Callable[[], int] | None = None) -> None:
         super().__init__()
-        self.module = module
+        self.module, self.number = module, number
         self.said: dict[str, Any] = {}
         self.validates = overridden(module, "validation_step") is not None
         steps = ("training_step", "validation_step") if self.validates else ("training_step",)
@@ -105,10 +109,13 @@ class Steps(nn.Module):
         for metric in self.filled:
             metric.reset()
         step = getattr(self.module, name)
-        given = step(batch, 0) if self.indexed[name] else step(batch)
+        index = self.number() if self.training and self.number is not None else 0
+        given = step(batch, index) if self.indexed[name] else step(batch)
         self.filled = [metric for _, metric in self.metrics if metric.update_called]
-        if isinstance(given, dict):
+        if isinstance(given, Mapping):
             given = given.get("loss", None if self.training else _named(given.items(), _LOSS))
+        if isinstance(given, Tensor) and given.numel() == 1:  # [1] goes backward as well
+            given = given.reshape(())
         return given if _scalar(given) else None
 
     def _said(self, names: re.Pattern[str]) -> Tensor | None:
