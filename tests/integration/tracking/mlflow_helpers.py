@@ -6,9 +6,11 @@ from typing import Any
 
 from tracking_samples import a_ladder, a_record, write_run
 
+from laptime.compare.load import load
 from laptime.places import Places
 from laptime.records import LadderRecord, Rung, write_json
 from laptime.tracking import Journal
+from laptime.tracking.mlflow import fetch_runs
 from laptime.tracking.publish import ladder_finished, ladder_started, variant_recorded
 
 VARIANTS = ("cpu-baseline", "cpu-a")
@@ -35,6 +37,15 @@ def write_ladder(places: Places, ladder_id: str, target: str | None = None, end:
             done = ladder.model_copy(update={"status": "done", "ended_at": 2000.0})
             ladder_finished(journal, done, {"speedup": 2.0}, "# It is done", {"ladder.json": folder / "ladder.json"})
     return ladder
+
+
+def fetched(uri: str, ladder: LadderRecord) -> list[tuple[str, int]]:
+    """Variant and repeat of each run that comes back from a store."""
+    client = client_of(uri)
+    experiment = client.get_experiment_by_name("cifar").experiment_id
+    (parent,) = client.search_runs([experiment], f"tags.`laptime.key` = '{ladder.id}'")
+    _, records = load(fetch_runs(parent.info.run_id, uri))
+    return sorted((r.spec.variant, r.spec.repeat) for r in records if r.spec)
 
 
 def everything(uri: str, ladder: LadderRecord) -> dict[str, Any]:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import mlflow_helpers
 import pytest
-from mlflow_helpers import client_of, quiet, write_ladder
+from mlflow_helpers import fetched, quiet, write_ladder
 from tests.warned import BY_MLFLOW
 
-from laptime.compare.load import load
 from laptime.places import Places
 from laptime.tracking.base import MetricRow, RunStart
-from laptime.tracking.mlflow import MlflowTracker, fetch_runs, runs_of_kind
+from laptime.tracking.mlflow import MlflowTracker, runs_of_kind
 from laptime.tracking.outage import Outage
 from laptime.tracking.owner import HOST
 from laptime.tracking.rule_history import KIND, MACHINE, MEASURED, OWN, PREDICTED, RULE, rule_history
@@ -31,11 +30,7 @@ def test_all_variants_of_a_ladder_are_read(tmp_path: Path, sqlite_uri: str, monk
     monkeypatch.setattr(mlflow_helpers, "VARIANTS", names)
     ladder = write_ladder(Places(tmp_path), "paged")
     sync(Places(tmp_path), sqlite_uri, quiet)
-    client = client_of(sqlite_uri)
-    experiment = client.get_experiment_by_name("cifar").experiment_id
-    (parent,) = client.search_runs([experiment], f"tags.`laptime.key` = '{ladder.id}'")
-    _, records = load(fetch_runs(parent.info.run_id, sqlite_uri))
-    assert sorted((r.spec.variant, r.spec.repeat) for r in records if r.spec) == [(v, n) for v in names for n in (0, 1)]
+    assert fetched(sqlite_uri, ladder) == [(v, n) for v in names for n in (0, 1)]
 
 
 def test_all_runs_that_an_owner_left_open_are_found(tmp_path: Path, sqlite_uri: str) -> None:

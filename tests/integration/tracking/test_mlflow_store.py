@@ -9,7 +9,7 @@ from pathlib import Path
 import mlflow_helpers
 import pytest
 import tracking_samples
-from mlflow_helpers import VARIANTS, client_of, everything, quiet, write_ladder
+from mlflow_helpers import VARIANTS, client_of, everything, fetched, quiet, write_ladder
 from tests.warned import BY_MLFLOW
 from tracking_samples import a_ladder
 
@@ -111,11 +111,7 @@ def test_a_variant_of_forty_parts_comes_back_by_its_whole_name(
     monkeypatch.setattr(mlflow_helpers, "VARIANTS", names)
     ladder = write_ladder(Places(tmp_path), "long")
     sync(Places(tmp_path), sqlite_uri, quiet)
-    client = client_of(sqlite_uri)
-    experiment = client.get_experiment_by_name("cifar").experiment_id
-    (parent,) = client.search_runs([experiment], f"tags.`laptime.key` = '{ladder.id}'")
-    _, records = load(fetch_runs(parent.info.run_id, sqlite_uri))
-    assert sorted((r.spec.variant, r.spec.repeat) for r in records if r.spec) == [(v, n) for v in names for n in (0, 1)]
+    assert fetched(sqlite_uri, ladder) == [(v, n) for v in names for n in (0, 1)]
 
 
 def test_ten_thousand_classes_are_a_run_like_any_other(

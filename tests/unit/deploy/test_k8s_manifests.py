@@ -8,7 +8,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import kubernetes_validate
-import pytest
 import yaml
 from tests.unit.deploy import manifests
 from tests.unit.deploy.manifests import (
@@ -30,11 +29,6 @@ pytestmark = manifests.needs_kubectl
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 COMPOSE = ROOT / "docker" / "compose.yaml"
 OWN_IMAGES = {"laptime-trainer", "laptime-worker", "laptime-mlflow"}
-
-
-@pytest.fixture(params=FOLDERS)
-def documents(request: pytest.FixtureRequest) -> tuple[Document, ...]:
-    return build(K8S / request.param)
 
 
 def test_every_object_passes_the_strict_schema(documents: tuple[Document, ...]) -> None:

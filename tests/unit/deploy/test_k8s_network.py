@@ -6,7 +6,6 @@ import re
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
-import pytest
 from tests.unit.deploy import manifests
 from tests.unit.deploy.manifests import (
     FOLDERS,
@@ -30,11 +29,6 @@ PUBLIC, PRIVATE = "203.0.113.7", "10.1.2.3"
 _PORTS = {"https": 443, "http": 80, "postgresql": 5432, "postgresql+asyncpg": 5432}
 
 Labels = dict[str, str]
-
-
-@pytest.fixture(params=FOLDERS)
-def documents(request: pytest.FixtureRequest) -> tuple[Document, ...]:
-    return build(K8S / request.param)
 
 
 def policies(documents: tuple[Document, ...], pod: Labels, side: str) -> list[Document]:

@@ -1,8 +1,11 @@
 """A recipe that trains in milliseconds."""
 
+import copy
 import itertools
+from contextlib import contextmanager
 from dataclasses import replace
 
+import torch
 from tests.unit.conftest import make_data, make_spec
 from torch import nn
 
@@ -36,3 +39,15 @@ def ticking(seconds=0.001):
     """A clock that goes on a little whenever it is asked."""
     ticks = itertools.count()
     return lambda: seconds * next(ticks)
+
+
+@contextmanager
+def left_alone(parts):
+    """Fails where a measurement has changed the run: its weights, optimizer, gradients or random numbers."""
+    model, optimizer = copy.deepcopy((parts.model.state_dict(), parts.optimizer.state_dict()))
+    random = torch.random.get_rng_state()
+    yield
+    assert all(torch.equal(v, model[k]) for k, v in parts.model.state_dict().items())
+    assert str(parts.optimizer.state_dict()) == str(optimizer)
+    assert {p.grad for p in parts.model.parameters()} == {None}
+    assert torch.equal(torch.random.get_rng_state(), random)

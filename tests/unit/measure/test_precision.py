@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import pytest
 import torch
-from measure_examples import built, ticking
+from measure_examples import built, left_alone, ticking
 
 from laptime.measure import precision
 from laptime.measure.batches import Limits
@@ -32,15 +31,10 @@ def test_both_formats_are_timed_by_turns_and_the_run_is_left_as_it_was(names):
         return plain(net, batch)
 
     parts.forward = forward
-    before = copy.deepcopy((parts.model.state_dict(), parts.optimizer.state_dict()))
-    random = torch.random.get_rng_state()
-    found = measure_bf16(parts, recipe, 0, SHORT, ticking(0.01))
+    with left_alone(parts):
+        found = measure_bf16(parts, recipe, 0, SHORT, ticking(0.01))
     assert (found.own_ms, found.bf16_ms) == pytest.approx((10.0, 10.0))
     assert seen == ([False] * 4 + [True] * 4) * 4
-    assert all(torch.equal(v, before[0][k]) for k, v in parts.model.state_dict().items())
-    assert str(parts.optimizer.state_dict()) == str(before[1])
-    assert {p.grad for p in parts.model.parameters()} == {None}
-    assert torch.equal(torch.random.get_rng_state(), random)
 
 
 def test_the_first_pass_of_a_block_does_not_count_and_time_ends_the_blocks(monkeypatch):

@@ -1,6 +1,5 @@
 """A user's file that parses arguments of its own, leaves by sys.exit(), or has a loader worker wait for a lock."""
 
-import itertools
 import json
 import signal
 import subprocess
@@ -18,16 +17,11 @@ from laptime.preflight.inspecting import inspect
 from laptime.records import write_json
 from laptime.spec import RunSpec
 
-_NUMBER = itertools.count()
-
 
 @pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def file(file, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["laptime.worker", "spec.json", "record.json"])
-    path = tmp_path / f"ends_{next(_NUMBER)}.py"
-    yield path
-    sys.modules.pop(path.stem, None)
+    return file
 
 
 def spec_of(name: str, variant: str = "cpu-baseline") -> RunSpec:

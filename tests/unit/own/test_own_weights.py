@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.own_files import NORM, PIECES, WEIGHTED, WEIGHTS, place, write
+from tests.own_files import NORM, PIECES, WEIGHTED, WEIGHTS, own_spec, place, write
 from tests.unit.engine.test_resumed_data import train_twice
 from tests.unit.own.test_own_pieces import EPOCHS, trained
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - the name torch's documentation uses
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
-from laptime.catalogue import parse_optimization
 from laptime.catalogue.own import place_of
 from laptime.data.own.few import few_in_memory
 from laptime.data.own.opened import open_own
@@ -217,15 +216,6 @@ def test_other_weights_are_other_data(file):
 def test_a_resumed_run_draws_on_alike(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     name = write(tmp_path / "weighted_resumed.py", WEIGHTED)
-    spec = RunSpec(
-        workload="weighted_resumed",
-        variant="tried",
-        data=inspect(name),
-        optimizations=(parse_optimization("resident"),),
-        batch_size=16,
-        epochs=3,
-        warmup_steps=1,
-        check=False,
-        save_model=True,
-    )
+    few = {"epochs": 3, "warmup_epochs": 1, "warmup_steps": 1, "check": False, "save_model": True}
+    spec = own_spec(inspect(name), "cpu-baseline+resident", **few)
     train_twice(spec, tmp_path, torch.seed)
