@@ -251,3 +251,18 @@ def test_the_bound_is_of_what_the_optimizer_steps_as_under_lightnings_trainer(fi
             losses.append(loss.item())
     assert lap.losses == pytest.approx(losses, rel=1e-5)
     assert "freeze them in __init__()" in inspect(f"{file}:Lit").notice
+
+
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [
+        ("self.whole = self.trainer.estimated_stepping_batches", "whole"),
+        ("self.net.share = 1 / self.trainer.num_training_batches", "net.share"),
+        ("whole = self.trainer.estimated_stepping_batches", ""),
+        ("self.lasting = self.trainer.max_epochs", ""),
+    ],
+)
+def test_a_larger_batch_is_not_for_a_module_that_keeps_how_many_steps_there_are(file, where, kept):
+    refused = inspect(lit(file, (ADAMW, f"{where}\n        {ADAMW}"))).own.refused
+    assert refused.get("large-batch", "").startswith(f"its module keeps {kept}, by the number of steps") == bool(kept)
+    assert ("large-batch" in refused) == bool(kept)
