@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,6 +131,11 @@ def is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def composed(name: str) -> str:
+    """A name with each letter and its accent as one sign: a Mac writes files' names as two, which look the same."""
+    return unicodedata.normalize("NFC", name)
 
 
 def lock_folder() -> Path:

@@ -14,7 +14,7 @@ from laptime.data.choices import ALL, SEED
 from laptime.data.split import in_words, parted
 from laptime.data.split_folders import holds_both, is_plain, split_folders
 from laptime.errors import DataError, UsageError, shorten
-from laptime.places import is_text
+from laptime.places import composed, is_text
 
 IMAGE_SUFFIXES = frozenset(
     ("jpg", "jpeg", "jfif", "jpe", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "pnm")
@@ -268,13 +268,12 @@ def _check_splits(found: Scan, by: dict[str, list[str]]) -> None:
 
 def _by_class(found: Scan, prefix: str) -> dict[str, list[str]]:
     start = len(prefix)
-    by: dict[str, list[str]] = {
-        folder[start:]: [] for folder in found.folders if folder.startswith(prefix) and "/" not in folder[start:]
-    }
+    below = (folder[start:] for folder in found.folders if folder.startswith(prefix))
+    by: dict[str, list[str]] = {composed(name): [] for name in below if "/" not in name}
     for image in found.images:
         name, slash, _ = image[start:].partition("/")
         if image.startswith(prefix) and slash:
-            by[name].append(image)
+            by[composed(name)].append(image)
     return by
 
 

@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 
 from laptime.catalogue import WORKLOADS
 from laptime.catalogue.own import place_of
+from laptime.data.lightning.lengths import length_refusals
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own import refused as own_refused
 from laptime.data.own.counted import moved_by_reading
@@ -99,6 +100,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
         **updated,
         **unrounded,
         **refused_workers(data),
+        **length_refusals(data.workload),
     }
     in_parts, parts_told = looked_at(data, step.model, losses, batch)
     refused = {**copy_refusals(data, batch), **refused, **in_parts, **read_before}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tarfile
@@ -10,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from box_samples import read_lines, write_table
+from box_samples import coco_of, read_lines, write_table
 from data_samples import left_over, stores, web
 
 from laptime.catalogue import find_workload
@@ -37,6 +38,18 @@ def test_sides_keep_their_digits(photographs: Path, home: Path):
     found = fetch("detection", str(with_box(photographs, "34.561231", "34.561239")), home)
     (line,) = (line for line in read_lines(Path(found.path)) if line[0] == "images/0.png")
     assert line[2:] == ["34.561231", "4", "34.561239", "40"]
+
+
+@pytest.mark.parametrize("form", ["csv", "coco"])
+def test_a_class_is_one_whichever_way_its_accent_is_written(photographs: Path, home: Path, form: str):
+    names = {"cat": "caf\u00e9", "dog": "cafe\u0301"}
+    lines, coco = read_lines(photographs), coco_of(photographs)
+    write_table(photographs / "boxes.csv", [[names.get(str(cell), cell) for cell in line] for line in lines])
+    if form == "coco":
+        coco["categories"] = [kind | {"name": names.get(kind["name"], "other")} for kind in coco["categories"]]
+        (photographs / "a.json").write_text(json.dumps(coco))
+        (photographs / "boxes.csv").unlink()
+    assert fetch("detection", str(photographs), home).classes == ("caf\u00e9",)
 
 
 def test_sides_that_training_sees_as_one_are_refused(photographs: Path, home: Path):

@@ -39,6 +39,17 @@ def test_an_archive_with_a_note_or_what_finder_adds_is_read(make_folder: MakeFol
     assert found.classes == ("cat", "dog", "emu")
 
 
+def test_a_class_is_one_whichever_way_its_accent_is_written(make_folder: MakeFolder, home: Path) -> None:
+    """A Mac writes a letter and its accent as two signs, which look the same."""
+    one, two = "caf\u00e9", "cafe\u0301"
+    split = make_folder(classes=(one, "dog"))
+    (split / "test" / one).rename(split / "test" / two)
+    whole = make_folder(splits=("",), classes=(one, two, "dog"), name="whole")
+    found = [fetch("cifar", str(root), home) for root in (split, whole)]
+    assert [data.classes for data in found] == [(one, "dog")] * 2
+    assert [data.train_count + data.test_count for data in found] == [16, 12]
+
+
 def test_a_wrong_archive_is_told_by_its_own_name(make_folder: MakeFolder, home: Path) -> None:
     path = packed(make_folder(splits=("pets",), classes=("cat",)), "one.zip")
     with pytest.raises(DataError) as caught:

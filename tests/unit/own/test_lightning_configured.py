@@ -178,6 +178,32 @@ def test_it_begins_with_moments_that_were_loaded(file, optimization):
     assert plain.losses != pytest.approx(losses, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("kept", "read", "wrong"),
+    [
+        ("self.made = made", "self.made.param_groups[0]['lr']", "made"),
+        ("self.many = [rates]", "self.many[0].get_last_lr()[0]", "many"),
+        ("self.rates = rates", "self.rate", "rates"),
+        ("self.rates = rates", "1", ""),
+        ("self.rates = 2", "self.rates", ""),
+    ],
+)
+def test_steps_that_read_what_no_run_steps_are_refused(file, kept, read, wrong):
+    """The optimizer and the schedule of each run are others, so these stay where they began."""
+    made = f"made = {ADAMW.removeprefix('return ')}\n        rates = torch.optim.lr_scheduler.StepLR(made, 1)"
+    own = f"    @property\n    def rate(self):\n        return self.rates.get_last_lr()[0]\n\n{STEP}"
+    changes = (
+        (LOSS, f"{LOSS} * {read}"),
+        (ADAMW, f"{made}\n        {kept}\n        return [made], [rates]"),
+        (STEP, own),
+    )
+    if wrong:
+        with pytest.raises(UsageError, match=rf"steps of Lit read self\.{wrong}, which configure_optimizers\(\) \("):
+            trained(lit(file, *changes))
+    else:
+        assert len(trained(lit(file, *changes))[0].losses) == 16
+
+
 def test_state_that_a_class_begins_with_is_not_another_modules(file):
     """A copy of the weights say, of which each run's own has others."""
     slow = """\
@@ -225,3 +251,18 @@ def test_the_bound_is_of_what_the_optimizer_steps_as_under_lightnings_trainer(fi
             losses.append(loss.item())
     assert lap.losses == pytest.approx(losses, rel=1e-5)
     assert "freeze them in __init__()" in inspect(f"{file}:Lit").notice
+
+
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [
+        ("self.whole = self.trainer.estimated_stepping_batches", "whole"),
+        ("self.net.share = 1 / self.trainer.num_training_batches", "net.share"),
+        ("whole = self.trainer.estimated_stepping_batches", ""),
+        ("self.lasting = self.trainer.max_epochs", ""),
+    ],
+)
+def test_a_larger_batch_is_not_for_a_module_that_keeps_how_many_steps_there_are(file, where, kept):
+    refused = inspect(lit(file, (ADAMW, f"{where}\n        {ADAMW}"))).own.refused
+    assert refused.get("large-batch", "").startswith(f"its module keeps {kept}, by the number of steps") == bool(kept)
+    assert ("large-batch" in refused) == bool(kept)

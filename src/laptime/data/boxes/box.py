@@ -19,6 +19,7 @@ import numpy as np
 from laptime.data.boxes.columns import COLUMNS, HOW, no_column
 from laptime.data.split import mixed, parted, tested
 from laptime.errors import DataError, shorten
+from laptime.places import composed
 
 _SIDES = COLUMNS[2:]
 # Columns that may say which part of the data a line belongs to.
@@ -162,7 +163,7 @@ def _box(path: Path, row: dict[str, str | None], line: int) -> Box:
                 f"{' in single precision' if sides[high] > sides[low] else ''}: correct or remove the line",
             )
     size = tuple(str(row.get(name) or "").strip() for name in ("width", "height"))
-    return Box(image, label, sides, at(path, line), size, split)
+    return Box(image, composed(label), sides, at(path, line), size, split)
 
 
 def digits(value: float) -> str:

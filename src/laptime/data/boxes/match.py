@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from laptime.data.boxes.read import Annotated, Unnamed
 from laptime.data.listing import IMAGE_SUFFIXES
 from laptime.data.split_folders import word_of, word_within
 from laptime.errors import DataError, shorten
-from laptime.places import is_text
+from laptime.places import composed, is_text
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class Finder:
         self.root, self.table, self.known = root, table, set(images)
         self.by_name: dict[str, list[Path]] = {}
         for path in sorted(self.known):
-            self.by_name.setdefault(_composed(path.name), []).append(path)
+            self.by_name.setdefault(composed(path.name), []).append(path)
         self.exact = {name: self._exact(name) for name in dict.fromkeys(names)}
         self.split = split_of(Path(os.path.relpath(table, root)))
         # Folders of another machine mean nothing here; where some of them do, an image has to be in the one named.
@@ -118,7 +117,7 @@ class Finder:
         there, plain = self.exact[name], _plain(name)
         if there:
             return [there]
-        alike = self.by_name.get(_composed(PurePosixPath(plain).name), []) if self.foreign or "/" not in plain else []
+        alike = self.by_name.get(composed(PurePosixPath(plain).name), []) if self.foreign or "/" not in plain else []
         # Of train2017/1.jpg and val2017/1.jpg the first for annotations/instances_train2017.json.
         own = [path for path in alike if self.split and word_of(path.relative_to(self.root).parts[:-1]) == self.split]
         return own or alike
@@ -147,11 +146,6 @@ class Finder:
     def _places(self, text: str) -> list[Path]:
         """Where a path leads, without ways up: nothing but what was listed below the folder is ever opened."""
         return [Path(os.path.normpath(base / text)) for base in (self.root, self.table.parent)]
-
-
-def _composed(name: str) -> str:
-    """A name with each letter and its accent as one sign: a Mac writes files' names as two."""
-    return unicodedata.normalize("NFC", name)
 
 
 def _plain(name: str) -> str:

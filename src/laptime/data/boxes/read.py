@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from laptime.data.boxes.box import Box, above, digits, refused
+from laptime.places import composed
 
 # Pixels by which a box may reach beyond its image: tools round corners and sizes apart from each other.
 _ROUNDED = 1
@@ -60,7 +61,7 @@ class Annotated:
             self.bare(image, place)
             return
         self.cut += any(abs(one - other) > _TOLD for one, other in zip(within, sides, strict=True))
-        self.boxes.append(Box(image, label, within, place, tuple(f"{side:g}" for side in size)))
+        self.boxes.append(Box(image, composed(label), within, place, tuple(f"{side:g}" for side in size)))
 
     def bare(self, image: str, place: str) -> None:
         """Adds an image that may have no box."""

@@ -47,7 +47,7 @@ class LightningWorkload:
         self._epochs, self._limit, self._is_set_up = 1, 0, False
         # What a step reads of its Trainer: numbers of a workload, so they begin anew and stand in checkpoints.
         self.global_step, self.current_epoch, self._pace = 0, 0, (0, 1)
-        self.batch_idx, self.begun = 0, -1  # in the epoch that has begun
+        self.batch_idx, self.begun, self.stretched = 0, -1, 1  # in the epoch that has begun; see `lengths`
         self._asked = Asked(self)
         self._before: dict[str, Any] = {}
         with torch.random.fork_rng(devices=[]):  # the weights of the run are drawn from its seed alone
@@ -268,7 +268,7 @@ class LightningWorkload:
             batches = batches_of(self._loaders[0])
             count, size = len(self._loaders[0].dataset), int(batches.batch_size)  # type: ignore[arg-type]
             whole, rest = divmod(min(self._limit or count, count), size)
-            return max(1, whole + (rest > 1))  # a single sample joins the batch before it
+            return max(1, whole + (rest > 1)) * self.stretched  # a single sample joins the batch before it
 
         return StandIn(module, self._epochs, steps, self._data_of_trainer)
 

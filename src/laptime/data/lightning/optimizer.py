@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from laptime.data.lightning.refused import line_of, overridden
+from laptime.data.lightning.refused import STEPS, line_of, methods_of, overridden, reached
 from laptime.data.lightning.schedule import apart
 from laptime.errors import UsageError, shorten
 
@@ -39,6 +39,7 @@ def optimizer_of(module: Any) -> tuple[Optimizer, list[dict[str, Any]]]:
     if schedules:  # else the rate is the user's own, beside what a checkpoint's schedule has left in the groups
         _undo_schedule(given)
     _refuse_what_is_not_made_again(given, module, line_of(function))
+    _refuse_read(module, [given, *(schedule["scheduler"] for schedule in schedules)], line_of(function))
     return given, schedules
 
 
@@ -78,6 +79,19 @@ def _refuse_what_is_not_made_again(own: Optimizer, module: Any, line: str) -> No
         raise UsageError(f"{told}, which fails ({said}): {remedy}.") from error
     if lost:
         raise UsageError(f"{told}, which then has another {' and another '.join(lost)}: {remedy}.")
+
+
+def _refuse_read(module: Any, made: Sequence[Any], line: str) -> None:
+    """Raises UsageError where steps read an optimizer or a schedule of the module's own, which takes no steps."""
+    read = reached([method for _, method in methods_of(module)], STEPS)
+    for name, value in vars(module).items():
+        held = value if isinstance(value, list | tuple) else [value]
+        if name in read and any(one is other for one in held for other in made):
+            raise UsageError(
+                f"steps of {type(module).__name__} read self.{name}, which configure_optimizers() ({line}) gives, but "
+                "each run makes its own and leaves that as it is: leave the line out where it only logs, else count by "
+                "self.global_step or self.current_epoch."
+            )
 
 
 def rated(own: Optimizer, rate: float | Tensor) -> list[dict[str, Any]]:
