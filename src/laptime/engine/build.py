@@ -214,5 +214,6 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
 
 
 def _numbers(recipe: Recipe, model: nn.Module) -> Numbers:
-    """What code of the user's own counts: in the object, since its net was made, and in the net."""
-    return [*recipe.workload.numbers, *numbers_of(model)] if isinstance(recipe.workload, OwnWorkload) else []
+    """What code of the user's own counts: in the object, since its net was made, in the net, and in globals."""
+    own = recipe.workload
+    return [*own.numbers, *numbers_of(model), *own.globals] if isinstance(own, OwnWorkload) else []
