@@ -24,7 +24,6 @@ from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization, of_stage
 from laptime.data.boxes.tensors import BoxData
-from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData
 from laptime.data.own.refused import only_tensors
 from laptime.engine.awake import wake
@@ -124,9 +123,7 @@ class Steps:
 
     def __init__(self, spec: RunSpec, data: AnyData, world: World = ALONE) -> None:
         self.spec, self.data, self.world = spec, _with_batch(spec, data, world), world
-        # Each side makes a LightningModule of its own, which keeps such things in itself.
-        own = data.workload if isinstance(data, OwnData) else None
-        self.kept = Kept(None if isinstance(own, LightningWorkload) else own)
+        self.kept = Kept(data.workload if isinstance(data, OwnData) else None)
         self._taken: dict[tuple[tuple[str, ...], Side], Step] = {}
         self._drawn: Shapes | None = None if isinstance(data, OwnData) else frozenset()
 

@@ -97,7 +97,7 @@ def put_back_numbers(kept: Numbers) -> None:
     """
     for owner, values, names in kept:
         if not isinstance(owner, nn.Parameter):
-            come = set(vars(owner)) - names
+            come = {name for name in vars(owner) if not name.startswith("__")} - names
             other = any(not is_plain(vars(owner)[name]) for name in come)
             for name in come & plain_values(owner).keys():
                 if hasattr(type(owner), name) or not other:

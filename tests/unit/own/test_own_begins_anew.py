@@ -3,6 +3,7 @@
 import enum
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from laptime.engine.reset import reset, snapshot
 from laptime.engine.state import _moved, _of_kind
 from laptime.preflight.inspecting import inspect
 from laptime.spec import RunSpec
-from laptime.values.tallies import globals_of, numbers_of, put_back_numbers
+from laptime.values.tallies import globals_of, numbers_of, plain_values, put_back_numbers
 from laptime.variants import resolve
 
 _STILL = TUPLE.replace("nn.Dropout(), ", "")
@@ -137,6 +138,14 @@ def test_what_was_computed_once_stays_with_the_numbers_that_belong_to_it():
     put_back_numbers(kept)
     assert vars(lazy).keys() == {"teacher", "mask", "count"}
     assert lazy.teacher is not None
+
+
+def test_a_global_that_a_step_makes_goes_again_beside_a_register_of_warnings():
+    module = ModuleType("made_by_hand")
+    kept = [(module, plain_values(module), frozenset(vars(module)))]
+    module.STEPS, module.__warningregistry__ = 3, {}
+    put_back_numbers(kept)
+    assert not hasattr(module, "STEPS")
 
 
 def test_code_that_is_installed_is_none_of_the_users():
