@@ -58,6 +58,7 @@ from laptime.own.user_code import raised_by_hand
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
+from laptime.values.tallies import untouched
 from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
 _FIRST_WRITES_S = 2.0
@@ -144,10 +145,7 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
     facts.cautions = cautions_of_others(find_device(spec.device, world), world)  # before any tensor of ours is there
     found = _resumed(facts)
     recipe = facts.recipe = make_recipe(spec, data, facts.optimizations, world)
-    smaller = tuple(o for o in spec.optimizations if o.name in _COUNTED)
-    unfit = spec.data.own.refused if spec.data.own else find_workload(spec.workload).refused
-    useful = tuple(o for o in _USEFUL if o.name not in unfit)
-    facts.flops = flops_per_sample(make_recipe(spec, data, (*useful, *smaller)))
+    facts.flops = _flops(spec, data)
     if world.first:
         _write_artifacts(recipe, data, folder)
     marks = StepMarks()
@@ -181,6 +179,15 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         recording = check_recording(parts, recipe)  # before the nets of the other check set modes of their own
         facts.check = with_recording(_compared(spec, facts, data, recipe), recording)
         _refuse_wrong(facts.check)
+
+
+def _flops(spec: RunSpec, data: AnyData) -> float | None:
+    """Operations of a sample; on a net of its own, which a user's object keeps no longer than this."""
+    smaller = tuple(o for o in spec.optimizations if o.name in _COUNTED)
+    unfit = spec.data.own.refused if spec.data.own else find_workload(spec.workload).refused
+    useful = tuple(o for o in _USEFUL if o.name not in unfit)
+    with untouched(getattr(data, "workload", None)):
+        return flops_per_sample(make_recipe(spec, data, (*useful, *smaller)))
 
 
 def _compared(spec: RunSpec, facts: Facts, data: AnyData, recipe: Recipe) -> CheckRecord | None:

@@ -59,3 +59,39 @@ def test_the_step_of_ranks_is_that_of_one_process(changes, name, tmp_path):
     assert record.check.passed
     assert record.check.loss_error < 1e-5
     assert record.check.gradient_error < 1e-4
+
+
+_UNFREEZING = [
+    ("nn.Dropout(), ", ""),
+    ("        return nn.Sequential(", "        net = nn.Sequential("),
+    ("nn.Linear(256, 2))\n", "nn.Linear(256, 2))\n        net[0].requires_grad_(False)\n        return net\n"),
+    ("    batch_size = 16\n", "    batch_size = 16\n    steps = 0\n"),
+    (
+        "scores = model(x)",
+        "self.steps += 1\n        model[0].requires_grad_(self.steps > 3)\n        scores = model(x)",
+    ),
+]
+
+
+def test_weights_that_are_trained_later_end_ranks_which_would_not_exchange_them(tmp_path):
+    data = inspect(write(tmp_path / "unfreezing.py", TUPLE, *_UNFREEZING))
+    spec = own_spec(data, PLAIN, epochs=2, ranks=2, timeout_s=300)
+    record = launch("auto", spec, tmp_path / "run", Hooks())
+    assert record.status == "failed"
+    assert "0.weight was frozen when ddp wrapped the net and is trained now" in record.error
+
+
+_NAMED = (
+    ("return TensorDataset(X[:64], Y[:64]),", "return [(x, y, str(n % 3)) for n, (x, y) in enumerate(zip(X, Y))],"),
+    ("TensorDataset(X[64:], Y[64:])", "[(x, y, '1') for x, y in zip(X[64:], Y[64:])]"),
+    ("x, y = batch", "x, y, names = batch"),
+    ("nn.Dropout(), ", ""),
+    ("scores = model(x)", "scores = model(x) * sum(map(int, names)) / len(names)"),
+)
+
+
+def test_ranks_are_compared_by_the_names_of_their_own_samples(tmp_path):
+    """Names stood whole beside a rank's part of the tensors, and a loss of all of them passed."""
+    data = inspect(write(tmp_path / "named.py", TUPLE, *_NAMED))
+    spec = own_spec(data, PLAIN, epochs=1, ranks=2, timeout_s=300)
+    assert launch("auto", spec, tmp_path / "run", Hooks()).status == "wrong"

@@ -218,5 +218,6 @@ def _is_lightning(recipe: Recipe) -> bool:
 
 
 def _numbers(recipe: Recipe, model: nn.Module) -> Numbers:
-    """What code of the user's own counts: in the object, since its net was made, and in the net."""
-    return [*recipe.workload.numbers, *numbers_of(model)] if isinstance(recipe.workload, OwnWorkload) else []
+    """What code of the user's own counts: in the object, since its net was made, in the net, and in globals."""
+    own = recipe.workload
+    return [*own.numbers, *numbers_of(model), *own.globals] if isinstance(own, OwnWorkload) else []

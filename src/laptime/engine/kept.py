@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from laptime.data.lightning.module import LightningWorkload
 from laptime.values.reached import reached
 
 # Bytes of an attribute of the user's object of which copies are taken: no whole data set is copied.
@@ -25,7 +26,8 @@ class Kept:
     as it is left.
 
     Args:
-        owner: the user's object; None for nothing to keep.
+        owner: the user's object; None for nothing to keep. Of a LightningModule nothing is kept: each side makes its
+            own, which keeps such things in itself.
     """
 
     def __init__(self, owner: object | None) -> None:
@@ -33,7 +35,7 @@ class Kept:
         self._copies: list[tuple[Tensor, Tensor]] = []
         self._large: dict[str, list[tuple[Tensor, int]]] = {}
         own = getattr(owner, "__dict__", None)
-        if not isinstance(own, dict):
+        if not isinstance(own, dict) or isinstance(owner, LightningWorkload):
             return
         self._containers.append((own, dict(own)))
         seen = {id(owner): owner, id(own): own}

@@ -24,8 +24,8 @@ from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization, of_stage
 from laptime.data.boxes.tensors import BoxData
-from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData
+from laptime.data.own.refused import only_tensors
 from laptime.engine.awake import wake
 from laptime.engine.build import build, make_recipe
 from laptime.engine.kept import Kept
@@ -123,9 +123,7 @@ class Steps:
 
     def __init__(self, spec: RunSpec, data: AnyData, world: World = ALONE) -> None:
         self.spec, self.data, self.world = spec, _with_batch(spec, data, world), world
-        # Each side makes a LightningModule of its own, which keeps such things in itself.
-        own = data.workload if isinstance(data, OwnData) else None
-        self.kept = Kept(None if isinstance(own, LightningWorkload) else own)
+        self.kept = Kept(data.workload if isinstance(data, OwnData) else None)
         self._taken: dict[tuple[tuple[str, ...], Side], Step] = {}
         self._drawn: Shapes | None = None if isinstance(data, OwnData) else frozenset()
 
@@ -178,9 +176,11 @@ def _read(data: OwnData, chosen: Sequence[int], ranks: int) -> tuple[Tree, Seque
     """Samples that are read once as a batch, and as the ranks' parts where these can't be cut out of its tensors."""
     items = fetched(data.train.dataset, chosen)
     whole = data.train.collate(items)
-    if ranks == 1 or (listed(whole) is None and all(t.dim() and len(t) == len(items) for t in tensors(whole))):
+    by_sample = listed(whole) is None and only_tensors(whole)
+    if ranks == 1 or (by_sample and all(t.dim() and len(t) == len(items) for t in tensors(whole))):
         return whole, ()
-    # The nodes and edges of graphs, targets one behind the other: which belong to a sample only their collate_fn knows.
+    # The nodes and edges of graphs, targets one behind the other, names: which belong to a sample only their collate_fn
+    # knows.
     parts = torch.arange(len(items)).tensor_split(ranks)
     return whole, [data.train.collate([items[index] for index in part.tolist()]) for part in parts]
 

@@ -34,18 +34,33 @@ def reset(p: Parts, recipe: Recipe, saved: dict[str, Tensor]) -> None:
     put_back_numbers(p.numbers)
     with torch.no_grad():
         copy_known(tensors(p), saved)
+    fresh = build_optimizer(recipe, p.model)
+    with torch.no_grad():
+        copy_known(tensors(p), saved)  # again, since an optimizer() of the user's own may scale weights
         if p.average is not None:
             p.average.restart(p.model)
-    fresh = build_optimizer(recipe, p.model)
+    _forget_gradients(p)
     if starts_from_zeros(p.optimizer) and not fresh.state:
         _zero(p.optimizer)
-        _reset_rates(p.optimizer, fresh)
+        if recipe.warmup_calls > 1:  # a graph holds it
+            _reset_rates(p.optimizer, fresh)
+        else:  # the one that code of the user's own knows
+            fresh.state.update(p.optimizer.state)
+            p.optimizer = fresh
     else:
         p.optimizer = fresh
     if p.scaler.is_enabled():
         p.scaler.load_state_dict(GradScaler(p.device.type).state_dict())  # fills its tensors, replaces none
     p.schedule = recipe.make_schedule(p.optimizer, recipe.epochs * len(p.loader))
     seed_all(recipe.seed)
+
+
+def _forget_gradients(p: Parts) -> None:
+    """Takes away what has come together in weights that no optimizer is given, whose gradients nobody sets to zero."""
+    stepped = {id(weight) for group in p.optimizer.param_groups for weight in group["params"]}
+    for weight in p.model.parameters():
+        if weight.grad is not None and id(weight) not in stepped:
+            weight.grad.zero_()
 
 
 def copy_known(own: dict[str, Tensor], saved: Mapping[str, Tensor]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
@@ -11,7 +14,7 @@ from torch.optim import Optimizer
 from laptime.engine.reset import copy_known, tensors
 from laptime.optimizations.base import Parts
 from laptime.values.draws import drawn, put_back_drawn
-from laptime.values.tallies import plain_numbers, put_back_numbers
+from laptime.values.tallies import plain_values, set_values
 
 State = dict[str, Any]
 
@@ -31,7 +34,7 @@ def state_of(p: Parts) -> State:
         "optimizer": p.optimizer.state_dict(),
         "schedule": p.schedule.state_dict() if hasattr(p.schedule, "state_dict") else {},
         "scaler": p.scaler.state_dict(),
-        "numbers": [_plain(owner) for owner, _ in p.numbers],
+        "numbers": [_moved(owner, begun) for owner, begun, _ in p.numbers],
         "average": None if average is None else {"steps": average.steps, "tensors": list(_averaged(p))},
         "random": {
             **drawn(),
@@ -63,16 +66,45 @@ def put_back(p: Parts, state: State, done: int) -> None:
         p.schedule.load_state_dict(state["schedule"])
     if p.scaler.is_enabled():
         p.scaler.load_state_dict(state["scaler"])  # fills its tensors, replaces none
-    # A checkpoint of a version that kept none has none: they go on from the start.
-    put_back_numbers([(owner, found) for (owner, _), found in zip(p.numbers, state.get("numbers", ()), strict=False)])
+    _put_back_moved(p, state.get("numbers", ()))  # of a version that kept none there are none: they begin anew
     put_back_drawn(state["random"])
     if p.device.type == "cuda":
         torch.cuda.set_rng_state(state["random"]["cuda"], p.device)
 
 
-def _plain(owner: Any) -> dict[str, Any]:
-    """An object's numbers, of the types that a checkpoint is read back with: none of numpy's, which are numbers too."""
-    return {name: n.item() if hasattr(n, "item") else n for name, n in plain_numbers(owner).items()}
+def _moved(owner: Any, begun: dict[str, Any]) -> dict[str, Any]:
+    """An object's plain values that are others than in the beginning, of the types that a checkpoint is read back with.
+
+    A text that has not moved, a path say, may be another one in the process that goes on.
+    """
+    found = plain_values(owner)
+    return {name: _written(value) for name, value in found.items() if name not in begun or begun[name] is not value}
+
+
+def _put_back_moved(p: Parts, saved: Sequence[dict[str, Any]]) -> None:
+    for (owner, begun, _), found in zip(p.numbers, saved, strict=False):
+        set_values(owner, {name: _of_kind(value, begun.get(name)) for name, value in found.items()})
+
+
+def _written(value: Any) -> Any:
+    """None of numpy's types and of the user's own: an enum's member by its name."""
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, tuple):
+        return tuple(map(_written, value))
+    return value.item() if hasattr(value, "item") else value
+
+
+def _of_kind(value: Any, like: Any) -> Any:
+    """A value of a checkpoint as one of the kind that stands there in the beginning."""
+    if isinstance(like, Enum):
+        return type(like)[value]
+    if isinstance(like, np.generic):
+        return type(like)(value)
+    if isinstance(like, tuple) and isinstance(value, tuple) and len(like) == len(value):
+        parts = [_of_kind(*pair) for pair in zip(value, like, strict=True)]
+        return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
+    return value
 
 
 def _averaged(p: Parts) -> tuple[Tensor, ...]:

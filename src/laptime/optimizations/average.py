@@ -12,6 +12,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from laptime.optimizations.base import Options, Parts, Recipe
 from laptime.values.copies import copy_of
+from laptime.values.tallies import plain_values, set_values
 from laptime.workloads.base import Batch, Counts
 
 # The average starts with a short memory: until it has seen many steps the initial weights would weigh too much in it.
@@ -39,10 +40,16 @@ class Average:
 
     @property
     def evaluated(self) -> nn.Module:
-        """The averaged model, with the numbers that the other's code counts in attributes by now (a temperature)."""
+        """The averaged model, with what the other's code has in plain attributes by now (a temperature, a phase).
+
+        Buffers that it has made or that are of another size by now (a queue that fills) come as they are.
+        """
         for own, found in self._counting:
-            counted = {name: n for name, n in vars(found).items() if isinstance(n, int | float) and name != "training"}
-            vars(own).update(counted)
+            set_values(own, {name: value for name, value in plain_values(found).items() if name != "training"})
+            for name, buffer in found.named_buffers(recurse=False):
+                averaged = own._buffers.get(name)
+                if averaged is None or averaged.shape != buffer.shape:
+                    own._buffers[name] = buffer.detach().clone()
         return self.model
 
     def update(self, model: nn.Module) -> None:

@@ -20,7 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from laptime.data.lightning.module import LightningWorkload
-from laptime.errors import UsageError
+from laptime.errors import RunError, UsageError
 from laptime.optimizations.base import Forward, Options, Recipe, Wrap
 from laptime.optimizations.buckets import chosen_mb
 from laptime.optimizations.precision import AUTOCAST
@@ -75,11 +75,31 @@ def _wrapper(world: World, tuned: dict[str, Any] | None, dtype: torch.dtype) -> 
     def wrap(net: nn.Module) -> nn.Module:
         places = [world.device.index] if world.device.type == "cuda" else None
         wrapped = DistributedDataParallel(net, device_ids=places, **chosen)
+        if not all(weight.requires_grad for weight in net.parameters()):
+            wrapped.register_forward_pre_hook(_refusing_unfrozen(net))
         if dtype is torch.bfloat16:
             wrapped.register_comm_hook(None, bf16_compress_hook)
         return wrapped
 
     return wrap
+
+
+def _refusing_unfrozen(net: nn.Module) -> Callable[..., None]:
+    """A hook that ends a run in which weights are trained that were frozen when DDP looked: it exchanges none of them.
+
+    A loss itself may change that: each pass tells what the one before it has left.
+    """
+    frozen = [(name, weight) for name, weight in net.named_parameters() if not weight.requires_grad]
+
+    def hook(*_: object) -> None:
+        found = next((name for name, weight in frozen if weight.requires_grad), None)
+        if found is not None:
+            raise RunError(
+                f"{found.removeprefix('net.')} was frozen when ddp wrapped the net and is trained now, and ranks don't "
+                "exchange its gradient: leave ddp out; flat-reduce exchanges what is trained in each step."
+            )
+
+    return hook
 
 
 class WholeLoss(nn.Module):

@@ -36,15 +36,23 @@ from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros
 from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
 from laptime.host.processes import leave
-from laptime.optimizations.dead_taps import crop_refusal, update_refusal
-from laptime.optimizations.shapes import CPU, META, Passes, Run, undone
+from laptime.optimizations.dead_taps import update_refusal
 from laptime.own.user_code import place_in
+from laptime.preflight.cropping import crops
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
 from laptime.values.draws import fetched
-from laptime.values.trees import Tree, samples, sent, tensors
+from laptime.values.trees import Tree, samples, tensors
 from laptime.workloads.base import Batch
-from laptime.workloads.own import OwnWorkload, check_stepped, clip_norm, probe_optimizer, rates_of, takes, takes_model
+from laptime.workloads.own import (
+    answered,
+    check_stepped,
+    clip_norm,
+    probe_optimizer,
+    rates_of,
+    takes,
+    takes_model,
+)
 from laptime.workloads.own_checked import loss_line
 from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_losses import losses_of
@@ -80,7 +88,8 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
     micro_batch = None if data.micro_batch is None else _number(data, "micro_batch_size", 1, int)
     reread = Reread(data.train, samples(batch))
     step = stepped(data, batch, judged_on)
-    read_before, changing = fed_back(reread.changed(), loss_line(data))
+    changed = reread.changed(lambda given: answered(data.workload, step.model, Batch(given), file))
+    read_before, changing = fed_back(changed, loss_line(data))
     others = [again, *_others(data, data.train, samples(batch))]
     tests = [judged_on, *_others(data, data.test, samples(judged_on))]
     kind, unrounded = tried(data, step.model)
@@ -91,7 +100,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
         **dict.fromkeys(("flip", "crop", "label-smoothing", "progressive-resizing"), _CLASSIFIER),
         "selective-backprop": "it needs the loss of each sample, and loss() gives the mean",
         **own_refused.not_kept(data.train, batch, others),
-        **_crops(data, own_name, step.copied, [batch, others[-1]]),
+        **crops(data, own_name, step.copied, [batch, others[-1]]),
         **own_refused.map_sizes(batch, others + tests),
         **layout_refusals(data, step.copied, batch),
         **own_refused.shapes(batch, others),
@@ -106,7 +115,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
     refused = {**copy_refusals(data, batch), **refused, **in_parts, **read_before}
     beside = modules_beside(file, known)
     own = data.workload
-    warned = own.warnings if isinstance(own, LightningWorkload) else unused(own, file)
+    warned = own.warnings if isinstance(own, LightningWorkload) else unused(own, file, data.train.dataset)
     unread = left_out(own, step.model, rate), varying(data, samples(judged_on)), moved_by_reading(data)
     told = (*warned, *step.told, changing, parts_told, *unread, falling(data, step.model, rate, steps))
     if halved_on:  # the last, since it moves what the net holds
@@ -260,18 +269,6 @@ def _tried_optimizer(data: OwnData, model: nn.Module, rate: float) -> tuple[Opti
             "it of those alone, and let the net of model() hold what else is trained, a loss's own weights say."
         )
     return made, refused
-
-
-def _crops(data: OwnData, name: str, model: nn.Module, batches: Sequence[Tree]) -> dict[str, str]:
-    """Why no kernel of the net can be cropped."""
-    workload = OwnWorkload(name, data)
-
-    def on(batch: Tree, device: torch.device) -> Run:
-        return lambda net: workload.forward(net, Batch(sent(batch, device, torch.contiguous_format)))
-
-    on_samples = [undone(data, on(batch, CPU)) for batch in batches]
-    reason = crop_refusal(model, Passes([on(batches[0], META)], on_samples, data.file))
-    return {"dead-taps": reason} if reason else {}
 
 
 def main(arguments: list[str]) -> int:

@@ -21,7 +21,7 @@ from laptime.own.protocol import Workload as Protocol
 from laptime.own.user_code import place_in, wanted
 from laptime.spec import RunSpec
 from laptime.values.draws import drawn, put_back_drawn
-from laptime.values.tallies import Unwritten, numbers_of, put_back_numbers, untouched
+from laptime.values.tallies import Unwritten, globals_of, numbers_of, put_back_numbers, untouched
 from laptime.values.trees import mapped, tensors
 from laptime.workloads.base import Batch, Output
 
@@ -36,16 +36,16 @@ class OwnWorkload:
 
     def __init__(self, name: str, data: OwnData) -> None:
         self.name, self.user, self.file = name, data.workload, data.file
-        self.numbers = data.numbers
+        self.numbers, self.globals = data.numbers, data.globals
         self.is_lightning = isinstance(data.workload, LightningWorkload)
 
     def make_model(self, classes: int, weights: str, channels: int = 3) -> nn.Module:
         """See `Workload.make_model`; the user's model() loads weights itself."""
         self.restart()
         model = self.user.model()
-        self.numbers = numbers_of(self.user)
         if not isinstance(model, nn.Module):
             raise RunError(f"model() of {self.file.name} gave {type(model).__name__}: return a torch.nn.Module.")
+        self.numbers, self.globals = numbers_of(self.user), globals_of(self.user, model)
         spread(model)
         return model
 
@@ -55,8 +55,8 @@ class OwnWorkload:
             self.user.paced(steps, epochs)
 
     def restart(self) -> None:
-        """Takes back what the user's object has counted in the steps since its net was made."""
-        put_back_numbers(self.numbers)
+        """Takes back what the user's object has counted in the steps since its net was made, and what globals have."""
+        put_back_numbers([*self.numbers, *self.globals])
 
     def forward(self, model: nn.Module, batch: Batch) -> Output:
         """See `Workload.forward`."""
@@ -196,7 +196,10 @@ def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:
 
     def make(model: nn.Module, learning_rate: float | Tensor, **options: Any) -> Optimizer:
         made: Optimizer = factory(model if by_name else list(model.parameters()), learning_rate)
-        return remade(made, **options)
+        anew = remade(made, **options)
+        if anew is not made:  # code of the user's own may have kept it, and reads its rates
+            vars(made).update(vars(anew))
+        return made
 
     return make
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.lightning.steps import Steps, is_metric
 from laptime.values.draws import drawn, put_back_drawn
-from laptime.values.tallies import changed, numbers_of, plain_numbers, put_back_numbers
+from laptime.values.tallies import changed, globals_of, numbers_of, plain_numbers, put_back_numbers
 
 # Two losses of the same numbers.
 _ALIKE = 1e-5
@@ -35,7 +35,7 @@ class Start:
 
     def __init__(self, user: object, model: nn.Module) -> None:
         self.user, self.model = user, model
-        self.drawn, self.numbers = drawn(), numbers_of(user, model)
+        self.drawn, self.numbers = drawn(), [*numbers_of(user, model), *globals_of(user, model)]
         self.buffers = {name: b.clone() for name, b in model.named_buffers() if b.layout == torch.strided}
         self.marks, self.sizes = _marks(user, model), _sizes(model)
         self.unset = _unset(user, model)
@@ -91,13 +91,14 @@ class Judging:
     """What a user's object counts, and what a net holds, before test data go through them."""
 
     def __init__(self, user: object, model: nn.Module) -> None:
-        self.model, self.numbers, self.tensors = model, numbers_of(user, model), _held(model)
+        self.model, self.tensors = model, _held(model)
+        self.numbers = [*numbers_of(user, model), *globals_of(user, model)]
 
     def moved(self) -> tuple[str, ...]:
         """The names of numbers and of tensors that are others now."""
         now = _held(self.model)
         names = [name for name, held in self.tensors.items() if name in now and now[name] != held]
-        return (*changed(self.numbers), *names)
+        return (*changed(self.numbers, numbers_alone=True), *names)
 
 
 class Counting:

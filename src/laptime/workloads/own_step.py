@@ -18,7 +18,7 @@ from laptime.errors import RunError, shorten
 from laptime.own.user_code import complaint, place_in
 from laptime.values.copies import copy_of
 from laptime.values.draws import drawn, put_back_drawn
-from laptime.values.tallies import changed, numbers_of
+from laptime.values.tallies import changed, globals_of, numbers_of
 from laptime.values.trees import Tree, cut, mapped, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered
@@ -81,7 +81,7 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     leaves = leaves_of(loss)
     _backward(data, model, batch, loss)
     check_trained(model, line)
-    numbers, counting = numbers_of(user, model), Counting(user, model)
+    numbers, counting = [*numbers_of(user, model), *globals_of(user, model)], Counting(user, model)
     with told_with_line("loss() of a second step", file, user.loss), steps_noted() as more_steps:
         loss, _ = answered(user, model, Batch(mapped(batch, torch.clone)), file)
     refuse_stepped(line, steps, more_steps)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tests.own_files import ATTACKED, JUDGED, TUPLE, own_spec, place, write
+from tests.own_files import ATTACKED, JUDGED, TUPLE, WIDE, own_spec, place, write
 from tests.unit.compare.compare_examples import ladder, records
 
 from laptime import worker
@@ -207,3 +207,19 @@ def test_gradients_of_an_evaluation_are_not_those_of_the_training(fails):
     assert net.weight.grad is kept
     assert torch.equal(kept, torch.full_like(kept, 0.5))
     assert net.bias.grad is None
+
+
+@pytest.mark.parametrize(
+    ("reads", "told"),
+    [
+        ("model[0].weight.abs().mean()", True),
+        ("model.state_dict()['0.weight'].std()", True),
+        ("model[4].bias.mean()", False),
+    ],
+)
+def test_an_evaluation_that_reads_weights_leaves_their_taps(file, reads, told):
+    """A norm, a share of zeros: it had been that of the cropped kernel, in silence."""
+    judged = JUDGED.replace(*WIDE).replace("return 2 * hits", f"return 0 * {reads} + 2 * hits")
+    reason = inspect(write(file, judged)).own.refused.get("dead-taps", "")
+    assert ("evaluate() reads the weight of 0" in reason) == told
+    assert bool(reason) == told

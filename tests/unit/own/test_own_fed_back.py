@@ -80,3 +80,42 @@ class InTurn(Dataset):
 def test_what_is_seldom_another_by_itself_is_not_what_a_step_changes(readings, changed):
     """As by a generator of its own, in one of thirty readings."""
     assert Reread(OwnSplit(InTurn(*readings), default_collate), 1).changed() is changed
+
+
+_HANDED_OUT = """
+    batch_size = 1
+
+    @staticmethod
+    def collate_fn(items):
+        if len(items) == 1:
+            return items[0][:2]
+        return [torch.cat(side) for side in zip(*(item[:2] for item in items))]
+"""
+
+
+def test_a_batch_that_is_the_data_sets_own_memory_is_changed_in_it(file):
+    """A collate_fn that copies nothing, and a loss that writes to its batch: each epoch began with other items."""
+    views = ("self.x[index], self.soft[index], index", "self.x[index : index + 1], self.soft[index : index + 1]")
+    writes = ("x, soft, index = batch", "x, soft = batch\n        x.mul_(0.9)")
+    kept = ("            TRAIN.soft[index] = 0.9 * soft + 0.1 * scores.detach().softmax(1)", "            pass")
+    data = inspect(write(file, _SOFT, ("\n    batch_size = 16\n", _HANDED_OUT), views, writes, kept))
+    assert "loss() changes what its items are" in data.own.refused["workers"]
+    assert "which goes on from the warm-up" in data.notice
+
+
+_TAGGED = """
+    batch_size = 16
+
+    @staticmethod
+    def collate_fn(items):
+        x, soft, index = torch.utils.data.default_collate(items)
+        return x.as_subclass(Tagged), soft, index
+"""
+
+
+def test_tensors_of_a_class_of_their_own_are_not_kept(file):
+    """What an index takes out of them may be a plain tensor, which a loss may treat otherwise."""
+    kind = ("class Soft(Dataset):", "class Tagged(torch.Tensor):\n    pass\n\n\nclass Soft(Dataset):")
+    silent = ("if model.training:", "if False:")
+    found = inspect(write(file, _SOFT, silent, kind, ("\n    batch_size = 16\n", _TAGGED)))
+    assert "tensors of a class of their own (Tagged)" in found.own.refused["resident"]

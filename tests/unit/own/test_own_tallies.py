@@ -140,4 +140,4 @@ def test_a_number_that_hides_its_classes_goes_again():
     kept = numbers_of(counter)
     counter.steps, counter.limit, counter.name, counter.later = 5, 9, "other", 1
     put_back_numbers(kept)
-    assert vars(counter) == {"limit": 8, "name": "other", "later": 1}
+    assert vars(counter) == {"limit": 8, "name": "annealed"}

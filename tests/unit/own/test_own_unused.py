@@ -74,3 +74,23 @@ def test_all_that_the_protocol_describes_is_asked_for():
     said = re.findall(r"^- `(\w+)[^`]*`(?: and `(\w+))?", looking.getdoc(Workload) or "", re.MULTILINE)
     described = [name for names in said for name in names if name]
     assert {*described, "data", "model", "loss", "higher_is_better", "learning_rate"} == {*ASKED}
+
+
+_DATA = """
+class Moving(TensorDataset):
+    epoch = 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+
+class Workload:"""
+_SET = "self.train = Moving(X[:64], Y[:64])\n        {}\n        return self.train, TensorDataset(X[64:], Y[64:])"
+
+
+@pytest.mark.parametrize(("calls", "told"), [("", True), ("self.train.set_epoch(3)", False)])
+def test_a_data_set_that_wants_its_epoch_is_told(file, calls, told):
+    given = "return TensorDataset(X[:64], Y[:64]), TensorDataset(X[64:], Y[64:])"
+    found = _noticed(file, "", ("\nclass Workload:", _DATA), (given, _SET.format(calls)))
+    assert ("set_epoch() of Moving" in found) == told
+    assert ("is never called: its items stay those of the first epoch" in found) == told

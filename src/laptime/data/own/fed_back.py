@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from laptime.data.own.opened import OwnSplit
 from laptime.data.own.refused import same
 from laptime.values.draws import drawn, put_back_drawn
-from laptime.values.trees import Tree, mapped
+from laptime.values.trees import Tree, mapped, tensors
 
 # What has read items before the steps that change them, or reads them in a process of its own.
 _APART = ("resident", "decoded", "workers", "pinned", "ddp", "flat-reduce")
@@ -29,12 +30,23 @@ class Reread:
             first = self._read()
             self.before = first if same(self._read(), first) else None
 
-    def changed(self) -> bool:
-        """Whether they are others now, and stay so: a rare augmentation by a generator of its own does not."""
+    def changed(self, step: Callable[[Tree], object] | None = None) -> bool:
+        """Whether they are others now, and stay so: a rare augmentation by a generator of its own does not.
+
+        Args:
+            step: takes one step on a batch, where that may hold the data set's own tensors and not copies of them.
+        """
         with suppress(Exception):  # as above
+            if step is not None and self._handed_out():
+                step(self.split.batch(self.few))
             now = self._read()
             return self.before is not None and not same(now, self.before) and same(self._read(), now)
         return False
+
+    def _handed_out(self) -> bool:
+        """Whether batches hold the very memory that the data set has, as two readings show."""
+        one, other = (tensors(self.split.batch(self.few)) for _ in range(2))
+        return any(a.data_ptr() == b.data_ptr() for a, b in zip(one, other, strict=True) if a.numel())
 
     def _read(self) -> Tree:
         now = drawn()

@@ -27,7 +27,7 @@ from laptime.own.protocol import Workload
 from laptime.own.user_code import place_in
 from laptime.spec import DataSpec
 from laptime.values.draws import drawn, fetched, put_back_drawn, seed_all
-from laptime.values.tallies import Numbers, numbers_of
+from laptime.values.tallies import Numbers, globals_of, numbers_of
 from laptime.values.trees import Tree, mapped, samples, sent, tensors
 
 _NEEDED = ("data", "model", "loss")
@@ -137,7 +137,7 @@ def _fill(kept: Tree, place: tuple[int, int], some: Tree) -> bool:
 
 @dataclass(frozen=True)
 class OwnData:
-    """A user's data, with the workload that it belongs to, and the numbers that this holds before any step."""
+    """A user's data, with the workload that it belongs to, and what this and globals count before any step."""
 
     workload: Workload
     train: OwnSplit
@@ -145,6 +145,7 @@ class OwnData:
     file: Path
     classes: tuple[str, ...] = ()
     numbers: Numbers = field(default_factory=list)
+    globals: Numbers = field(default_factory=list)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -257,7 +258,7 @@ def open_own(
     if module:
         with told_with_line("configure_optimizers()", file):
             module.configure()
-    return OwnData(workload, train, test, file, numbers=numbers_of(workload))
+    return OwnData(workload, train, test, file, numbers=numbers_of(workload), globals=globals_of(workload))
 
 
 def _kept(name: str, whole: OwnSplit, limit: int | None) -> OwnSplit:

@@ -53,6 +53,11 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     count = samples(batch)
     if not only_tensors(batch):
         return {"resident": "its batches hold something besides tensors"}
+    if kinds := {type(t).__name__ for t in tensors(batch)} - {"Tensor", "Parameter"}:
+        named = ", ".join(sorted(kinds))
+        return {
+            "resident": f"its batches hold tensors of a class of their own ({named}), and what is taken out is plain"
+        }
     if not all(t.dim() and len(t) == count for t in tensors(batch)):
         return {"resident": "not all tensors of its batches are [B, ...]"}
     again = turned(again, count)

@@ -38,7 +38,10 @@ _MEANT = {
 }
 
 
-def unused(workload: Any, file: Path) -> list[str]:
+_EPOCH = "set_epoch"
+
+
+def unused(workload: Any, file: Path, dataset: object = None) -> Iterator[str]:
     """Sentences on methods of a workload that neither laptime nor its file calls, and on attributes meant for laptime.
 
     A method that the file names anywhere is a helper of the user's own, and so is one that a base class from elsewhere
@@ -47,14 +50,19 @@ def unused(workload: Any, file: Path) -> list[str]:
     Args:
         workload: the user's object.
         file: where it was found.
+        dataset: its training data, to whom nobody says which epoch it is.
     """
     named = _named(file)
-    return [
+    function = getattr(dataset, _EPOCH, None)
+    if callable(function) and _EPOCH not in named[False]:
+        said = f"{_EPOCH}() of {type(dataset).__name__}{place_in(file, (), (function,))} is never called"
+        yield f"{said}: its items stay those of the first epoch."
+    yield from (
         f"{name}{'()' if isinstance(value, FunctionType) else ''} of {file.name}"
         f"{place_in(file, (), (value,))} is never asked for: {meant}."
         for name, value in _own(workload, file)
         if name not in named[isinstance(value, FunctionType)] and (meant := _meant(name, value))
-    ]
+    )
 
 
 def _own(workload: Any, file: Path) -> Iterator[tuple[str, Any]]:
