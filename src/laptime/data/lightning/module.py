@@ -46,8 +46,7 @@ class LightningWorkload:
         self._given, self.file = module, file
         self._epochs, self._limit, self._is_set_up = 1, 0, False
         # What a step reads of its Trainer: numbers of a workload, so they begin anew and stand in checkpoints.
-        self.global_step, self.current_epoch = 0, 0
-        self._pace = [0, 1]  # a list, since it is set once the net is made, and stays
+        self.global_step, self.current_epoch, self._pace = 0, 0, [0, 1]  # the pace is no number, and stays when set
         self.batch_idx, self.begun, self.stretched = 0, -1, 1  # in the epoch that has begun; see `lengths`
         self._asked = Asked(self)
         self._before: dict[str, Any] = {}
