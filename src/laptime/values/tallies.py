@@ -77,10 +77,16 @@ def is_own(module: ModuleType) -> bool:
 
 
 def plain_values(owner: Any) -> dict[str, Any]:
-    """The plain values among an object's own attributes; of a parameter whether it is trained."""
+    """The plain values among an object's own attributes; of a parameter whether it is trained.
+
+    Of a module and a class no flags: they say that something has been done once (a library loaded, operators
+    registered), which is not undone with them.
+    """
     if isinstance(owner, nn.Parameter):
         return {"requires_grad": owner.requires_grad}
-    return {name: value for name, value in vars(owner).items() if is_plain(value) and not name.startswith("__")}
+    found = {name: value for name, value in vars(owner).items() if is_plain(value) and not name.startswith("__")}
+    shared = isinstance(owner, ModuleType | type)
+    return {name: value for name, value in found.items() if not (shared and isinstance(value, bool))}
 
 
 def is_plain(value: object) -> bool:

@@ -148,6 +148,17 @@ def test_a_global_that_a_step_makes_goes_again_beside_a_register_of_warnings():
     assert not hasattr(module, "STEPS")
 
 
+def test_flags_of_modules_and_classes_stay_with_what_was_done_once():
+    module, kind = ModuleType("made_by_hand"), type("Kind", (), {"LOADED": False, "STEPS": 0})
+    module.READY, module.STEPS = False, 0
+    kept = [(owner, plain_values(owner), frozenset(vars(owner))) for owner in (module, kind)]
+    module.READY, module.STEPS, module.LATER = True, 5, True
+    kind.LOADED, kind.STEPS = True, 5
+    put_back_numbers(kept)
+    assert (module.READY, module.STEPS, module.LATER) == (True, 0, True)
+    assert (kind.LOADED, kind.STEPS) == (True, 0)
+
+
 def test_code_that_is_installed_is_none_of_the_users():
     assert globals_of(torch.nn.Linear(2, 2)) == []
 
