@@ -97,23 +97,22 @@ def test_what_is_set_up_is_told_how_long_the_training_is(file, limit, size, epoc
     assert data.workload.learning_rate == 0.1
     found = data.workload.model().module
     assert found.steps == asked[0]
-    with pytest.raises(RuntimeError, match="not attached"):
-        found.trainer  # noqa: B018 - what is looked at
+    assert (found.trainer.max_epochs, found.trainer.estimated_stepping_batches) == (epochs, asked[0])  # as in steps
 
 
 @pytest.mark.parametrize(
     ("where", "asked", "said"),
     [
         ("points = torch", "assert self.trainer.world_size == 1", ""),
-        ("points = torch", "self.trainer.strategy", r"Points uses self\.trainer \(.*, line 10\), but"),
+        ("points = torch", "self.trainer.strategy", r"Points uses self\.trainer\.strategy \(.*, line 10\), but"),
         ("return torch.optim", "self.rate(self.trainer)", r"'callback_metrics'"),
         ("inputs, labels = batch\n", "self.rate(self.trainer)", r"Lit uses self\.trainer \(.*, line 27\), but"),
-        ("inputs, labels = batch\n", "self.whole()", r"Lit uses self\.trainer \(.*, line 38\), but"),
+        ("inputs, labels = batch\n", "self.whole()", r"Lit uses self\.trainer\.strategy \(.*, line 38\), but"),
     ],
 )
 def test_a_trainer_is_there_while_a_training_is_set_up_and_for_its_numbers_alone(file, where, asked, said):
     more = "    def rate(self, trainer):\n        return trainer.callback_metrics\n\n"
-    more += "    def whole(self):\n        return self.trainer.max_epochs\n\n"
+    more += "    def whole(self):\n        return self.trainer.strategy\n\n"
     name = lit(file, (where, f"{asked}\n        {where}"), (STEP, more + STEP))
     if not said:
         assert len(open_own(*place_of(name)).train) == 256

@@ -8,6 +8,7 @@ from tests.unit.own.test_lightning_schedule import by_lightning
 from tests.unit.own.test_own_pieces import trained
 
 from laptime.engine.check import check_one_step
+from laptime.errors import UsageError
 from laptime.preflight.inspecting import inspect
 
 LOSS = "loss = F.cross_entropy(scores, labels)"
@@ -47,6 +48,25 @@ def asking_outside(file):
     )
 
 
+# What it asks its Trainer for, in a function that no look at its methods finds as well.
+OF_TRAINER = """\
+def note(module, labels):
+    t = module.trainer
+    where = t.current_epoch, t.global_step, t.max_epochs, t.num_training_batches, t.estimated_stepping_batches
+    SEEN.append((module.training, t.training, t.validating, t.sanity_checking, t.datamodule.scale, *where))
+
+
+"""
+
+
+def asking_trainer(file):
+    loss = (
+        f"note(self, labels)\n        {LOSS} * (1 + self.trainer.global_step) / self.trainer.estimated_stepping_batches"
+    )
+    scaled = ("    def setup(", "    scale = 3\n\n    def setup(")
+    return lit(file, (LOSS, loss), (_MODULE, f"SEEN = []\n\n\n{OF_TRAINER}{_MODULE}"), scaled)
+
+
 def asking_inside(file):
     """By a module that the module holds, which Lightning hands its Trainer on to."""
     inner = f"SEEN = []\n\n\nclass Inner(LightningModule):\n{NOTE}\n{_MODULE}"
@@ -75,6 +95,36 @@ def test_steps_are_counted_as_by_lightnings_trainer(file, made, optimization):
     assert found[8] == (True, 1, 8)
     assert recipe.notes == ()
     assert check_one_step(spec, opened, 32).passed
+
+
+@pytest.mark.parametrize("optimization", ["no-reads", "resident", "lightning"])
+def test_steps_find_what_lightnings_trainer_says_of_the_training(file, optimization):
+    *_, spec, opened, _ = trained(asking_trainer(file), optimization)
+    module = sys.modules[file.stem]
+    found = module.SEEN[-16:]
+    module.SEEN.clear()
+    by_lightning(module)
+    assert found == [seen for seen in module.SEEN if seen[0]]
+    assert found[8] == (True, True, False, False, 3, 1, 8, 2, 8, 16)
+    assert check_one_step(spec, opened, 32).passed
+
+
+def test_the_trainer_of_a_larger_batch_has_fewer_steps(file):
+    trained(asking_trainer(file), "large-batch", options={"size": 64})
+    assert [seen[-5:] for seen in sys.modules[file.stem].SEEN[-8:]] == [(s // 4, s, 2, 4, 8) for s in range(8)]
+
+
+def test_what_says_how_long_the_training_is_does_not_change_within_it(file):
+    constant = (LOSS, f"{LOSS} * self.trainer.max_epochs / self.trainer.num_training_batches")
+    assert "graph" not in inspect(lit(file, constant)).own.refused
+    assert "changes global_step" in inspect(asking_trainer(file.with_stem(f"{file.stem}_asking"))).own.refused["graph"]
+
+
+def test_a_step_is_told_what_to_ask_instead_of_the_loader(file):
+    with pytest.raises(
+        UsageError, match=r"uses self\.trainer\.train_dataloader .*ask self\.trainer\.num_training_batches"
+    ):
+        inspect(lit(file, (LOSS, f"{LOSS} / len(self.trainer.train_dataloader)")))
 
 
 def test_parts_of_a_batch_are_counted_as_batches_that_lightnings_trainer_accumulates(file):

@@ -96,7 +96,8 @@ ASKED = (
     CYCLE.replace("    def configure_optimizers(self):", SET_UP)
     .replace("0.01, self.trainer.estimated_stepping_batches", "0.01, self.whole")
     .replace("loss = F.cross_entropy(scores, labels)", "loss = ramp(self) * F.cross_entropy(scores, labels)")
-    + "\n\ndef ramp(module):\n    return 1 / (1 + module.current_epoch)\n"
+    + "\n\ndef ramp(module):\n    t = module.trainer\n"
+    "    return t.max_epochs / (1 + t.current_epoch) / t.num_training_batches\n"
 )
 # Trains a part alone, which the bound is of; begins with moments of a checkpoint, notes how long it trains where its
 # optimizer is made, and counts its batches.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sized
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,25 @@ from laptime.data.lightning.refused import line_of, overridden
 from laptime.errors import UsageError
 
 _TRAINING = "train_dataloader"
+
+
+def loaders_of(owner: Any, file: Path) -> tuple[DataLoader[Any], DataLoader[Any]]:
+    """The loaders of a module or its data to train and to test: that of validation, else that of the test.
+
+    Raises:
+        UsageError: there is none, or one that can't be followed.
+    """
+    train = loader_of(owner, _TRAINING)
+    if overridden(owner, "val_dataloader") is None and overridden(owner, "setup") is not None:
+        owner.setup("test")
+    test = loader_of(owner, "val_dataloader") or loader_of(owner, "test_dataloader")
+    if train is None or test is None:
+        lacking = "train_dataloader()" if train is None else "val_dataloader() and no test_dataloader()"
+        raise UsageError(
+            f"{type(owner).__name__} of {file.name} has no {lacking}: add it, or name the LightningDataModule behind "
+            f"a comma ({file.name}:Module,Data)."
+        )
+    return train, test
 
 
 def loader_of(owner: Any, name: str) -> DataLoader[Any] | None:

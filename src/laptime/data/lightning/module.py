@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from laptime.data.lightning.counting import Counting
 from laptime.data.lightning.hooks import notes_on, trainer_arguments, warning_of
-from laptime.data.lightning.loaders import batches_of, drawn_by, loader_of, not_taken
+from laptime.data.lightning.loaders import batches_of, drawn_by, loaders_of, not_taken
 from laptime.data.lightning.made import made_of
 from laptime.data.lightning.numbered import number_notes, reads_number
 from laptime.data.lightning.optimizer import made_like, optimizer_of
@@ -26,15 +27,15 @@ from laptime.data.lightning.refused import (
 )
 from laptime.data.lightning.schedule import FollowedSchedule, apart, left_behind
 from laptime.data.lightning.steps import Steps
-from laptime.data.lightning.trainer import Asked, StandIn, attached, attributes, following, put_back_attributes
-from laptime.errors import RunError, UsageError
+from laptime.data.lightning.trainer import StandIn, attached, attributes, following, put_back_attributes
+from laptime.errors import RunError
 from laptime.values.copies import copy_of
 from laptime.world import once
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
 
 
-class LightningWorkload:
+class LightningWorkload(Counting):
     """See `laptime.Workload`.
 
     Args:
@@ -43,12 +44,10 @@ class LightningWorkload:
     """
 
     def __init__(self, module: Any, file: Path) -> None:
+        super().__init__()
         self._given, self.file = module, file
         self._epochs, self._limit, self._is_set_up = 1, 0, False
-        # What a step reads of its Trainer: numbers of a workload, so they begin anew and stand in checkpoints.
-        self.global_step, self.current_epoch, self._pace = 0, 0, [0, 1]  # the pace is no number, and stays when set
-        self.batch_idx, self.begun, self.stretched = 0, -1, 1  # in the epoch that has begun; see `lengths`
-        self._asked = Asked(self)
+        self.stretched = 1  # see `lengths`
         self._before: dict[str, Any] = {}
         with torch.random.fork_rng(devices=[]):  # the weights of the run are drawn from its seed alone
             self._first = self._loads = self._made()
@@ -67,15 +66,6 @@ class LightningWorkload:
         To be called before the data are asked for.
         """
         self._epochs, self._limit = epochs, limit or 0
-
-    def paced(self, steps: int, epochs: int) -> None:
-        """Notes the steps of an epoch and the epochs, for what asks its Trainer where it is."""
-        self._pace = [steps, epochs]
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """Numbers that are counted though no step has read one."""
-        return () if self._asked.names else ("global_step", "current_epoch", "batch_idx", "begun")
 
     @property
     def numbered(self) -> bool:
@@ -183,19 +173,17 @@ class LightningWorkload:
         module = self._set_up(self._made(), again=True)
         with attached(module, self._trainer(module)):  # as under a Trainer: it may freeze parts, fill weights, count
             module.configure_optimizers()
+        running = self.running(self._trainer)
         for part in module.modules():  # what a module holds of others is told the same
             if is_lightning(part, MODULE):
-                part.__class__ = following(type(part), self._asked)
+                part.__class__ = following(type(part), self._asked, running)
         asked = self._asked  # a function's own, which copies of the net share
         return Steps(module, (lambda: int(asked.batch_idx)) if self.numbered else None)
 
     def loss(self, model: nn.Module, batch: Any) -> Any:
         """See `laptime.Workload`; raises RunError where the step gives no loss."""
-        steps, epochs = self._pace
-        if model.training and steps:  # behind the last counted epoch a profile repeats its steps
-            epoch = self.global_step // steps
-            self.batch_idx, self.begun = self.batch_idx + 1 if epoch == self.begun else 0, epoch
-            self.current_epoch = min(epoch, epochs - 1)
+        if model.training:
+            self.begin_step()
         loss, accuracy = model(batch)
         self.global_step += model.training
         if loss is None:
@@ -284,17 +272,4 @@ class LightningWorkload:
         else:
             self._set_up(self._loads)
         with attached(self._loads, self._trainer(self._loads)):
-            return self._opened()
-
-    def _opened(self) -> tuple[DataLoader[Any], DataLoader[Any]]:
-        train = loader_of(self._loads, "train_dataloader")
-        if overridden(self._loads, "val_dataloader") is None and overridden(self._loads, "setup") is not None:
-            self._loads.setup("test")
-        test = loader_of(self._loads, "val_dataloader") or loader_of(self._loads, "test_dataloader")
-        if train is None or test is None:
-            lacking = "train_dataloader()" if train is None else "val_dataloader() and no test_dataloader()"
-            raise UsageError(
-                f"{type(self._loads).__name__} of {self.file.name} has no {lacking}: add it, or name the "
-                f"LightningDataModule behind a comma ({self.file.name}:Module,Data)."
-            )
-        return train, test
+            return loaders_of(self._loads, self.file)

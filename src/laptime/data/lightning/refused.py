@@ -8,13 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from laptime.data.lightning.trainer import StandIn
+from laptime.data.lightning.trainer import Running, StandIn
 from laptime.errors import UsageError
 
 PACKAGES = ("lightning", "pytorch_lightning")
 _MANUAL = "it steps its optimizers by hand, as GANs do"
 _OPTIMIZERS = "only Lightning's Trainer knows them, for steps by hand or to log the rate"
 _TRAINER = "outside of Lightning's Trainer there is none"
+_OWNER, _LOADER = "trainer", "train_dataloader"
+# What a step may ask of it all the same; its loader's length is another where the batch is larger.
+_ASKED = {name for name in dir(Running) if not name.startswith("_")} - {_LOADER}
 # Attributes of a module that only a Trainer fills, each with what is told of it.
 _TOUCHED = {
     "trainer": _TRAINER,
@@ -28,7 +31,6 @@ _TOUCHED = {
     "clip_gradients": _MANUAL,
     "lr_schedulers": _OPTIMIZERS,
 }
-_OWNER = "trainer"
 STEPS = ("training_step", "validation_step", "forward")
 # What is as often logged as it is needed.
 _ONLY_TOLD = ("optimizers", "lr_schedulers", "trainer", "_trainer")
@@ -89,17 +91,24 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
             raise UsageError(
                 f"{name} has {hook}() ({line_of(function)}), which only Lightning's Trainer calls: {instead}."
             )
-    for attribute, place in _touched(value):
-        remedy = "write its training as a plain workload (laptime new)"
-        if _TOUCHED.get(attribute) in (_MANUAL, _OPTIMIZERS):
-            remedy += ", several nets in one loss (docs/own-workload.md, Several nets)"
-        if attribute == _LOGGER:
-            remedy = "leave the line out, or ask for `self.logger` before it"
-        elif attribute in _ONLY_TOLD:
-            remedy = f"leave the line out where it only logs, else {remedy}"
-        raise UsageError(f"{name} uses self.{attribute} ({place}), but {_TOUCHED.get(attribute, _TRAINER)}: {remedy}.")
+    for asked, place in _touched(value):
+        why = _TOUCHED.get(asked.partition(".")[0], _TRAINER)
+        raise UsageError(f"{name} uses self.{asked} ({place}), but {why}: {_instead(asked)}.")
     if not getattr(value, "automatic_optimization", True):
         raise UsageError(f"{name} of {file.name} switches automatic optimization off, so {_MANUAL}: laptime steps one.")
+
+
+def _instead(asked: str) -> str:
+    """What does the work of what only a Trainer fills."""
+    attribute = asked.partition(".")[0]
+    if attribute == _LOGGER:
+        return "leave the line out, or ask for `self.logger` before it"
+    if asked == f"{_OWNER}.{_LOADER}":
+        return f"for the number of its batches ask self.{_OWNER}.num_training_batches"
+    remedy = "write its training as a plain workload (laptime new)"
+    if _TOUCHED.get(attribute) in (_MANUAL, _OPTIMIZERS):
+        remedy += ", several nets in one loss (docs/own-workload.md, Several nets)"
+    return f"leave the line out where it only logs, else {remedy}" if attribute in _ONLY_TOLD else remedy
 
 
 def _touched(value: object) -> Iterator[tuple[str, str]]:
@@ -111,11 +120,12 @@ def _touched(value: object) -> Iterator[tuple[str, str]]:
         own = names_of_self(method)
         asked = {of_self(n, own) for test in _tests(method) for n in ast.walk(test)}
         nodes = [n for n in ast.walk(method) if isinstance(n, ast.Attribute)]
-        there = set() if method.name in stepping else _stood_in_for(nodes, own)
+        there = _asked_in_steps(nodes, own) if method.name in stepping else _stood_in_for(nodes, own)
         for node in nodes:
             name, through = of_self(node, own), of_self(node.value, own)
+            through_it = next((f".{n.attr}" for n in nodes if n.value is node and name == _OWNER), "")
             if (name in _TOUCHED and id(node) not in there) or (through == _LOGGER and _LOGGER not in asked):
-                yield name if name in _TOUCHED else _LOGGER, f"{file.name}, line {node.lineno}"
+                yield f"{name}{through_it}" if name in _TOUCHED else _LOGGER, f"{file.name}, line {node.lineno}"
 
 
 def _asked_for(value: object, methods: Sequence[ast.FunctionDef]) -> set[str]:
@@ -138,6 +148,11 @@ def _stood_in_for(nodes: Sequence[ast.Attribute], own: set[str]) -> set[int]:
     """By their ids uses of the Trainer while a training is set up: by itself, or for what the stand-in has too."""
     others = {id(n.value) for n in nodes if of_self(n.value, own) == _OWNER and not hasattr(StandIn, n.attr)}
     return {id(n) for n in nodes if of_self(n, own) == _OWNER} - others
+
+
+def _asked_in_steps(nodes: Sequence[ast.Attribute], own: set[str]) -> set[int]:
+    """By their ids uses of the Trainer in a step for what stands there as well."""
+    return {id(n.value) for n in nodes if of_self(n.value, own) == _OWNER and n.attr in _ASKED}
 
 
 def names_of_self(method: ast.FunctionDef) -> set[str]:

@@ -55,13 +55,46 @@ class StandIn:
         raise AttributeError(f"only Lightning's own Trainer has {name!r}")
 
 
-def following(kind: type, progress: Any) -> type:
-    """A module's class with `current_epoch` and `global_step` of another object, since it has no Trainer to ask.
+class Running(StandIn):
+    """What a step may ask of its Trainer besides: where the training is, as its module counts it."""
+
+    sanity_checking = testing = predicting = False
+
+    @property
+    def current_epoch(self) -> int:  # type: ignore[override]  # nobody sets it: it is the module's
+        """Epochs behind this one."""
+        return int(self.model.current_epoch)
+
+    @property
+    def global_step(self) -> int:  # type: ignore[override]  # likewise
+        """Steps of the optimizer behind this one."""
+        return int(self.model.global_step)
+
+    @property
+    def training(self) -> bool:
+        """Whether the step is one of training."""
+        return bool(self.model.training)
+
+    @property
+    def validating(self) -> bool:
+        """Whether it is one of an evaluation."""
+        return not self.training
+
+
+def following(kind: type, progress: Any, running: Callable[[Any], StandIn]) -> type:
+    """A module's class with `current_epoch` and `global_step` of another object, and a `trainer` in its steps.
 
     A class, so that a copy of a module counts with it; one of which base classes that note those below them hear
     nothing, as they may want to be told more.
+
+    Args:
+        kind: the class.
+        progress: has the two numbers.
+        running: gives what a module finds for its Trainer where none is attached.
     """
+    theirs: Any = kind
     read = {name: _read(progress, name) for name in ("current_epoch", "global_step")}
+    read["trainer"] = property(lambda m: running(m) if m._trainer is None else m._trainer, theirs.trainer.fset)
     own = vars(kind).get("__init_subclass__")
     type.__setattr__(kind, "__init_subclass__", classmethod(lambda _: None))
     try:
@@ -102,7 +135,7 @@ def put_back_attributes(owner: Any, kept: dict[str, Any]) -> None:
 
 @contextmanager
 def attached(owner: Any, trainer: StandIn) -> Iterator[Any]:
-    """Within it a module or its data find a Trainer; behind it there is none again, as steps are refused that ask."""
+    """Within it a module or its data find this Trainer; steps behind it find another, see `following`."""
     owner.trainer = trainer
     try:
         yield owner
