@@ -47,7 +47,7 @@ class Net(LightningModule):
         return DataLoader(self.parts[0], batch_size=8, shuffle=True)
 
     def val_dataloader(self):
-        return [DataLoader(self.parts[1], batch_size=8)]
+        return {"own": DataLoader(self.parts[1], batch_size=8), "again": DataLoader(self.parts[0])}
 
     def scores(self, x):
         return self.head(self.norm(self.deep(self.body(x)).flatten(1)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,38 +22,69 @@ from laptime.data.lightning.refused import line_of, overridden
 from laptime.errors import UsageError
 
 _TRAINING = "train_dataloader"
+# How Lightning goes through several loaders of validation, a CombinedLoader's mode: one after another.
+_IN_TURN = "sequential"
 
 
-def loaders_of(owner: Any, file: Path) -> tuple[DataLoader[Any], DataLoader[Any]]:
-    """The loaders of a module or its data to train and to test: that of validation, else that of the test.
+class Loaders(NamedTuple):
+    """The loaders of a module or its data.
+
+    Attributes:
+        train: to train.
+        test: to test: that of validation, else that of the test; of several the first.
+        notes: on those that are left out.
+    """
+
+    train: DataLoader[Any]
+    test: DataLoader[Any]
+    notes: tuple[str, ...]
+
+
+def loaders_of(owner: Any, file: Path) -> Loaders:
+    """The loaders of a module or its data.
 
     Raises:
         UsageError: there is none, or one that can't be followed.
     """
-    train = loader_of(owner, _TRAINING)
+    notes: list[str] = []
+    train = loader_of(owner, _TRAINING, notes)
     if overridden(owner, "val_dataloader") is None and overridden(owner, "setup") is not None:
         owner.setup("test")
-    test = loader_of(owner, "val_dataloader") or loader_of(owner, "test_dataloader")
+    test = loader_of(owner, "val_dataloader", notes) or loader_of(owner, "test_dataloader", notes)
     if train is None or test is None:
         lacking = "train_dataloader()" if train is None else "val_dataloader() and no test_dataloader()"
         raise UsageError(
             f"{type(owner).__name__} of {file.name} has no {lacking}: add it, or name the LightningDataModule behind "
             f"a comma ({file.name}:Module,Data)."
         )
-    return train, test
+    return Loaders(train, test, tuple(notes))
 
 
-def loader_of(owner: Any, name: str) -> DataLoader[Any] | None:
-    """The loader that a method of the user's gives, None without one; raises UsageError for what can't be followed."""
+def loader_of(owner: Any, name: str, notes: list[str]) -> DataLoader[Any] | None:
+    """The loader that a method of the user's gives, None without one; raises UsageError for what can't be followed.
+
+    To `notes` is added what is left out: of several that are gone through one after another all but the first.
+    """
     function = overridden(owner, name)
     if function is None:
         return None
-    found = getattr(owner, name)()
-    if isinstance(found, list | tuple) and len(found) == 1:
-        found = found[0]
+    given = getattr(owner, name)()
+    several = _several(given)
     where = f"{name}() ({line_of(function)})"
+    in_turn = name != _TRAINING and getattr(given, "_mode", _IN_TURN) == _IN_TURN
+    found = several[0] if several and in_turn else given
     if not isinstance(found, DataLoader):
-        raise UsageError(f"{where} gives a {type(found).__name__}: give one DataLoader of torch's.")
+        told = f"{where} gives a {type(given).__name__}"
+        if any(isinstance(loader, DataLoader) for loader in several):
+            raise UsageError(
+                f"{told}, so a step gets a batch of each of its loaders ({len(several)}) at once: give one DataLoader "
+                "of torch's, of several a data set whose items hold one of each, in the same nesting."
+            )
+        raise UsageError(f"{told}: give one DataLoader of torch's.")
+    if several[1:]:
+        notes.append(
+            f"{where} gives {len(several)} loaders, and the test is on the first alone: put the one to judge by first"
+        )
     if isinstance(found.dataset, IterableDataset):
         raise UsageError(
             f"{where} reads an IterableDataset ({type(found.dataset).__name__}), of which no sample can be drawn "
@@ -63,6 +94,13 @@ def loader_of(owner: Any, name: str) -> DataLoader[Any] | None:
         raise UsageError(f"{where} has a batch_sampler of its own or none: give the DataLoader a batch_size.")
     _check_sampler(found, name == _TRAINING, where)
     return found
+
+
+def _several(given: Any) -> list[Any]:
+    """The loaders in a list, a dictionary or a CombinedLoader; none of one alone."""
+    given = given.iterables if type(given).__name__ == "CombinedLoader" else given
+    values = list(given.values()) if isinstance(given, Mapping) else given
+    return list(values) if isinstance(values, list | tuple) else []
 
 
 def _check_sampler(loader: DataLoader[Any], training: bool, where: str) -> None:

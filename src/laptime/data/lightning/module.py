@@ -11,11 +11,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader
 
 from laptime.data.lightning.counting import Counting
 from laptime.data.lightning.hooks import notes_on, trainer_arguments, warning_of
-from laptime.data.lightning.loaders import batches_of, drawn_by, loaders_of, not_taken
+from laptime.data.lightning.loaders import Loaders, batches_of, drawn_by, loaders_of, not_taken
 from laptime.data.lightning.made import made_of
 from laptime.data.lightning.numbered import number_notes, reads_number
 from laptime.data.lightning.optimizer import made_like, optimizer_of
@@ -103,7 +102,7 @@ class LightningWorkload(Counting):
         in_parts = self.micro_batch_size is not None and self.micro_batch_size < self.batch_size
         done = {"gradient_clip_val": self.clip_norm is not None, "accumulate_grad_batches": in_parts}
         said += trainer_arguments(self.file, [name for name, own in done.items() if own])
-        said += not_taken(*self._loaders)
+        said += [*self._loaders.notes, *not_taken(*self._loaders[:2])]
         for schedule in self._configured[1]:
             if reason := left_behind(schedule):
                 said.append(f"its schedule ({type(schedule['scheduler']).__name__}) is left out: {reason}")
@@ -121,7 +120,7 @@ class LightningWorkload(Counting):
 
     def data(self) -> tuple[Any, Any]:
         """See `laptime.Workload`: the data sets of the loaders."""
-        train, test = self._loaders
+        train, test, _ = self._loaders
         return train.dataset, test.dataset
 
     def sample_weights(self, train: Any) -> Tensor | None:
@@ -265,8 +264,7 @@ class LightningWorkload(Counting):
         return None if self._loads is self._first else self._loads, self._loaders[0]
 
     @cached_property
-    def _loaders(self) -> tuple[DataLoader[Any], DataLoader[Any]]:
-        """The loaders to train and to test: the latter is the one of validation, else that of the test."""
+    def _loaders(self) -> Loaders:
         if self._loads is self._first:
             _ = self._ready
         else:

@@ -36,6 +36,9 @@ class Steps(nn.Module):
         self.validates = overridden(module, "validation_step") is not None
         steps = ("training_step", "validation_step") if self.validates else ("training_step",)
         self.indexed = {name: len(_by_place(getattr(module, name))) > 1 for name in steps}
+        # Of several loaders the first is gone through.
+        places = inspect.signature(module.validation_step).parameters if self.validates else {}
+        self.more = {n: 0 for n in ("dataloader_idx",) if n in places and places[n].default is inspect.Parameter.empty}
         self.still = [part for part in module.modules() if not part.training]
         self.metrics = [(name, found) for name, found in module.named_modules() if is_metric(found)]
         for _, metric in self.metrics:
@@ -110,7 +113,8 @@ class Steps(nn.Module):
             metric.reset()
         step = getattr(self.module, name)
         index = self.number() if self.training and self.number is not None else 0
-        given = step(batch, index) if self.indexed[name] else step(batch)
+        more = self.more if name == "validation_step" else {}
+        given = step(batch, index, **more) if self.indexed[name] else step(batch, **more)
         self.filled = [metric for _, metric in self.metrics if metric.update_called]
         if isinstance(given, Mapping):
             given = given.get("loss", None if self.training else _named(given.items(), _LOSS))

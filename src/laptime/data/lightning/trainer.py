@@ -21,7 +21,8 @@ class StandIn:
     max_steps = -1
     is_global_zero = True
     logger, loggers = None, ()
-    model = lightning_module = None
+    model: Any = None
+    lightning_module: Any = None
     max_epochs = 1
     current_epoch = global_step = 0
 
