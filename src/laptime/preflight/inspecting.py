@@ -110,6 +110,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
         **unrounded,
         **refused_workers(data),
         **length_refusals(data.workload),
+        **(data.workload.refused if isinstance(data.workload, LightningWorkload) else {}),
     }
     in_parts, parts_told = looked_at(data, step.model, losses, batch)
     refused = {**copy_refusals(data, batch), **refused, **in_parts, **read_before}

@@ -73,6 +73,12 @@ def check_loss(loss: Tensor, line: str, data: OwnData, count: int) -> None:
         if held.values:
             raise RunError(f"{said}, which holds {held.told}: {held.remedy(data)}.")
         raise RunError(f"{said}: look for {AT_ZERO} in it, and at its inputs.")
+    user = data.workload
+    if isinstance(user, LightningWorkload) and user.skips and loss.is_leaf:
+        raise RunError(
+            f"{line} skips the first {count} samples ({user.skips}), on which two steps are tried: let it train on "
+            "them, and skip what it must by what a batch holds."
+        )
     if not loss.requires_grad:
         raise RunError(f"{line} gave a loss without a graph: compute it from the model's output, without detach().")
 

@@ -102,8 +102,12 @@ ASKED = (
 # Trains a part alone, which the bound is of; begins with moments of a checkpoint, notes how long it trains where its
 # optimizer is made, and counts its batches.
 WHOLE = "loss = F.cross_entropy(scores, labels)"
-BEGUN = LIT.replace(WHOLE, f"{WHOLE} * (1 + batch_idx) / self.whole").replace(
-    "class Lit(LightningModule):\n", "class Lit(LightningModule):\n    clip_norm = 0.01\n\n"
+# Skips a batch in each epoch.
+SKIPPED = "        if batch_idx == 3:\n            return None\n        return loss\n"
+BEGUN = (
+    LIT.replace("        return loss\n", SKIPPED)
+    .replace(WHOLE, f"{WHOLE} * (1 + batch_idx) / self.whole")
+    .replace("class Lit(LightningModule):\n", "class Lit(LightningModule):\n    clip_norm = 0.01\n\n")
 )
 BEGUN = BEGUN.replace(
     f"return {ADAMW}",

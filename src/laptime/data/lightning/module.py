@@ -25,10 +25,12 @@ from laptime.data.lightning.refused import (
     refuse_what_needs_a_trainer,
 )
 from laptime.data.lightning.schedule import FollowedSchedule, apart, left_behind
+from laptime.data.lightning.skipped import skip_notes, skip_refusals, skipping
 from laptime.data.lightning.steps import Steps
 from laptime.data.lightning.trainer import StandIn, attached, attributes, following, put_back_attributes
 from laptime.errors import RunError
 from laptime.values.copies import copy_of
+from laptime.values.trees import tensors
 from laptime.world import once
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
@@ -71,6 +73,16 @@ class LightningWorkload(Counting):
         """Whether the module's training_step() reads the number of its batch."""
         return bool(reads_number(self._first, "training_step"))
 
+    @cached_property
+    def skips(self) -> str:
+        """Where the module's training_step() skips its batch; else empty."""
+        return skipping(self._first)
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """The optimizations that are not for a module that does so, with the reason."""
+        return skip_refusals(self.skips)
+
     def configure(self) -> None:
         """Has the module make its optimizer; raises UsageError for one that can't be followed."""
         _ = self._configured
@@ -101,6 +113,7 @@ class LightningWorkload(Counting):
         said = [note for owner in self._owners for note in (*notes_on(owner), *number_notes(owner))]
         in_parts = self.micro_batch_size is not None and self.micro_batch_size < self.batch_size
         done = {"gradient_clip_val": self.clip_norm is not None, "accumulate_grad_batches": in_parts}
+        said += skip_notes(self.skips)
         said += trainer_arguments(self.file, [name for name, own in done.items() if own])
         said += [*self._loaders.notes, *not_taken(*self._loaders[:2])]
         for schedule in self._configured[1]:
@@ -185,10 +198,12 @@ class LightningWorkload(Counting):
             self.begin_step()
         loss, accuracy = model(batch)
         self.global_step += model.training
+        if loss is None and model.training and self.skips:
+            loss = torch.zeros((), device=tensors(batch)[0].device, requires_grad=True)  # of no weight
         if loss is None:
             raise RunError(
-                f"training_step() ({line_of(self.step)}) gave no loss: return it, a "
-                "scalar tensor, or a dictionary with it as 'loss'."
+                f"training_step() ({line_of(self.step)}) gave no loss: return it, a scalar tensor, or a dictionary "
+                f"with it as 'loss'{'' if model.training else ', or for the test give the module a validation_step()'}."
             )
         return loss, accuracy
 
