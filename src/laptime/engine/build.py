@@ -13,6 +13,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from laptime.catalogue import find_optimization, find_workload, of_stage, options_of
 from laptime.data.boxes.tensors import BoxData, open_boxes
+from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData, open_run
 from laptime.data.tensors import ImageData, limit, open_tensors
 from laptime.devices import require_scoring
@@ -101,6 +102,8 @@ def make_recipe(
     workload = OwnWorkload(workload_name(spec), data) if isinstance(data, OwnData) else find(spec.workload)
     seed_all(spec.seed)
     user = data.workload if isinstance(data, OwnData) else None
+    if isinstance(user, LightningWorkload):
+        user.shared_by(copies)
     channels, height, width = _image_shape(data)
     model = workload.make_model(len(data.classes), spec.weights, channels)
     start(model)

@@ -3,13 +3,17 @@
 import sys
 
 import pytest
+from tests.unit.conftest import make_spec
 from tests.unit.own.test_lightning_module import STEP, lit
 from tests.unit.own.test_lightning_schedule import by_lightning
 from tests.unit.own.test_own_pieces import trained
 
+from laptime.catalogue import parse_optimization
+from laptime.engine.build import make_recipe, open_data
 from laptime.engine.check import check_one_step
 from laptime.errors import UsageError
 from laptime.preflight.inspecting import inspect
+from laptime.world import World
 
 LOSS = "loss = F.cross_entropy(scores, labels)"
 ASKING = f"self.note(labels)\n        {LOSS} * min(1.0, (1 + self.global_step) / 8)"
@@ -112,6 +116,16 @@ def test_steps_find_what_lightnings_trainer_says_of_the_training(file, optimizat
 def test_the_trainer_of_a_larger_batch_has_fewer_steps(file):
     trained(asking_trainer(file), "large-batch", options={"size": 64})
     assert [seen[-5:] for seen in sys.modules[file.stem].SEEN[-8:]] == [(s // 4, s, 2, 4, 8) for s in range(8)]
+
+
+def test_ranks_that_each_have_a_whole_batch_keep_the_number_of_steps_that_they_take(file):
+    kept = "    def setup(self, stage):\n        self.whole = self.trainer.estimated_stepping_batches\n\n"
+    data = inspect(lit(file, (STEP, kept + STEP)))
+    spec = make_spec(data=data, workload=data.own.name, batch_size=32, epochs=2)
+    opened = open_data(spec)
+    for scaling, steps in (("strong", 16), ("weak", 8), ("strong", 16)):
+        recipe = make_recipe(spec, opened, (parse_optimization(f"flat-reduce:scaling={scaling}"),), World(0, 2))
+        assert recipe.model.module.whole == steps
 
 
 def test_what_says_how_long_the_training_is_does_not_change_within_it(file):
