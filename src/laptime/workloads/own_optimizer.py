@@ -14,7 +14,7 @@ from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError, shorten
 from laptime.own.protocol import Workload as Protocol
 from laptime.own.user_code import place_in
-from laptime.workloads.own import probe_optimizer, remade, takes_model
+from laptime.workloads.own import probe_optimizer, remade, takes, takes_model
 
 
 def hooked(optimizer: Optimizer) -> bool:
@@ -35,6 +35,8 @@ def unfused(made: Optimizer) -> dict[str, str]:
     if hooked(made):
         told = f"steps of its {kind} have hooks or were replaced, and one made anew with a fused kernel has neither"
         return dict.fromkeys(("fused-optimizer", "fp16", "graph"), told)
+    if not takes(type(made), "fused"):  # else its own first step would be taken here
+        return {}
     try:
         fused = remade(made, fused=True)
         lost = forgotten(made, fused)

@@ -199,3 +199,12 @@ def test_moments_that_are_loaded_begin_every_variant(file, tmp_path):
         for number, variant in enumerate(("cpu-baseline", "cpu-baseline+fused-optimizer"))
     ]
     assert found[1].epochs[0].train_loss == pytest.approx(found[0].epochs[0].train_loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("made", ["RMSprop(parameters, lr=lr)", "RMSprop(parameters, lr=lr, momentum=0.9)"])
+def test_an_optimizer_without_a_fused_kernel_begins_without_moments(file, made):
+    own = f"    def optimizer(self, parameters, lr):\n        return torch.optim.{made}\n\n{_BEFORE}"
+    refused = inspect(write(file, TUPLE, (_BEFORE, own))).own.refused
+    assert refused["fused-optimizer"] == "RMSprop has no fused kernel"
+    assert not any("moments" in reason for reason in refused.values())
+    assert not {"channels-last", "graph"} & set(refused)
