@@ -97,10 +97,10 @@ def test_a_callback_that_may_change_steps_is_noted(file):
     lit(file)
     made = "Trainer(callbacks=[EarlyStopping('val_loss'), callbacks.StochasticWeightAveraging(1e-2), Follow(0.9)])"
     file.write_text(f"{LIT}\n\ndef main():\n    {made}.fit(Lit())\n", encoding="utf-8")
-    place = f"of the Trainer ({file.name}, line {len(file.read_text().splitlines())}) is not seen: do such a callback"
+    place = f"({file.name}, line {len(file.read_text().splitlines())}) is not run: where it changes the training, do"
     first, second = open_own(*place_of(f"{file}:Lit")).notes
-    assert first.startswith(f"callbacks.StochasticWeightAveraging(0.01) {place}")
-    assert second.startswith(f"Follow(0.9) {place}")
+    assert first.startswith(f"the callback callbacks.StochasticWeightAveraging(0.01) {place}")
+    assert second.startswith(f"the callback Follow(0.9) {place}")
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_callbacks_are_followed_through_names(file, said):
     lit(file)
     file.write_text(f"{LIT}\n\ndef main():\n    {said}\n", encoding="utf-8")
     (note,) = open_own(*place_of(f"{file}:Lit")).notes
-    assert note.startswith("Follow(0.9) of the Trainer")
+    assert note.startswith(f"the callback Follow(0.9) ({file.name}, line ")
 
 
 def test_a_callback_of_the_modules_own_that_may_change_steps_is_noted(file):
     method = "    def configure_callbacks(self):\n        return [EarlyStopping('loss'), Follow(0.9)]\n\n"
     notes = open_own(*place_of(lit(file, (STEP, method + STEP)))).notes
-    assert notes[1].startswith(f"Follow(0.9) of the Trainer ({file.name}, line 34) is not seen: do such a callback")
+    assert notes[1].startswith(f"the callback Follow(0.9) ({file.name}, line 34) is not run: where it changes the")
 
 
 def test_a_bound_that_the_module_has_itself_is_no_matter(file):

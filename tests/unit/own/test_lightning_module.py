@@ -224,7 +224,10 @@ def batches(sampler):
             ("scores = self.net", "self.manual_backward\n        scores = self.net"),
             r"28\), but it steps .* GANs .*, Several nets\)",
         ),
-        ((HAND, f"{HAND}        self.automatic_optimization = False\n"), "switches automatic optimization off"),
+        (
+            (HAND, f"{HAND}        self.automatic_optimization = False\n"),
+            r"switches automatic optimization off, so .* one: write .* plain workload .*, Several nets\)\.",
+        ),
         (
             (STEP, f"    def on_after_backward(self):\n        pass\n\n{STEP}"),
             r"on_after_backward\(\) \(training_\d+\.py, line 33.* leave it out where it only logs",

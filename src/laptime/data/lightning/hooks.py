@@ -49,7 +49,7 @@ _ARGUMENTS: dict[str, tuple[tuple[object, ...], str]] = {
 
 # Callbacks that show, keep or end a training and leave its steps as they are.
 _WATCHING = ("Checkpoint", "Monitor", "Progress", "ProgressBar", "Summary", "EarlyStopping", "Timer", "Logger")
-_CALLED = "do such a callback's work in training_step(); a moving average of the weights is the rung ema"
+_CALLED = "where it changes the training, do its work in training_step(); averages of the weights are the rung ema"
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,9 @@ def trainer_arguments(file: Path, given: Sequence[str] = ()) -> list[str]:
         _argument_note(f"{n}={ast.unparse(v)}", f"{file.name}, line {v.lineno}", _ARGUMENTS[n][1]) for n, v in seen
     ]
     called = [c for name, value in arguments if name == "callbacks" for c in made_in(tree, value) if _changes_steps(c)]
-    return notes + [_argument_note(ast.unparse(c), f"{file.name}, line {c.lineno}", _CALLED) for c in called]
+    return notes + [
+        f"the callback {ast.unparse(c)} ({file.name}, line {c.lineno}) is not run: {_CALLED}" for c in called
+    ]
 
 
 def _argument_note(what: str, place: str, remedy: str) -> str:

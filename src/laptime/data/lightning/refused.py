@@ -13,6 +13,7 @@ from laptime.errors import UsageError
 
 PACKAGES = ("lightning", "pytorch_lightning")
 _MANUAL = "it steps its optimizers by hand, as GANs do"
+_SEVERAL = ", several nets in one loss (docs/own-workload.md, Several nets)"
 _OPTIMIZERS = "only Lightning's Trainer knows them, for steps by hand or to log the rate"
 _TRAINER = "outside of Lightning's Trainer there is none"
 _OWNER, _LOADER = "trainer", "train_dataloader"
@@ -85,6 +86,11 @@ def line_of(function: Any) -> str:
 def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
     """Raises UsageError for what can't be had without the Trainer: hooks of the step, optimizers by hand, its state."""
     name = _kind(value).__name__
+    if not getattr(value, "automatic_optimization", True):  # before what such steps use, whose remedies are others
+        raise UsageError(
+            f"{name} of {file.name} switches automatic optimization off, so {_MANUAL}, and laptime steps one: write "
+            f"its training as a plain workload (laptime new){_SEVERAL}."
+        )
     for hook, instead in _STEP_HOOKS.items():
         function = overridden(value, hook)
         if function is not None:
@@ -94,8 +100,6 @@ def refuse_what_needs_a_trainer(value: object, file: Path) -> None:
     for asked, place in _touched(value):
         why = _TOUCHED.get(asked.partition(".")[0], _TRAINER)
         raise UsageError(f"{name} uses self.{asked} ({place}), but {why}: {_instead(asked)}.")
-    if not getattr(value, "automatic_optimization", True):
-        raise UsageError(f"{name} of {file.name} switches automatic optimization off, so {_MANUAL}: laptime steps one.")
 
 
 def _instead(asked: str) -> str:
@@ -107,7 +111,7 @@ def _instead(asked: str) -> str:
         return f"for the number of its batches ask self.{_OWNER}.num_training_batches"
     remedy = "write its training as a plain workload (laptime new)"
     if _TOUCHED.get(attribute) in (_MANUAL, _OPTIMIZERS):
-        remedy += ", several nets in one loss (docs/own-workload.md, Several nets)"
+        remedy += _SEVERAL
     return f"leave the line out where it only logs, else {remedy}" if attribute in _ONLY_TOLD else remedy
 
 
