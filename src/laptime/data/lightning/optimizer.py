@@ -27,7 +27,10 @@ def optimizer_of(module: Any) -> tuple[Optimizer, list[dict[str, Any]]]:
     """
     function = overridden(module, "configure_optimizers")
     if function is None:
-        raise UsageError(f"{type(module).__name__} has no configure_optimizers(): return one optimizer from it.")
+        raise UsageError(
+            f"{type(module).__name__} has no configure_optimizers(): return one optimizer from it, the one that a "
+            "LightningCLI is given too."
+        )
     given, schedules = apart(module.configure_optimizers())
     if not isinstance(given, Optimizer):
         many = f"{len(given)} optimizers" if isinstance(given, tuple | list) else f"a {type(given).__name__}"
