@@ -151,7 +151,8 @@ def _of_container(name: str, one: Any) -> Looked:
 
 
 def _of_function(one: Any) -> Looked:
-    cells = [*zip(one.__code__.co_freevars, one.__closure__ or (), strict=True)]
+    decorating = one.__globals__.get("__name__") != one.__module__  # a library's: what it knows is its own affair
+    cells = [] if decorating else [*zip(one.__code__.co_freevars, one.__closure__ or (), strict=True)]
     given = [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
     return one, [*cells, *((one.__name__, value) for value in given), *vars(one).items()]
 

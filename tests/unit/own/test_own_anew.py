@@ -46,6 +46,12 @@ def ramp(by, seen=[0]):
     return 0.5 if min(ramp.n, seen[0]) > 5 else 1.0
 ramp.n = 0
 
+@torch.no_grad()
+def slope(by):
+    slope.n += by
+    return 0.5 if slope.n > 5 else 1.0
+slope.n = 0
+
 STATE, REGISTERED = {"step": 0}, []
 
 class Workload:
@@ -62,6 +68,7 @@ PLAIN = {
     "flag": "self.cfg.steps += by; self.cfg.late |= self.cfg.steps > 2; loss = loss * (0.5 if self.cfg.late else 1)",
     "closure": "loss = loss * self.factor(by)",
     "function": "loss = loss * ramp(by)",
+    "decorated": "loss = loss * slope(by)",
     "entry": "self.state['n'] = self.state.get('n', 0) + by; loss = loss * (0.5 if self.state['n'] > 5 else 1)",
     "global": "STATE['step'] += by; loss = loss * (0.5 if STATE['step'] > 5 else 1)",
     "of the class": "self.seen.extend([1] * by); loss = loss * (0.5 if len(self.seen) > 5 else 1)",
