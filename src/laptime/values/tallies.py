@@ -188,8 +188,10 @@ def changed(kept: Numbers, numbers_alone: bool = False) -> tuple[str, ...]:
     found = dict[str, None]()
     for owner, was, _ in kept:
         now = values_of(owner)
-        if isinstance(owner, Place) and owner.moved() and not numbers_alone:
-            found[owner.name] = None
+        if isinstance(owner, Place) and owner.moved():
+            if owner.flags and not numbers_alone:  # a list that all share is a log of what was done
+                found[owner.name] = None
+            continue
         for name, value in now.items():
             other = was.get(name) is not value and repr(was.get(name)) != repr(value)  # of nan
             if other and (isinstance(value, int | float) or not numbers_alone):
