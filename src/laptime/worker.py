@@ -158,6 +158,7 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
         facts.watch = session.watch
         facts.warmup_s = session.warm_up(plan, looks=spec.begins_own)
         facts.syncs, facts.before = session.syncs, session.before
+        facts.found.notes += session.told
         if found is not None:
             found.put_into(parts)
             session.train_s = found.epochs[-1].train_s_so_far or 0.0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from laptime.data.lightning.module import LightningWorkload
@@ -28,21 +28,33 @@ class Kept:
     Args:
         owner: the user's object; None for nothing to keep. Of a LightningModule nothing is kept: each side makes its
             own, which keeps such things in itself.
+        net: one of which what it holds beside weights and buffers is kept, too; None for none.
+        apart: what is left out with all that it holds, data above all.
     """
 
-    def __init__(self, owner: object | None) -> None:
+    def __init__(self, owner: object | None, net: nn.Module | None = None, apart: Iterable[object] = ()) -> None:
         self._containers: list[tuple[Any, Any]] = []
         self._copies: list[tuple[Tensor, Tensor]] = []
         self._large: dict[str, list[tuple[Tensor, int]]] = {}
-        own = getattr(owner, "__dict__", None)
-        if not isinstance(own, dict) or isinstance(owner, LightningWorkload):
-            return
+        seen = dict[int, object]()
+        for one in (*apart, *(() if net is None else (*net.parameters(), *net.buffers()))):
+            deque(reached(one, seen), 0)
+        seen[id(owner)] = owner
+        held: list[Any] = [vars(part) for part in (() if net is None else net.modules())]
+        if not isinstance(owner, LightningWorkload):
+            held.append(getattr(owner, "__dict__", None))
+        for own in held:
+            if isinstance(own, dict) and id(own) not in seen:
+                self._keep(own, seen)
+
+    def _keep(self, own: dict[str, Any], seen: dict[int, object]) -> None:
+        """Takes copies of what attributes hold."""
         self._containers.append((own, dict(own)))
-        seen = {id(owner): owner, id(own): own}
+        seen[id(own)] = own
         for name, value in own.items():
             tensors = list(self._walked(value, seen))
             if sum(t.nbytes for t in tensors) <= _SMALL:
-                self._copies += [(t, t.detach().clone()) for t in tensors]
+                self._copies += [(t, t.detach().to("cpu", copy=True)) for t in tensors]
             else:
                 self._large[name] = [(t, t._version) for t in tensors]
 

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from laptime.engine.reset import copy_known, tensors
 from laptime.optimizations.base import Parts
 from laptime.values.draws import drawn, put_back_drawn
-from laptime.values.tallies import plain_values, set_values
+from laptime.values.tallies import put_values, values_of
 
 State = dict[str, Any]
 
@@ -77,13 +77,14 @@ def _moved(owner: Any, begun: dict[str, Any]) -> dict[str, Any]:
 
     A text that has not moved, a path say, may be another one in the process that goes on.
     """
-    found = plain_values(owner)
-    return {name: _written(value) for name, value in found.items() if name not in begun or begun[name] is not value}
+    found = values_of(owner)
+    moved = {name: value for name, value in found.items() if name not in begun or begun[name] is not value}
+    return {n: _written(v) for n, v in moved.items() if not (isinstance(v, tuple) and v == begun.get(n))}
 
 
 def _put_back_moved(p: Parts, saved: Sequence[dict[str, Any]]) -> None:
     for (owner, begun, _), found in zip(p.numbers, saved, strict=False):
-        set_values(owner, {name: _of_kind(value, begun.get(name)) for name, value in found.items()})
+        put_values(owner, {name: _of_kind(value, begun.get(name)) for name, value in found.items()})
 
 
 def _written(value: Any) -> Any:

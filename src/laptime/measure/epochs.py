@@ -17,6 +17,7 @@ from laptime.engine.kept import Kept
 from laptime.engine.loop import drive
 from laptime.engine.reset import reset, snapshot
 from laptime.errors import RunError
+from laptime.measure.anew import Anew, WarmUp
 from laptime.measure.breakdown import Ending, break_down, middle_step_ms
 from laptime.measure.compiling import CompileWatch
 from laptime.measure.device_marks import device_marks
@@ -57,6 +58,7 @@ class Session:
         self.watch: CompileWatch | None = None
         self.syncs: int | None = None
         self.before: dict[str, float] = {}
+        self.told: tuple[str, ...] = ()  # what goes on from the warm-up
         self.cached = False  # whether an evaluation has left its memory in a GPU's allocator
 
     def warm_up(self, plan: Plan, looks: bool = False) -> float:
@@ -69,13 +71,13 @@ class Session:
         saved = snapshot(self.parts)
         if looks:
             self.before = self._quality()
-        begin = time.perf_counter()
+        begin, anew = time.perf_counter(), Anew(self.parts, self.recipe, saved)
         if plan.warmup_epochs:
             self._meet_evaluation()
         whole, calls = len(self.parts.loader), self.recipe.warmup_calls
         steps = min(plan.warmup_steps or whole, whole)
         for epoch in range(plan.warmup_epochs):
-            drive(self.parts, epoch, _WarmUp(self.progress, steps), steps)
+            drive(self.parts, epoch, WarmUp(self.progress, steps, anew), steps)
         if plan.warmup_epochs:
             if steps < whole or calls > 1:
                 self._shapes(0, calls - 1, calls)
@@ -84,6 +86,7 @@ class Session:
             settle(self.parts.loader)  # the first counted epoch would wait for its workers' leftovers
         self.wait()
         seconds = time.perf_counter() - begin
+        self.told = anew.settled()
         reset(self.parts, self.recipe, saved)
         gc.collect()  # what the set-up has made: the collector would go through it in one of the first epochs
         return seconds
@@ -244,24 +247,6 @@ class Session:
         begin = time.perf_counter()
         torch.cuda.synchronize(self.parts.device)  # waits for the device
         return time.perf_counter() - begin
-
-
-class _WarmUp:
-    """The lap of a warm-up epoch: nothing but progress."""
-
-    def __init__(self, progress: Progress, steps: int) -> None:
-        self.progress, self.steps, self.done = progress, steps, 0
-
-    def begin(self) -> None:
-        """See `Lap`."""
-
-    def step(self, counts: Counts) -> None:
-        """See `Lap`."""
-        self.done += 1
-        self.progress(-1, self.done, self.steps)
-
-    def end(self) -> None:
-        """See `Lap`."""
 
 
 class _Counted:

@@ -22,6 +22,8 @@ import torch
 from torch import Tensor, UntypedStorage, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from laptime.values.counting import Named, Place, counting, held_by
+
 # A tuple of more is data.
 _MOST_PARTS = 100
 
@@ -30,17 +32,28 @@ Numbers = list[tuple[Any, dict[str, Any], frozenset[str]]]
 
 
 def numbers_of(*owners: Any) -> Numbers:
-    """The plain values that objects hold now, of a net those of each of its modules and parameters."""
-    return _held_by(_parts(owners))
+    """The plain values that objects hold now, of a net those of each of its modules and parameters.
+
+    So it is with what these hold: objects of the user's own, containers of numbers, closures and functions.
+    """
+    parts = _parts(owners)
+    return _held_by([*parts, *counting(_named_values(parts), is_users, parts, flags=True)])
 
 
 def globals_of(*owners: Any) -> Numbers:
     """The same of globals and classes, in the user's own modules that objects come from and those used there."""
+    known = _parts(owners)
     parts: list[Any] = []
-    for module in own_modules(_parts(owners)):
+    for module in own_modules(known):
         kinds = [value for value in vars(module).values() if isinstance(value, type) and not issubclass(value, Enum)]
         parts += [module, *(kind for kind in kinds if kind.__module__ == module.__name__)]
-    return _held_by(parts)
+    return _held_by([*parts, *counting(_named_values(parts), is_users, [*known, *parts])])
+
+
+def _named_values(parts: list[Any]) -> list[Named]:
+    """What parts hold, by name: of objects whose classes are not the user's own it is their own affair."""
+    looked = [part for part in parts if isinstance(part, type | ModuleType) or is_users(type(part))]
+    return [(name, value) for part in looked for name, value in held_by(part).items() if not name.startswith("__")]
 
 
 def _parts(owners: tuple[Any, ...]) -> list[Any]:
@@ -51,7 +64,19 @@ def _parts(owners: tuple[Any, ...]) -> list[Any]:
 
 
 def _held_by(parts: list[Any]) -> Numbers:
-    return [(part, plain_values(part), frozenset(vars(part))) for part in parts if hasattr(part, "__dict__")]
+    kept = [part for part in parts if hasattr(part, "__dict__")]
+    return [(part, values_of(part), frozenset(_all_of(part))) for part in kept]
+
+
+def _all_of(owner: Any) -> dict[Any, Any]:
+    """All that an object or a place holds, by name."""
+    return owner.held() if isinstance(owner, Place) else vars(owner)
+
+
+def is_users(one: Any) -> bool:
+    """Whether a class or a function stands in a module of the user's own."""
+    module = sys.modules.get(getattr(one, "__module__", None) or "")
+    return module is not None and is_own(module)
 
 
 def own_modules(parts: list[Any]) -> list[ModuleType]:
@@ -85,8 +110,15 @@ def plain_values(owner: Any) -> dict[str, Any]:
     if isinstance(owner, nn.Parameter):
         return {"requires_grad": owner.requires_grad}
     found = {name: value for name, value in vars(owner).items() if is_plain(value) and not name.startswith("__")}
-    shared = isinstance(owner, ModuleType | type)
+    shared = isinstance(owner, ModuleType | type | FunctionType)
     return {name: value for name, value in found.items() if not (shared and isinstance(value, bool))}
+
+
+def values_of(owner: Any) -> dict[Any, Any]:
+    """The plain values of an object, or of a place."""
+    if isinstance(owner, Place):
+        return {name: value for name, value in owner.held().items() if is_plain(value)}
+    return plain_values(owner)
 
 
 def is_plain(value: object) -> bool:
@@ -103,12 +135,24 @@ def put_back_numbers(kept: Numbers) -> None:
     """
     for owner, values, names in kept:
         if not isinstance(owner, nn.Parameter):
-            come = {name for name in vars(owner) if not name.startswith("__")} - names
-            other = any(not is_plain(vars(owner)[name]) for name in come)
-            for name in come & plain_values(owner).keys():
-                if hasattr(type(owner), name) or not other:
+            now = _all_of(owner)
+            come = {name for name in now if not str(name).startswith("__")} - names
+            other = len(come) > _MOST_PARTS or any(not is_plain(now[name]) for name in come)
+            for name in come & values_of(owner).keys():
+                if hasattr(type(owner), str(name)) or not other:
                     _delete(owner, name)
+        put_values(owner, values)
+
+
+def put_values(owner: Any, values: dict[Any, Any]) -> None:
+    """Gives an object or a place plain values, where it has others."""
+    if not isinstance(owner, Place):
         set_values(owner, values)
+        return
+    now = owner.held()
+    for name, value in values.items():
+        if now.get(name) is not value and (value is not None or is_plain(now.get(name))):
+            owner.put(name, value)
 
 
 def set_values(owner: Any, values: dict[str, Any]) -> None:
@@ -124,7 +168,9 @@ def set_values(owner: Any, values: dict[str, Any]) -> None:
 
 
 def _delete(owner: Any, name: str) -> None:
-    if isinstance(owner, type):
+    if isinstance(owner, Place):
+        owner.drop(name)
+    elif isinstance(owner, type):
         delattr(owner, name)
     else:
         del vars(owner)[name]
@@ -139,10 +185,18 @@ def plain_numbers(owner: Any) -> dict[str, Any]:
 
 def changed(kept: Numbers, numbers_alone: bool = False) -> tuple[str, ...]:
     """The names of plain values, or of numbers alone, that are others now, each once."""
-    found = [(values, plain_values(owner)) for owner, values, _ in kept]
-    both = ((name, was.get(name), value) for was, now in found for name, value in now.items())
-    others = ((name, value) for name, was, value in both if was is not value and repr(was) != repr(value))  # of nan
-    return tuple(dict.fromkeys(n for n, value in others if isinstance(value, int | float) or not numbers_alone))
+    found = dict[str, None]()
+    for owner, was, _ in kept:
+        now = values_of(owner)
+        if isinstance(owner, Place) and owner.moved():
+            if owner.flags and not numbers_alone:  # a list that all share is a log of what was done
+                found[owner.name] = None
+            continue
+        for name, value in now.items():
+            other = was.get(name) is not value and repr(was.get(name)) != repr(value)  # of nan
+            if other and (isinstance(value, int | float) or not numbers_alone):
+                found[owner.called(name) if isinstance(owner, Place) else name] = None
+    return tuple(found)
 
 
 @contextlib.contextmanager
@@ -156,6 +210,8 @@ def untouched(owner: Any) -> Iterator[None]:
     kept = dict(own)
     parts = [part for net in kept.values() if isinstance(net, nn.Module) for part in net.modules()]
     places: list[Any] = [place for part in parts for place in (part._parameters, part._buffers)]
+    counts = counting(_named_values([owner]), is_users, [owner], flags=True)
+    places += [one.owner if isinstance(one, Place) else vars(one) for one in counts]
     placed = [(place, dict(place)) for place in places if isinstance(place, dict)]  # torch.jit has others
     own.update({name: copy.copy(value) for name, value in kept.items() if isinstance(value, list | dict | set | deque)})
     try:
@@ -165,6 +221,8 @@ def untouched(owner: Any) -> Iterator[None]:
             del own[name]
         own.update(kept)
         for place, before in placed:
+            for name in place.keys() - before.keys():
+                del place[name]
             place.update(before)
 
 

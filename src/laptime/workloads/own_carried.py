@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.lightning.steps import Steps, is_metric
+from laptime.values.counting import Place
 from laptime.values.draws import drawn, put_back_drawn
-from laptime.values.tallies import changed, globals_of, numbers_of, plain_numbers, put_back_numbers
+from laptime.values.tallies import Numbers, changed, globals_of, numbers_of, plain_numbers, put_back_numbers
 
 # Two losses of the same numbers.
 _ALIKE = 1e-5
@@ -24,6 +25,7 @@ _MOST_NAMED = 5
 _MODE = "training"
 LEFT_OUT = "leave train() out, since laptime calls it before it trains"
 _CONTAINERS = (list, tuple, dict, set, deque)
+_COUNTED_ELSEWHERE = (Tensor, nn.Module, type, FunctionType, ModuleType)
 _OF_MODULES = frozenset(vars(nn.Module()))
 
 Marks = dict[tuple[int, str], tuple[Any, object]]
@@ -102,15 +104,17 @@ class Judging:
 
 
 class Counting:
-    """The numbers in objects that a user's object or net holds, which nothing puts back, an annealer's say."""
+    """The numbers in objects of other libraries that a user's object or net holds, which nothing puts back."""
 
-    def __init__(self, user: object, model: nn.Module) -> None:
+    def __init__(self, user: object, model: nn.Module, numbers: Numbers) -> None:
+        """Takes the numbers that are put back."""
         self.user, self.model = user, model
-        self.marks = _counts(user, model)
+        self.known = {id(owner.owner if isinstance(owner, Place) else owner) for owner, _, _ in numbers}
+        self.marks = _counts(user, model, self.known)
 
     def moved(self) -> tuple[str, ...]:
         """The names of attributes whose objects count."""
-        return _others(self.marks, _counts(self.user, self.model))
+        return _others(self.marks, _counts(self.user, self.model, self.known))
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,8 @@ def carried(line: str, objects: tuple[str, ...], kept: tuple[str, ...], losses: 
     held = f"what it changes in {', '.join(names)}{which}" if names else "what it keeps from step to step"
     seen = gives.format(*losses) if differs else "counts in objects: "
     remedy = "keep tensors as buffers of the net, and count in attributes of the net or of the workload itself"
-    told = f"{line} {seen}{held} goes on from the warm-up and is in no checkpoint: {remedy}."
+    goes_on = "goes on from the warm-up unless the loss of the first batch shows it, and is in no checkpoint"
+    told = f"{line} {seen}{held} {goes_on}: {remedy}."
     return Carried(names or ("what it keeps",), told)
 
 
@@ -226,26 +231,14 @@ def _version(value: object) -> int:
     return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
 
 
-def _counts(user: object, model: nn.Module) -> Marks:
-    """The numbers of objects that attributes hold, of a criterion that the user's object holds, too."""
-    mine = {id(module) for module in model.modules()}
-    criteria = {
-        (id(user), name): (net, repr([_numbers(m) for m in net.modules() if id(m) not in mine and not is_metric(m)]))
-        for owner in _owners(user, model)
-        if owner is user
-        for name, net in vars(owner).items()
-        if isinstance(net, nn.Module)
-    }
-    return criteria | {
+def _counts(user: object, model: nn.Module, known: set[int]) -> Marks:
+    """The numbers of objects that attributes hold, but for those that are known."""
+    return {
         (id(owner), name): (value, repr(sorted(plain_numbers(value).items())))
         for owner in _owners(user, model)
         for name, value in vars(owner).items()
-        if hasattr(value, "__dict__") and not isinstance(value, Tensor | nn.Module | type | FunctionType | ModuleType)
+        if hasattr(value, "__dict__") and id(value) not in known and not isinstance(value, _COUNTED_ELSEWHERE)
     }
-
-
-def _numbers(module: nn.Module) -> list[tuple[str, float]]:
-    return sorted((name, number) for name, number in plain_numbers(module).items() if name != "training")
 
 
 def _others(before: Marks, now: Marks) -> tuple[str, ...]:

@@ -81,7 +81,8 @@ def stepped(data: OwnData, batch: Tree, test_batch: Tree) -> Stepped:
     leaves = leaves_of(loss)
     _backward(data, model, batch, loss)
     check_trained(model, line)
-    numbers, counting = [*numbers_of(user, model), *globals_of(user, model)], Counting(user, model)
+    numbers = [*numbers_of(user, model), *globals_of(user, model)]
+    counting = Counting(user, model, numbers)
     with told_with_line("loss() of a second step", file, user.loss), steps_noted() as more_steps:
         loss, _ = answered(user, model, Batch(mapped(batch, torch.clone)), file)
     refuse_stepped(line, steps, more_steps)

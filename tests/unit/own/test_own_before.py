@@ -14,10 +14,10 @@ from laptime.preflight.inspecting import inspect
 from laptime.spec import OwnSpec
 
 # An evaluation that counts its calls, two of which the look into its file makes, and fails at the one that it names.
-# They stand in a list of the class, which nothing puts back.
+# They stand in a list of texts of the class, which nothing puts back.
 FAILS = JUDGED.replace("    def evaluate(", "    calls = []\n\n    def evaluate(").replace(
     "        both =",
-    "        self.calls.append(1)\n        if len(self.calls) == AT:\n            raise ZeroDivisionError('no hits')\n"
+    "        self.calls.append('')\n        if len(self.calls) == AT:\n            raise ZeroDivisionError('no hits')\n"
     "        both =",
 )
 

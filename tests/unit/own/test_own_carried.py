@@ -51,7 +51,6 @@ def carrying(file, kept):
     [
         ("scores, self.center = scores - self.center, 0.9 * self.center + scores.detach().mean(0)", "center"),
         ("self.center += scores.detach().mean(0); scores = scores - self.center", "center"),
-        ("self.seen.append(scores.detach().mean(0)); scores = scores / torch.stack(self.seen).sum(0)", "seen"),
         ("scores = scores - (0 if self.last is None else self.last) / 2; self.last = scores.detach()", "last"),
         ("scores = scores - getattr(self, '_h', (0,))[0] / 2; self._h = (scores.detach(),)", "_h"),
         (f"scores = scores - {_LAST} / 2; Workload.last = scores.detach()", "what it keeps"),
@@ -68,7 +67,8 @@ def test_what_a_net_keeps_beside_buffers_goes_on_from_the_warm_up_and_is_told(fi
     line = next(i for i, text in enumerate(file.read_text().splitlines(), 1) if "def loss" in text)
     assert f"({file.name}, line {line}: def loss" in found.notice
     held = f"{name} from step to step" if name == "what it keeps" else f"what it changes in {name}"
-    assert f"; {held} goes on from the warm-up and is in no checkpoint: keep tensors as buffers" in found.notice
+    goes_on = "goes on from the warm-up unless the loss of the first batch shows it, and is in no checkpoint"
+    assert f"; {held} {goes_on}: keep tensors as buffers" in found.notice
     assert name in found.own.refused["graph"]  # whose replays would always read what was there when it was recorded
 
 
@@ -83,7 +83,6 @@ def test_of_several_attributes_that_change_the_notice_says_that_it_may_be_one(fi
     "kept",
     [
         "self.center = scores.detach().mean(0)",  # made anew in each step, as features are that hooks leave there
-        "self.seen.append(scores.detach())",
         "self.last = scores",
         "self.last = torch.ones(2) if self.last is None else self.last; scores = scores * self.last",
         "scores = scores + 0.1 * torch.randn_like(scores)",
@@ -96,7 +95,7 @@ def test_what_the_next_step_does_not_see_is_no_matter(file, kept):
     assert "graph" not in found.own.refused
 
 
-def test_what_an_object_counts_is_told_however_little_it_changes_the_loss(file):
+def test_what_an_object_of_the_users_counts_begins_anew_and_is_not_recorded(file):
     held = (
         "    batch_size = 16\n",
         "    batch_size = 16\n    def __init__(self):\n        self.weight = Annealed()\n\n",
@@ -110,8 +109,16 @@ def test_what_an_object_counts_is_told_however_little_it_changes_the_loss(file):
             (_LOSS, f"{_LOSS.replace('F.', 'self.weight() * F.')}"),
         )
     )
-    assert "counts in objects: what it changes in weight goes on from the warm-up" in found.notice
-    assert found.own.refused["graph"].endswith("which changes weight in each step")
+    assert "counts in objects" not in found.notice
+    assert "changes steps with test data, too" in found.notice
+    assert found.own.refused["graph"].endswith("which changes steps in each step")
+
+
+@pytest.mark.parametrize("then", ["", "; scores = scores / torch.stack(self.seen).sum(0)"])
+def test_a_list_that_each_step_makes_longer_begins_anew_and_is_not_recorded(file, then):
+    found = carrying(file, f"self.seen.append(scores.detach().mean(0)){then}")
+    assert "goes on from the warm-up" not in found.notice
+    assert found.own.refused["graph"].endswith("which changes seen in each step")
 
 
 _GLOBAL = (

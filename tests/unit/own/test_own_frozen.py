@@ -49,11 +49,12 @@ def test_parts_that_stay_in_evaluation_carry_nothing_along(file):
     assert "graph" not in found.own.refused
 
 
-def test_what_a_criterion_of_the_workload_counts_is_told(file):
+def test_what_a_criterion_of_the_workload_counts_begins_anew(file):
     counting = _CRITERION.replace("COUNTED", "self.steps += 1")
     found = inspect(write(file, TUPLE, ("\nclass Workload:\n", counting), _BY_IT))
-    assert "what it changes in criterion goes on from the warm-up" in found.notice
-    assert "which changes criterion in each step" in found.own.refused["graph"]
+    assert "goes on from the warm-up" not in found.notice
+    assert "changes steps with test data, too" in found.notice
+    assert "which changes steps in each step" in found.own.refused["graph"]
 
 
 def test_a_criterion_that_counts_nothing_is_not_told(file):
