@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Pairs that tell what a part of the optimized variant is worth, or what the fastest one brings: with a scatter of 4 %
 # between pairs an interval of about 5 %.
 PAIRS = 5
+# Pairs of a variant whose gain is confirmed, however long they take; the others only as long as the rounds have taken.
+FEWEST_PAIRS = 3
 FEWEST_ROUNDS = 3
 # Variants that headlines name and that get pairs: a ladder must come to its end.
 MOST_CONFIRMED = 3
@@ -89,10 +91,12 @@ def _confirmed(ladder: Ladder) -> Iterator[Turn]:
 
     Rounds of a machine that slows down and recovers meanwhile scatter by tens of percent, which pairs by turns do not.
     They may take a headline from one variant and give it to another. With fewer rounds nobody has asked for certainty.
-    A search has pairs of its own, and its budget.
+    A search has pairs of its own, and its budget. Whether more than the fewest pairs run depends on what they take, not
+    on what they show, so their interval stays true.
     """
     if ladder.preset.repeats < FEWEST_ROUNDS or ladder.record.search is not None:
         return
+    most_s = sum(_lasted(record) for record in ladder.runs)
     had: list[str] = []
     while len(had) < MOST_CONFIRMED:
         found = compare(ladder.record, ladder.runs)
@@ -101,7 +105,7 @@ def _confirmed(ladder: Ladder) -> Iterator[Turn]:
             return
         had.append(left[0])
         sides = ladder.variants[found.baseline], ladder.variants[left[0]]
-        yield from _pairs(ladder, sides, "confirmed", PAIRS, epochs_of(ladder.runs[0]))
+        yield from _pairs(ladder, sides, "confirmed", PAIRS, epochs_of(ladder.runs[0]), most_s)
 
 
 def _pairs(
@@ -110,17 +114,31 @@ def _pairs(
     field: Literal["worths", "confirmed"],
     left: int | None,
     epochs: int = 0,
+    most_s: float = math.inf,
 ) -> Iterator[Turn]:
-    """Yields pairs of two variants; the second's seconds over the first's go into a field of the record."""
+    """Yields pairs of two variants, beyond the fewest only until they have taken so long, if that is known.
+
+    The second's seconds over the first's go into a field of the record.
+    """
+    took_s = 0.0
     for number in range(PAIRS):
-        if not can_take_turns(ladder, *sides):
+        if not can_take_turns(ladder, *sides) or (number >= FEWEST_PAIRS and took_s > most_s):
             return
         yield ladder.pair(*sides, None if left is None else left - number, epochs)
-        ratio = ratio_of((ladder.trials[-2], ladder.trials[-1]))
+        both = (ladder.trials[-2], ladder.trials[-1])
+        took_s += max(_lasted(record) for record in both)
+        ratio = ratio_of(both)
         if ratio is not None:
             known, name = getattr(ladder.record, field), sides[1].name
             found = {**known, name: (*known.get(name, ()), ratio)}
             ladder.record = ladder.record.model_copy(update={field: found})
+
+
+def _lasted(record: RunRecord) -> float:
+    """Seconds from a process's start to its end, those in which the other side had its turn with them."""
+    if record.started_at is None or record.ended_at is None:
+        return 0.0
+    return record.ended_at - record.started_at
 
 
 def run_pair(ladder: Ladder, turn: Turn, pair: Sequence[Variant], hooks: Hooks) -> RunRecord:

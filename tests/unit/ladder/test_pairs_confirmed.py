@@ -35,6 +35,22 @@ class Rounds(Timed):
         return super().side(job, other, off * (100.0 / own * self.true if other.variant == "cpu-baseline" else 1.0))
 
 
+class Lasting(Rounds):
+    """Processes of the rounds last ten seconds each, pairs as long as it is said."""
+
+    def __init__(self, pair_s) -> None:
+        super().__init__(OPEN)
+        self.pair_s = pair_s
+
+    def __call__(self, launcher, spec, folder, hooks):
+        record = super().__call__(launcher, spec, folder, hooks)
+        return self.kept(record.model_copy(update={"started_at": 1000.0, "ended_at": 1010.0}), folder)
+
+    def side(self, job, other, off=1.0):
+        record = super().side(job, other, off)
+        return self.kept(record.model_copy(update={"ended_at": record.started_at + self.pair_s}), job[1])
+
+
 class Named(Timed):
     """What each variant takes in each round is the baseline's time times these, and in pairs times the true ones."""
 
@@ -150,6 +166,17 @@ def test_short_epochs_are_counted_as_often_as_fits_into_seconds(tmp_path, monkey
     timed = ran(monkeypatch, Rounds(OPEN, unit=epoch_s / 100))
     through(two(tmp_path))
     assert [spec.epochs for pair in timed.pairs for spec in pair] == [epochs] * 2 * pairs.PAIRS
+
+
+@pytest.mark.parametrize(("pair_s", "count"), [(12.0, 5), (16.0, 4), (25.0, 3), (500.0, 3)])
+def test_further_pairs_than_three_begin_only_while_all_have_taken_less_than_the_rounds(
+    tmp_path, monkeypatch, pair_s, count
+):
+    ran(monkeypatch, Lasting(pair_s))
+    ladder = two(tmp_path)
+    assert through(ladder).count(PAIR) == count
+    row = ladder.compare().row("cpu-optimized")
+    assert (row.by_turns, row.speedup_n) == (True, count)
 
 
 def test_a_ladder_that_was_cut_off_in_them_goes_on_to_the_same_end(tmp_path, monkeypatch):
