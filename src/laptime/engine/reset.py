@@ -12,6 +12,7 @@ from torch.optim import SGD, Adadelta, Adam, Adamax, AdamW, Optimizer, RAdam, RM
 from laptime.errors import RunError
 from laptime.optimizations.base import Parts, Recipe
 from laptime.optimizations.optimizer import build_optimizer
+from laptime.values.copies import resize
 from laptime.values.draws import seed_all
 from laptime.values.tallies import put_back_numbers
 
@@ -75,7 +76,7 @@ def copy_known(own: dict[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     for name, value in own.items():
         found = saved.get(name)
         if found is not None and found.shape != value.shape and 0 in (found.numel(), value.numel()):
-            value.resize_(found.shape)
+            resize(value, found)
         if isinstance(value, nn.Parameter) and (found is None or found.shape != value.shape):
             raise RunError(
                 f"the net has had no weight {name!r} of shape {tuple(value.shape)} before its first step, so nothing "

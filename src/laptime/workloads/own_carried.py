@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.lightning.steps import Steps, is_metric
+from laptime.values.copies import resize
 from laptime.values.counting import Place
 from laptime.values.draws import drawn, put_back_drawn
 from laptime.values.tallies import Numbers, changed, globals_of, numbers_of, plain_numbers, put_back_numbers
@@ -50,7 +51,7 @@ class Start:
         for name, buffer in self.model.named_buffers():
             was = self.buffers.get(name)
             if was is not None and not was.numel():
-                buffer.resize_(was.shape)
+                resize(buffer, was)
             # What has not changed is left: nothing can be written to a buffer that expand() shows in several places.
             if was is not None and was.shape == buffer.shape and not torch.equal(buffer, was):
                 buffer.copy_(was)

@@ -1,7 +1,8 @@
-"""Scripts of workloads with an oddity: buffers that the first batch fills, and a loss without an accuracy."""
+"""Scripts of workloads with an oddity: buffers that a batch fills or a net computes, a loss without an accuracy."""
 
 import pytest
 from tests.own_files import TUPLE
+from tests.unit.own.test_own_computed_buffers import SPIKING
 from tests.unit.own.test_own_tallies import BY_FIRST
 from tests.unit.script.script_runs import assert_equal, inspected, numbers_of, run_laptime, run_own_scripts
 
@@ -11,8 +12,11 @@ STILL = TUPLE.replace("nn.Dropout(), ", "")
 FILLED = STILL
 for change in BY_FIRST:
     FILLED = FILLED.replace(*change)
+COMPUTED = TUPLE
+for change in SPIKING:
+    COMPUTED = COMPUTED.replace(*change)
 BARE = STILL.replace(", (scores.argmax(1) == y).float().mean()", "")
-FILES = {"filled": (FILLED, "Workload"), "bare": (BARE, "Workload")}
+FILES = {"filled": (FILLED, "Workload"), "computed": (COMPUTED, "Workload"), "bare": (BARE, "Workload")}
 
 
 @pytest.fixture(scope="module")
