@@ -44,6 +44,7 @@ class Anew:
     def begin(self) -> None:
         """Draws what the first counted step draws."""
         if self.looks and self.loss is None:
+            put_back_numbers(self.parts.numbers)  # passes on shapes alone may have drawn from generators
             seed_all(self.recipe.seed)
             draw_apart(self.recipe.seed, 0, self.recipe.world.rank)
 
