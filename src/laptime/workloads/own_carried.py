@@ -152,7 +152,7 @@ def carried(line: str, objects: tuple[str, ...], kept: tuple[str, ...], losses: 
     held = f"what it changes in {', '.join(names)}{which}" if names else "what it keeps from step to step"
     seen = gives.format(*losses) if differs else "counts in objects: "
     remedy = "keep tensors as buffers of the net, and count in attributes of the net or of the workload itself"
-    goes_on = "goes on from the warm-up unless the loss of the first batch shows it, and is in no checkpoint"
+    goes_on = "goes on from the warm-up unless the losses of the first batches show it, and is in no checkpoint"
     told = f"{line} {seen}{held} {goes_on}: {remedy}."
     return Carried(names or ("what it keeps",), told)
 
