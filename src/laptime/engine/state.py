@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -91,6 +92,10 @@ def _written(value: Any) -> Any:
     """None of numpy's types and of the user's own: an enum's member by its name."""
     if isinstance(value, Enum):
         return value.name
+    if isinstance(value, np.ndarray):
+        return {"dtype": value.dtype.str, "values": value.tolist()}
+    if isinstance(value, list | deque | set):
+        return list(map(_written, value))
     if isinstance(value, tuple):
         return tuple(map(_written, value))
     return value.item() if hasattr(value, "item") else value
@@ -102,6 +107,10 @@ def _of_kind(value: Any, like: Any) -> Any:
         return type(like)[value]
     if isinstance(like, np.generic):
         return type(like)(value)
+    if isinstance(value, dict):
+        return np.array(value["values"], value["dtype"])
+    if isinstance(like, deque | set):
+        return deque(value, like.maxlen) if isinstance(like, deque) else set(value)
     if isinstance(like, tuple) and isinstance(value, tuple) and len(like) == len(value):
         parts = [_of_kind(*pair) for pair in zip(value, like, strict=True)]
         return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import random
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
@@ -11,6 +13,8 @@ from functools import partial
 from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -21,6 +25,9 @@ _FEW, _MOST = 100, 10_000
 _SEQUENCES, _DICTIONARIES = (list, deque, set), (dict, OrderedDict, defaultdict, Counter)
 _OF_MODULES = frozenset(vars(nn.Module()))
 _NAMESPACES = (SimpleNamespace, argparse.Namespace)
+_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
+# What draws for the whole process, which is seeded for each run.
+_OF_PROCESS: Any = (random._inst, np.random.mtrand._rand, torch.default_generator)
 # What reads data may be read by workers, which count apart; what steps a net is made anew.
 _APART: Any = (Tensor, Dataset, DataLoader, Sampler, Optimizer, LRScheduler, ModuleType, BaseException, Enum)
 
@@ -93,6 +100,54 @@ class Place:
             object.__delattr__(self.owner, name)
 
 
+class Moving(Place):
+    """A small array of numbers, or what draws random numbers: one plain value under its name, changed in place.
+
+    Of an array its numbers, of a generator a text that says where it is.
+    """
+
+    def held(self) -> dict[Any, Any]:
+        """See `Place`."""
+        one = self.owner
+        return {self.name: tuple(one.ravel().tolist()) if isinstance(one, np.ndarray) else _place(one)}
+
+    def put(self, name: Any, value: Any) -> None:
+        """See `Place`; what has another size by now stays, and a state that is of another kind of generator."""
+        one = self.owner
+        if isinstance(one, np.ndarray):
+            if one.size == len(value):
+                one[...] = np.array(value, one.dtype).reshape(one.shape)
+            return
+        state = json.loads(value)
+        if isinstance(one, random.Random):
+            one.setstate((state[0], tuple(state[1]), state[2]))
+        elif isinstance(one, torch.Generator):
+            one.set_state(torch.tensor(state, dtype=torch.uint8))
+        elif isinstance(one, np.random.RandomState):
+            one.set_state(state)
+        else:
+            one.bit_generator.state = state
+
+
+def _place(generator: Any) -> str:
+    if isinstance(generator, random.Random):
+        state: Any = generator.getstate()
+    elif isinstance(generator, torch.Generator):
+        state = generator.get_state().tolist()
+    elif isinstance(generator, np.random.RandomState):
+        state = generator.get_state(legacy=False)
+    else:
+        state = generator.bit_generator.state
+    return json.dumps(state, default=np.ndarray.tolist)
+
+
+def _moves(one: Any) -> bool:
+    """Whether it is what `Moving` is of: nothing that others may have made to behave otherwise, or can't write to."""
+    if isinstance(one, np.ndarray):
+        return type(one) is np.ndarray and one.dtype.kind in "biuf" and one.size <= _FEW and one.flags.writeable
+    return type(one) in _GENERATORS and all(one is not other for other in _OF_PROCESS)
+
+
 def counting(
     roots: Iterable[Named], is_own: Callable[[Any], bool], known: Iterable[Any], flags: bool = False
 ) -> list[Any]:
@@ -109,6 +164,11 @@ def counting(
     while waiting and len(seen) < _MOST:
         name, one = waiting.pop()
         if id(one) in seen or isinstance(one, (str, bytes, int, float, type, *_APART)) or one is None:
+            continue
+        # An array that all share may have been computed once.
+        if _moves(one) and (flags or not isinstance(one, np.ndarray)):
+            seen.add(id(one))
+            found.append(Moving(one, name, flags))
             continue
         counts, parts = _looked_at(name, one, is_own)
         if counts is not None and not isinstance(one, FunctionType):
@@ -171,6 +231,13 @@ def _is_filled(cell: CellType) -> bool:
     except ValueError:  # of a name that has no value as yet
         return False
     return True
+
+
+def is_few(value: Any, flags: bool) -> bool:
+    """Whether it is a list, a deque or a set of some numbers, or a small array where `flags` are no matter either."""
+    if isinstance(value, np.ndarray):
+        return flags and _moves(value)
+    return type(value) in _SEQUENCES and len(value) <= _FEW and all(map(_is_number, value))
 
 
 def _is_number(value: Any) -> bool:

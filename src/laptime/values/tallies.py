@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, UntypedStorage, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from laptime.values.counting import Named, Place, counting, held_by
+from laptime.values.counting import Moving, Named, Place, counting, held_by, is_few
 
 # A tuple of more is data.
 _MOST_PARTS = 100
@@ -115,10 +115,15 @@ def plain_values(owner: Any) -> dict[str, Any]:
 
 
 def values_of(owner: Any) -> dict[Any, Any]:
-    """The plain values of an object, or of a place."""
+    """The plain values of an object, or of a place; and which lists and small arrays of numbers it holds."""
+    if isinstance(owner, nn.Parameter):
+        return plain_values(owner)
+    held = _all_of(owner)
+    flags = owner.flags if isinstance(owner, Place) else not isinstance(owner, ModuleType | type | FunctionType)
+    few = {name: value for name, value in held.items() if is_few(value, flags) and not str(name).startswith("__")}
     if isinstance(owner, Place):
-        return {name: value for name, value in owner.held().items() if is_plain(value)}
-    return plain_values(owner)
+        return few | {name: value for name, value in held.items() if is_plain(value)}
+    return few | plain_values(owner)
 
 
 def is_plain(value: object) -> bool:
@@ -151,15 +156,22 @@ def put_values(owner: Any, values: dict[Any, Any]) -> None:
         return
     now = owner.held()
     for name, value in values.items():
-        if now.get(name) is not value and (value is not None or is_plain(now.get(name))):
+        if now.get(name) is not value and _gives_way(now.get(name), value):
             owner.put(name, value)
+
+
+def _gives_way(now: Any, value: Any) -> bool:
+    """Whether what stands somewhere now makes room for what stood there: what was loaded or made meanwhile does not."""
+    if value is None:
+        return is_plain(now)
+    return is_plain(value) or is_plain(now) or isinstance(now, list | deque | set | np.ndarray)
 
 
 def set_values(owner: Any, values: dict[str, Any]) -> None:
     """Gives an object plain values in attributes, where it has others there."""
     now = {"requires_grad": owner.requires_grad} if isinstance(owner, nn.Parameter) else vars(owner)
     for name, value in values.items():
-        if now.get(name) is value or (value is None and not is_plain(now.get(name))):
+        if now.get(name) is value or not _gives_way(now.get(name), value):
             continue
         if isinstance(owner, type | nn.Parameter):
             setattr(owner, name, value)
@@ -211,6 +223,7 @@ def untouched(owner: Any) -> Iterator[None]:
     parts = [part for net in kept.values() if isinstance(net, nn.Module) for part in net.modules()]
     places: list[Any] = [place for part in parts for place in (part._parameters, part._buffers)]
     counts = counting(_named_values([owner]), is_users, [owner], flags=True)
+    moving = [(one, one.held()) for one in counts if isinstance(one, Moving)]
     places += [one.owner if isinstance(one, Place) else vars(one) for one in counts]
     placed = [(place, dict(place)) for place in places if isinstance(place, dict)]  # torch.jit has others
     own.update({name: copy.copy(value) for name, value in kept.items() if isinstance(value, list | dict | set | deque)})
@@ -224,6 +237,8 @@ def untouched(owner: Any) -> Iterator[None]:
             for name in place.keys() - before.keys():
                 del place[name]
             place.update(before)
+        for one, values in moving:
+            put_values(one, values)
 
 
 class Unwritten(TorchDispatchMode):

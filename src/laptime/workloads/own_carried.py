@@ -6,9 +6,11 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,6 +24,7 @@ from laptime.values.tallies import Numbers, changed, globals_of, numbers_of, pla
 # Two losses of the same numbers.
 _ALIKE = 1e-5
 _FEW = 1000
+_LARGE = 2**26
 _MOST_NAMED = 5
 _MODE = "training"
 LEFT_OUT = "leave train() out, since laptime calls it before it trains"
@@ -150,7 +153,7 @@ def carried(line: str, objects: tuple[str, ...], kept: tuple[str, ...], losses: 
     held = f"what it changes in {', '.join(names)}{which}" if names else "what it keeps from step to step"
     seen = gives.format(*losses) if differs else "counts in objects: "
     remedy = "keep tensors as buffers of the net, and count in attributes of the net or of the workload itself"
-    goes_on = "goes on from the warm-up unless the loss of the first batch shows it, and is in no checkpoint"
+    goes_on = "goes on from the warm-up unless the losses of the first batches show it, and is in no checkpoint"
     told = f"{line} {seen}{held} {goes_on}: {remedy}."
     return Carried(names or ("what it keeps",), told)
 
@@ -210,8 +213,8 @@ def _marks(user: object, model: nn.Module) -> Marks:
     found = Marks()
     for owner in _owners(user, model):
         for name, value in vars(owner).items():
-            if name not in _OF_MODULES and isinstance(value, (Tensor, *_CONTAINERS)):
-                parts = [value] if isinstance(value, Tensor) else [*value][:_FEW]
+            if name not in _OF_MODULES and isinstance(value, (Tensor, np.ndarray, *_CONTAINERS)):
+                parts = [value] if isinstance(value, Tensor | np.ndarray) else [*value][:_FEW]
                 parts = [value[part] for part in parts] if isinstance(value, dict) else parts
                 found[id(owner), name] = (parts, [(id(part), _version(part)) for part in parts])
     return found
@@ -229,17 +232,20 @@ def _sizes(model: nn.Module) -> list[float]:
 
 
 def _version(value: object) -> int:
+    if isinstance(value, np.ndarray):  # which counts no versions
+        return hash(value.tobytes()) if value.nbytes <= _LARGE and not value.dtype.hasobject else 0
     return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
 
 
 def _counts(user: object, model: nn.Module, known: set[int]) -> Marks:
-    """The numbers of objects that attributes hold, but for those that are known."""
-    return {
+    """The numbers of objects that attributes hold, but for those that are known, and where `itertools.count` is."""
+    held = [(owner, name, value) for owner in _owners(user, model) for name, value in vars(owner).items()]
+    objects = {
         (id(owner), name): (value, repr(sorted(plain_numbers(value).items())))
-        for owner in _owners(user, model)
-        for name, value in vars(owner).items()
+        for owner, name, value in held
         if hasattr(value, "__dict__") and id(value) not in known and not isinstance(value, _COUNTED_ELSEWHERE)
     }
+    return objects | {(id(owner), name): (value, repr(value)) for owner, name, value in held if type(value) is count}
 
 
 def _others(before: Marks, now: Marks) -> tuple[str, ...]:

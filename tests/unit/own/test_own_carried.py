@@ -67,7 +67,7 @@ def test_what_a_net_keeps_beside_buffers_goes_on_from_the_warm_up_and_is_told(fi
     line = next(i for i, text in enumerate(file.read_text().splitlines(), 1) if "def loss" in text)
     assert f"({file.name}, line {line}: def loss" in found.notice
     held = f"{name} from step to step" if name == "what it keeps" else f"what it changes in {name}"
-    goes_on = "goes on from the warm-up unless the loss of the first batch shows it, and is in no checkpoint"
+    goes_on = "goes on from the warm-up unless the losses of the first batches show it, and is in no checkpoint"
     assert f"; {held} {goes_on}: keep tensors as buffers" in found.notice
     assert name in found.own.refused["graph"]  # whose replays would always read what was there when it was recorded
 

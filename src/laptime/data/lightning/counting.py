@@ -17,11 +17,11 @@ class Counting:
     def __init__(self) -> None:
         self.global_step, self.current_epoch = 0, 0
         self.batch_idx, self.begun = 0, -1  # in the epoch that has begun
-        self._pace, self._asked = [0, 0], Asked(self)  # the pace is no number, and stays when set
+        self._pace, self._asked = {"steps": 0, "epochs": 0}, Asked(self)  # no plain value, so it stays when set
 
     def paced(self, steps: int, epochs: int) -> None:
         """Notes the steps of an epoch and the epochs, for what asks its Trainer where it is."""
-        self._pace = [steps, epochs]
+        self._pace = {"steps": steps, "epochs": epochs}
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ class Counting:
 
     def begin_step(self) -> None:
         """Counts a step of training that begins; behind the last counted epoch a profile repeats its steps."""
-        steps, epochs = self._pace
+        steps, epochs = self._pace.values()
         if steps:
             epoch = self.global_step // steps
             self.batch_idx, self.begun = self.batch_idx + 1 if epoch == self.begun else 0, epoch
@@ -40,7 +40,7 @@ class Counting:
         """What gives a step of a module its Trainer, which before the run has the numbers that are planned."""
 
         def trainer_of(module: Any) -> Running:
-            (steps, epochs), plan = self._pace, planned(module)
+            (steps, epochs), plan = self._pace.values(), planned(module)
             data = lambda: (plan.datamodule, plan.train_dataloader)  # noqa: E731
             return Running(module, epochs or plan.max_epochs, lambda: steps or plan.num_training_batches, data)
 

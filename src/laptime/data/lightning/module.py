@@ -49,7 +49,7 @@ class LightningWorkload(Counting):
         self._given, self.file = module, file
         self._epochs, self._limit, self._is_set_up = 1, 0, False
         self.stretched = 1  # see `lengths`
-        self._copies = [1]  # no number, which a new net would put back
+        self._copies = {"steps": 1}  # no plain value, which a new net would put back
         self._before: dict[str, Any] = {}
         with torch.random.fork_rng(devices=[]):  # the weights of the run are drawn from its seed alone
             self._first = self._loads = self._made()
@@ -86,7 +86,7 @@ class LightningWorkload(Counting):
 
     def shared_by(self, copies: int) -> None:
         """Notes by how much a step's batch is that of the loader, in models that are made from now on."""
-        self._copies = [copies]
+        self._copies = {"steps": copies}
 
     def configure(self) -> None:
         """Has the module make its optimizer; raises UsageError for one that can't be followed."""
@@ -274,7 +274,7 @@ class LightningWorkload(Counting):
         def steps() -> int:
             batches = batches_of(self._loaders[0])
             count = len(self._loaders[0].dataset)  # type: ignore[arg-type]
-            whole, rest = divmod(min(self._limit or count, count), int(batches.batch_size) * self._copies[0])
+            whole, rest = divmod(min(self._limit or count, count), int(batches.batch_size) * self._copies["steps"])
             return max(1, whole + (rest > 1)) * self.stretched  # a single sample joins the batch before it
 
         return StandIn(module, self._epochs, steps, self._data_of_trainer)
