@@ -1,13 +1,13 @@
 """What a user's net or loss draws (noise, time steps, a mixup's order) is the same on both sides of a comparison.
 
 Left alone it would not be: what is drawn like an image in channels_last falls in the order of memory, so that each
-value is another pixel's; a rank draws for its own samples what one process draws for others; and a compiler's kernels
-draw numbers of their own.
+value is another pixel's; a rank draws for its own samples what one process draws for others; a CPU may draw other
+numbers in bf16 than in fp32; and a compiler's kernels draw numbers of their own.
 
-So values are drawn in logical order and then laid out as asked for. A rank draws for the whole batch and takes the
-values of its samples: which of a tensor's axes are the samples shows in the shapes that one process has drawn. Of an
-order of samples (`torch.randperm`) each rank's part is shuffled by itself, on one process too, as ranks mix no samples
-of others. The compiler takes torch's own generator (`drawn_by_torch`).
+So values are drawn in logical order and in fp32, and then rounded and laid out as asked for. A rank draws for the whole
+batch and takes the values of its samples: which of a tensor's axes are the samples shows in the shapes that one process
+has drawn. Of an order of samples (`torch.randperm`) each rank's part is shuffled by itself, on one process too, as
+ranks mix no samples of others. The compiler takes torch's own generator (`drawn_by_torch`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ _IN_PLACE = (
 )
 # By the shape that they are asked for, which is all they are given, or the last thing.
 _SIZED = ("rand", "randn", "randint")
+# On a CPU torch 2.11 draws other numbers of these in a short type than in fp32. In 2.15 they are the same but for
+# uniform ones that would be rounded up to their bound: it gives the lower bound, which is across any threshold.
+_UNIFORM = ("rand", "rand_like", "uniform_")
+_BY_TYPE = (*_UNIFORM, "randn", "randn_like", "normal", "normal_")
+_SHORT = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,11 @@ class Draws:
             *((torch, name, self._sized) for name in _SIZED),
             (torch, "randperm", self._order),
         )
-        return [(owner, name, getattr(owner, name), way(getattr(owner, name))) for owner, name, way in ways]
+        found = []
+        for owner, name, way in ways:
+            draw = getattr(owner, name)
+            found.append((owner, name, draw, _rounded(way(draw), name) if name in _BY_TYPE else way(draw)))
+        return found
 
     def _like(self, draw: Function) -> Function:
         def drawn(like: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -178,6 +187,33 @@ class Draws:
             if not left and whole in self.seen:
                 return _Rows(Size(whole), axis, each * before, size)
         return None
+
+
+def _rounded(draw: Function, name: str) -> Function:
+    """Draws numbers of a short type in fp32, and rounds them."""
+
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        given = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+        kind = kwargs.get("dtype") or (torch.get_default_dtype() if given is None else given.dtype)
+        if kind not in _SHORT or kwargs.get("out") is not None:
+            return draw(*args, **kwargs)
+        named = {key: _widened(value) for key, value in kwargs.items() if key != "requires_grad"}
+        if given is None or "dtype" in kwargs:
+            named["dtype"] = torch.float32
+        values = draw(*(_widened(value) for value in args), **named)
+        if name in _UNIFORM:
+            bound = kwargs.get("to", args[2] if name == "uniform_" and len(args) > 2 else 1.0)
+            values = values.clamp(max=bound - abs(bound) * torch.finfo(kind).eps / 2)  # the last number below it
+        if name.endswith("_"):
+            return args[0].copy_(values)
+        values = values.to(kind)
+        return values.requires_grad_() if kwargs.get("requires_grad") else values
+
+    return drawn
+
+
+def _widened(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) else value
 
 
 def _empty(like: Tensor, rows: _Rows | None) -> Tensor:

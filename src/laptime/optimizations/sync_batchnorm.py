@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -16,27 +14,19 @@ from laptime.values.copies import copy_of
 _TORCHS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
-class _Summed(torch.autograd.Function):
-    """The sum over the ranks; its gradient is the sum of theirs, since each rank's loss hangs on it."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        """[n] of this rank to the sum [n].  # all ranks"""
-        summed = values.clone()
-        dist.all_reduce(summed)
-        return summed
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        """See the class.  # all ranks"""
-        summed = gradients[0].clone()
-        dist.all_reduce(summed)
-        return summed
+def _of_all(values: Tensor) -> Tensor:
+    """[n] of this rank to the sum [n].  # all ranks"""
+    summed = values.clone()
+    dist.all_reduce(summed)
+    return summed
 
 
-def _summed(values: Tensor) -> Tensor:
-    found: Tensor = _Summed.apply(values)
-    return found
+# An operator, which a compiled graph takes as it is: of a collective that torch 2.11 sees within one, Dynamo makes one
+# without a gradient, also in a function of autograd, so that the weights before it would get zeros.
+_summed = torch.library.custom_op("laptime::summed", _of_all, mutates_args=(), schema="(Tensor values) -> Tensor")
+_summed.register_fake(torch.empty_like)
+# The gradient of the sum is the sum of the ranks' gradients, since each rank's loss hangs on it.
+_summed.register_autograd(lambda _, gradient: _summed(gradient))
 
 
 class GlooBatchNorm(_BatchNorm):

@@ -94,6 +94,41 @@ def test_values_fall_by_axes_and_not_by_memory():
         assert found[1].is_contiguous(memory_format=torch.channels_last)
 
 
+# In a tensor's type, and the bound that none may reach; 4096 values, so that some would be rounded up to it.
+IN_ITS_TYPE = {
+    "like": (torch.randn_like, None),
+    "like another": (lambda x: torch.randn_like(x.double(), dtype=x.dtype), None),
+    "sizes": (lambda x: torch.randn(64, 64, dtype=x.dtype), None),
+    "means and widths": (lambda x: torch.normal(x.new_zeros(64, 64), x.new_ones(64, 64)), None),
+    "reparametrized": (lambda x: _D.Normal(x.new_zeros(64, 64), x.new_ones(64, 64)).rsample(), None),
+    "in place": (lambda x: torch.empty_like(x).normal_(0.5, 2.0), None),
+    "uniform like": (torch.rand_like, 1.0),
+    "uniform by name": (lambda x: torch.rand(size=(64, 64), dtype=x.dtype), 1.0),
+    "uniform in place": (lambda x: torch.empty_like(x).uniform_(), 1.0),
+    "uniform up to a bound": (lambda x: torch.empty_like(x).uniform_(-3.0, 3.0), 3.0),
+    "uniform up to a named bound": (lambda x: x.new_empty(64, 64).uniform_(to=0.25), 0.25),
+}
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("way", "bound"), IN_ITS_TYPE.values(), ids=IN_ITS_TYPE.keys())
+def test_short_numbers_are_those_of_fp32_rounded(way, bound, kind):
+    images = torch.randn(16, 4, 8, 8)
+    for of in (images, images.to(memory_format=torch.channels_last)):
+        wide, short = (_drawn(lambda x, p: way(x), of.to(each), None) for each in (torch.float32, kind))
+        assert short.dtype == kind
+        assert torch.allclose(short.float(), wide, rtol=torch.finfo(kind).eps, atol=1e-7)
+        assert bound is None or short.amax() < bound
+
+
+def test_short_noise_that_wants_a_gradient_has_one_of_its_own():
+    images = torch.ones(4, 8, dtype=torch.bfloat16)
+    with still():
+        noise = torch.randn_like(images, requires_grad=True)
+        (noise * 2).sum().backward()
+    assert noise.grad.eq(2).all()
+
+
 def test_behind_it_torch_draws_as_before():
     before = torch.randn_like, torch.Tensor.normal_, torch.randperm
     with still():
