@@ -16,7 +16,8 @@ from torch.nn.parameter import is_lazy
 from laptime.data.lightning.module import LightningWorkload
 from laptime.values.reached import reached
 
-# Bytes of which copies are taken, the smallest attributes first: they take time and memory, and no whole data set is copied.
+# Bytes of which copies are taken, the smallest attributes first: they take time and memory, and no whole data set is
+# copied.
 _SMALL = 2**28
 _CONTAINERS = (dict, list, set, deque)
 
