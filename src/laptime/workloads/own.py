@@ -54,6 +54,11 @@ class OwnWorkload:
         if isinstance(self.user, LightningWorkload):
             self.user.paced(steps, epochs)
 
+    def stepping(self, parts: object) -> None:
+        """Tells it what trains, of whose optimizer its steps may tell the rates."""
+        if isinstance(self.user, LightningWorkload):
+            self.user.stepping(parts)
+
     def restart(self) -> None:
         """Takes back what the user's object has counted in the steps since its net was made, and what globals have."""
         put_back_numbers([*self.numbers, *self.globals])

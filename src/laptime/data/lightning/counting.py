@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+from torch.optim import Optimizer
+
+from laptime.data.lightning.rates import Stepped
 from laptime.data.lightning.trainer import Asked, Running, StandIn
 
 
@@ -18,6 +22,7 @@ class Counting:
         self.global_step, self.current_epoch = 0, 0
         self.batch_idx, self.begun = 0, -1  # in the epoch that has begun
         self._pace, self._asked = [0, 0], Asked(self)  # the pace is no number, and stays when set
+        self._parts: Callable[[], Any] = lambda: None
 
     def paced(self, steps: int, epochs: int) -> None:
         """Notes the steps of an epoch and the epochs, for what asks its Trainer where it is."""
@@ -36,12 +41,28 @@ class Counting:
             self.batch_idx, self.begun = self.batch_idx + 1 if epoch == self.begun else 0, epoch
             self.current_epoch = min(epoch, epochs - 1)
 
-    def running(self, planned: Callable[[Any], StandIn]) -> Callable[[Any], Running]:
-        """What gives a step of a module its Trainer, which before the run has the numbers that are planned."""
+    def stepping(self, parts: Any) -> None:
+        """Notes what trains, whose `optimizer` is the one that steps; it is not kept alive."""
+        self._parts = weakref.ref(parts)
+
+    def running(self, planned: Callable[[Any], StandIn], own: Optimizer, schedules: int) -> Callable[[Any], Running]:
+        """What gives a step of a module its Trainer.
+
+        Args:
+            planned: gives what has the numbers that are planned, which count before the run.
+            own: the module's optimizer, whose rates are told then.
+            schedules: how many there are.
+        """
+
+        def now() -> list[dict[str, Any]]:
+            parts = self._parts()
+            found: Optimizer = own if parts is None else parts.optimizer
+            return found.param_groups
+
+        stepped = Stepped(now, len(own.param_groups), schedules)
 
         def trainer_of(module: Any) -> Running:
             (steps, epochs), plan = self._pace, planned(module)
-            data = lambda: (plan.datamodule, plan.train_dataloader)  # noqa: E731
-            return Running(module, epochs or plan.max_epochs, lambda: steps or plan.num_training_batches, data)
+            return Running(plan, epochs or plan.max_epochs, lambda: steps or plan.num_training_batches, stepped)
 
         return trainer_of

@@ -190,7 +190,8 @@ class LightningWorkload(Counting):
         module = self._set_up(self._made(), again=True)
         with attached(module, self._trainer(module)):  # as under a Trainer: it may freeze parts, fill weights, count
             module.configure_optimizers()
-        running = self.running(self._trainer)
+        own, schedules = self._configured
+        running = self.running(self._trainer, own, len(schedules))
         for part in module.modules():  # what a module holds of others is told the same
             if is_lightning(part, MODULE):
                 part.__class__ = following(type(part), self._asked, running)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from laptime.data.lightning.rates import Rates, Stepped, lr_schedulers, optimizers, rates_of
+
 
 class StandIn:
     """A Trainer's numbers, as of one process whose batches are those of all ranks; no steps are taken through it.
@@ -57,9 +59,28 @@ class StandIn:
 
 
 class Running(StandIn):
-    """What a step may ask of its Trainer besides: where the training is, as its module counts it."""
+    """What a step may ask of its Trainer besides: where the training is, as its module counts it.
+
+    Attributes:
+        stepped: gives the optimizer that steps.
+    """
 
     sanity_checking = testing = predicting = False
+
+    def __init__(self, asked: StandIn, epochs: int, steps: Callable[[], int], stepped: Stepped) -> None:
+        """Takes what stands there before the run, and what is known in it."""
+        super().__init__(asked.model, epochs, steps, asked._data)
+        self.stepped = stepped
+
+    @property
+    def optimizers(self) -> list[Rates]:
+        """Of the one optimizer its rates."""
+        return [rates_of(self.stepped)[0]]
+
+    @property
+    def lr_scheduler_configs(self) -> list[Rates]:
+        """Of each schedule the rates."""
+        return rates_of(self.stepped)[1]
 
     @property
     def current_epoch(self) -> int:  # type: ignore[override]  # nobody sets it: it is the module's
@@ -94,7 +115,8 @@ def following(kind: type, progress: Any, running: Callable[[Any], StandIn]) -> t
         running: gives what a module finds for its Trainer where none is attached.
     """
     theirs: Any = kind
-    read = {name: _read(progress, name) for name in ("current_epoch", "global_step")}
+    read: dict[str, Any] = {name: _read(progress, name) for name in ("current_epoch", "global_step")}
+    read |= {"optimizers": optimizers, "lr_schedulers": lr_schedulers}
     read["trainer"] = property(lambda m: running(m) if m._trainer is None else m._trainer, theirs.trainer.fset)
     own = vars(kind).get("__init_subclass__")
     type.__setattr__(kind, "__init_subclass__", classmethod(lambda _: None))
