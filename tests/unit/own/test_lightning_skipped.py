@@ -24,15 +24,15 @@ DECAYED = (ADAMW, ADAMW.replace("lr=1e-3", "lr=1e-2, weight_decay=0.5"))
 class Order(Sampler):
     """The run's order of the samples."""
 
-    def __init__(self):
-        self.epoch = -1
+    def __init__(self, count=256):
+        self.epoch, self.count = -1, count
 
     def __len__(self):
-        return 256
+        return self.count
 
     def __iter__(self):
         self.epoch += 1
-        return iter(permutation(256, 0, self.epoch).tolist())
+        return iter(permutation(self.count, 0, self.epoch).tolist())
 
 
 @pytest.mark.parametrize("optimization", ["no-reads", "resident", "fused-optimizer", "lightning"])

@@ -30,7 +30,6 @@ from laptime.data.lightning.steps import Steps
 from laptime.data.lightning.trainer import StandIn, attached, attributes, following, put_back_attributes
 from laptime.errors import RunError
 from laptime.values.copies import copy_of
-from laptime.values.trees import tensors
 from laptime.world import once
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
@@ -205,7 +204,7 @@ class LightningWorkload(Counting):
         loss, accuracy = model(batch)
         self.global_step += model.training
         if loss is None and model.training and self.skips:
-            loss = torch.zeros((), device=tensors(batch)[0].device, requires_grad=True)  # of no weight
+            loss = torch.zeros((), device=next(model.parameters()).device, requires_grad=True)  # of no weight
         if loss is None:
             raise RunError(
                 f"training_step() ({line_of(self.step)}) gave no loss: return it, a scalar tensor, or a dictionary "
