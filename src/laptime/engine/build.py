@@ -195,7 +195,7 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
     if recipe.selection is not None:
         loader = Selecting(loader, recipe.selection)
     if isinstance(recipe.workload, OwnWorkload):
-        recipe.workload.paced(len(loader), recipe.epochs)
+        recipe.workload.paced(len(loader), recipe.epochs, recipe.batch_size)
     parts = Parts(
         model=model,
         net=net,

@@ -21,12 +21,12 @@ class Counting:
     def __init__(self) -> None:
         self.global_step, self.current_epoch = 0, 0
         self.batch_idx, self.begun = 0, -1  # in the epoch that has begun
-        self._pace, self._asked = [0, 0], Asked(self)  # the pace is no number, and stays when set
+        self._pace, self._asked = [0, 0, 0], Asked(self)  # the pace is no number, and stays when set
         self._parts: Callable[[], Any] = lambda: None
 
-    def paced(self, steps: int, epochs: int) -> None:
-        """Notes the steps of an epoch and the epochs, for what asks its Trainer where it is."""
-        self._pace = [steps, epochs]
+    def paced(self, steps: int, epochs: int, size: int) -> None:
+        """Notes the steps of an epoch, the epochs and a step's samples, for what asks its Trainer where it is."""
+        self._pace = [steps, epochs, size]
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ class Counting:
 
     def begin_step(self) -> None:
         """Counts a step of training that begins; behind the last counted epoch a profile repeats its steps."""
-        steps, epochs = self._pace
+        steps, epochs, _ = self._pace
         if steps:
             epoch = self.global_step // steps
             self.batch_idx, self.begun = self.batch_idx + 1 if epoch == self.begun else 0, epoch
@@ -45,11 +45,13 @@ class Counting:
         """Notes what trains, whose `optimizer` is the one that steps; it is not kept alive."""
         self._parts = weakref.ref(parts)
 
-    def running(self, planned: Callable[[Any], StandIn], own: Optimizer, schedules: int) -> Callable[[Any], Running]:
+    def running(
+        self, planned: Callable[[Any, int], StandIn], own: Optimizer, schedules: int
+    ) -> Callable[[Any], Running]:
         """What gives a step of a module its Trainer.
 
         Args:
-            planned: gives what has the numbers that are planned, which count before the run.
+            planned: gives what has the numbers for a module and a step's samples, 0 for those that are planned.
             own: the module's optimizer, whose rates are told then.
             schedules: how many there are.
         """
@@ -62,7 +64,8 @@ class Counting:
         stepped = Stepped(now, len(own.param_groups), schedules)
 
         def trainer_of(module: Any) -> Running:
-            (steps, epochs), plan = self._pace, planned(module)
-            return Running(plan, epochs or plan.max_epochs, lambda: steps or plan.num_training_batches, stepped)
+            _, epochs, size = self._pace
+            plan = planned(module, size)
+            return Running(plan, epochs or plan.max_epochs, stepped)
 
         return trainer_of
