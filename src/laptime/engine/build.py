@@ -195,8 +195,8 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
     if recipe.selection is not None:
         loader = Selecting(loader, recipe.selection)
     if isinstance(recipe.workload, OwnWorkload):
-        recipe.workload.paced(len(loader), recipe.epochs)
-    return Parts(
+        recipe.workload.paced(len(loader), recipe.epochs, recipe.batch_size)
+    parts = Parts(
         model=model,
         net=net,
         optimizer=build_optimizer(recipe, model),
@@ -214,6 +214,9 @@ def build(recipe: Recipe, mark: Mark) -> Parts:
         clip=unclipped if recipe.clip_norm is None else clipping(recipe.clip_norm, _is_lightning(recipe)),
         numbers=_numbers(recipe, model),
     )
+    if isinstance(recipe.workload, OwnWorkload):
+        recipe.workload.stepping(parts)
+    return parts
 
 
 def _is_lightning(recipe: Recipe) -> bool:

@@ -10,7 +10,7 @@ import torch
 
 from laptime.optimizations.base import Forward, Parts
 from laptime.optimizations.data import settle
-from laptime.values.trees import cut, tensors
+from laptime.values.trees import cut, leaves, movable, tensors
 from laptime.workloads.base import Batch
 
 
@@ -24,6 +24,8 @@ def batch_of(parts: Parts, epoch: int) -> Batch | None:
     """The first batch of an epoch; None where it does not consist of samples."""
     given = next(iter(parts.loader.epoch(epoch)))
     settle(parts.loader)  # workers would fetch on beside what is timed
+    if any(map(movable, leaves(given.content))):
+        return None
     return None if any(len(t) != len(given) for t in tensors(given.content) if t.dim()) else given
 
 

@@ -42,7 +42,7 @@ from laptime.preflight.cropping import crops
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
 from laptime.values.draws import fetched
-from laptime.values.trees import Tree, samples, tensors
+from laptime.values.trees import Tree, leaves, movable, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import (
     answered,
@@ -105,6 +105,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
         **layout_refusals(data, step.copied, batch),
         **own_refused.shapes(batch, others),
         **own_refused.gathering(step.outputs, samples(batch)),
+        **own_refused.moved_whole(batch),
         **own_refused.of_step(step.uncopied, losses.summed, step.counted, step.twice),
         **updated,
         **unrounded,
@@ -191,10 +192,10 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             "a collate_fn."
         ) from error
     said = f"a batch of {len(items)} item{'s' * (len(items) > 1)} of the {which} data of {data.file.name}"
-    if not tensors(found):
+    if not tensors(found) and not any(map(movable, leaves(found))):
         raise RunError(
             f"{said} is a {type(found).__name__} in which no tensor is found{_made(data, split)}: make it of tensors "
-            "in tuples, lists, dictionaries or dataclasses."
+            "in tuples, lists, dictionaries or dataclasses, or give its class a method to(device)."
         )
     if any(tensor.is_nested for tensor in tensors(found)):
         raise RunError(

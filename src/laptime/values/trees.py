@@ -1,5 +1,8 @@
 """Batches as users nest them: tensors in tuples, lists, dictionaries and dataclasses, to any depth.
 
+An object of another class that has `to(device)`, as batches of graphs and of texts have, is moved by that, and what its
+attributes hold is seen but never cut, since what else it keeps of its samples is not known.
+
 What is none of these (a text, a number) is left as it is. torch.utils._pytree does the same, but is private and does
 not know the dictionary-like classes of tokenizers.
 """
@@ -12,31 +15,49 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
+
+# What objects of others call the number of their samples: torch_geometric's, and those of DGL and torchtext.
+_COUNTED = ("num_graphs", "batch_size")
 
 Tree = Any
 """A tensor, a tuple, list, dictionary or dataclass of trees, or anything else."""
 
 
-def mapped(tree: Tree, change: Callable[[Tensor], Tensor]) -> Tree:
-    """The same nesting with every tensor changed."""
+def mapped(tree: Tree, change: Callable[[Tensor], Tensor], above: tuple[int, ...] = ()) -> Tree:
+    """The same nesting with every tensor changed; `above` are objects around it, which their parts may hold."""
     if isinstance(tree, Tensor):
         return change(tree)
     if isinstance(tree, Mapping):
         changed = copy.copy(tree)  # keeps the class, whatever its constructor takes
-        changed.update({k: mapped(v, change) for k, v in tree.items()})  # type: ignore[attr-defined]
+        changed.update({k: mapped(v, change, above) for k, v in changed.items()})  # type: ignore[attr-defined]
         return changed
     if isinstance(tree, PackedSequence):  # of which the numbers that say how it is packed stay on the CPU
         return PackedSequence(change(tree.data), tree.batch_sizes, *(t if t is None else change(t) for t in tree[2:]))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(mapped(v, change) for v in tree))
+        return type(tree)(*(mapped(v, change, above) for v in tree))
     if isinstance(tree, tuple | list):
-        return type(tree)(mapped(v, change) for v in tree)
-    fresh: Tree = copy.copy(tree) if is_dataclass(tree) else tree  # by copy, whatever its constructor does
-    for name, value in held(tree).items():
-        object.__setattr__(fresh, name, mapped(value, change))  # it may be frozen
+        return type(tree)(mapped(v, change, above) for v in tree)
+    if id(tree) in above:
+        return tree
+    # By copy, whatever its constructor does.
+    fresh: Tree = copy.copy(tree) if is_dataclass(tree) or movable(tree) else tree
+    within = (*above, id(tree), id(fresh))
+    for name, value in {**held(fresh), **kept(fresh)}.items():
+        object.__setattr__(fresh, name, mapped(value, change, within))  # it may be frozen
     return fresh
+
+
+def movable(tree: Tree) -> bool:
+    """Whether it is an object of a class that only its own `to(device)` moves: no dataclass, no net."""
+    known = isinstance(tree, Tensor | Mapping | PackedSequence | tuple | list | nn.Module | type) or is_dataclass(tree)
+    return not known and callable(getattr(type(tree), "to", None))
+
+
+def kept(tree: Tree) -> dict[str, Tree]:
+    """The attributes of an object that is movable by name; nothing of anything else."""
+    return dict(getattr(tree, "__dict__", {})) if movable(tree) else {}
 
 
 def held(tree: Tree) -> dict[str, Tree]:
@@ -46,7 +67,7 @@ def held(tree: Tree) -> dict[str, Tree]:
 
 
 def leaves(tree: Tree) -> list[Any]:
-    """All that is neither tuple, list, dictionary nor dataclass, in order."""
+    """All that is neither tuple, list, dictionary nor dataclass, in order; of what is movable no part."""
     if isinstance(tree, Mapping):
         return [leaf for v in tree.values() for leaf in leaves(v)]
     if isinstance(tree, tuple | list):
@@ -57,8 +78,18 @@ def leaves(tree: Tree) -> list[Any]:
 
 
 def tensors(tree: Tree) -> list[Tensor]:
-    """All tensors, in order."""
-    return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]
+    """All tensors, in order; those that movable objects hold behind the others."""
+    plain = leaves(tree)
+    return [*(leaf for leaf in plain if isinstance(leaf, Tensor)), *(t for leaf in plain for t in _inside(leaf))]
+
+
+def _inside(tree: Tree, above: tuple[int, ...] = ()) -> list[Tensor]:
+    """The tensors of a movable object, and of those that it holds."""
+    if id(tree) in above:
+        return []
+    parts = [leaf for value in kept(tree).values() for leaf in leaves(value)]
+    deeper = [t for part in parts for t in _inside(part, (*above, id(tree)))]
+    return [*(part for part in parts if isinstance(part, Tensor)), *deeper]
 
 
 def listed(tree: Tree) -> int | None:
@@ -73,12 +104,17 @@ def listed(tree: Tree) -> int | None:
 
 
 def samples(tree: Tree) -> int:
-    """How many samples a batch holds: those of its lists, the first dimension of its first tensor, or its length."""
+    """How many samples a batch holds: those of its lists, the first dimension of its first tensor, or its length.
+
+    One that is a movable object says it as `num_graphs` or `batch_size`.
+    """
     count = listed(tree)
     if count is not None:
         return count
+    told = [getattr(tree, name, None) for name in _COUNTED] if movable(tree) else []
+    counts = [number for number in told if isinstance(number, int)]
     first = next((t for t in tensors(tree) if t.dim()), None)
-    return len(tree) if first is None else len(first)
+    return counts[0] if counts else len(tree) if first is None else len(first)
 
 
 def sent(tree: Tree, device: torch.device, layout: torch.memory_format, non_blocking: bool = False) -> Tree:
@@ -88,11 +124,32 @@ def sent(tree: Tree, device: torch.device, layout: torch.memory_format, non_bloc
         kept = layout if tensor.dim() == 4 and tensor.is_floating_point() else torch.preserve_format
         return tensor.to(device, memory_format=kept, non_blocking=non_blocking)
 
-    return mapped(tree, move)
+    return mapped(_moved(tree, device), move)
+
+
+def _moved(tree: Tree, device: torch.device) -> Tree:
+    """The same nesting with every movable object on a device, by its own method, which may move it in place."""
+    if isinstance(tree, Mapping) and not all(isinstance(value, Tensor) for value in tree.values()):
+        changed = copy.copy(tree)
+        changed.update({k: _moved(v, device) for k, v in changed.items()})  # type: ignore[attr-defined]
+        return changed
+    if isinstance(tree, tuple | list) and not isinstance(tree, PackedSequence):
+        parts = [_moved(part, device) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    if not movable(tree):
+        return tree
+    own = copy.copy(tree)
+    found = own.to(device)
+    return own if found is None else found  # one that forgets to return itself
 
 
 def by_sample(tree: Tree, held: int, change: Callable[[Any], Any]) -> Tree:
-    """A batch of `held` samples with everything changed that has one entry for each: tensors, or lists of samples."""
+    """A batch of `held` samples with everything changed that has one entry for each: tensors, or lists of samples.
+
+    One that holds a movable object is left as it is, see `undivided`.
+    """
+    if any(map(movable, leaves(tree))):
+        return tree
     if listed(tree) is None:
         return mapped(tree, lambda tensor: change(tensor) if tensor.dim() and len(tensor) == held else tensor)
 

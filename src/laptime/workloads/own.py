@@ -49,10 +49,15 @@ class OwnWorkload:
         spread(model)
         return model
 
-    def paced(self, steps: int, epochs: int) -> None:
-        """Tells a LightningModule how many steps an epoch has, and how many epochs there are."""
+    def paced(self, steps: int, epochs: int, size: int) -> None:
+        """Tells a LightningModule the steps of an epoch, the epochs, and the samples of a step of all ranks."""
         if isinstance(self.user, LightningWorkload):
-            self.user.paced(steps, epochs)
+            self.user.paced(steps, epochs, size)
+
+    def stepping(self, parts: object) -> None:
+        """Tells it what trains, of whose optimizer its steps may tell the rates."""
+        if isinstance(self.user, LightningWorkload):
+            self.user.stepping(parts)
 
     def restart(self) -> None:
         """Takes back what the user's object has counted in the steps since its net was made, and what globals have."""

@@ -24,15 +24,15 @@ DECAYED = (ADAMW, ADAMW.replace("lr=1e-3", "lr=1e-2, weight_decay=0.5"))
 class Order(Sampler):
     """The run's order of the samples."""
 
-    def __init__(self):
-        self.epoch = -1
+    def __init__(self, count=256):
+        self.epoch, self.count = -1, count
 
     def __len__(self):
-        return 256
+        return self.count
 
     def __iter__(self):
         self.epoch += 1
-        return iter(permutation(256, 0, self.epoch).tolist())
+        return iter(permutation(self.count, 0, self.epoch).tolist())
 
 
 @pytest.mark.parametrize("optimization", ["no-reads", "resident", "fused-optimizer", "lightning"])
@@ -101,3 +101,16 @@ def test_a_step_that_skips_the_samples_that_are_looked_at_is_refused(file):
 def test_a_test_batch_that_is_skipped_is_no_loss(file):
     with pytest.raises(RunError, match=r"gave no loss: .*, or for the test give the module a validation_step\(\)"):
         inspect(lit(file, (BACK, f"        if not self.training:\n            return\n{BACK}")))
+
+
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor"
+)  # the compiler's own, of a loss between two graphs
+@pytest.mark.parametrize("when", ["len(labels) > 8 and loss > 0.69", "batch_idx % 3 == 1"])
+def test_a_compiled_step_skips_the_same_batches(file, when):
+    skips = (BACK, f"        if {when}:\n            return None\n{BACK}")
+    plain, *_ = trained(lit(file, skips))
+    name = lit(file.with_stem(f"{file.stem}_compiled"), skips)
+    lap, *_ = trained(name, "compile", options={"backend": "eager"})
+    assert lap.losses == pytest.approx(plain.losses, abs=1e-6)
+    assert 0 < lap.losses.count(0.0) < 16

@@ -13,7 +13,7 @@ from laptime.variants import resolve
 POINTS = PIECES.replace(*in_parts(6)).replace("TensorDataset(X[:64], Y[:64])", "TensorDataset(X[:61], Y[:61])")
 LOSS = "loss = F.cross_entropy(scores, labels)"
 COUNTING = LIT.replace("        self.net = nn", "        self.micro_batch_size = 12\n        self.net = nn").replace(
-    LOSS, f"{LOSS} * min(1.0, (1 + self.global_step) / 8)"
+    LOSS, f"{LOSS} * min(1.0, (1 + self.global_step) / 8) * 24 / self.trainer.num_training_batches"
 )
 FILES = {
     "points": (POINTS, "Workload", ("cpu-baseline", "cpu-baseline+resident+no-reads", "cpu-baseline+whole-batch")),

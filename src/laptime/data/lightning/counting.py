@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+from torch.optim import Optimizer
+
+from laptime.data.lightning.rates import Stepped
 from laptime.data.lightning.trainer import Asked, Running, StandIn
 
 
@@ -17,11 +21,13 @@ class Counting:
     def __init__(self) -> None:
         self.global_step, self.current_epoch = 0, 0
         self.batch_idx, self.begun = 0, -1  # in the epoch that has begun
-        self._pace, self._asked = {"steps": 0, "epochs": 0}, Asked(self)  # no plain value, so it stays when set
+        self._pace = {"steps": 0, "epochs": 0, "size": 0}  # no plain value, so it stays when set
+        self._asked = Asked(self)
+        self._parts: Callable[[], Any] = lambda: None
 
-    def paced(self, steps: int, epochs: int) -> None:
-        """Notes the steps of an epoch and the epochs, for what asks its Trainer where it is."""
-        self._pace = {"steps": steps, "epochs": epochs}
+    def paced(self, steps: int, epochs: int, size: int) -> None:
+        """Notes the steps of an epoch, the epochs and a step's samples, for what asks its Trainer where it is."""
+        self._pace = {"steps": steps, "epochs": epochs, "size": size}
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -30,18 +36,37 @@ class Counting:
 
     def begin_step(self) -> None:
         """Counts a step of training that begins; behind the last counted epoch a profile repeats its steps."""
-        steps, epochs = self._pace.values()
+        steps, epochs, _ = self._pace.values()
         if steps:
             epoch = self.global_step // steps
             self.batch_idx, self.begun = self.batch_idx + 1 if epoch == self.begun else 0, epoch
             self.current_epoch = min(epoch, epochs - 1)
 
-    def running(self, planned: Callable[[Any], StandIn]) -> Callable[[Any], Running]:
-        """What gives a step of a module its Trainer, which before the run has the numbers that are planned."""
+    def stepping(self, parts: Any) -> None:
+        """Notes what trains, whose `optimizer` is the one that steps; it is not kept alive."""
+        self._parts = weakref.ref(parts)
+
+    def running(
+        self, planned: Callable[[Any, int], StandIn], own: Optimizer, schedules: int
+    ) -> Callable[[Any], Running]:
+        """What gives a step of a module its Trainer.
+
+        Args:
+            planned: gives what has the numbers for a module and a step's samples, 0 for those that are planned.
+            own: the module's optimizer, whose rates are told then.
+            schedules: how many there are.
+        """
+
+        def now() -> list[dict[str, Any]]:
+            parts = self._parts()
+            found: Optimizer = own if parts is None else parts.optimizer
+            return found.param_groups
+
+        stepped = Stepped(now, len(own.param_groups), schedules)
 
         def trainer_of(module: Any) -> Running:
-            (steps, epochs), plan = self._pace.values(), planned(module)
-            data = lambda: (plan.datamodule, plan.train_dataloader)  # noqa: E731
-            return Running(module, epochs or plan.max_epochs, lambda: steps or plan.num_training_batches, data)
+            _, epochs, size = self._pace.values()
+            plan = planned(module, size)
+            return Running(plan, epochs or plan.max_epochs, stepped)
 
         return trainer_of

@@ -16,7 +16,7 @@ from laptime.data.lightning.counting import Counting
 from laptime.data.lightning.hooks import notes_on, trainer_arguments, warning_of
 from laptime.data.lightning.loaders import Loaders, batches_of, drawn_by, loaders_of, not_taken
 from laptime.data.lightning.made import made_of
-from laptime.data.lightning.numbered import number_notes, reads_number
+from laptime.data.lightning.numbered import asks_parts, number_notes, reads_number
 from laptime.data.lightning.optimizer import made_like, optimizer_of
 from laptime.data.lightning.refused import (
     is_lightning,
@@ -27,10 +27,9 @@ from laptime.data.lightning.refused import (
 from laptime.data.lightning.schedule import FollowedSchedule, apart, left_behind
 from laptime.data.lightning.skipped import skip_notes, skip_refusals, skipping
 from laptime.data.lightning.steps import Steps
-from laptime.data.lightning.trainer import StandIn, attached, attributes, following, put_back_attributes
+from laptime.data.lightning.trainer import Pace, StandIn, attached, attributes, following, pace_of, put_back_attributes
 from laptime.errors import RunError
 from laptime.values.copies import copy_of
-from laptime.values.trees import tensors
 from laptime.world import once
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
@@ -82,7 +81,9 @@ class LightningWorkload(Counting):
     @property
     def refused(self) -> dict[str, str]:
         """The optimizations that are not for a module that does so, with the reason."""
-        return skip_refusals(self.skips)
+        asked = "batch_idx" if self.numbered else asks_parts(self._first)
+        told = f"its module reads {asked}, which counts micro batches"
+        return ({"whole-batch": told} if asked and self.micro_batch_size else {}) | skip_refusals(self.skips)
 
     def shared_by(self, copies: int) -> None:
         """Notes by how much a step's batch is that of the loader, in models that are made from now on."""
@@ -190,7 +191,8 @@ class LightningWorkload(Counting):
         module = self._set_up(self._made(), again=True)
         with attached(module, self._trainer(module)):  # as under a Trainer: it may freeze parts, fill weights, count
             module.configure_optimizers()
-        running = self.running(self._trainer)
+        own, schedules = self._configured
+        running = self.running(self._trainer, own, len(schedules))
         for part in module.modules():  # what a module holds of others is told the same
             if is_lightning(part, MODULE):
                 part.__class__ = following(type(part), self._asked, running)
@@ -204,7 +206,7 @@ class LightningWorkload(Counting):
         loss, accuracy = model(batch)
         self.global_step += model.training
         if loss is None and model.training and self.skips:
-            loss = torch.zeros((), device=tensors(batch)[0].device, requires_grad=True)  # of no weight
+            loss = torch.zeros((), device=next(model.parameters()).device, requires_grad=True)  # of no weight
         if loss is None:
             raise RunError(
                 f"training_step() ({line_of(self.step)}) gave no loss: return it, a scalar tensor, or a dictionary "
@@ -223,7 +225,9 @@ class LightningWorkload(Counting):
 
     def _followed(self, optimizer: Optimizer, steps: int, epochs: int) -> FollowedSchedule:
         """What moves an optimizer's rates as the module's own are: its schedules are made anew, for so many steps."""
-        trainer = StandIn(self._first, epochs, lambda: steps, self._data_of_trainer)
+        parts = self._trainer(self._first, self._pace["size"])._pace()
+        pace = Pace(steps, parts.batches if parts.steps == steps else steps, parts.parts)
+        trainer = StandIn(self._first, epochs, lambda: pace, self._data_of_trainer)
         _ = self._configured
         put_back_attributes(self._first, self._before)
         with torch.random.fork_rng(devices=[]), attached(self._ready, trainer) as module:
@@ -267,17 +271,17 @@ class LightningWorkload(Counting):
                     getattr(owner, name)(*arguments)
         return owner
 
-    def _trainer(self, owner: Any) -> StandIn:
-        """What stands in for the Trainer of a module or of its data."""
+    def _trainer(self, owner: Any, size: int = 0) -> StandIn:
+        """What stands in for the Trainer of a module or of its data; 0: steps of as many samples as its loader says."""
         module = owner if is_lightning(owner, MODULE) else self._first
 
-        def steps() -> int:
-            batches = batches_of(self._loaders[0])
+        def pace() -> Pace:
             count = len(self._loaders[0].dataset)  # type: ignore[arg-type]
-            whole, rest = divmod(min(self._limit or count, count), int(batches.batch_size) * self._copies["steps"])
-            return max(1, whole + (rest > 1)) * self.stretched  # a single sample joins the batch before it
+            of_step = size or self.batch_size * self._copies["steps"]
+            found = pace_of(min(self._limit or count, count), of_step, self.micro_batch_size)
+            return Pace(found.steps * self.stretched, found.batches * self.stretched, found.parts)
 
-        return StandIn(module, self._epochs, steps, self._data_of_trainer)
+        return StandIn(module, self._epochs, pace, self._data_of_trainer)
 
     def _data_of_trainer(self) -> tuple[Any, Any]:
         """The LightningDataModule, None where the module has loaders of its own, and the loader to train."""

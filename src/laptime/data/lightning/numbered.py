@@ -10,6 +10,7 @@ from laptime.data.lightning.refused import methods_of, names_of_self, of_self
 # Of a step's parameters: the object itself, the batch, its number.
 _PLACE = 2
 _SUPER = "super()."
+_OF_BATCHES = ("num_training_batches", "accumulate_grad_batches")
 
 Methods = Sequence[ast.FunctionDef]
 
@@ -22,6 +23,12 @@ def reads_number(value: object, step: str) -> str:
     if place is None or not _reads(methods, place, _PLACE, ()):
         return ""
     return f"{found[place][0].name}, line {methods[place].lineno}"
+
+
+def asks_parts(value: object) -> str:
+    """What methods ask their Trainer for that counts batches, of which a step may take several; else empty."""
+    asked = (n.attr for _, method in methods_of(value) for n in ast.walk(method) if isinstance(n, ast.Attribute))
+    return next((f"{name} of its Trainer" for name in asked if name in _OF_BATCHES), "")
 
 
 def number_notes(value: object) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from laptime.data.lightning.told import OF_TRAINER, Body, only_told
 from laptime.data.lightning.trainer import Running, StandIn
 from laptime.errors import UsageError
 
@@ -17,8 +18,9 @@ _SEVERAL = ", several nets in one loss (docs/own-workload.md, Several nets)"
 _OPTIMIZERS = "only Lightning's Trainer knows them, for steps by hand or to log the rate"
 _TRAINER = "outside of Lightning's Trainer there is none"
 _OWNER, _LOADER = "trainer", "train_dataloader"
-# What a step may ask of it all the same; its loader's length is another where the batch is larger.
-_ASKED = {name for name in dir(Running) if not name.startswith("_")} - {_LOADER}
+# What a step may ask of it all the same; its loader's length is another where the batch is larger, and of optimizers
+# it may only tell.
+_ASKED = {name for name in dir(Running) if not name.startswith("_")} - {_LOADER, *OF_TRAINER}
 # Attributes of a module that only a Trainer fills, each with what is told of it.
 _TOUCHED = {
     "trainer": _TRAINER,
@@ -120,11 +122,13 @@ def _touched(value: object) -> Iterator[tuple[str, str]]:
     methods = list(methods_of(value))
     bodies = [method for _, method in methods]
     stepping, called = reached(bodies, STEPS), reached(bodies, _asked_for(value, bodies))
+    asking = [Body(method, names_of_self(method)) for method in bodies if method.name in stepping]
+    told = {id(node) for node in only_told(asking, STEPS)}
     for file, method in (pair for pair in methods if pair[1].name in called):
         own = names_of_self(method)
         asked = {of_self(n, own) for test in _tests(method) for n in ast.walk(test)}
         nodes = [n for n in ast.walk(method) if isinstance(n, ast.Attribute)]
-        there = _asked_in_steps(nodes, own) if method.name in stepping else _stood_in_for(nodes, own)
+        there = told | _asked_in_steps(nodes, own) if method.name in stepping else _stood_in_for(nodes, own)
         for node in nodes:
             name, through = of_self(node, own), of_self(node.value, own)
             through_it = next((f".{n.attr}" for n in nodes if n.value is node and name == _OWNER), "")

@@ -63,7 +63,8 @@ class FollowedSchedule:
     ) -> None:
         # Those by epoch come last, as under Lightning's Trainer.
         self.schedules = sorted(schedules, key=lambda s: s.get("interval", "epoch") == "epoch")
-        self.trainer, self.steps = trainer, trainer.num_training_batches
+        self.trainer, self.steps = trainer, trainer.estimated_stepping_batches // trainer.max_epochs
+        self.batches, self.parts = trainer.num_training_batches, trainer.accumulate_grad_batches
         own._opt_called = True  # type: ignore[attr-defined]  # a schedule warns of an optimizer that takes no steps
         last = len(own.param_groups) - 1
         places = [min(place, last) for place in range(len(optimizer.param_groups))]
@@ -98,7 +99,8 @@ class FollowedSchedule:
         """Whether it is a schedule's turn, by whole epochs behind it and batches of the next one."""
         every = schedule.get("frequency", 1)
         if schedule.get("interval", "epoch") == "step":
-            return bool((batch or self.steps) % every == 0)  # Lightning counts anew in each epoch
+            # Lightning counts batches, anew in each epoch, and looks at a step's end.
+            return bool((batch * self.parts if batch else self.batches) % every == 0)
         return bool(batch == 0 and epoch % every == 0)
 
     def _write(self) -> None:

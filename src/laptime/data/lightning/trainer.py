@@ -5,7 +5,35 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
+
+from laptime.data.lightning.rates import Rates, Stepped, lr_schedulers, optimizers, rates_of
+
+
+class Pace(NamedTuple):
+    """How an epoch is gone through.
+
+    Attributes:
+        steps: of the optimizer.
+        batches: that go through the net, of which a step may take several.
+        parts: of a whole step's batch.
+    """
+
+    steps: int
+    batches: int
+    parts: int = 1
+
+
+def pace_of(count: int, size: int, most: int | None) -> Pace:
+    """The pace of `count` samples in batches of a size, each in parts of `most` samples; a last one joins the batch
+    before it.
+    """
+    whole, rest = divmod(count, size)
+    sizes = [size] * (whole - (rest == 1)), [size + 1 if rest == 1 else rest] * (rest > 0)
+    steps = max(1, whole + (rest > 1))
+    if most is None:
+        return Pace(steps, steps)
+    return Pace(steps, max(1, sum(-(-held // most) for some in sizes for held in some)), -(-size // most))
 
 
 class StandIn:
@@ -16,7 +44,7 @@ class StandIn:
         max_epochs: counted epochs.
     """
 
-    accumulate_grad_batches = world_size = num_devices = num_nodes = 1
+    world_size = num_devices = num_nodes = 1
     global_rank = local_rank = node_rank = 0
     max_steps = -1
     is_global_zero = True
@@ -26,20 +54,25 @@ class StandIn:
     max_epochs = 1
     current_epoch = global_step = 0
 
-    def __init__(self, model: Any, epochs: int, steps: Callable[[], int], data: Callable[[], tuple[Any, Any]]) -> None:
-        """Takes what counts the steps of an epoch, and what gives the LightningDataModule and its training loader."""
+    def __init__(self, model: Any, epochs: int, pace: Callable[[], Pace], data: Callable[[], tuple[Any, Any]]) -> None:
+        """Takes what gives the pace of an epoch, and what gives the LightningDataModule and its training loader."""
         self.model = self.lightning_module = model
-        self.max_epochs, self._steps, self._data = epochs, steps, data
+        self.max_epochs, self._pace, self._data = epochs, pace, data
 
     @property
     def num_training_batches(self) -> int:
-        """Steps of an epoch."""
-        return self._steps()
+        """Batches of an epoch, of which a step may take several."""
+        return self._pace().batches
+
+    @property
+    def accumulate_grad_batches(self) -> int:
+        """Batches of a step."""
+        return self._pace().parts
 
     @property
     def estimated_stepping_batches(self) -> int:
         """Steps of the whole training."""
-        return self.max_epochs * self._steps()
+        return self.max_epochs * self._pace().steps
 
     @property
     def datamodule(self) -> Any:
@@ -57,9 +90,28 @@ class StandIn:
 
 
 class Running(StandIn):
-    """What a step may ask of its Trainer besides: where the training is, as its module counts it."""
+    """What a step may ask of its Trainer besides: where the training is, as its module counts it.
+
+    Attributes:
+        stepped: gives the optimizer that steps.
+    """
 
     sanity_checking = testing = predicting = False
+
+    def __init__(self, asked: StandIn, epochs: int, stepped: Stepped) -> None:
+        """Takes what stands there before the run, and what is known in it."""
+        super().__init__(asked.model, epochs, asked._pace, asked._data)
+        self.stepped = stepped
+
+    @property
+    def optimizers(self) -> list[Rates]:
+        """Of the one optimizer its rates."""
+        return [rates_of(self.stepped)[0]]
+
+    @property
+    def lr_scheduler_configs(self) -> list[Rates]:
+        """Of each schedule the rates."""
+        return rates_of(self.stepped)[1]
 
     @property
     def current_epoch(self) -> int:  # type: ignore[override]  # nobody sets it: it is the module's
@@ -94,7 +146,8 @@ def following(kind: type, progress: Any, running: Callable[[Any], StandIn]) -> t
         running: gives what a module finds for its Trainer where none is attached.
     """
     theirs: Any = kind
-    read = {name: _read(progress, name) for name in ("current_epoch", "global_step")}
+    read: dict[str, Any] = {name: _read(progress, name) for name in ("current_epoch", "global_step")}
+    read |= {"optimizers": optimizers, "lr_schedulers": lr_schedulers}
     read["trainer"] = property(lambda m: running(m) if m._trainer is None else m._trainer, theirs.trainer.fset)
     own = vars(kind).get("__init_subclass__")
     type.__setattr__(kind, "__init_subclass__", classmethod(lambda _: None))

@@ -13,7 +13,7 @@ from torch.utils.data import default_collate
 from laptime.data.decoded import refusal
 from laptime.data.own.opened import OwnSplit
 from laptime.values.draws import State, drawn
-from laptime.values.trees import Tree, by_sample, leaves, listed, mapped, samples, tensors
+from laptime.values.trees import Tree, by_sample, leaves, listed, mapped, movable, samples, tensors
 
 # What leaves the net that it was given alone and changes, averages or moves a copy.
 _COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", "ddp")
@@ -170,6 +170,8 @@ def miscounted(batch: Tree, collate: Callable[[list[Tree]], Tree], items: Mappin
     if count is not None:
         seen = f"is taken for {count} samples, since it holds {count} dictionaries in a list, and no tensor beside it"
         return seen, "put a tensor [B, ...] beside that list, torch.arange(len(items)) say"
+    if movable(batch):
+        return f"is taken for {samples(batch)} samples", f"give {type(batch).__name__} their number as batch_size"
     remedy = "let its first tensor be [B, ...], torch.arange(len(items)) where all others are in lists"
     return f"begins with {[tuple(t.shape) for t in tensors(batch)][:1]}", remedy
 
@@ -199,6 +201,13 @@ def shapes(batch: Tree, others: Iterable[Tree]) -> dict[str, str]:
     if any(_shapes_of(other) != _shapes_of(batch) for other in others):
         return {"graph": "a graph is recorded for one shape, and its batches come in several"}
     return {}
+
+
+def moved_whole(batch: Tree) -> dict[str, str]:
+    """What must know each tensor of a batch, where an object in it is moved by its own `to(device)`."""
+    kind = next((type(leaf).__name__ for leaf in leaves(batch) if movable(leaf)), "")
+    beside = f"a copy beside the step must know each tensor of a batch, and its {kind} moves itself"
+    return {"pinned": beside, "dp": f"DataParallel can't part its {kind}"} if kind else {}
 
 
 def layout(model: nn.Module, batch: Tree) -> dict[str, str]:
