@@ -16,7 +16,7 @@ from laptime.data.lightning.counting import Counting
 from laptime.data.lightning.hooks import notes_on, trainer_arguments, warning_of
 from laptime.data.lightning.loaders import Loaders, batches_of, drawn_by, loaders_of, not_taken
 from laptime.data.lightning.made import made_of
-from laptime.data.lightning.numbered import asks_parts, number_notes, reads_number
+from laptime.data.lightning.numbered import asks_parts, compile_refusals, number_notes, reads_number
 from laptime.data.lightning.optimizer import made_like, optimizer_of
 from laptime.data.lightning.refused import (
     is_lightning,
@@ -83,7 +83,8 @@ class LightningWorkload(Counting):
         """The optimizations that are not for a module that does so, with the reason."""
         asked = "batch_idx" if self.numbered else asks_parts(self._first)
         told = f"its module reads {asked}, which counts micro batches"
-        return ({"whole-batch": told} if asked and self.micro_batch_size else {}) | skip_refusals(self.skips)
+        counted = {"whole-batch": told} if asked and self.micro_batch_size else {}
+        return counted | compile_refusals(self.numbered, self._asked.names) | skip_refusals(self.skips)
 
     def shared_by(self, copies: int) -> None:
         """Notes by how much a step's batch is that of the loader, in models that are made from now on."""

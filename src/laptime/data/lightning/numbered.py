@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from laptime.data.lightning.refused import methods_of, names_of_self, of_self
 
@@ -29,6 +29,20 @@ def asks_parts(value: object) -> str:
     """What methods ask their Trainer for that counts batches, of which a step may take several; else empty."""
     asked = (n.attr for _, method in methods_of(value) for n in ast.walk(method) if isinstance(n, ast.Attribute))
     return next((f"{name} of its Trainer" for name in asked if name in _OF_BATCHES), "")
+
+
+def compile_refusals(numbered: bool, asked: Container[str]) -> dict[str, str]:
+    """Why a module is not compiled: what is another number in each step is a constant of what was compiled.
+
+    torch then compiles anew until its limit of eight, and runs the rest of the training as it is.
+
+    Args:
+        numbered: whether training_step() reads its batch's number.
+        asked: the numbers of the training that it has asked for in a step.
+    """
+    name = "batch_idx" if numbered else "global_step" if "global_step" in asked else ""
+    told = f"its steps read {name}, and torch compiles them anew for each number"
+    return dict.fromkeys(("compile", "compile-graphed"), told) if name else {}
 
 
 def number_notes(value: object) -> tuple[str, ...]:
