@@ -226,7 +226,7 @@ def untouched(owner: Any) -> Iterator[None]:
     moving = [(one, one.held()) for one in counts if isinstance(one, Moving)]
     places += [one.owner if isinstance(one, Place) else vars(one) for one in counts]
     placed = [(place, dict(place)) for place in places if isinstance(place, dict)]  # torch.jit has others
-    own.update({name: copy.copy(value) for name, value in kept.items() if isinstance(value, list | dict | set | deque)})
+    own.update({name: _copied(value) for name, value in kept.items() if isinstance(value, list | dict | set | deque)})
     try:
         yield
     finally:
@@ -236,9 +236,19 @@ def untouched(owner: Any) -> Iterator[None]:
         for place, before in placed:
             for name in place.keys() - before.keys():
                 del place[name]
-            place.update(before)
+            other = {name: value for name, value in before.items() if name not in place or place[name] is not value}
+            if other:  # one that refuses to be written to has not been
+                place.update(other)
         for one, values in moving:
             put_values(one, values)
+
+
+def _copied(container: Any) -> Any:
+    """A copy; itself where its class refuses one, as it does where it refuses to be written to."""
+    try:
+        return copy.copy(container)
+    except Exception:  # of the user's own
+        return container
 
 
 class Unwritten(TorchDispatchMode):

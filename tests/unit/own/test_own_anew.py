@@ -214,3 +214,26 @@ def test_a_dictionary_of_many_new_entries_is_what_was_computed_once():
         own.memo.update(dict.fromkeys(range(count), 1.0))
         put_back_numbers(kept)
         assert len(own.memo) == left
+
+
+# As diffusers' FrozenDict, for those who have copied its code.
+_FROZEN = """
+class Frozen(dict):
+    def __init__(self, **named):
+        for name, value in named.items():
+            dict.__setitem__(self, name, value)
+
+    def _refused(self, *_, **__):
+        raise TypeError("this dictionary is frozen")
+
+    __setitem__ = __delitem__ = update = pop = setdefault = clear = _refused
+"""
+_AS_ATTRIBUTE = ("        self.bank, ", "        self.frozen = Frozen(scale=0.5)\n        self.bank, ")
+
+
+def test_a_dictionary_that_refuses_to_be_written_to_is_left(file, tmp_path):
+    counted = _LOSS.replace("return", "loss =") + "\n        return loss * self.frozen['scale']"
+    data = inspect(write(file, _STILL, (_CLASS, _FROZEN + _HELD.replace(*_AS_ATTRIBUTE)), (_LOSS, counted)))
+    spec = own_spec(data, epochs=2, checkpoints=str(tmp_path / "kept"), warmup_epochs=1)
+    record = _run(spec, tmp_path / "run")
+    assert (record.error, len(record.epochs)) == (None, 2)
