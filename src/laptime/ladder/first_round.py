@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from laptime.compare.quality import judge, rules_of, scores_of
 from laptime.errors import UsageError
-from laptime.ladder import pairs
+from laptime.ladder import counted, pairs
 from laptime.ladder.ablation import Ablation
 from laptime.ladder.climb import CLOSE, CLOSE_BY_TURNS, Climb, standing_of
 from laptime.ladder.plan import rung_of
@@ -41,6 +41,9 @@ def first_round(ladder: Ladder) -> Iterator[Turn]:
     """Yields the turns of the first round, and decides between them what the later rounds repeat."""
     baseline, *named = ladder.plan.fixed
     yield ladder.enter(baseline, rung_of(baseline, on=None))
+    if counted.settle(ladder):
+        ladder.retract(baseline.name)
+        yield ladder.enter(baseline, rung_of(baseline, on=None))
     if ends_all(ladder, ladder.runs[-1]):
         for name in _after_baseline(ladder.plan):
             ladder.leave_out(name, NOT_TRIED)

@@ -11,7 +11,7 @@ from laptime.compare.differences import Scores
 from laptime.compare.quality import Judgement, Rules, judge, name_of, rules_of, scores_of, shown
 from laptime.compare.statistics import Bootstrap, Estimate, Laps, epoch_seconds, mean_ratio
 from laptime.ladder.climb import Both, ratio_of
-from laptime.ladder.process import SHORT
+from laptime.ladder.counted import short
 from laptime.ladder.remedies import Group, Remedy, alike, broken
 from laptime.records import Measured, RunRecord
 from laptime.variants import Variant
@@ -41,7 +41,7 @@ def outcome(ladder: Ladder, group: Group, remedy: Remedy) -> Measured | None:
 
 def lacks_training(ladder: Ladder, group: Group, remedy: Remedy) -> bool:
     """Whether only a whole training can tell what a remedy learns, and its gain so far does not speak against it."""
-    if remedy.learns_alike or ladder.record.epochs <= SHORT:
+    if remedy.learns_alike or ladder.record.epochs <= short(ladder):
         return False
     known = scores_of(trained(ladder, group.advised), ladder.record.quality)
     if trained(ladder, remedy.variant) or _can_not_be_judged(known, rules_of(ladder.record, ladder.runs)):

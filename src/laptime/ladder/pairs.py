@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 from laptime.compare.comparison import compare
 from laptime.compare.headlines import open_yet
-from laptime.ladder.climb import Both, fastest_s, ratio_of
-from laptime.ladder.process import SHORT, Process, process_of
+from laptime.ladder.climb import Both, ratio_of
+from laptime.ladder.counted import epochs_of
+from laptime.ladder.process import Process, process_of
 from laptime.ladder.ranks import ranks_of
 from laptime.launchers.base import Hooks
 from laptime.launchers.pair import launch_by_turns, room_for, sockets_here
@@ -33,17 +34,8 @@ FEWEST_PAIRS = 3
 FEWEST_ROUNDS = 3
 # Variants that headlines name and that get pairs: a ladder must come to its end.
 MOST_CONFIRMED = 3
-# A process takes up to eight seconds to start: it trains for half as long, or for as many epochs.
-_TRAINS_S = 4.0
-_MOST_EPOCHS = 12
 # Loader workers prepare the next epoch's batches while the other side trains.
 _WORKS_ASIDE = "workers"
-
-
-def epochs_of(record: RunRecord) -> int:
-    """Counted epochs of a process that tells a time as well as seconds can, by what they take in a record."""
-    fastest = fastest_s(record)
-    return SHORT if fastest is None else min(_MOST_EPOCHS, max(SHORT, math.ceil(_TRAINS_S / fastest)))
 
 
 def trial(ladder: Ladder, best: Variant, variant: Variant) -> Iterator[Turn]:

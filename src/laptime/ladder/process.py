@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laptime.errors import DataError
+from laptime.ladder.counted import short
 from laptime.ladder.request import make_spec
 from laptime.launchers.base import RECORD
 from laptime.records import SEARCH, TRIALS, VERIFY, RunRecord, read_record
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 # At most so many seconds of writing checkpoints for each second of training: with epochs of seconds that is one after
 # each, and only where a checkpoint takes twice as long as an epoch are some left out; and the last, unless it is cheap.
 _SHARE = 2.0
-# Counted epochs of a process that only tells a time.
-SHORT = 2
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,13 @@ def process_of(ladder: Ladder, turn: Turn, variant: Variant) -> Process:
     """What a turn of a ladder starts."""
     spec = make_spec(ladder.request, variant, ladder.record.data, turn.repeat)
     ceilings = ladder.record.probe.machine.ceilings.model_dump(exclude_none=True)
-    spec, folder = spec.model_copy(update={"ceilings": ceilings}), run_folder(ladder.folder, turn.variant, turn.repeat)
+    settled = {"ceilings": ceilings, "epochs": ladder.preset.epochs}
+    spec, folder = spec.model_copy(update=settled), run_folder(ladder.folder, turn.variant, turn.repeat)
     if turn.kind != "round":
         # What no turn of the ladder has checked against the baseline is checked in its first round.
         new = turn.kind in ("verify", "search") and turn.repeat == 0 and turn.variant not in ladder.variants
-        short = {"check": new, "save_model": False, "epochs": _epochs(turn, spec), "profile": "none"}
-        spec = spec.model_copy(update=short)
+        epochs = _epochs(turn, spec, short(ladder))
+        spec = spec.model_copy(update={"check": new, "save_model": False, "epochs": epochs, "profile": "none"})
         aside = {"trial": TRIALS, "search": SEARCH}.get(turn.kind, VERIFY)
         folder = run_folder(ladder.folder / aside, turn.variant, turn.number)
     # Pods have theirs in the run store; a pair that was broken off begins anew, since its epochs belong together.
@@ -88,11 +88,11 @@ def process_of(ladder: Ladder, turn: Turn, variant: Variant) -> Process:
 _UNEVEN = ("progressive-resizing", "selective-backprop")
 
 
-def _epochs(turn: Turn, spec: RunSpec) -> int:
+def _epochs(turn: Turn, spec: RunSpec, few: int) -> int:
     """Few tell a time, except where they differ by design; by turns each side is once the first. Quality takes all."""
     if turn.kind == "training" or any(spec.option(name) is not None for name in _UNEVEN):
         return spec.epochs
-    return turn.epochs or (SHORT if turn.beside else min(spec.epochs, SHORT))
+    return turn.epochs or (few if turn.beside else min(spec.epochs, few))
 
 
 def retracted(ladder: Path, variant: str, number: int | None = None) -> list[Path]:

@@ -13,6 +13,7 @@ from laptime.compare.comparison import compare
 from laptime.compare.model import Comparison
 from laptime.compare.write import write_comparison
 from laptime.ladder.advising import Counsel, mine_of
+from laptime.ladder.counted import are_open
 from laptime.ladder.ending import ended_in_journal, sent
 from laptime.ladder.first_round import first_round, what_failed
 from laptime.ladder.pairs import left_open, run_pair
@@ -79,7 +80,7 @@ class Ladder:
         self._save()
         target = target_of(tracking_uri(self.request, self.places), self.places)
         self.journal = journal or Journal(self.places.journal / f"{self.record.id}.jsonl", target)
-        ladder_started(self.journal, self.record, self.folder)
+        ladder_started(self.journal, self.record, self.folder, settled=not are_open(self.request))
 
     def turns(self) -> Iterator[Turn]:
         """Yields what to run next, one at a time; `run` must have been called before the next is asked for."""
@@ -230,12 +231,11 @@ class Ladder:
         """Takes a variant back that the first round has changed or made needless; what it ran becomes a trial."""
         self.variants.pop(name)
         rungs = tuple(r for r in self.record.rungs if r.variant != name)
-        self.record = self.record.model_copy(update={"rungs": rungs})
         mine = mine_of(self.runs, name)
         if self.journal is not None:  # again where the ladder is gone on with: it may have been ended before this
             variant_retracted(self.journal, self.record, name)
         counts = {**self.record.retracted, name: self.record.retracted.get(name, 0) + 1}
-        self.record = self.record.model_copy(update={"retracted": counts})
+        self.record = self.record.model_copy(update={"rungs": rungs, "retracted": counts})
         self.runs = [r for r in self.runs if r not in mine]
         self.trials += mine
         set_aside(self.folder, name, self.number, self.journal)

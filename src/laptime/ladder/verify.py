@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from laptime.catalogue import DEVICES
 from laptime.ladder.climb import ratio_of
+from laptime.ladder.counted import short
 from laptime.ladder.estimate import process_s
 from laptime.ladder.outcome import lacks_training, outcome
 from laptime.ladder.pairs import can_take_turns
-from laptime.ladder.process import SHORT
 from laptime.ladder.remedies import Group, Remedy, Rounds, alike, broken, group_of
 from laptime.ladder.turn import Turn, in_round
 from laptime.records import Advice, Measured
@@ -62,12 +62,12 @@ class Verification:
 
     def _expected(self, some: list[Group]) -> str:
         """By what the advised variants took."""
-        turns, seconds, whole = 0, 0.0, self.ladder.record.epochs
+        turns, seconds, few, whole = 0, 0.0, short(self.ladder), self.ladder.record.epochs
         for group in some:
             pairs, alone = self._sides(group)
             turns += ROUNDS * (len(pairs) + len(alone))
-            seconds += ROUNDS * 2 * len(pairs) * self._process_s(group, SHORT)
-            seconds += ROUNDS * len(alone) * self._process_s(group, min(whole, SHORT))
+            seconds += ROUNDS * 2 * len(pairs) * self._process_s(group, few)
+            seconds += ROUNDS * len(alone) * self._process_s(group, min(whole, few))
         trainings = self._untrained()
         seconds += sum(self._process_s(group, whole) for group, _ in trainings)
         more = f" (whole trainings among them: up to {len(trainings)})" if trainings else ""

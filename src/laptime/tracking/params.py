@@ -8,13 +8,13 @@ from laptime.records import LadderRecord, Rung, RunRecord
 from laptime.spec import DataSpec, RunSpec
 
 
-def ladder_params(ladder: LadderRecord) -> dict[str, object]:
-    """Of a ladder's run."""
+def ladder_params(ladder: LadderRecord, settled: bool = True) -> dict[str, object]:
+    """Of a ladder's run; without its count of epochs where that is not settled yet."""
     return {
         "workload": ladder.workload,
         "preset": ladder.preset,
         "device": ladder.device,
-        "epochs": ladder.epochs,
+        "epochs": ladder.epochs if settled else None,
         "repeats": ladder.repeats,
         "limit_train": ladder.limit_train,
         "limit_test": ladder.limit_test,

@@ -50,8 +50,15 @@ def run_folder(folder: Path, variant: str, repeat: int) -> Path:
     return folder / f"{name}-{repeat}"
 
 
-def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None = None) -> None:
-    """Starts the parent run; its tag `laptime.folder` says where the ladder stands on its host."""
+def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None = None, settled: bool = True) -> None:
+    """Starts the parent run; its tag `laptime.folder` says where the ladder stands on its host.
+
+    Args:
+        tracker: where to.
+        ladder: the ladder.
+        folder: where it stands.
+        settled: whether its count of epochs is; a param stays as it was set first, so else it waits for one more call.
+    """
     tags = {
         "laptime.kind": "ladder",
         "laptime.machine": ladder.probe.machine.fingerprint,
@@ -66,7 +73,7 @@ def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None =
             experiment=ladder.workload,
             started_at=ladder.started_at or time.time(),
             tags=_filled(tags),
-            params=_texts(ladder_params(ladder)),
+            params=_texts(ladder_params(ladder, settled)),
         )
     )
 

@@ -10,10 +10,9 @@ from laptime.compare.searching import cells
 from laptime.durations import in_time
 from laptime.errors import UsageError
 from laptime.ladder.climb import Both, Climb, standing_of
+from laptime.ladder.counted import SHORT, epochs_of
 from laptime.ladder.first_round import NOT_TRIED
-from laptime.ladder.pairs import epochs_of
 from laptime.ladder.plan import rung_of
-from laptime.ladder.process import SHORT
 from laptime.ladder.request import check_variant
 from laptime.ladder.run import Ladder
 from laptime.ladder.seeds import Found
