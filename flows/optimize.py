@@ -130,7 +130,7 @@ def optimize(
         preset: quick takes a few variants and little data, full takes all of both.
         device: cpu, cuda, or auto for the fastest that is there.
         variants: Names separated by commas, or a list of them, instead of the ladder; laptime list variants shows them.
-        epochs: Counted epochs of each process; empty for the preset's.
+        epochs: Counted epochs of each process; empty for the preset's, and up to 12 where they are short.
         warmup_epochs: Epochs before them that do not count; empty for the preset's.
         repeats: Rounds, each of which takes every variant once; empty for the preset's.
         limit_train: Training images at most; empty for the preset's.

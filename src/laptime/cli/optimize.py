@@ -16,7 +16,7 @@ def optimize(
     preset: Annotated[str, typer.Option(help="quick (a few variants, little data) or full (all of both).")] = "quick",
     device: options.DEVICE = "auto",
     variants: Annotated[str, typer.Option(help="Names, separated by commas, instead of the ladder.")] = "",
-    epochs: Annotated[int | None, typer.Option(help="Counted epochs of each process.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Counted epochs of each process, short or not.")] = None,
     warmup_epochs: Annotated[int | None, typer.Option(help="Epochs before them that don't count.")] = None,
     repeats: Annotated[int | None, typer.Option(help="Rounds: each takes every variant once.")] = None,
     limit_train: options.LIMIT_TRAIN = None,

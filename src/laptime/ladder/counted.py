@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 # Counted epochs of a process that only tells a time, at least.
 SHORT = 2
 # A process takes up to eight seconds to start: it trains for half as long, or for as many epochs.
-TRAINS_S = 4.0
+_TRAINS_S = 4.0
 MOST_EPOCHS = 12
-# The baseline is run again to count more epochs only where they are so many times as many: that costs a process.
+# The baseline's process is run again only for more than so many times as many epochs: where those asked for take less.
 _WORTH_IT = 2
+WORTH_S = _TRAINS_S / _WORTH_IT
 
 
 def epochs_of(record: RunRecord) -> int:
@@ -27,12 +28,12 @@ def epochs_of(record: RunRecord) -> int:
     if record.status != "done" or not record.kept:
         return SHORT
     fastest = min(epoch.epoch_s + (epoch.evaluate_s or 0.0) for epoch in record.kept)
-    return min(MOST_EPOCHS, max(SHORT, math.ceil(TRAINS_S / fastest)))
+    return min(MOST_EPOCHS, max(SHORT, math.ceil(_TRAINS_S / fastest)))
 
 
 def short(ladder: Ladder) -> int:
     """Counted epochs of a process of a ladder that only tells a time: by what the baseline's first one took."""
-    return epochs_of(ladder.runs[0]) if ladder.runs else SHORT
+    return _more(SHORT, ladder.runs[0]) if ladder.runs else SHORT
 
 
 def are_open(request: LadderRequest) -> bool:
@@ -52,12 +53,16 @@ def settle(ladder: Ladder) -> bool:
     if not are_open(ladder.request):
         return False
     asked, (first,) = ladder.preset.epochs, ladder.runs
-    enough = epochs_of(first)
-    more = enough >= _WORTH_IT * asked
-    if more:
+    enough = _more(asked, first)
+    if enough > asked:
         ladder.preset = replace(ladder.preset, epochs=enough)
         ladder.record = ladder.record.model_copy(update={"epochs": enough})
         ladder.say(f"An epoch is short, so that each process counts {enough} in place of {asked} (--epochs N decides).")
     if ladder.journal is not None:  # params that were open at the start
         ladder_started(ladder.journal, ladder.record, ladder.folder)
-    return more
+    return enough > asked
+
+
+def _more(usual: int, record: RunRecord) -> int:
+    enough = epochs_of(record)
+    return enough if enough > _WORTH_IT * usual else usual
