@@ -73,6 +73,13 @@ def percent(value: float | None) -> str:
     return NONE if value is None else f"{value * 100:.1f} %"
 
 
+def of_ceiling(value: float | None) -> str:
+    """Whole percent; below one only that it is less."""
+    if value is None:
+        return NONE
+    return "< 1 %" if 0.0 < value < 0.01 else f"{value * 100:.0f} %"
+
+
 def points(value: float | None) -> str:
     """Percentage points with their sign; the true minus sign is as wide as the plus."""
     if value is None:

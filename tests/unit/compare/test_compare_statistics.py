@@ -147,3 +147,14 @@ def test_an_interval_without_meaning_is_not_written_out() -> None:
     assert words.span(0.001, 500.0, words.seconds) == "unknown"
     assert words.span(0.5, 50.0, words.seconds) == "0.500–50.0"
     assert [words.points(value) for value in (-0.04, 0.04, -0.05001, 1.2)] == ["0.0", "0.0", "−0.1", "+1.2"]
+
+
+def test_a_share_of_the_ceiling_that_rounds_to_none_is_not_none():
+    assert [words.of_ceiling(value) for value in (None, 0.0, 0.0004, 0.0099, 0.014, 1.2)] == [
+        words.NONE,
+        "0 %",
+        "< 1 %",
+        "< 1 %",
+        "1 %",
+        "120 %",
+    ]
