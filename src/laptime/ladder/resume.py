@@ -221,7 +221,8 @@ def _opened(
     again = record.model_copy(update={**ANEW, "left_out": plan.left_out})
     ladder = Ladder(asked, again, plan, places)
     ladder.before = record.turns
-    say(f"Going on with the ladder {record.id} in {ladder.folder}: {record.turns} processes had ended.")
+    ended = "1 process" if record.turns == 1 else f"{record.turns} processes"
+    say(f"Going on with the ladder {record.id} in {ladder.folder}: {ended} had ended.")
     ladder.start(journal)
     return attended(ladder, say, outage)
 
