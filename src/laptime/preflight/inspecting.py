@@ -42,6 +42,7 @@ from laptime.preflight.cropping import crops
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
 from laptime.values.draws import fetched
+from laptime.values.judging import has_modes
 from laptime.values.trees import Tree, leaves, movable, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import (
@@ -148,6 +149,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
             by_name=takes_model(data.workload),
             weighted=data.train.weights is not None,
             begun=data.train.begin is not None,
+            modes=has_modes(probe_optimizer(own, step.model, rate)),
             least_limit=least_limit(data.train.weights),
         ),
     )

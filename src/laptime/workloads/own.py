@@ -21,6 +21,7 @@ from laptime.own.protocol import Workload as Protocol
 from laptime.own.user_code import place_in, wanted
 from laptime.spec import RunSpec
 from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.judging import set_mode
 from laptime.values.tallies import Unwritten, globals_of, numbers_of, put_back_numbers, untouched
 from laptime.values.trees import mapped, tensors
 from laptime.workloads.base import Batch, Output
@@ -204,6 +205,7 @@ def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:
         anew = remade(made, **options)
         if anew is not made:  # code of the user's own may have kept it, and reads its rates
             vars(made).update(vars(anew))
+        set_mode(made, "train")
         return made
 
     return make

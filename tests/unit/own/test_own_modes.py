@@ -1,0 +1,90 @@
+"""Optimizers that train other weights than they judge, as those without a schedule do, and hooks that they set."""
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+from tests.own_files import TUPLE, own_spec, write
+from tests.plain_loop import run
+
+from laptime.optimizations.base import permutation
+from laptime.preflight.inspecting import inspect
+from laptime.values.draws import seed_all
+
+STILL = ("nn.Dropout(), ", "")
+# Gradients at y, between the weights z of SGD and their mean x, by which the net is judged.
+FREE = (
+    "\nclass Workload:\n",
+    """
+class Free(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr, "training": False, "steps": 0})
+
+    def train(self):
+        self._turn(True, 0.1)
+
+    def eval(self):
+        self._turn(False, -1 / 9)
+
+    @torch.no_grad()
+    def _turn(self, training, share):
+        for group in self.param_groups:
+            if group["training"] is not training:
+                group["training"] = training
+                for p in group["params"]:
+                    if p in self.state:
+                        p.lerp_(self.state[p]["z"], share)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            if not group["training"]:
+                raise RuntimeError("step() in another mode than that of training")
+            group["steps"] += 1
+            for p in group["params"]:
+                z = self.state[p].setdefault("z", p.clone())
+                x = p.lerp(z, -1 / 9)
+                z.sub_(p.grad, alpha=group["lr"])
+                p.copy_(x.lerp_(z, 1 / group["steps"]).lerp_(z, 0.1))
+
+class Workload:
+    learning_rate = 0.1
+
+    def optimizer(self, parameters, lr):
+        return Free(parameters, lr)
+""",
+)
+
+
+def _by_hand(path, epochs: int) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Losses on the test data behind each epoch, and the weights that are judged."""
+    sys.modules.pop(path.stem, None)
+    seed_all(0)
+    user: Any = __import__(path.stem).Workload()
+    (train, test), losses = user.data(), []
+    seed_all(0)
+    net = user.model()
+    optimizer = user.optimizer(list(net.parameters()), 0.1)
+    for epoch in range(epochs):
+        optimizer.train()
+        for chosen in permutation(64, 0, epoch).split(16):
+            optimizer.zero_grad()
+            user.loss(net, train[chosen])[0].backward()
+            optimizer.step()
+        optimizer.eval()
+        losses.append(user.loss(net, test[:])[0].item())
+    sys.modules.pop(path.stem, None)
+    return losses, net.state_dict()
+
+
+@pytest.mark.parametrize("variant", ["cpu-baseline", "cpu-resident"])
+def test_a_net_is_judged_and_saved_with_the_weights_that_its_optimizer_judges(file, variant, tmp_path):
+    data = inspect(write(file, TUPLE, STILL, FREE))
+    losses, weights = _by_hand(file, 3)
+    spec = own_spec(data, variant, learning_rate=0.1, epochs=3, warmup_epochs=1, save_model=True)
+    found = run(spec, tmp_path / "run")
+    assert found.error is None
+    assert [e.test_loss for e in found.epochs] == pytest.approx(losses, rel=1e-6)
+    for name, saved in torch.load(tmp_path / "run" / "model.pt").items():
+        torch.testing.assert_close(saved, weights[name], rtol=0, atol=1e-6)
