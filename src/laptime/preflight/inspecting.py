@@ -173,15 +173,18 @@ def _number(data: OwnData, what: str, default: float, kind: type[int] | type[flo
 def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
     """Items as a batch, each in the user's own place; raises RunError naming what does not fit."""
     which = "training" if split is data.train else "test"
-    items = []
+    read: list[Any] = []
     together = read_together(split)
     for some in [list(indices)] if together else [[index] for index in indices]:
         reading = f"reading items {some} at once" if together else f"reading item {some[0]}"
         with told_with_line(f"{reading} of the {which} data", data.file, *item_makers(split), item=together):
-            items += fetched(split.dataset, some)
-    shapes = [[tuple(t.shape) for t in tensors(item)] for item in items]
+            read.append(fetched(split.dataset, some))
+    items = read[0] if together else [item for some in read for item in some]
+    # What is read at once may be a batch already.
+    by_item = items if isinstance(items, list) and len(items) == len(indices) else []
+    shapes = [[tuple(t.shape) for t in tensors(item)] for item in by_item]
     try:
-        making = f"making a batch of {len(items)} items of the {which} data"
+        making = f"making a batch of {len(indices)} items of the {which} data"
         with told_with_line(making, data.file, split.collate, *item_makers(split), data.workload.data):
             found = split.collate(items)
     except RunError as error:
@@ -193,7 +196,7 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             f"{shapes[other]}, which make no batch{_made(data, split)}: bring them to one shape, or give the workload "
             "a collate_fn."
         ) from error
-    said = f"a batch of {len(items)} item{'s' * (len(items) > 1)} of the {which} data of {data.file.name}"
+    said = f"a batch of {len(indices)} item{'s' * (len(indices) > 1)} of the {which} data of {data.file.name}"
     if not tensors(found) and not any(map(movable, leaves(found))):
         raise RunError(
             f"{said} is a {type(found).__name__} in which no tensor is found{_made(data, split)}: make it of tensors "
@@ -204,8 +207,8 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             f"{said} holds a nested tensor{_made(data, split)}, whose samples can't be taken out of it: let collate_fn "
             "give a list of the samples behind torch.arange(len(items)), and loss() make the nested tensor of it."
         )
-    if samples(found) != len(items):
-        seen, remedy = own_refused.miscounted(found, split.collate, dict(zip(indices, items, strict=True)))
+    if samples(found) != len(indices):
+        seen, remedy = own_refused.miscounted(found, split.collate, dict(zip(indices, by_item, strict=False)))
         raise RunError(f"{said} {seen}{_made(data, split)}: {remedy}.")
     return found
 
