@@ -49,7 +49,7 @@ class OwnSpec(Frozen):
         lightning, numbered, schedule: it is a LightningModule; whose steps read their batch's number; has a schedule.
         clip_norm, micro_batch: the largest norm of its gradient, and samples that go through its net at once, if any.
         by_name, weighted, begun: its optimizer(model, lr) takes the net; it draws by weights; has a `worker_init_fn`.
-        modes, least_limit: its optimizer trains other weights than it judges; samples that keep a weight above 0.
+        optimizer, least_limit: its optimizer has `modes`, or sets `hooks`; samples that keep a weight above 0.
     """
 
     attribute: str
@@ -67,7 +67,7 @@ class OwnSpec(Frozen):
     by_name: bool = False
     weighted: bool = False
     begun: bool = False
-    modes: bool = False
+    optimizer: tuple[Literal["modes", "hooks"], ...] = ()
     least_limit: Annotated[int, Field(ge=1)] = 1
     beside: tuple[str, ...] = ()
 

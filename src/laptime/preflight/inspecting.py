@@ -42,7 +42,7 @@ from laptime.preflight.cropping import crops
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
 from laptime.values.draws import fetched
-from laptime.values.judging import has_modes
+from laptime.values.hooks import has_set_hooks
 from laptime.values.trees import Tree, leaves, movable, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import (
@@ -57,7 +57,7 @@ from laptime.workloads.own import (
 from laptime.workloads.own_checked import loss_line
 from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_losses import losses_of
-from laptime.workloads.own_optimizer import begun_with, left_out, scattered, stepped_by_others, unfused
+from laptime.workloads.own_optimizer import begun_with, habits, left_out, scattered, stepped_by_others, unfused
 from laptime.workloads.own_parts import looked_at
 from laptime.workloads.own_schedule import falling, walked
 from laptime.workloads.own_step import fails_in_bf16, stepped
@@ -149,7 +149,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
             by_name=takes_model(data.workload),
             weighted=data.train.weights is not None,
             begun=data.train.begin is not None,
-            modes=has_modes(probe_optimizer(own, step.model, rate)),
+            optimizer=habits(own, step.model, rate),
             least_limit=least_limit(data.train.weights),
         ),
     )
@@ -229,6 +229,8 @@ def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
     made, refused = _tried_optimizer(data, model, rate)
     kind = type(made)
     refused |= scattered(made) | stepped_by_others(made, getattr(data.workload, "schedule", None))
+    if has_set_hooks(model):
+        refused |= dict.fromkeys(("dead-taps", "ddp", "flat-reduce"), "its optimizer() sets hooks for whole gradients")
     if reason := update_refusal(made):
         refused["dead-taps"] = reason
     if not takes(kind, "fused"):

@@ -21,6 +21,7 @@ from laptime.own.protocol import Workload as Protocol
 from laptime.own.user_code import place_in, wanted
 from laptime.spec import RunSpec
 from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.hooks import hooked_once
 from laptime.values.judging import set_mode
 from laptime.values.tallies import Unwritten, globals_of, numbers_of, put_back_numbers, untouched
 from laptime.values.trees import mapped, tensors
@@ -201,7 +202,8 @@ def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:
     by_name = takes_model(user)
 
     def make(model: nn.Module, learning_rate: float | Tensor, **options: Any) -> Optimizer:
-        made: Optimizer = factory(model if by_name else list(model.parameters()), learning_rate)
+        given = model if by_name else list(model.parameters())
+        made: Optimizer = hooked_once(model, lambda: factory(given, learning_rate))
         anew = remade(made, **options)
         if anew is not made:  # code of the user's own may have kept it, and reads its rates
             vars(made).update(vars(anew))

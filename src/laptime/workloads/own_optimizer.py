@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError, shorten
 from laptime.own.protocol import Workload as Protocol
 from laptime.own.user_code import place_in
+from laptime.values.hooks import has_set_hooks
+from laptime.values.judging import has_modes
 from laptime.workloads.own import probe_optimizer, remade, takes, takes_model
 
 
@@ -60,6 +62,13 @@ def begun_with(made: Optimizer) -> dict[str, str]:
         return {}
     told = f"its {type(made).__name__} begins with moments that were loaded, of weights as model() gives them"
     return dict.fromkeys(("channels-last", "dead-taps", "graph"), told)
+
+
+def habits(user: Protocol, model: nn.Module, rate: float) -> tuple[Literal["modes", "hooks"], ...]:
+    """What a script must do beside making the user's optimizer: see `OwnSpec.optimizer`."""
+    made = probe_optimizer(user, model, rate)
+    found: list[Literal["modes", "hooks"]] = ["modes"] if has_modes(made) else []
+    return (*found, "hooks") if has_set_hooks(model) else tuple(found)
 
 
 def scattered(made: Optimizer) -> dict[str, str]:

@@ -57,6 +57,20 @@ class Workload:
 )
 
 
+# Lower layers at lower rates, by hooks on their gradients.
+HOOKED = (
+    "    def loss(",
+    """\
+    def optimizer(self, model, lr):
+        for place, p in enumerate(model.parameters()):
+            p.register_hook(lambda grad, share=0.5 ** (3 - place): share * grad)
+        model[-1].register_full_backward_hook(lambda layer, given, taken: (given[0] / 2,))
+        return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+
+    def loss(""",
+)
+
+
 def _by_hand(path, epochs: int) -> tuple[list[float], dict[str, torch.Tensor]]:
     """Losses on the test data behind each epoch, and the weights that are judged."""
     sys.modules.pop(path.stem, None)
@@ -88,3 +102,28 @@ def test_a_net_is_judged_and_saved_with_the_weights_that_its_optimizer_judges(fi
     assert [e.test_loss for e in found.epochs] == pytest.approx(losses, rel=1e-6)
     for name, saved in torch.load(tmp_path / "run" / "model.pt").items():
         torch.testing.assert_close(saved, weights[name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("variant", ["cpu-baseline", "cpu-baseline+resident+fused-optimizer"])
+def test_hooks_that_an_optimizer_sets_are_set_once(file, variant, tmp_path):
+    data = inspect(write(file, TUPLE, STILL, HOOKED))
+    for name in ("dead-taps", "ddp", "flat-reduce"):
+        assert data.own.refused[name] == "its optimizer() sets hooks for whole gradients"
+    sys.modules.pop(file.stem, None)
+    user: Any = __import__(file.stem).Workload()
+    train, _ = user.data()
+    seed_all(0)
+    net = user.model()
+    optimizer, losses = user.optimizer(net, 0.1), []
+    for epoch in range(2):
+        total = 0.0
+        for chosen in permutation(64, 0, epoch).split(16):
+            loss, _ = user.loss(net, train[chosen])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item() / 4
+        losses.append(total)
+    found = run(own_spec(data, variant, learning_rate=0.1, epochs=2, warmup_epochs=1), tmp_path / "run")
+    assert found.error is None
+    assert [e.train_loss for e in found.epochs] == pytest.approx(losses, rel=1e-6)
