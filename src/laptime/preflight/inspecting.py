@@ -41,8 +41,7 @@ from laptime.own.user_code import place_in
 from laptime.preflight.cropping import crops
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
-from laptime.values.draws import fetched
-from laptime.values.hooks import has_set_hooks
+from laptime.values.draws import drawn, fetched
 from laptime.values.trees import Tree, leaves, movable, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import (
@@ -57,7 +56,7 @@ from laptime.workloads.own import (
 from laptime.workloads.own_checked import loss_line
 from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_losses import losses_of
-from laptime.workloads.own_optimizer import begun_with, habits, left_out, scattered, stepped_by_others, unfused
+from laptime.workloads.own_optimizer import apart, begun_with, habits, left_out, scattered, stepped_by_others, unfused
 from laptime.workloads.own_parts import looked_at
 from laptime.workloads.own_schedule import falling, walked
 from laptime.workloads.own_step import fails_in_bf16, stepped
@@ -226,11 +225,11 @@ def _others(data: OwnData, split: OwnSplit, count: int) -> Iterator[Tree]:
 
 def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
     """What the user's optimizer has no kernels for; raises what `_tried_optimizer` does."""
+    begun = drawn()
     made, refused = _tried_optimizer(data, model, rate)
     kind = type(made)
     refused |= scattered(made) | stepped_by_others(made, getattr(data.workload, "schedule", None))
-    if has_set_hooks(model):
-        refused |= dict.fromkeys(("dead-taps", "ddp", "flat-reduce"), "its optimizer() sets hooks for whole gradients")
+    refused |= apart(made, model, begun)
     if reason := update_refusal(made):
         refused["dead-taps"] = reason
     if not takes(kind, "fused"):

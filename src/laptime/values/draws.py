@@ -49,6 +49,18 @@ def drawn() -> State:
     }
 
 
+def have_drawn(before: State) -> bool:
+    """Whether a generator of the process has moved since."""
+    pairs = zip(_moving(before), _moving(drawn()), strict=True)
+    return any(not torch.equal(*pair) for pair in pairs)
+
+
+def _moving(state: State) -> list[torch.Tensor]:
+    """Where the process's generators are, as tensors."""
+    numbers = state["numpy"]
+    return [state["cpu"], torch.tensor(state["python"][1]), numbers["keys"], torch.tensor(numbers["place"])]
+
+
 def put_back_drawn(state: State) -> None:
     """Puts the generators where they were; a state of an earlier laptime holds torch's alone."""
     torch.set_rng_state(state["cpu"])

@@ -14,6 +14,7 @@ from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError, shorten
 from laptime.own.protocol import Workload as Protocol
 from laptime.own.user_code import place_in
+from laptime.values.draws import State, have_drawn
 from laptime.values.hooks import has_set_hooks
 from laptime.values.judging import has_modes
 from laptime.workloads.own import probe_optimizer, remade, takes, takes_model
@@ -62,6 +63,23 @@ def begun_with(made: Optimizer) -> dict[str, str]:
         return {}
     told = f"its {type(made).__name__} begins with moments that were loaded, of weights as model() gives them"
     return dict.fromkeys(("channels-last", "dead-taps", "graph"), told)
+
+
+def apart(made: Optimizer, model: nn.Module, begun: State) -> dict[str, str]:
+    """What has ranks step apart, since each would draw for itself, or hands parts of a gradient to hooks.
+
+    Args:
+        made: behind two steps.
+        model: its net.
+        begun: where the generators of the process were before it was made.
+    """
+    refused = {}
+    if has_set_hooks(model):
+        refused = dict.fromkeys(("dead-taps", "ddp", "flat-reduce"), "its optimizer() sets hooks for whole gradients")
+    if have_drawn(begun):
+        told = f"its {type(made).__name__} draws random numbers, which each rank would draw otherwise"
+        refused |= dict.fromkeys(("ddp", "flat-reduce"), told)
+    return refused
 
 
 def habits(user: Protocol, model: nn.Module, rate: float) -> tuple[Literal["modes", "hooks"], ...]:

@@ -127,3 +127,31 @@ def test_hooks_that_an_optimizer_sets_are_set_once(file, variant, tmp_path):
     found = run(own_spec(data, variant, learning_rate=0.1, epochs=2, warmup_epochs=1), tmp_path / "run")
     assert found.error is None
     assert [e.train_loss for e in found.epochs] == pytest.approx(losses, rel=1e-6)
+
+
+_NOISE = "p.add_(p.grad, alpha=-group['lr']).add_(torch.randn_like(p), alpha=0.01)"
+_PROJECTED = "p.add_(self.state[p].setdefault('by', torch.rand_like(p)) * p.grad, alpha=-group['lr'])"
+_STILL = "p.add_(p.grad, alpha=-group['lr'])"
+
+
+@pytest.mark.parametrize(("moved", "draws"), [(_NOISE, True), (_PROJECTED, True), (_STILL, False)])
+def test_an_optimizer_that_draws_is_not_stepped_by_several_ranks(file, moved, draws):
+    steps = f"""
+class Drawing(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {{"lr": lr}})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                {moved}
+
+class Workload:
+    def optimizer(self, parameters, lr):
+        return Drawing(parameters, lr)
+
+"""
+    refused = inspect(write(file, TUPLE, STILL, ("\nclass Workload:\n", steps))).own.refused
+    told = "its Drawing draws random numbers, which each rank would draw otherwise"
+    assert [refused.get(name) for name in ("ddp", "flat-reduce")] == [told if draws else None] * 2

@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 
 from laptime.data.decoded import refusal
 from laptime.data.own.opened import OwnSplit
-from laptime.values.draws import State, drawn
+from laptime.values.draws import drawn, have_drawn
 from laptime.values.trees import Tree, by_sample, has_each, leaves, listed, mapped, movable, samples, stored, tensors
 
 # What leaves the net that it was given alone and changes, averages or moves a copy.
@@ -119,13 +119,7 @@ def _draws(split: OwnSplit) -> bool:
         split.dataset[0]
     except Exception:  # whatever a user's code raises, sometimes
         return True
-    return any(not torch.equal(*pair) for pair in zip(_moving(before), _moving(drawn()), strict=True))
-
-
-def _moving(state: State) -> list[Tensor]:
-    """Where the process's generators are, as tensors."""
-    numbers = state["numpy"]
-    return [state["cpu"], torch.tensor(state["python"][1]), numbers["keys"], torch.tensor(numbers["place"])]
+    return have_drawn(before)
 
 
 def _same_again(split: OwnSplit, batch: Tree) -> bool:
