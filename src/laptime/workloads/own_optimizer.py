@@ -100,7 +100,8 @@ def scattered(made: Optimizer) -> dict[str, str]:
 def stepped_by_others(made: Any, schedule: object) -> dict[str, str]:
     """What hands an optimizer to torch's schedules or to Lightning's Trainer, where they don't take it.
 
-    Its step is taken once more for this: one that wraps another optimizer may take no closure, or not call it.
+    Its step is taken once more for this: one that wraps another optimizer may take no closure, or not call it, and one
+    that changes gradients in place leaves none behind a trainer's step to be compared.
 
     Args:
         made: the optimizer, or what has a step as one has.
@@ -116,6 +117,7 @@ def stepped_by_others(made: Any, schedule: object) -> dict[str, str]:
         called.append(1)
         return torch.zeros(())
 
+    before = _gradients(made)
     try:
         made.step(closure=closure)
     except Exception as error:  # whatever a user's code raises
@@ -124,7 +126,15 @@ def stepped_by_others(made: Any, schedule: object) -> dict[str, str]:
     else:
         if not called:
             refused["lightning"] = f"the step of its {kind} does not call the closure that Lightning gives it"
+        elif any(not torch.equal(*pair) for pair in zip(before, _gradients(made), strict=True)):
+            refused["lightning"] = f"the step of its {kind} changes gradients, which are compared behind it"
     return refused
+
+
+def _gradients(made: Any) -> list[Tensor]:
+    """Copies of the gradients that an optimizer steps by, but for sparse ones."""
+    held = (p.grad for group in getattr(made, "param_groups", ()) for p in group["params"])
+    return [gradient.detach().clone() for gradient in held if gradient is not None and gradient.layout == torch.strided]
 
 
 def left_out(user: Protocol, model: nn.Module, rate: float) -> str:
