@@ -174,10 +174,11 @@ def _settings(method: ast.FunctionDef) -> Iterator[str]:
     if any(isinstance(target, ast.Attribute) and target.attr == _FROZEN for target, _ in _assignments(method)):
         yield _FROZEN
     for node in ast.walk(method):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SETTING:
-            # An optimizer's modes are set by laptime itself.
-            if node.func.attr not in _MODES or not _of_optimizers(node.func.value, method):
-                yield f"{ast.unparse(node.func)}()"
+        called = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        if called is None or called.attr not in _SETTING:
+            continue
+        if called.attr not in _MODES or not _of_optimizers(called.value, method):  # whose modes laptime sets itself
+            yield f"{ast.unparse(called)}()"
 
 
 def _of_optimizers(node: ast.AST, method: ast.FunctionDef) -> bool:
