@@ -199,9 +199,10 @@ def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:
     factory = getattr(user, "optimizer", None)
     if factory is None:
         return None
-    by_name = takes_model(user)
+    by_name, begun = takes_model(user), dict[str, Any]()
 
     def make(model: nn.Module, learning_rate: float | Tensor, **options: Any) -> Optimizer:
+        put_back_drawn(begun.setdefault("first", drawn()))  # one that draws when it is made does so alike each time
         given = model if by_name else list(model.parameters())
         made: Optimizer = hooked_once(model, lambda: factory(given, learning_rate))
         anew = remade(made, **options)

@@ -109,6 +109,10 @@ def test_hooks_that_an_optimizer_sets_are_set_once(file, variant, tmp_path):
     data = inspect(write(file, TUPLE, STILL, HOOKED))
     for name in ("dead-taps", "ddp", "flat-reduce"):
         assert data.own.refused[name] == "its optimizer() sets hooks for whole gradients"
+    _assert_as_by_hand(data, file, variant, tmp_path)
+
+
+def _assert_as_by_hand(data, file, variant, tmp_path):
     sys.modules.pop(file.stem, None)
     user: Any = __import__(file.stem).Workload()
     train, _ = user.data()
@@ -129,6 +133,26 @@ def test_hooks_that_an_optimizer_sets_are_set_once(file, variant, tmp_path):
     assert [e.train_loss for e in found.epochs] == pytest.approx(losses, rel=1e-6)
 
 
+_PROJECTING = (
+    "\nclass Workload:\n",
+    """
+class Projecting(torch.optim.SGD):
+    def __init__(self, params, lr):
+        super().__init__(params, lr=lr)
+        self.by = [torch.rand_like(p) for p in self.param_groups[0]["params"]]
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p, by in zip(self.param_groups[0]["params"], self.by):
+            p.grad.mul_(by)
+        return super().step(closure)
+
+class Workload:
+    def optimizer(self, model, lr):
+        return Projecting(list(model.parameters()), lr)
+
+""",
+)
 _NOISE = "p.add_(p.grad, alpha=-group['lr']).add_(torch.randn_like(p), alpha=0.01)"
 _PROJECTED = "p.add_(self.state[p].setdefault('by', torch.rand_like(p)) * p.grad, alpha=-group['lr'])"
 _STILL = "p.add_(p.grad, alpha=-group['lr'])"
@@ -155,3 +179,8 @@ class Workload:
     refused = inspect(write(file, TUPLE, STILL, ("\nclass Workload:\n", steps))).own.refused
     told = "its Drawing draws random numbers, which each rank would draw otherwise"
     assert [refused.get(name) for name in ("ddp", "flat-reduce")] == [told if draws else None] * 2
+
+
+@pytest.mark.parametrize("variant", ["cpu-baseline", "cpu-baseline+resident+no-reads"])
+def test_an_optimizer_that_draws_when_it_is_made_begins_anew_as_it_began(file, variant, tmp_path):
+    _assert_as_by_hand(inspect(write(file, TUPLE, STILL, _PROJECTING)), file, variant, tmp_path)
